@@ -1,0 +1,22 @@
+//! What happened: events, their types, and the rules for what a payload may hold.
+//!
+//! Everything here is data with rules. An event is checked once, where it enters; afterwards it cannot be invalid. This
+//! module does not know who reacts to an event, where it is stored, or how it arrived.
+
+mod envelope;
+mod event_type;
+mod payload;
+mod secrets;
+
+pub mod catalogue;
+pub mod codec;
+
+pub use envelope::{Event, EventRef, Scope, Seq, SessionId, Severity, SeverityError};
+pub use event_type::{
+    EventType, EventTypeError, Pattern, PatternSegment, SEGMENTS_MAX, SEGMENTS_MIN, TYPE_BYTES_MAX,
+};
+pub use payload::{
+    EVENT_BYTES_MAX, FIELD_CHARS_MAX, FieldPath, NESTING_MAX, Payload, PayloadError, clean_text, cut_text,
+    strip_text,
+};
+pub use secrets::mask_secrets;

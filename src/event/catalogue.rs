@@ -1,0 +1,204 @@
+//! The event types that aside knows, each with a default severity and an example of its payload.
+//!
+//! Read once from `config/events.toml`, which is a part of the binary and is sorted by type. The catalogue is open: a type
+//! that is not in it is as good as any other and has [`SEVERITY_DEFAULT`]. Whether an event may be published, and who asked
+//! for it, is decided elsewhere.
+//!
+//! ```
+//! use aside::event::{Severity, catalogue};
+//!
+//! assert_eq!(catalogue::default_severity("tool.call.failure"), Some(Severity::Error));
+//! assert_eq!(catalogue::default_severity("shop.order.placed"), None);
+//! assert_eq!(catalogue::nearest(&"tool.calls.failure".parse()?), Some("tool.call.failure".to_owned()));
+//! # Ok::<(), aside::event::EventTypeError>(())
+//! ```
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::event::{EventType, Pattern, PatternSegment, Payload, Severity};
+
+/// The severity of an event whose producer names none and whose type the catalogue does not know.
+pub const SEVERITY_DEFAULT: Severity = Severity::Info;
+
+/// Least similarity (normalised Damerau-Levenshtein, 0 to 1) at which a word is offered as the one that was meant.
+const SIMILARITY_MIN: f64 = 0.7;
+
+static TEXT: &str = include_str!("../../config/events.toml");
+static CATALOGUE: LazyLock<Vec<CatalogueEntry>> = LazyLock::new(|| read(TEXT));
+
+/// One event type that aside knows.
+#[derive(Debug)]
+pub struct CatalogueEntry {
+    /// The type.
+    pub event_type: EventType,
+    /// What an event of this type gets when its producer names none.
+    pub severity: Severity,
+    /// One sentence: when it is published.
+    pub description: String,
+    /// A payload as producers send it.
+    pub example: Payload,
+}
+
+/// The whole catalogue, sorted by type.
+pub fn types() -> impl Iterator<Item = &'static CatalogueEntry> {
+    CATALOGUE.iter()
+}
+
+/// Looks a type up.
+pub fn find(event_type: &str) -> Option<&'static CatalogueEntry> {
+    let found = CATALOGUE.binary_search_by(|entry| entry.event_type.as_str().cmp(event_type)).ok()?;
+    CATALOGUE.get(found)
+}
+
+/// The severity that the catalogue gives to a type; `None` if it does not know the type.
+///
+/// Allocates nothing: it is asked for each event that comes without a severity.
+pub fn default_severity(event_type: &str) -> Option<Severity> {
+    find(event_type).map(|entry| entry.severity)
+}
+
+/// Whether `pattern` selects at least one type of the catalogue.
+pub fn is_known(pattern: &Pattern) -> bool {
+    types().any(|entry| pattern.matches(&entry.event_type))
+}
+
+/// The pattern that was probably meant by one that selects nothing in the catalogue.
+///
+/// Shape: the wildcards stay as they were written, the other segments become those of the most similar type; `None` when
+/// `pattern` selects something, or when nothing is similar.
+pub fn nearest(pattern: &Pattern) -> Option<String> {
+    if is_known(pattern) {
+        return None;
+    }
+    types()
+        .filter_map(|entry| candidate(pattern, entry.event_type.as_str()))
+        .map(|candidate| (strsim::normalized_damerau_levenshtein(pattern.as_str(), &candidate), candidate))
+        .filter(|(similarity, _)| *similarity >= SIMILARITY_MIN)
+        .max_by(|(left, left_text), (right, right_text)| {
+            left.total_cmp(right).then(right_text.cmp(left_text))
+        })
+        .map(|(_, candidate)| candidate)
+}
+
+/// `pattern` with its exact segments taken from `event_type`; `None` when the two differ in length.
+fn candidate(pattern: &Pattern, event_type: &str) -> Option<String> {
+    let mut segments = event_type.split('.');
+    let mut merged = Vec::new();
+    for wanted in pattern.segments() {
+        let found = segments.next()?;
+        match wanted {
+            PatternSegment::Exact(_) => merged.push(found),
+            PatternSegment::One => merged.push("*"),
+            PatternSegment::Rest => {
+                merged.push("**");
+                return Some(merged.join("."));
+            }
+        }
+    }
+    segments.next().is_none().then(|| merged.join("."))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCatalogue {
+    event: Vec<RawEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEntry {
+    #[serde(rename = "type")]
+    event_type: String,
+    severity: String,
+    description: String,
+    example: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Reads the embedded text; a test reads it too, so a binary whose catalogue is broken cannot be released.
+fn read(text: &str) -> Vec<CatalogueEntry> {
+    let raw: RawCatalogue = toml::from_str(text).expect("the embedded catalogue is valid TOML");
+    let entry = |raw: RawEntry| CatalogueEntry {
+        event_type: raw.event_type.parse().expect("the embedded catalogue has valid types"),
+        severity: raw.severity.parse().expect("the embedded catalogue has valid severities"),
+        description: raw.description,
+        example: Payload::from(serde_json::Value::Object(raw.example)),
+    };
+    raw.event.into_iter().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_sorted_and_each_stands_once() {
+        let types: Vec<&str> = types().map(|entry| entry.event_type.as_str()).collect();
+        assert!(types.is_sorted_by(|left, right| left < right), "{types:?}");
+    }
+
+    #[test]
+    fn each_entry_describes_itself_in_a_sentence_and_has_a_payload_as_example() {
+        for entry in types() {
+            assert_eq!(Payload::check(entry.example.as_str()), Ok(()), "{}", entry.event_type);
+            assert!(entry.example.as_str() != "{}", "{}", entry.event_type);
+            let is_sentence = entry.description.ends_with('.')
+                && entry.description.starts_with(|first: char| first.is_ascii_uppercase());
+            assert!(is_sentence, "{}: {}", entry.event_type, entry.description);
+        }
+    }
+
+    #[test]
+    fn every_type_that_was_promised_is_there() {
+        let promised = "
+            tool.call.pending tool.call.success tool.call.failure tool.call.timeout tool.handle.stopped
+            tool.handle.waiting tool.handle.failed budget.token.warning budget.token.exceeded
+            budget.iteration.warning budget.iteration.exceeded budget.timeout.warning agent.turn.start
+            agent.turn.end agent.loop.detected subagent.complete subagent.failed cli.event
+            mcp.server.disconnected mcp.server.reconnected agent.session.start agent.session.end
+            source.throttled subscriber.failed task.started task.completed task.failed fs.file.created
+            fs.file.modified fs.file.deleted ide.diagnostics.changed timer.fired ci.check.started
+            ci.check.passed ci.check.failed message.agent.sent reminder.due";
+        let missing: Vec<&str> = promised.split_whitespace().filter(|name| find(name).is_none()).collect();
+        assert_eq!(missing, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn promised_payload_fields_are_in_the_examples() {
+        let budget = ["budget_type", "current", "limit", "percentage", "remaining"];
+        let cases = [
+            ("agent.loop.detected", vec!["pattern", "repetitions", "window_seconds"]),
+            ("budget.token.warning", budget.to_vec()),
+            ("budget.iteration.exceeded", budget.to_vec()),
+            ("tool.call.failure", vec!["tool_name", "error_type", "error_message", "retry_count", "call_id"]),
+        ];
+        for (name, fields) in cases {
+            let entry = find(name).expect("promised above");
+            let example = entry.example.value().as_object().expect("an example is an object");
+            assert!(example.keys().eq(&fields), "{name}: {example:?}");
+        }
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_is_answered_with_the_pattern_that_was_meant() {
+        for (written, meant) in [
+            ("tool.call.failed", Some("tool.call.failure")),
+            ("tool.cal.*", Some("tool.call.*")),
+            ("tols.**", Some("tool.**")),
+            ("budget.*.exceded", Some("budget.*.exceeded")),
+            ("tool.call.failure", None),
+            ("ci.**", None),
+            ("shop.order.placed", None),
+        ] {
+            let pattern: Pattern = written.parse().expect("a valid pattern");
+            assert_eq!(nearest(&pattern).as_deref(), meant, "{written}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "valid severities")]
+    fn a_broken_catalogue_is_not_taken() {
+        read("event = [{ type = 'a.b', severity = 'bad', description = 'X.', example = {} }]");
+    }
+}

@@ -1,0 +1,176 @@
+//! How an event is written in a journal record: length-prefixed fields, so that reading one is slicing.
+//!
+//! Shape: a version byte, the severity as its rank with [`GENERATED_ID`] added if the daemon gave the id, the timestamp as 8 bytes little-endian, then `id`, `type`, `source`,
+//! `dedupe_key`, `session`, `workspace`, `cause` and `payload`, each as a 4-byte little-endian length and its UTF-8 bytes. An
+//! absent optional field has the length `u32::MAX`. The payload stays JSON text. JSON for the whole envelope would cost a
+//! parse per event and reader; this costs none.
+
+use crate::{
+    event::{EventRef, EventType, Severity},
+    time::Timestamp,
+};
+
+const VERSION: u8 = 1;
+const ABSENT: u32 = u32::MAX;
+/// Added to the severity's rank when the id is the daemon's own.
+const GENERATED_ID: u8 = 0x80;
+
+/// Who gave an event its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdOrigin {
+    /// Its producer, who may publish it again.
+    Producer,
+    /// The daemon, for an event that had none: it occurs once, so nobody needs to remember it.
+    Daemon,
+}
+
+/// A record body that is not an event of a known version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("event record is damaged at byte {at}")]
+pub struct EventCodecError {
+    /// Offset in the body.
+    pub at: usize,
+}
+
+/// Who gave the event of a record body its id; the body need not be read for it.
+pub fn id_origin(body: &[u8]) -> IdOrigin {
+    match body.get(1) {
+        Some(rank) if rank & GENERATED_ID != 0 => IdOrigin::Daemon,
+        Some(_) | None => IdOrigin::Producer,
+    }
+}
+
+/// Appends `event` to `body`.
+pub fn encode(event: &EventRef<'_>, id: IdOrigin, body: &mut Vec<u8>) {
+    body.push(VERSION);
+    body.push(match id {
+        IdOrigin::Producer => event.severity as u8,
+        IdOrigin::Daemon => event.severity as u8 | GENERATED_ID,
+    });
+    body.extend_from_slice(&event.timestamp.as_millis().to_le_bytes());
+    for field in [
+        Some(event.id),
+        Some(event.event_type),
+        Some(event.source),
+        event.dedupe_key,
+        event.session,
+        event.workspace,
+        event.cause,
+        Some(event.payload),
+    ] {
+        let length = field.map_or(ABSENT, |text| u32::try_from(text.len()).unwrap_or(ABSENT));
+        body.extend_from_slice(&length.to_le_bytes());
+        body.extend_from_slice(field.unwrap_or_default().as_bytes());
+    }
+}
+
+/// Reads the event of a record body.
+///
+/// Errors: where the body is damaged; it then was not written by [`encode`].
+pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
+    let mut fields = Fields { body, at: 0 };
+    if fields.take(1)? != [VERSION] {
+        return Err(EventCodecError { at: 0 });
+    }
+    let severity = match fields.take(1)? {
+        [rank] => Severity::ALL.get(usize::from(rank & !GENERATED_ID)).copied(),
+        _ => None,
+    }
+    .ok_or(EventCodecError { at: 1 })?;
+    let timestamp = Timestamp::from_millis(u64::from_le_bytes(fields.array()?));
+    let id = fields.required()?;
+    let event_type = fields.required()?;
+    EventType::check(event_type).map_err(|_| EventCodecError { at: fields.at })?;
+    Ok(EventRef {
+        id,
+        event_type,
+        source: fields.required()?,
+        severity,
+        timestamp,
+        dedupe_key: fields.optional()?,
+        session: fields.optional()?,
+        workspace: fields.optional()?,
+        cause: fields.optional()?,
+        payload: fields.required()?,
+    })
+}
+
+struct Fields<'a> {
+    body: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], EventCodecError> {
+        let end = self.at.checked_add(length).ok_or(EventCodecError { at: self.at })?;
+        let taken = self.body.get(self.at..end).ok_or(EventCodecError { at: self.at })?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], EventCodecError> {
+        let at = self.at;
+        self.take(N)?.try_into().map_err(|_| EventCodecError { at })
+    }
+
+    fn optional(&mut self) -> Result<Option<&'a str>, EventCodecError> {
+        let length = u32::from_le_bytes(self.array()?);
+        if length == ABSENT {
+            return Ok(None);
+        }
+        let at = self.at;
+        let length = usize::try_from(length).map_err(|_| EventCodecError { at })?;
+        std::str::from_utf8(self.take(length)?).map(Some).map_err(|_| EventCodecError { at })
+    }
+
+    fn required(&mut self) -> Result<&'a str, EventCodecError> {
+        let at = self.at;
+        self.optional()?.ok_or(EventCodecError { at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> EventRef<'static> {
+        EventRef {
+            id: "e1",
+            event_type: "tool.call.failure",
+            source: "tool_executor",
+            severity: Severity::Error,
+            timestamp: Timestamp::from_millis(1_700_000_000_000),
+            payload: r#"{"tool_name":"grep"}"#,
+            dedupe_key: None,
+            session: Some("s1"),
+            workspace: None,
+            cause: Some(""),
+        }
+    }
+
+    #[test]
+    fn what_was_encoded_decodes_to_the_same() {
+        let mut body = Vec::new();
+        encode(&example(), IdOrigin::Producer, &mut body);
+        assert_eq!(decode(&body), Ok(example()));
+        assert_eq!(decode(&body).map(|event| event.to_event().as_ref() == example()), Ok(true));
+    }
+
+    #[test]
+    fn who_gave_the_id_is_kept_beside_the_event() {
+        for origin in [IdOrigin::Producer, IdOrigin::Daemon] {
+            let mut body = Vec::new();
+            encode(&example(), origin, &mut body);
+            assert_eq!((id_origin(&body), decode(&body)), (origin, Ok(example())));
+        }
+    }
+
+    #[test]
+    fn a_body_cut_anywhere_is_an_error() {
+        let mut body = Vec::new();
+        encode(&example(), IdOrigin::Producer, &mut body);
+        for end in 0..body.len() {
+            assert!(decode(&body[..end]).is_err(), "cut at {end}");
+        }
+    }
+}

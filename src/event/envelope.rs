@@ -1,0 +1,272 @@
+//! The event itself: who says what happened, when, how bad it is, and whom it concerns.
+//!
+//! [`EventRef`] borrows its parts from the bytes of a request or of the journal, so that an event nobody subscribed to
+//! costs no allocation; [`Event`] owns them once a pipeline keeps the event.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use crate::{
+    event::{EventType, Payload},
+    time::Timestamp,
+};
+
+/// The position of a record in the journal; the first one is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// Before the first record.
+    pub const ZERO: Self = Self(0);
+
+    /// The position after this one; the last one that can be said is its own, as clients name positions too.
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The name of one agent conversation; a subagent's is its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(Arc<str>);
+
+impl SessionId {
+    /// Wraps the harness's own name of a conversation.
+    pub fn new(id: &str) -> Self {
+        Self(id.into())
+    }
+
+    /// The text of the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How bad an event is; ordered, so a minimum is a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Of interest when looking into something.
+    Debug,
+    /// Normal.
+    Info,
+    /// Someone should look; `warn` is an alias.
+    Warning,
+    /// Something failed.
+    Error,
+    /// Cannot wait.
+    Critical,
+}
+
+impl Severity {
+    /// All severities, least first.
+    pub const ALL: [Self; 5] = [Self::Debug, Self::Info, Self::Warning, Self::Error, Self::Critical];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A word that is no severity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no severity; there are debug, info, warning (or warn), error and critical")]
+pub struct SeverityError(pub String);
+
+impl FromStr for Severity {
+    type Err = SeverityError;
+
+    fn from_str(text: &str) -> Result<Self, SeverityError> {
+        match text {
+            "debug" => Ok(Self::Debug),
+            "info" => Ok(Self::Info),
+            "warning" | "warn" => Ok(Self::Warning),
+            "error" => Ok(Self::Error),
+            "critical" => Ok(Self::Critical),
+            other => Err(SeverityError(other.chars().take(64).collect())),
+        }
+    }
+}
+
+/// Which sessions an event concerns (semantics 2).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// One session.
+    Session(SessionId),
+    /// Every session in, under or above this folder.
+    Workspace(Arc<str>),
+    /// Every session.
+    All,
+}
+
+impl Scope {
+    /// Whether a session that works in the folder `workspace` is concerned.
+    ///
+    /// Folders are compared segment by segment, so `/a/bc` is not under `/a/b`. A session without a folder is concerned by
+    /// what names it and by what names nobody.
+    pub fn concerns(&self, session: &SessionId, workspace: Option<&str>) -> bool {
+        match self {
+            Self::Session(id) => id == session,
+            Self::Workspace(folder) => {
+                workspace.is_some_and(|own| is_within(own, folder) || is_within(folder, own))
+            }
+            Self::All => true,
+        }
+    }
+}
+
+fn is_within(inner: &str, outer: &str) -> bool {
+    let outer = outer.trim_end_matches('/');
+    inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// An event that borrows its parts; every part is known to be valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventRef<'a> {
+    /// The producer's own id, or a UUIDv7; unique per source.
+    pub id: &'a str,
+    /// The dotted type, known to be valid.
+    pub event_type: &'a str,
+    /// The component it comes from.
+    pub source: &'a str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// When it happened, by the producer's clock.
+    pub timestamp: Timestamp,
+    /// The payload's JSON text, known to be a valid object.
+    pub payload: &'a str,
+    /// The producer's own key of sameness.
+    pub dedupe_key: Option<&'a str>,
+    /// The session it is addressed to.
+    pub session: Option<&'a str>,
+    /// The folder it concerns.
+    pub workspace: Option<&'a str>,
+    /// Id of the event or notification that led to it.
+    pub cause: Option<&'a str>,
+}
+
+impl EventRef<'_> {
+    /// Copies the event out of the bytes it borrows from.
+    pub fn to_event(&self) -> Event {
+        Event {
+            id: self.id.into(),
+            event_type: self.event_type.parse().expect("an EventRef holds a valid type"),
+            source: self.source.into(),
+            severity: self.severity,
+            timestamp: self.timestamp,
+            payload: Payload::from_valid(self.payload),
+            dedupe_key: self.dedupe_key.map(Into::into),
+            session: self.session.map(SessionId::new),
+            workspace: self.workspace.map(Into::into),
+            cause: self.cause.map(Into::into),
+        }
+    }
+}
+
+/// An event that owns its parts.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// The producer's own id, or a UUIDv7; unique per source.
+    pub id: Arc<str>,
+    /// What happened.
+    pub event_type: EventType,
+    /// The component it comes from.
+    pub source: Arc<str>,
+    /// How bad it is.
+    pub severity: Severity,
+    /// When it happened, by the producer's clock.
+    pub timestamp: Timestamp,
+    /// What it says.
+    pub payload: Payload,
+    /// The producer's own key of sameness.
+    pub dedupe_key: Option<Arc<str>>,
+    /// The session it is addressed to.
+    pub session: Option<SessionId>,
+    /// The folder it concerns.
+    pub workspace: Option<Arc<str>>,
+    /// Id of the event or notification that led to it.
+    pub cause: Option<Arc<str>>,
+}
+
+impl Event {
+    /// The sessions it concerns: the one it names, else those around its folder, else all.
+    pub fn scope(&self) -> Scope {
+        match (&self.session, &self.workspace) {
+            (Some(session), _) => Scope::Session(session.clone()),
+            (None, Some(folder)) => Scope::Workspace(folder.clone()),
+            (None, None) => Scope::All,
+        }
+    }
+
+    /// Lends its parts.
+    pub fn as_ref(&self) -> EventRef<'_> {
+        EventRef {
+            id: &self.id,
+            event_type: self.event_type.as_str(),
+            source: &self.source,
+            severity: self.severity,
+            timestamp: self.timestamp,
+            payload: self.payload.as_str(),
+            dedupe_key: self.dedupe_key.as_deref(),
+            session: self.session.as_ref().map(SessionId::as_str),
+            workspace: self.workspace.as_deref(),
+            cause: self.cause.as_deref(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_position_has_one_after_it_that_is_before_it() {
+        assert_eq!(Seq(6).next(), Seq(7));
+        assert_eq!(Seq(u64::MAX).next(), Seq(u64::MAX));
+    }
+
+    #[test]
+    fn a_workspace_concerns_sessions_in_under_and_above_it() {
+        let scope = Scope::Workspace("/home/u/project".into());
+        let session = SessionId::new("s1");
+        for (folder, expected) in [
+            (Some("/home/u/project"), true),
+            (Some("/home/u/project/src"), true),
+            (Some("/home/u"), true),
+            (Some("/"), true),
+            (Some("/home/u/project2"), false),
+            (Some("/home/v"), false),
+            (None, false),
+        ] {
+            assert_eq!(scope.concerns(&session, folder), expected, "{folder:?}");
+        }
+    }
+
+    #[test]
+    fn severities_are_ordered_and_warn_is_an_alias() {
+        assert!(Severity::ALL.is_sorted());
+        assert_eq!("warn".parse(), Ok(Severity::Warning));
+        assert!("Warning".parse::<Severity>().is_err());
+    }
+}

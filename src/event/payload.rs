@@ -1,0 +1,450 @@
+//! What an event says: a JSON object of bounded size and depth, whose text is not trusted.
+//!
+//! The text is kept as it came, because most events are never looked into; the parsed form is made on first use. What
+//! reaches an agent passes [`clean_text`] first: control and invisible characters and terminal escapes go, long fields
+//! are cut with a visible mark. The journal keeps the original.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Value, value::RawValue};
+
+/// Largest event in bytes of JSON, envelope included (semantics 2).
+pub const EVENT_BYTES_MAX: usize = 64 * 1024;
+/// Deepest nesting of a payload, the payload itself being the first level (semantics 2).
+pub const NESTING_MAX: usize = 16;
+/// Longest text field that is shown to an agent, in characters; the rest is replaced by a mark.
+pub const FIELD_CHARS_MAX: usize = 2_000;
+
+/// A number of no more digits and without an exponent is in the range of a double, which ends at about 1.8e308.
+const DIGITS_PLAIN_MAX: usize = 300;
+
+/// A payload that is known to be a JSON object within the limits.
+#[derive(Debug, Clone)]
+pub struct Payload {
+    text: Arc<str>,
+    value: OnceLock<Arc<Value>>,
+}
+
+/// Why a text is no payload.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadError {
+    /// Not JSON.
+    #[error("payload is not JSON: {0}")]
+    Syntax(String),
+    /// JSON, but not an object.
+    #[error("payload must be a JSON object, not {0}")]
+    NotAnObject(&'static str),
+    /// Nested deeper than [`NESTING_MAX`].
+    #[error("payload is nested deeper than {NESTING_MAX} levels")]
+    TooDeep,
+}
+
+impl Payload {
+    /// Checks that `text` is a JSON object within [`NESTING_MAX`], without building it.
+    pub fn check(text: &str) -> Result<(), PayloadError> {
+        check_nesting(text)?;
+        check_readable(text)?;
+        check_kind(text)
+    }
+
+    /// Does what [`Payload::check`] does, for text whose grammar was checked when it was taken from its surroundings.
+    ///
+    /// Shape: one pass that steps over strings; what that leaves open (half surrogates, numbers out of range) is read in full,
+    /// which few payloads need.
+    pub fn check_raw(raw: &RawValue) -> Result<(), PayloadError> {
+        let text = raw.get();
+        if is_plain(text)? { check_kind(text) } else { Self::check(text) }
+    }
+
+    /// Keeps `text` if it is a payload.
+    pub fn parse(text: &str) -> Result<Self, PayloadError> {
+        Self::check(text)?;
+        Ok(Self::from_valid(text))
+    }
+
+    /// Keeps text that has been checked before.
+    pub fn from_valid(text: &str) -> Self {
+        Self { text: text.into(), value: OnceLock::new() }
+    }
+
+    /// The JSON text as it came.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The parsed object; keys in the producer's order. Parsed on first use, `null` never.
+    pub fn value(&self) -> &Arc<Value> {
+        self.value.get_or_init(|| Arc::new(serde_json::from_str(&self.text).unwrap_or(Value::Null)))
+    }
+}
+
+impl From<Value> for Payload {
+    /// Takes an object that the program itself made.
+    fn from(value: Value) -> Self {
+        Self { text: value.to_string().into(), value: OnceLock::from(Arc::new(value)) }
+    }
+}
+
+/// Any JSON value, read as strictly as building it would (half surrogates, numbers out of range) and not kept.
+struct Readable;
+
+impl<'de> Deserialize<'de> for Readable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Readable {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self, A::Error> {
+        while entries.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
+}
+
+fn check_nesting(text: &str) -> Result<(), PayloadError> {
+    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                if depth > NESTING_MAX {
+                    return Err(PayloadError::TooDeep);
+                }
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_readable(text: &str) -> Result<(), PayloadError> {
+    serde_json::from_str::<Readable>(text)
+        .map(|_| ())
+        .map_err(|error| PayloadError::Syntax(error.to_string()))
+}
+
+fn check_kind(text: &str) -> Result<(), PayloadError> {
+    Err(PayloadError::NotAnObject(match text.trim_start().as_bytes().first() {
+        Some(b'{') => return Ok(()),
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        _ => "a number",
+    }))
+}
+
+/// Whether nothing in `text`, which is JSON, can be unreadable although its grammar is right.
+///
+/// Errors: it is nested too deep.
+fn is_plain(text: &str) -> Result<bool, PayloadError> {
+    let (mut depth, mut rest) = (0_usize, text.as_bytes());
+    while let Some((byte, after)) = rest.split_first() {
+        rest = match byte {
+            b'"' => match after_string(after) {
+                Some(after) => after,
+                None => return Ok(false),
+            },
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > NESTING_MAX {
+                    return Err(PayloadError::TooDeep);
+                }
+                after
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                after
+            }
+            b'0'..=b'9' => match after_digits(after) {
+                Some(after) => after,
+                None => return Ok(false),
+            },
+            _ => after,
+        };
+    }
+    Ok(true)
+}
+
+/// What follows the string that `rest` is the inside of; `None` when it has a `\u`, which may be half of a surrogate pair.
+fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
+    loop {
+        let found = memchr::memchr2(b'"', b'\\', rest)?;
+        let (escape, after) = rest.get(found..)?.split_first()?;
+        if *escape == b'"' {
+            return Some(after);
+        }
+        let (escaped, after) = after.split_first()?;
+        if *escaped == b'u' {
+            return None;
+        }
+        rest = after;
+    }
+}
+
+/// What follows a number's digits; `None` when it has so many, or an exponent, that it may be out of range.
+fn after_digits(rest: &[u8]) -> Option<&[u8]> {
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let after = rest.get(digits..)?;
+    let has_exponent = matches!(after.first(), Some(b'e' | b'E'));
+    (digits < DIGITS_PLAIN_MAX && !has_exponent).then_some(after)
+}
+
+/// A path to one field of an event, such as `type` or `payload.tool_name`.
+///
+/// Shape: an envelope field (`id`, `type`, `source`, `severity`, `session`, `workspace`), or `payload` and the keys below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldPath {
+    segments: Vec<String>,
+}
+
+impl FieldPath {
+    /// The envelope fields a path may begin with.
+    pub const ROOTS: [&str; 7] = ["type", "source", "severity", "session", "workspace", "id", "payload"];
+
+    /// Reads a path; `None` when it begins with no known root or has an empty segment.
+    pub fn parse(text: &str) -> Option<Self> {
+        let segments: Vec<String> = text.split('.').map(str::to_owned).collect();
+        let root = segments.first()?;
+        let is_envelope_field = root != "payload" && segments.len() == 1;
+        let is_payload_field = root == "payload" && segments.len() > 1;
+        let is_known = Self::ROOTS.contains(&root.as_str()) && (is_envelope_field || is_payload_field);
+        (is_known && segments.iter().all(|segment| !segment.is_empty())).then_some(Self { segments })
+    }
+
+    /// The text of the field in `event`; strings bare, anything else as JSON, empty when absent.
+    pub fn text<'e>(&self, event: &'e super::Event) -> Cow<'e, str> {
+        match self.segments.first().map(String::as_str) {
+            Some("type") => event.event_type.as_str().into(),
+            Some("source") => (&*event.source).into(),
+            Some("severity") => event.severity.as_str().into(),
+            Some("id") => (&*event.id).into(),
+            Some("session") => event.session.as_ref().map_or("", super::SessionId::as_str).into(),
+            Some("workspace") => event.workspace.as_deref().unwrap_or("").into(),
+            _ => self.payload_text(event),
+        }
+    }
+
+    fn payload_text<'e>(&self, event: &'e super::Event) -> Cow<'e, str> {
+        let root: &Value = event.payload.value();
+        let found = self.segments.iter().skip(1).try_fold(root, |value, key| match value.as_array() {
+            Some(items) => key.parse().ok().and_then(|index: usize| items.get(index)),
+            None => value.get(key),
+        });
+        match found {
+            Some(Value::String(text)) => text.as_str().into(),
+            Some(Value::Null) | None => "".into(),
+            Some(other) => other.to_string().into(),
+        }
+    }
+}
+
+/// Removes what must not reach an agent or a terminal from untrusted text, and cuts it to [`FIELD_CHARS_MAX`].
+///
+/// It is [`strip_text`], then [`cut_text`].
+pub fn clean_text(text: &str) -> Cow<'_, str> {
+    cut_text(strip_text(text), FIELD_CHARS_MAX)
+}
+
+/// Removes what must not reach an agent or a terminal from untrusted text.
+///
+/// Terminal escape sequences go whole; newlines and tabs stay, as they mean something; other control characters, zero-width and
+/// bidirectional ones go.
+pub fn strip_text(text: &str) -> Cow<'_, str> {
+    if text.chars().any(is_unwanted) { strip(text).into() } else { text.into() }
+}
+
+/// Cuts a text that is longer than `chars_max` characters, marked `\u{2026} [+N chars]`, N being what is missing.
+pub fn cut_text(text: Cow<'_, str>, chars_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars_max) {
+        None => text,
+        Some((end, _)) => {
+            let missing = text.get(end..).map_or(0, |rest| rest.chars().count());
+            format!("{}\u{2026} [+{missing} chars]", text.get(..end).unwrap_or_default()).into()
+        }
+    }
+}
+
+fn is_unwanted(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => true,
+        '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' => true,
+        '\u{e0000}'..='\u{e0fff}' => true,
+        other => other.is_control(),
+    }
+}
+
+fn strip(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' => skip_escape(&mut rest),
+            '\u{9b}' => skip_until_final(&mut rest),
+            '\r' if rest.peek() != Some(&'\n') => kept.push('\n'),
+            c if is_unwanted(c) => {}
+            c => kept.push(c),
+        }
+    }
+    kept
+}
+
+/// Skips what follows ESC: a control sequence to its final byte, a string sequence to its terminator, else one character.
+fn skip_escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match rest.next() {
+        Some('[') => skip_until_final(rest),
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            while let Some(c) = rest.next() {
+                if c == '\u{7}' || c == '\u{9c}' {
+                    return;
+                }
+                if c == '\u{1b}' {
+                    rest.next_if_eq(&'\\');
+                    return;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn skip_until_final(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    while let Some(c) = rest.next_if(|c| ('\u{20}'..='\u{7e}').contains(c)) {
+        if ('\u{40}'..='\u{7e}').contains(&c) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_and_invisible_characters_go_and_the_rest_stays() {
+        for (dirty, clean) in [
+            ("plain, with \"quotes\"", "plain, with \"quotes\""),
+            ("\u{1b}[31mred\u{1b}[0m", "red"),
+            ("\u{1b}]8;;http://x\u{7}link\u{1b}]8;;\u{1b}\\", "link"),
+            ("a\u{200b}b\u{202e}c", "abc"),
+            ("one\r\ntwo\rthree\u{8}", "one\ntwo\nthree"),
+            ("tab\tstays", "tab\tstays"),
+        ] {
+            assert_eq!(clean_text(dirty), clean, "{dirty:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_field_is_cut_with_a_mark_that_counts() {
+        let cut = clean_text(&"x".repeat(60_000)).into_owned();
+        assert!(cut.ends_with("\u{2026} [+58000 chars]"), "{}", &cut[cut.len() - 40..]);
+    }
+
+    #[test]
+    fn payloads_that_are_not_objects_or_too_deep_are_refused() {
+        assert_eq!(Payload::check("[1]"), Err(PayloadError::NotAnObject("an array")));
+        assert!(matches!(Payload::check("{\"a\":"), Err(PayloadError::Syntax(_))));
+        let deep = |levels: usize| format!("{}{}", "{\"a\":".repeat(levels - 1) + "{", "}".repeat(levels));
+        assert_eq!(Payload::check(&deep(NESTING_MAX)), Ok(()));
+        assert_eq!(Payload::check(&deep(NESTING_MAX + 1)), Err(PayloadError::TooDeep));
+        assert_eq!(Payload::check(r#"{"a":"[[[[[[[[[[[[[[[[[[[["}"#), Ok(()));
+        for unreadable in [r#"{"a":"\ud800"}"#, r#"{"a":1e999}"#] {
+            assert!(matches!(Payload::check(unreadable), Err(PayloadError::Syntax(_))), "{unreadable}");
+        }
+    }
+
+    #[test]
+    fn text_taken_from_json_is_judged_like_any_other() {
+        let deep = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+        let digits = |count: usize| format!("{{\"n\":{}}}", "9".repeat(count));
+        let cases = [
+            "{}",
+            " {} ",
+            "[]",
+            "\"{\"",
+            "true",
+            "null",
+            "-1",
+            "1e2",
+            "1E999",
+            "-1.5e-3",
+            "\"\\ud800\"",
+            "\"\\\\ud800\"",
+            r#"{"a":"\ud83d\ude00"}"#,
+            r#"{"a":"\ud800"}"#,
+            r#"{"a":"\ud800\n"}"#,
+            r#"{"\udc00":1}"#,
+            r#"{"a":1e999}"#,
+            r#"{"a":[1e5,1.0e308,1.0E309]}"#,
+            r#"{"a":"1e999"}"#,
+            r#"{"a":"[[[[[[[[[[[[[[[[[[["}"#,
+            r#"{"a":"\"[[[[[[[[[[[[[[[[[[["}"#,
+            r#"{"a":"\\","b":{"c":[{"d":false}]}}"#,
+        ];
+        let made = [
+            deep(NESTING_MAX),
+            deep(NESTING_MAX + 1),
+            digits(300),
+            digits(308),
+            digits(400),
+            format!("[{}]", deep(16)),
+        ];
+        for text in cases.into_iter().chain(made.iter().map(String::as_str)) {
+            let raw: &RawValue = serde_json::from_str(text).expect(text);
+            assert_eq!(Payload::check_raw(raw), Payload::check(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_path_has_a_known_root() {
+        assert!(FieldPath::parse("payload.tool_name").is_some());
+        for bad in ["payload", "tool_name", "type.x", "payload..x", ""] {
+            assert!(FieldPath::parse(bad).is_none(), "{bad}");
+        }
+    }
+}

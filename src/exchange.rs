@@ -1,0 +1,232 @@
+//! The one call of a harness at a safe moment, and what it is answered.
+//!
+//! An [`Exchange`] tells where the agent stands, confirms what arrived, and takes what may be told now; the [`Answer`] holds
+//! at most one [`Injection`]. These are the engine's own types: the JSON of the API is `protocol`'s, the words of one
+//! harness are `harness`'s.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use crate::{
+    event::{SessionId, Severity},
+    notification::{InjectionPoint, NotificationId, Priority, SubscriberId, Tokens},
+};
+
+/// What a harness says at an injection point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exchange {
+    /// The conversation.
+    pub session: SessionId,
+    /// The moment.
+    pub point: InjectionPoint,
+    /// Id of the message the answer will ride on; the same one again gets the same answer.
+    pub carrier: Arc<str>,
+    /// The harness's name of the turn, if it has one.
+    pub turn: Option<Arc<str>>,
+    /// Who asks; opens the session if it is not open yet.
+    pub harness: Harness,
+    /// The tool whose call or result this is about.
+    pub tool: Option<Arc<str>>,
+    /// Injections that are known to have arrived.
+    pub acks: Vec<InjectionId>,
+    /// Limits below the configured ones.
+    pub budget: Budget,
+    /// How the injection is to be written; the configured format if there is none.
+    pub format: Option<Format>,
+    /// Whether the carrier can take text at `turn_end` without making the agent go on.
+    pub carries: Carries,
+}
+
+impl Exchange {
+    /// An exchange that says nothing but who asks, where and for which message.
+    pub fn new(session: SessionId, point: InjectionPoint, carrier: &str) -> Self {
+        Self {
+            session,
+            point,
+            carrier: carrier.into(),
+            turn: None,
+            harness: Harness::default(),
+            tool: None,
+            acks: Vec::new(),
+            budget: Budget::default(),
+            format: None,
+            carries: Carries::default(),
+        }
+    }
+}
+
+/// What a carrier can do with text at the end of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Carries {
+    /// It takes text whether or not the agent goes on.
+    #[default]
+    Always,
+    /// Text makes the agent go on, so it takes some only if a notification asks for that (Claude Code's `Stop`).
+    OnlyToContinue,
+}
+
+/// What is known of the harness and the session behind an exchange; what is absent leaves the session's as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Harness {
+    /// Such as `claude-code`.
+    pub name: Option<Arc<str>>,
+    /// The harness's version.
+    pub version: Option<Arc<str>>,
+    /// The folder the session works in.
+    pub workspace: Option<Arc<str>>,
+    /// Whom the agent works for.
+    pub user: Option<Arc<str>>,
+    /// The harness's process.
+    pub pid: Option<u32>,
+    /// The session this one is a subagent of.
+    pub parent: Option<SessionId>,
+}
+
+/// The most an injection may hold; `None` is the configured limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Budget {
+    /// Notifications.
+    pub max_notifications: Option<u32>,
+    /// Estimated tokens, wrapper included.
+    pub max_tokens: Option<Tokens>,
+    /// Characters, wrapper included.
+    pub max_chars: Option<u32>,
+}
+
+/// How an injection is written for its carrier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Format {
+    /// `<notifications>` around TOON.
+    Xml,
+    /// Grouped by level, with an intro.
+    Markdown,
+    /// TOON alone.
+    Toon,
+    /// A JSON object.
+    Json,
+}
+
+impl Format {
+    /// All formats that can be asked for.
+    pub const ALL: [Self; 4] = [Self::Xml, Self::Markdown, Self::Toon, Self::Json];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Xml => "xml",
+            Self::Markdown => "markdown",
+            Self::Toon => "toon",
+            Self::Json => "json",
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<Self, FormatError> {
+        Self::ALL
+            .into_iter()
+            .find(|format| format.as_str() == text)
+            .ok_or_else(|| FormatError(text.chars().take(64).collect()))
+    }
+}
+
+/// A word that is no format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no format; there are xml, markdown, toon and json")]
+pub struct FormatError(pub String);
+
+/// The short name of an injection, which also stands in its text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InjectionId(Arc<str>);
+
+impl InjectionId {
+    /// Wraps a name that was given out before.
+    pub fn new(id: &str) -> Self {
+        Self(id.into())
+    }
+
+    /// The text of the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for InjectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What an exchange gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// What is released, if anything is.
+    pub injection: Option<Injection>,
+    /// How many notifications stay in the session's queue.
+    pub pending: u32,
+    /// Whether the harness should ask before its next tool, because something critical waits.
+    pub check_before_tool: bool,
+    /// What the harness is asked to do besides.
+    pub directive: Option<Directive>,
+}
+
+/// What a harness is asked to do besides carrying text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Directive {
+    /// At `turn_end`: let the agent go on.
+    Continue {
+        /// One line for whoever wonders why.
+        reason: Arc<str>,
+    },
+}
+
+/// What one exchange releases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Injection {
+    /// Its short name.
+    pub id: InjectionId,
+    /// The notifications as one text, in the format that was asked for.
+    pub text: Arc<str>,
+    /// The role of the message it belongs in.
+    pub role: Role,
+    /// What is in it, in the order of the text.
+    pub notifications: Vec<Released>,
+}
+
+/// The role of the message that carries an injection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// With the result of a tool.
+    Tool,
+    /// With the user's message.
+    User,
+    /// As a system message.
+    System,
+}
+
+impl Role {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::User => "user",
+            Self::System => "system",
+        }
+    }
+}
+
+/// One notification of an injection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Released {
+    /// Its id.
+    pub id: NotificationId,
+    /// Who made it.
+    pub subscriber: SubscriberId,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// The worst severity among its events.
+    pub severity: Severity,
+    /// Whether it had been released before without anything showing that it arrived.
+    pub redelivered: bool,
+}

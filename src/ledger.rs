@@ -1,0 +1,177 @@
+//! What became of every event and notification, and why something was not delivered.
+//!
+//! Nothing ends without a [`Reason`]: whoever drops, counts or cuts something says so with an entry. Entries are outputs of
+//! the engine; counting and listing them is for whoever keeps them.
+
+use crate::{
+    event::{Seq, SessionId},
+    notification::{InjectionPoint, NotificationId, SubscriberId},
+    time::Timestamp,
+};
+
+/// Why an event or a notification was not delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// Its type matched, but its source, severity or `where` did not.
+    FilteredOut(FilteredBy),
+    /// It repeats an event inside the dedupe window and is counted there.
+    Duplicate {
+        /// The event that it repeats.
+        of: Seq,
+    },
+    /// It was over the subscriber's rate and is counted in the next notification.
+    RateLimited {
+        /// When the rate allows the next one.
+        retry_at: Timestamp,
+    },
+    /// It had its time to live and nobody took it.
+    Expired,
+    /// The session's queue was full and everything in it was at least as important.
+    QueueOverflow,
+    /// Its session ended before it was delivered.
+    SessionGone,
+    /// It was released, but nothing showed that it arrived, and it is not important enough to repeat.
+    Uncertain,
+    /// A subscriber for it exists but is switched off.
+    SubscriberOff,
+}
+
+impl Reason {
+    /// The word under which this reason is counted.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::FilteredOut(_) => "filtered",
+            Self::Duplicate { .. } => "duplicate",
+            Self::RateLimited { .. } => "over_rate",
+            Self::Expired => "expired",
+            Self::QueueOverflow => "queue_overflow",
+            Self::SessionGone => "session_gone",
+            Self::Uncertain => "uncertain",
+            Self::SubscriberOff => "subscriber_off",
+        }
+    }
+}
+
+/// Which filter an event did not pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilteredBy {
+    /// `sources`.
+    Source,
+    /// `severity_filter`.
+    Severity,
+    /// `where` was false.
+    Where,
+    /// `where` could not be evaluated.
+    WhereFailed,
+}
+
+/// One line of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LedgerEntry {
+    /// No subscriber asked for the event.
+    Unmatched {
+        /// The event.
+        seq: Seq,
+    },
+    /// The event was journaled but not dispatched, because its chain of causes is too long.
+    HeldBack {
+        /// The event.
+        seq: Seq,
+    },
+    /// The event became a row of an open batch.
+    Batched {
+        /// The event.
+        seq: Seq,
+        /// Whose batch.
+        subscriber: SubscriberId,
+    },
+    /// The event ended in this pipeline.
+    EventEnded {
+        /// The event.
+        seq: Seq,
+        /// Whose pipeline.
+        subscriber: SubscriberId,
+        /// Why.
+        reason: Reason,
+    },
+    /// A batch became a notification.
+    Created {
+        /// The notification.
+        notification: NotificationId,
+        /// Who made it.
+        subscriber: SubscriberId,
+        /// The events behind its rows.
+        events: Vec<Seq>,
+        /// When its batch closed.
+        created_at: Timestamp,
+    },
+    /// The notification waits for a session that is not open yet.
+    Unclaimed {
+        /// The notification.
+        notification: NotificationId,
+    },
+    /// The notification is in a session's queue.
+    Queued {
+        /// The notification.
+        notification: NotificationId,
+        /// Whose queue.
+        session: SessionId,
+    },
+    /// The notification was handed to a carrier, under a lease.
+    Injected {
+        /// The notification.
+        notification: NotificationId,
+        /// The session.
+        session: SessionId,
+        /// The injection it left with.
+        injection: String,
+        /// Where.
+        point: InjectionPoint,
+        /// Whether it had been released before.
+        redelivered: bool,
+    },
+    /// Its injection is known to have arrived.
+    Confirmed {
+        /// The notification.
+        notification: NotificationId,
+        /// The session.
+        session: SessionId,
+        /// How that is known.
+        by: ConfirmedBy,
+    },
+    /// The notification went back to the queue after a release that did not arrive.
+    Returned {
+        /// The notification.
+        notification: NotificationId,
+        /// The session.
+        session: SessionId,
+    },
+    /// The notification ended without being delivered to `session`, or to any if there is none.
+    NotificationEnded {
+        /// The notification.
+        notification: NotificationId,
+        /// The session, if it had reached one.
+        session: Option<SessionId>,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+/// What proved that an injection arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfirmedBy {
+    /// The harness said so.
+    Ack,
+    /// A later exchange of the same session and turn.
+    LaterExchange,
+}
+
+impl ConfirmedBy {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::LaterExchange => "later_exchange",
+        }
+    }
+}

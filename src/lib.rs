@@ -1,0 +1,22 @@
+//! aside tells AI agents what happened: events go onto a durable journal, subscribers written in TOML make notifications of
+//! them, and each session's injector releases those at the next safe point of the agent's turn.
+//!
+//! The flow, in the words of the tree:
+//!
+//! ```text
+//! source/ server/ harness/ -> event/ -> bus/ (journal/) -> engine.rs [ matcher -> pipeline/: filter -> dedupe -> batch -> limit -> render
+//!                 -> notification.rs -> injector/: queue -> budget -> point -> format/ ] -> harness/ -> server/ -> the agent
+//! ```
+//!
+//! Half of it decides and half moves bytes. What decides is synchronous, is told the time, and depends on nothing outside; the
+//! layers below are in reading order, and a module uses only those above it. `ARCHITECTURE.md` says why.
+
+// Decides: words.
+pub mod time;
+
+pub mod event;
+pub mod exchange;
+pub mod ledger;
+pub mod notification;
+pub mod tokens;
+pub mod toon;

@@ -1,0 +1,193 @@
+//! What a subscriber made of one or more events: a text, how urgent it is, and where it may enter an agent's context.
+//!
+//! A notification is immutable. It is shared between the queues of the sessions it concerns; what became of it in each of
+//! them is the ledger's business.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use crate::{
+    event::{Scope, Seq, Severity},
+    time::Timestamp,
+};
+
+/// How urgent a notification is; ordered, the most urgent greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Only at the end of a turn.
+    Low,
+    /// At its own injection point.
+    Normal,
+    /// At its own injection point and after any tool.
+    High,
+    /// At any point, and never cut.
+    Critical,
+}
+
+impl Priority {
+    /// All priorities, least first.
+    pub const ALL: [Self; 4] = [Self::Low, Self::Normal, Self::High, Self::Critical];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Normal => "normal",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The moments at which text may enter an agent's context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum InjectionPoint {
+    /// As soon as the harness can; critical notifications only.
+    Immediate,
+    /// Before the model sees the user's message.
+    TurnStart,
+    /// Before a tool runs; a harness asks here whether to go on.
+    BeforeTool,
+    /// With the result of a tool.
+    AfterTool,
+    /// When the agent is about to hand over to the user.
+    TurnEnd,
+}
+
+impl InjectionPoint {
+    /// All points, in the order of a turn.
+    pub const ALL: [Self; 5] =
+        [Self::Immediate, Self::TurnStart, Self::BeforeTool, Self::AfterTool, Self::TurnEnd];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Immediate => "immediate",
+            Self::TurnStart => "turn_start",
+            Self::BeforeTool => "before_tool",
+            Self::AfterTool => "after_tool",
+            Self::TurnEnd => "turn_end",
+        }
+    }
+}
+
+impl fmt::Display for InjectionPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A word that is not among those a field allows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is not one of {allowed}")]
+pub struct WordError {
+    found: String,
+    allowed: String,
+}
+
+impl FromStr for Priority {
+    type Err = WordError;
+
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        find_word(text, Self::ALL, Self::as_str)
+    }
+}
+
+impl FromStr for InjectionPoint {
+    type Err = WordError;
+
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        find_word(text, Self::ALL, Self::as_str)
+    }
+}
+
+fn find_word<T: Copy, const N: usize>(
+    text: &str,
+    all: [T; N],
+    as_str: impl Fn(T) -> &'static str,
+) -> Result<T, WordError> {
+    all.into_iter().find(|word| as_str(*word) == text).ok_or_else(|| WordError {
+        found: text.chars().take(64).collect(),
+        allowed: all.map(as_str).join(", "),
+    })
+}
+
+/// The name of a subscriber: `[a-z0-9_]+`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubscriberId(Arc<str>);
+
+impl SubscriberId {
+    /// Wraps a name that the configuration has checked.
+    pub fn new(id: &str) -> Self {
+        Self(id.into())
+    }
+
+    /// The text of the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SubscriberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The name of a notification: derived from its subscriber and events, so a replay gives the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NotificationId(Arc<str>);
+
+impl NotificationId {
+    /// Wraps a name that was derived before.
+    pub fn new(id: &str) -> Self {
+        Self(id.into())
+    }
+
+    /// The text of the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NotificationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A count of language-model tokens, estimated unless said otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Tokens(pub u32);
+
+/// One rendered message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification {
+    /// Derived from the subscriber and the events.
+    pub id: NotificationId,
+    /// Who made it.
+    pub subscriber: SubscriberId,
+    /// The sessions it concerns.
+    pub scope: Scope,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// Where it may enter the context.
+    pub inject_at: InjectionPoint,
+    /// The worst severity among its events.
+    pub severity: Severity,
+    /// Strict TOON, without a trailing newline.
+    pub content: Arc<str>,
+    /// Estimated size of `content`.
+    pub tokens: Tokens,
+    /// The events behind its rows, oldest first; duplicates are counted, not listed.
+    pub events: Vec<Seq>,
+    /// When its batch closed.
+    pub created_at: Timestamp,
+    /// When it is no longer worth telling.
+    pub expires_at: Option<Timestamp>,
+}

@@ -1,0 +1,112 @@
+//! Time as data: a point in time is a number that the caller passes in.
+//!
+//! Everything that decides takes `now: Timestamp` as an argument, so a test can jump a year and a replay repeats what
+//! happened. Nothing in this module, or in any module that decides, reads a clock; `daemon/clock.rs` is the only reader.
+//!
+//! ```
+//! use aside::time::Timestamp;
+//! use std::time::Duration;
+//!
+//! let noon: Timestamp = "2026-11-21T12:00:00Z".parse()?;
+//! assert_eq!((noon + Duration::from_millis(1500)).to_string(), "2026-11-21T12:00:01.5Z");
+//! # Ok::<(), aside::time::TimestampError>(())
+//! ```
+
+use std::{fmt, ops, str::FromStr, time::Duration};
+
+/// A point in time, in milliseconds since the Unix epoch.
+///
+/// Unix time rather than a process clock, because state outlives the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The Unix epoch, earlier than anything that is recorded.
+    pub const ZERO: Self = Self(0);
+
+    /// Wraps a count of milliseconds since the Unix epoch.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl ops::Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration_millis(duration)))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// Writes RFC 3339 in UTC, with as many fractional digits as are needed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
+        match jiff::Timestamp::from_millisecond(millis) {
+            Ok(timestamp) => timestamp.fmt(f),
+            Err(_) => write!(f, "{}ms", self.0),
+        }
+    }
+}
+
+/// Why a text is not a timestamp.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is not an RFC 3339 timestamp after 1970, such as 2026-11-21T12:00:00Z")]
+pub struct TimestampError {
+    found: String,
+}
+
+impl FromStr for Timestamp {
+    type Err = TimestampError;
+
+    /// Reads RFC 3339 with an offset or `Z`; anything finer than a millisecond is cut.
+    fn from_str(text: &str) -> Result<Self, TimestampError> {
+        text.parse::<jiff::Timestamp>()
+            .ok()
+            .and_then(|timestamp| u64::try_from(timestamp.as_millisecond()).ok())
+            .map(Self)
+            .ok_or_else(|| TimestampError { found: text.chars().take(64).collect() })
+    }
+}
+
+/// Whole milliseconds of a duration, saturating at the far future.
+pub fn duration_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_time_is_not_before_an_earlier_one() {
+        let early = Timestamp::from_millis(1_000);
+        let late = early + Duration::from_millis(250);
+        assert_eq!(late.since(early), Duration::from_millis(250));
+        assert_eq!(early.since(late), Duration::ZERO);
+    }
+
+    #[test]
+    fn text_round_trips_and_offsets_become_utc() {
+        let parsed: Timestamp = "2026-11-21T13:00:00.250+01:00".parse().expect("valid");
+        assert_eq!(parsed.to_string(), "2026-11-21T12:00:00.25Z");
+        assert_eq!(parsed.to_string().parse(), Ok(parsed));
+    }
+
+    #[test]
+    fn what_is_no_timestamp_is_named_in_the_error() {
+        let error = "yesterday".parse::<Timestamp>().expect_err("no timestamp");
+        assert!(error.to_string().contains("`yesterday`"), "{error}");
+        assert!("1969-12-31T23:59:59Z".parse::<Timestamp>().is_err());
+    }
+}

@@ -1,0 +1,225 @@
+//! Values to TOON text and back: one writer, one strict reader.
+//!
+//! [`encode`] writes canonical TOON 4.x: the same value always gives the same text, tables wherever the format asks for them, two
+//! spaces a level, comma as the delimiter. There is one departure, made for safety: a string that holds the beginning of a
+//! tag that a harness or a carrier gives a meaning to (see [`RESERVED_TAGS`]) is written quoted with its `<` as `\u003c`. It decodes to the same
+//! value, and the text never holds such a tag. What a document means, and where it goes, is not known here.
+//!
+//! ```
+//! use aside::toon;
+//! use serde_json::json;
+//!
+//! let text = toon::encode(&json!({"fails": [{"tool": "grep", "code": 2}, {"tool": "fetch", "code": null}]}));
+//! assert_eq!(text, "fails[2]{tool,code}:\n  grep,2\n  fetch,null");
+//! assert_eq!(toon::encode(&json!({"note": "</notifications>"})), "note: \"\\u003c/notifications>\"");
+//! ```
+
+mod encode;
+mod reserved;
+
+use std::fmt::Write as _;
+
+use serde_json::{Number, Value};
+
+pub use encode::{encode, encode_field, write_table};
+pub use reserved::{RESERVED_TAGS, has_reserved_tag, reserved_tags};
+
+/// Spaces of one level of nesting (TOON 4.x, default indentation).
+pub const INDENT: usize = 2;
+
+/// Why a text is not strict TOON.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ToonError {
+    /// The line at fault, from 1, when it is known.
+    pub line: Option<usize>,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+/// Reads strict TOON 4.x.
+///
+/// Errors: the first line that breaks a rule. An integer beyond 64 bits is read as a string.
+pub fn decode(text: &str) -> Result<Value, ToonError> {
+    toon_format::decode_strict(text).map_err(|error| {
+        if let toon_format::ToonError::ParseError { line, message, .. } = error {
+            return ToonError { line: Some(line), message };
+        }
+        ToonError { line: None, message: error.to_string() }
+    })
+}
+
+/// Appends a string as a value: bare where TOON allows it, else quoted.
+pub fn write_text(out: &mut String, text: &str) {
+    if needs_quotes(text) {
+        write_quoted(out, text);
+    } else {
+        out.push_str(text);
+    }
+}
+
+/// Appends an object key: bare where the canonical form asks for it, else quoted.
+pub fn write_key(out: &mut String, key: &str) {
+    let mut bytes = key.bytes();
+    let is_bare = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.');
+    if is_bare {
+        out.push_str(key);
+    } else {
+        write_quoted(out, key);
+    }
+}
+
+/// Appends a number in plain decimal notation.
+pub fn write_number(out: &mut String, number: &Number) {
+    let written = match (number.as_i64(), number.as_u64(), number.as_f64()) {
+        (Some(integer), _, _) => write!(out, "{integer}"),
+        (None, Some(integer), _) => write!(out, "{integer}"),
+        (None, None, Some(0.0)) => write!(out, "0"),
+        (None, None, Some(float)) => write!(out, "{float}"),
+        (None, None, None) => write!(out, "{number}"),
+    };
+    written.expect("writing to a String cannot fail");
+}
+
+/// Appends a null, boolean, number or string; a list or object as its compact JSON text.
+pub fn write_scalar(out: &mut String, value: &Value) {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(true) => out.push_str("true"),
+        Value::Bool(false) => out.push_str("false"),
+        Value::Number(number) => write_number(out, number),
+        Value::String(text) => write_text(out, text),
+        Value::Array(_) | Value::Object(_) => write_text(out, &value.to_string()),
+    }
+}
+
+fn needs_quotes(text: &str) -> bool {
+    let (Some(first), Some(last)) = (text.bytes().next(), text.bytes().next_back()) else {
+        return true;
+    };
+    matches!(first, b' ' | b'-' | b'#')
+        || last == b' '
+        || matches!(text, "true" | "false" | "null")
+        || is_special(text)
+        || is_number_like(text)
+        || has_reserved_tag(text)
+}
+
+fn is_special(text: &str) -> bool {
+    text.bytes()
+        .any(|byte| byte < 0x20 || matches!(byte, b':' | b'"' | b'\\' | b'[' | b']' | b'{' | b'}' | b','))
+}
+
+/// What a reader could take for a number, leading zeros and plus signs included.
+fn is_number_like(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))),
+        None => (unsigned, None),
+    };
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    is_digits(whole) && fraction.is_none_or(is_digits) && exponent.is_none_or(is_digits)
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Appends `text` in quotes, whether it needs them or not.
+pub fn write_quoted(out: &mut String, text: &str) {
+    out.push('"');
+    for (at, c) in text.char_indices() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '<' if reserved::is_reserved_tag_at(text, at) => out.push_str("\\u003c"),
+            c if c < ' ' => write!(out, "\\u{:04x}", u32::from(c)).expect("writing to a String cannot fail"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn strings_are_quoted_exactly_when_they_must_be() {
+        for (text, written) in [
+            ("plain words", "plain words"),
+            ("a|b <x> `c` = d/e", "a|b <x> `c` = d/e"),
+            ("", "\"\""),
+            (" lead", "\" lead\""),
+            ("trail ", "\"trail \""),
+            ("true", "\"true\""),
+            ("True", "True"),
+            ("05", "\"05\""),
+            ("+1", "\"+1\""),
+            ("1.5e-3", "\"1.5e-3\""),
+            ("1.", "1."),
+            ("e5", "e5"),
+            ("a:b", "\"a:b\""),
+            ("a,b", "\"a,b\""),
+            ("C:\\x", "\"C:\\\\x\""),
+            ("line\nbreak\u{7}", "\"line\\nbreak\\u0007\""),
+            ("-x", "\"-x\""),
+            ("#x", "\"#x\""),
+            ("!x", "!x"),
+            ("</Notifications>", "\"\\u003c/Notifications>\""),
+            ("a < / system b", "\"a \\u003c / system b\""),
+            ("a <", "\"a \\u003c\""),
+            ("a < b", "a < b"),
+        ] {
+            let mut out = String::new();
+            write_text(&mut out, text);
+            assert_eq!(out, written, "{text:?}");
+            assert_eq!(decode(&format!("k: {out}")), Ok(json!({ "k": text })), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn keys_are_bare_only_when_they_are_identifiers() {
+        for (key, written) in [
+            ("a_b.c", "a_b.c"),
+            ("a-b", "\"a-b\""),
+            ("!critical", "\"!critical\""),
+            ("9", "\"9\""),
+            ("", "\"\""),
+            ("<system>", "\"\\u003csystem>\""),
+        ] {
+            let mut out = String::new();
+            write_key(&mut out, key);
+            assert_eq!(out, written);
+            assert_eq!(decode(&format!("{out}: 1")), Ok(json!({ key: 1 })));
+        }
+    }
+
+    #[test]
+    fn numbers_are_plain_decimals() {
+        for (number, written) in [
+            (json!(1.0), "1"),
+            (json!(-0.0), "0"),
+            (json!(0.000_001), "0.000001"),
+            (json!(u64::MAX), "18446744073709551615"),
+        ] {
+            let mut out = String::new();
+            write_scalar(&mut out, &number);
+            assert_eq!(out, written);
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_not_strict_names_its_line() {
+        let error = decode("a: 1\nb[2]: 1\nc: 2").expect_err("one value for two");
+        assert_eq!(error.line, Some(2), "{error}");
+    }
+}

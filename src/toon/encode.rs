@@ -1,0 +1,357 @@
+//! The canonical writer: which of TOON's forms a value takes, and its lines.
+//!
+//! A list of uniform objects becomes a table, an object of uniform objects a keyed table, a list of scalars one line, anything else a
+//! list of items. Recursion follows the value, which payload limits keep shallow.
+
+use std::borrow::Borrow;
+
+use serde_json::{Map, Value};
+
+use super::{INDENT, write_key, write_scalar, write_text};
+
+/// Writes a whole document; an empty object is the empty text.
+pub fn encode(value: &Value) -> String {
+    let mut writer = Writer::default();
+    match value {
+        Value::Object(fields) => match keyed_columns(fields) {
+            Some(columns) => writer.keyed_table(None, fields, &columns, 0),
+            None => writer.fields(fields, 0),
+        },
+        Value::Array(items) => writer.array(None, items, 0),
+        Value::String(text) if text.starts_with('\u{feff}') => super::write_quoted(&mut writer.out, text),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            write_scalar(&mut writer.out, value)
+        }
+    }
+    writer.out
+}
+
+/// Writes one field of an object that has others.
+pub fn encode_field(key: &str, value: &Value) -> String {
+    let mut writer = Writer::default();
+    writer.field(key, value, 0);
+    writer.out
+}
+
+/// Writes a table whose cells are scalars: the header and one line a row, each with as many cells as there are columns.
+pub fn write_table<V: Borrow<Value>>(out: &mut String, key: &str, columns: &[&str], rows: &[Vec<V>]) {
+    write_key(out, key);
+    out.push('[');
+    out.push_str(&rows.len().to_string());
+    out.push_str("]{");
+    for (index, column) in columns.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        write_key(out, column);
+    }
+    out.push_str("}:");
+    for row in rows {
+        out.push_str("\n  ");
+        write_cells(out, row);
+    }
+}
+
+fn write_cells<V: Borrow<Value>>(out: &mut String, cells: &[V]) {
+    for (index, cell) in cells.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        write_scalar(out, cell.borrow());
+    }
+}
+
+/// A column of a table: a scalar, or a group of columns.
+struct Column<'v> {
+    name: &'v str,
+    group: Vec<Self>,
+}
+
+#[derive(Default)]
+struct Writer {
+    out: String,
+    /// Whether the next line is the first of a list item.
+    hyphen: bool,
+}
+
+impl Writer {
+    fn begin_line(&mut self, depth: usize) {
+        if !self.out.is_empty() {
+            self.out.push('\n');
+        }
+        if std::mem::take(&mut self.hyphen) {
+            self.indent(depth.saturating_sub(1));
+            self.out.push_str("- ");
+        } else {
+            self.indent(depth);
+        }
+    }
+
+    fn indent(&mut self, depth: usize) {
+        self.out.extend(std::iter::repeat_n(' ', depth * INDENT));
+    }
+
+    fn fields(&mut self, fields: &Map<String, Value>, depth: usize) {
+        for (key, value) in fields {
+            self.field(key, value, depth);
+        }
+    }
+
+    fn field(&mut self, key: &str, value: &Value, depth: usize) {
+        match value {
+            Value::Array(items) => self.array(Some(key), items, depth),
+            Value::Object(fields) => {
+                if let Some(columns) = keyed_columns(fields) {
+                    return self.keyed_table(Some(key), fields, &columns, depth);
+                }
+                self.begin_line(depth);
+                write_key(&mut self.out, key);
+                self.out.push(':');
+                self.fields(fields, depth + 1);
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                self.begin_line(depth);
+                write_key(&mut self.out, key);
+                self.out.push_str(": ");
+                write_scalar(&mut self.out, value);
+            }
+        }
+    }
+
+    fn array(&mut self, key: Option<&str>, items: &[Value], depth: usize) {
+        self.begin_line(depth);
+        if items.is_empty() {
+            if let Some(key) = key {
+                write_key(&mut self.out, key);
+                self.out.push_str(": ");
+            }
+            return self.out.push_str("[]");
+        }
+        let objects: Option<Vec<_>> = items.iter().map(Value::as_object).collect();
+        if let Some((objects, columns)) =
+            objects.and_then(|all| uniform_columns(&all).map(|columns| (all, columns)))
+        {
+            self.header(key, items.len(), false, Some(&columns));
+            for object in objects {
+                self.begin_line(depth + 1);
+                self.row(object, &columns);
+            }
+            return;
+        }
+        self.header(key, items.len(), false, None);
+        self.items(items, depth + 1);
+    }
+
+    /// What follows the header of a list: its scalars on the same line, or an item a line at `depth`.
+    fn items(&mut self, items: &[Value], depth: usize) {
+        if items.iter().all(is_scalar) {
+            if !items.is_empty() {
+                self.out.push(' ');
+                write_cells(&mut self.out, items);
+            }
+            return;
+        }
+        for item in items {
+            self.item(item, depth);
+        }
+    }
+
+    fn item(&mut self, item: &Value, depth: usize) {
+        match item {
+            Value::Object(fields) if fields.is_empty() => {
+                self.begin_line(depth);
+                self.out.push('-');
+            }
+            Value::Object(fields) => {
+                self.hyphen = true;
+                self.fields(fields, depth + 1);
+            }
+            Value::Array(items) => {
+                self.hyphen = true;
+                self.begin_line(depth + 1);
+                self.header(None, items.len(), false, None);
+                self.items(items, depth + 1);
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                self.hyphen = true;
+                self.begin_line(depth + 1);
+                write_scalar(&mut self.out, item);
+            }
+        }
+    }
+
+    fn keyed_table(
+        &mut self,
+        key: Option<&str>,
+        fields: &Map<String, Value>,
+        columns: &[Column<'_>],
+        depth: usize,
+    ) {
+        self.begin_line(depth);
+        self.header(key, fields.len(), true, Some(columns));
+        for (name, value) in fields {
+            self.begin_line(depth + 1);
+            write_key(&mut self.out, name);
+            self.out.push_str(": ");
+            if let Value::Object(object) = value {
+                self.row(object, columns);
+            }
+        }
+    }
+
+    fn header(&mut self, key: Option<&str>, length: usize, is_keyed: bool, columns: Option<&[Column<'_>]>) {
+        if let Some(key) = key {
+            write_key(&mut self.out, key);
+        }
+        self.out.push('[');
+        self.out.push_str(&length.to_string());
+        self.out.push_str(if is_keyed { ":]" } else { "]" });
+        if let Some(columns) = columns {
+            self.columns(columns);
+        }
+        self.out.push(':');
+    }
+
+    fn columns(&mut self, columns: &[Column<'_>]) {
+        self.out.push('{');
+        for (index, column) in columns.iter().enumerate() {
+            if index > 0 {
+                self.out.push(',');
+            }
+            write_key(&mut self.out, column.name);
+            if !column.group.is_empty() {
+                self.columns(&column.group);
+            }
+        }
+        self.out.push('}');
+    }
+
+    fn row(&mut self, object: &Map<String, Value>, columns: &[Column<'_>]) {
+        for (index, column) in columns.iter().enumerate() {
+            if index > 0 {
+                self.out.push(',');
+            }
+            match object.get(column.name) {
+                Some(Value::Object(group)) => self.row(group, &column.group),
+                Some(value) => write_scalar(&mut self.out, value),
+                None => write_text(&mut self.out, ""),
+            }
+        }
+    }
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+/// The columns of an object whose values are at least two uniform objects.
+fn keyed_columns(fields: &Map<String, Value>) -> Option<Vec<Column<'_>>> {
+    if fields.len() < 2 {
+        return None;
+    }
+    let objects: Vec<_> = fields.values().map(Value::as_object).collect::<Option<_>>()?;
+    uniform_columns(&objects)
+}
+
+/// The columns that all objects share, in the order of the first; `None` when they differ or a column is not uniform.
+fn uniform_columns<'v>(objects: &[&'v Map<String, Value>]) -> Option<Vec<Column<'v>>> {
+    let first = *objects.first()?;
+    if first.is_empty() || objects.iter().any(|object| object.len() != first.len()) {
+        return None;
+    }
+    first.keys().map(|name| uniform_column(name, objects)).collect()
+}
+
+fn uniform_column<'v>(name: &'v str, objects: &[&'v Map<String, Value>]) -> Option<Column<'v>> {
+    let values: Vec<&Value> = objects.iter().map(|object| object.get(name)).collect::<Option<_>>()?;
+    if values.iter().all(|value| is_scalar(value)) {
+        return Some(Column { name, group: Vec::new() });
+    }
+    let groups: Vec<_> = values.into_iter().map(Value::as_object).collect::<Option<_>>()?;
+    uniform_columns(&groups).map(|group| Column { name, group })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::toon::decode;
+
+    #[test]
+    fn each_shape_takes_its_canonical_form() {
+        for (value, text) in [
+            (json!({}), ""),
+            (json!([]), "[]"),
+            (json!({"a": [], "b": {}}), "a: []\nb:"),
+            (json!({"a": [1, "x", null]}), "a[3]: 1,x,null"),
+            (
+                json!({"o": [{"id": 1, "by": {"n": "A"}}, {"id": 2, "by": {"n": "B"}}]}),
+                "o[2]{id,by{n}}:\n  1,A\n  2,B",
+            ),
+            (json!({"s": {"a": {"p": 1}, "b": {"p": 2}}}), "s[2:]{p}:\n  a: 1\n  b: 2"),
+            (
+                json!({"i": [1, [2, 3], {"a": 1, "b": [{"c": 1}]}, {}]}),
+                "i[4]:\n  - 1\n  - [2]: 2,3\n  - a: 1\n    b[1]{c}:\n      1\n  -",
+            ),
+            (json!([[{"a": 1}]]), "[1]:\n  - [1]:\n    - a: 1"),
+        ] {
+            assert_eq!(encode(&value), text);
+            assert_eq!(decode(text), Ok(value));
+        }
+    }
+
+    #[test]
+    fn a_table_writes_what_the_encoder_would() {
+        let value = json!({"t": [{"a": "x,y", "b": 1}, {"a": null, "b": true}]});
+        let (x, one, null, yes) = (json!("x,y"), json!(1), json!(null), json!(true));
+        let mut out = String::new();
+        write_table(&mut out, "t", &["a", "b"], &[vec![&x, &one], vec![&null, &yes]]);
+        assert_eq!(out, encode(&value));
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let scalar = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            (-1_000_000..1_000_000_i32).prop_map(|n| Value::from(f64::from(n) / 64.0)),
+            "[ -~\n\t\u{e9}\u{2713}]{0,12}".prop_map(Value::from),
+        ];
+        scalar.prop_recursive(4, 40, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec(("[a-z]{1,2}|[ -~]{0,4}", inner.clone()), 0..4)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+                (inner.clone(), inner).prop_map(|(a, b)| json!([{"x": a, "y": 1}, {"x": b, "y": 2}])),
+            ]
+        })
+    }
+
+    fn same(a: &Value, b: &Value) -> bool {
+        match (a, b) {
+            (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
+            (Value::Array(a), Value::Array(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+            }
+            (Value::Object(a), Value::Object(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|((k, a), (l, b))| k == l && same(a, b))
+            }
+            (a, b) => a == b,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_writer_agrees_with_another_one_and_round_trips(value in any_value()) {
+            let text = encode(&value);
+            if !text.contains("\\u003c") {
+                prop_assert_eq!(&text, &serde_toon::to_string(&value).expect("encodes"));
+            }
+            let decoded = decode(&text).expect("strict");
+            prop_assert!(same(&decoded, &value), "{}", text);
+            prop_assert_eq!(encode(&decoded), text);
+        }
+    }
+}

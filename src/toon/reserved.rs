@@ -1,0 +1,88 @@
+//! Tags that an agent gives a meaning to, and where one begins in a text.
+//!
+//! The one list and the one scanner: the writer escapes what is found here, and whoever puts a finished document into a carrier looks once
+//! more. Looks alike count: any case, white space or slashes before the name, and names that go on after a hyphen or an underscore.
+
+/// Names of tags that carriers and harnesses give a meaning to.
+///
+/// Source: the carriers of `format`, the blocks that harnesses write into a context themselves, and the roles of a conversation.
+pub const RESERVED_TAGS: [&str; 13] = [
+    "notifications",
+    "notification",
+    "event",
+    "event-bus",
+    "system-reminder",
+    "system_reminder",
+    "task-notification",
+    "channel",
+    "hook_context",
+    "hook_prompt",
+    "system",
+    "user",
+    "assistant",
+];
+
+/// Whether `text` holds the beginning of a reserved tag, or ends where one could begin.
+pub fn has_reserved_tag(text: &str) -> bool {
+    reserved_tags(text).next().is_some()
+}
+
+/// The positions of the brackets that begin a reserved tag, opening or closing, in order.
+///
+/// Shape: `<`, any white space and slashes, and a name of [`RESERVED_TAGS`] that no letter or digit continues; or the end of the text
+/// in place of the name, as what is written next could be one.
+pub fn reserved_tags(text: &str) -> impl Iterator<Item = usize> {
+    text.match_indices('<').map(|(at, _)| at).filter(|at| is_reserved_tag_at(text, *at))
+}
+
+/// Whether the bracket at `at` begins a reserved tag.
+pub(super) fn is_reserved_tag_at(text: &str, at: usize) -> bool {
+    let rest = text.get(at + 1..).unwrap_or_default();
+    let name = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '/');
+    name.is_empty() || RESERVED_TAGS.iter().any(|tag| begins_with_name(name, tag))
+}
+
+fn begins_with_name(text: &str, name: &str) -> bool {
+    let is_name = text.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+    let next = text.get(name.len()..).and_then(|rest| rest.chars().next());
+    is_name && !next.is_some_and(char::is_alphanumeric)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_tags_are_found_in_any_case_and_spacing_and_nothing_else_is() {
+        for (text, is_reserved) in [
+            ("</notifications>", true),
+            ("<Notification source=x>", true),
+            ("< / system-reminder", true),
+            ("<\n  notifications: 3", true),
+            ("< / / USER\t>", true),
+            ("<event", true),
+            ("<system-warning>", true),
+            ("<user_message>", true),
+            ("a <", true),
+            ("a </ ", true),
+            ("<events>", false),
+            ("<eventually>", false),
+            ("<username>", false),
+            ("Vec<u8>", false),
+            ("a < b", false),
+            ("<<", true),
+            ("< <b", false),
+            ("", false),
+        ] {
+            assert_eq!(has_reserved_tag(text), is_reserved, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn each_tag_is_found_where_it_begins() {
+        for tag in RESERVED_TAGS {
+            let text = format!("a<b <{tag}>x</{tag}>y");
+            assert_eq!(reserved_tags(&text).collect::<Vec<_>>(), [4, 7 + tag.len()], "{text}");
+        }
+    }
+}

@@ -1,0 +1,513 @@
+//! Holds the tree to the rules of house style that the compiler cannot hold.
+//!
+//! What may use what stands in the tables at the top. The checks are functions of paths and texts, so they are tested with
+//! samples that break them.
+
+mod rust_text;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, fs,
+    path::Path,
+};
+
+use rust_text::{Placed, Token, paths, tokens};
+
+/// Longest file, tests included.
+const LINES_MAX: usize = 600;
+
+/// Names that say nothing of what is inside.
+const EMPTY_NAMES: [&str; 7] = ["core", "utils", "util", "common", "helpers", "types", "manager"];
+
+/// Layers 0 and 1: what everything may use.
+const DATA: &[&str] = &["time", "event", "notification", "exchange", "ledger", "toon", "tokens"];
+const RULES: &[&str] = &["pipeline", "matcher", "injector", "format"];
+
+/// A module, its layer, and what it may use of this crate besides itself.
+struct Module {
+    name: &'static str,
+    layer: u8,
+    uses: &'static [&'static [&'static str]],
+}
+
+const fn module(name: &'static str, layer: u8, uses: &'static [&'static [&'static str]]) -> Module {
+    Module { name, layer, uses }
+}
+
+const DECIDING: u8 = 3;
+
+const MODULES: &[Module] = &[
+    module("time", 0, &[]),
+    module("event", 1, &[DATA]),
+    module("notification", 1, &[DATA]),
+    module("exchange", 1, &[DATA]),
+    module("ledger", 1, &[DATA]),
+    module("toon", 1, &[DATA]),
+    module("tokens", 1, &[DATA]),
+    module("pipeline", 2, &[DATA]),
+    module("matcher", 2, &[DATA]),
+    module("injector", 2, &[DATA]),
+    module("format", 2, &[DATA]),
+    module("engine", DECIDING, &[DATA, RULES]),
+    module("config", DECIDING, &[DATA, RULES, &["engine::rules"]]),
+    module("protocol", DECIDING, &[DATA, &["engine::io", "engine::rules"]]),
+    module("harness", DECIDING, &[DATA, &["protocol", "engine::io"]]),
+    module("journal", 4, &[DATA, &["config"]]),
+    module("bus", 4, &[DATA, &["config", "journal"]]),
+    module("source", 4, &[DATA, &["config"]]),
+    module("sink", 4, &[DATA, &["config"]]),
+    module("server", 5, &[DATA, RULES, BELOW_THE_SHELL]),
+    module("daemon", 5, &[DATA, RULES, BELOW_THE_SHELL, &["server"]]),
+    module("cli", 6, &[DATA, RULES, BELOW_THE_SHELL, &["server", "daemon", "client"]]),
+    module("client", 6, &[]),
+    module("main", 6, &[&["cli", "client"]]),
+];
+
+const BELOW_THE_SHELL: &[&str] =
+    &["engine", "config", "protocol", "harness", "journal", "bus", "source", "sink"];
+
+/// Where something from outside may be used.
+enum Where {
+    /// In these files, or the folders that end with `/`, of `src/`.
+    Only(&'static [&'static str]),
+    /// From this layer on, and in these files.
+    FromLayer(u8, &'static [&'static str]),
+}
+
+const ASYNC: Where = Where::Only(&[
+    "journal.rs",
+    "journal/",
+    "bus.rs",
+    "bus/",
+    "source.rs",
+    "source/",
+    "sink.rs",
+    "sink/",
+    "server.rs",
+    "server/",
+    "daemon.rs",
+    "daemon/",
+    "cli/serve.rs",
+]);
+const MOVING: Where = Where::FromLayer(4, &["config/load.rs"]);
+const CLOCK: Where = Where::Only(&["daemon/clock.rs", "cli/run.rs", "client.rs", "client/"]);
+
+const OUTSIDE: &[(&str, Where)] = &[
+    ("tokio", ASYNC),
+    ("tokio_stream", ASYNC),
+    ("axum", Where::Only(&["server.rs", "server/", "daemon.rs", "daemon/"])),
+    ("utoipa_axum", Where::Only(&["server.rs", "server/"])),
+    ("dashmap", Where::Only(&["server.rs", "server/"])),
+    (
+        "minijinja",
+        Where::Only(&[
+            "pipeline/render.rs",
+            "pipeline/render/",
+            "pipeline/filter.rs",
+            "format.rs",
+            "format/",
+        ]),
+    ),
+    ("toon_format", Where::Only(&["toon.rs", "toon/"])),
+    ("base64", Where::Only(&["protocol/"])),
+    ("toml", Where::Only(&["config.rs", "config/", "event/catalogue.rs"])),
+    ("annotate_snippets", Where::Only(&["config.rs", "config/"])),
+    ("clap", Where::Only(&["cli.rs", "cli/"])),
+    ("serde", Where::FromLayer(1, &[])),
+    ("serde_json", Where::FromLayer(1, &[])),
+    ("tracing", Where::FromLayer(4, &["engine.rs", "engine/"])),
+    ("tracing_subscriber", Where::Only(&["cli.rs", "cli/"])),
+    ("rustix", Where::FromLayer(4, &[])),
+    ("signal_hook", Where::FromLayer(4, &[])),
+    ("uuid", Where::FromLayer(4, &[])),
+    ("rand", Where::FromLayer(4, &[])),
+    ("std::fs", MOVING),
+    ("std::env", MOVING),
+    ("std::net::TcpListener", MOVING),
+    ("std::net::TcpStream", MOVING),
+    ("std::net::UdpSocket", MOVING),
+    ("std::os", MOVING),
+    ("std::process", MOVING),
+    ("std::thread", MOVING),
+    ("std::sync::Mutex", MOVING),
+    ("std::sync::RwLock", MOVING),
+    ("std::sync::mpsc", MOVING),
+    ("std::sync::mpsc::channel", Where::Only(&[])),
+];
+
+/// Names that read a clock when something is called on them.
+const CLOCK_NAMES: [&str; 3] = ["Instant", "SystemTime", "UNIX_EPOCH"];
+const CLOCK_CALLS: [&str; 2] = ["Timestamp::now", "Zoned::now"];
+
+/// A broken rule and where.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    path: String,
+    line: usize,
+    rule: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.rule)
+    }
+}
+
+#[test]
+fn the_tree_is_tidy() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = BTreeMap::new();
+    for folder in ["src", "tests", "benches"] {
+        read_tree(root, &root.join(folder), &mut files);
+    }
+    assert!(files.contains_key("src/lib.rs") && files.contains_key("tests/it/tidy.rs"), "nothing was read");
+    let cargo = fs::read_to_string(root.join("Cargo.toml")).expect("Cargo.toml is beside src");
+    let findings = check(&files, &dependencies(&cargo));
+    let list: Vec<String> = findings.iter().map(Finding::to_string).collect();
+    assert!(list.is_empty(), "{} broken rules:\n{}", list.len(), list.join("\n"));
+}
+
+fn read_tree(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries {
+        let path = entry.expect("a folder lists its entries").path();
+        if path.is_dir() {
+            read_tree(root, &path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(root).expect("below the root").to_string_lossy().into_owned();
+            files.insert(name, fs::read_to_string(&path).expect("sources are text"));
+        }
+    }
+}
+
+/// The crates that `Cargo.toml` names, as they are written in code.
+fn dependencies(cargo: &str) -> BTreeSet<String> {
+    let mut is_dependency = false;
+    let mut found = BTreeSet::new();
+    for line in cargo.lines() {
+        if line.starts_with('[') {
+            is_dependency = line.contains("dependencies");
+        } else if let (true, Some((name, _))) = (is_dependency, line.split_once('=')) {
+            found.insert(name.trim().replace('-', "_"));
+        }
+    }
+    found
+}
+
+/// Every broken rule of every file, sorted.
+fn check(files: &BTreeMap<String, String>, dependencies: &BTreeSet<String>) -> Vec<Finding> {
+    let mut findings = check_orphans(files);
+    for (path, text) in files {
+        findings.extend(check_file(path, text, dependencies));
+    }
+    findings.sort();
+    findings
+}
+
+/// The rules that one file can break by itself.
+fn check_file(path: &str, text: &str, dependencies: &BTreeSet<String>) -> Vec<Finding> {
+    let (comments, code): (Vec<Placed>, Vec<Placed>) =
+        tokens(text).into_iter().partition(|(_, token)| matches!(token, Token::Comment(_)));
+    let mut broken = check_shape(path, text);
+    broken.extend(comments.iter().filter_map(|(line, token)| check_comment(*line, token)));
+    broken.extend(check_words(path, &code));
+    if let Some(inner) = path.strip_prefix("src/") {
+        broken.extend(check_imports(inner, &code, dependencies));
+    }
+    broken.into_iter().map(|(line, rule)| Finding { path: path.to_owned(), line, rule }).collect()
+}
+
+type Broken = Vec<(usize, String)>;
+
+fn check_shape(path: &str, text: &str) -> Broken {
+    let mut broken = Broken::new();
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        broken.push((
+            lines,
+            format!("{lines} lines, at most {LINES_MAX}: the file holds two ideas, name the second"),
+        ));
+    }
+    let name = path.rsplit('/').next().unwrap_or(path);
+    if name == "mod.rs" {
+        broken.push((1, "a parent file stands beside its folder: `x.rs`, not `x/mod.rs`".to_owned()));
+    }
+    if name.strip_suffix(".rs").is_some_and(|name| EMPTY_NAMES.contains(&name)) {
+        broken.push((1, format!("`{name}` does not say what is inside")));
+    }
+    if path.starts_with("src/") {
+        let foreign = text.lines().enumerate().filter(|(_, line)| !line.is_ascii());
+        broken.extend(foreign.map(|(index, _)| (index + 1, "not ASCII: write \\u{..}".to_owned())));
+    }
+    broken
+}
+
+fn check_comment(line: usize, token: &Token) -> Option<(usize, String)> {
+    let Token::Comment(text) = token else { return None };
+    let is_open = ["TODO", "FIXME", "XXX"].into_iter().any(|mark| text.contains(mark));
+    let has_issue = text.split('#').skip(1).any(|after| after.starts_with(|c: char| c.is_ascii_digit()));
+    (is_open && !has_issue).then(|| (line, "unfinished work without the number of its issue".to_owned()))
+}
+
+fn check_words(path: &str, code: &[Placed]) -> Broken {
+    let mut broken = Broken::new();
+    for window in code.windows(2) {
+        let [(_, before), (line, token)] = window else { continue };
+        let rule = match token.word() {
+            Some("allow") if *before == Token::Mark('[') => {
+                "`#[expect(lint, reason = ..)]` instead of `allow`: it says why, and when it is needless"
+            }
+            Some("ignore") if *before == Token::Mark('[') => "a test that is ignored tests nothing",
+            Some("unbounded_channel") => "every channel has a bound and says what happens when it is full",
+            Some("async" | "await") if is_deciding(path) => "what decides is synchronous",
+            Some(_) | None => continue,
+        };
+        broken.push((*line, rule.to_owned()));
+    }
+    broken
+}
+
+fn is_deciding(path: &str) -> bool {
+    path.strip_prefix("src/").and_then(find_module).is_some_and(|module| module.layer <= DECIDING)
+}
+
+/// The module that a file of `src/` belongs to; `None` for `lib.rs` and for what the table does not know.
+fn find_module(inner: &str) -> Option<&'static Module> {
+    let name = inner.split('/').next()?;
+    let name = name.strip_suffix(".rs").unwrap_or(name);
+    MODULES.iter().find(|module| module.name == name)
+}
+
+fn check_imports(inner: &str, code: &[Placed], dependencies: &BTreeSet<String>) -> Broken {
+    if inner == "lib.rs" {
+        return Broken::new();
+    }
+    let Some(module) = find_module(inner) else {
+        return vec![(1, "the module has no layer: give it one in tests/it/tidy.rs".to_owned())];
+    };
+    let is_top = !inner.contains('/');
+    let mut broken = Broken::new();
+    for (line, path) in paths(code) {
+        let own = own_path(&path, module, is_top);
+        let verdict = match own {
+            Some(own) => check_own(module, own),
+            None => check_outside(inner, module, &path, dependencies),
+        };
+        broken.extend(verdict.map(|rule| (line, rule)));
+    }
+    broken
+}
+
+/// `path` from the crate's root, if it leads there.
+fn own_path<'p>(path: &'p str, module: &Module, is_top: bool) -> Option<&'p str> {
+    if let Some(rest) = path.strip_prefix("crate::") {
+        return Some(rest);
+    }
+    if module.name == "main" {
+        return path.strip_prefix("aside::");
+    }
+    // From a file below the top two steps lead to the root, from one at the top a single step does; an inline module is a step
+    // more, so what does not begin with a module's name is taken for the file's own.
+    let steps = if is_top { "super::" } else { "super::super::" };
+    let rest = path.strip_prefix(steps)?;
+    MODULES.iter().any(|other| is_within(rest, other.name)).then_some(rest)
+}
+
+fn check_own(module: &Module, own: &str) -> Option<String> {
+    let is_allowed = is_within(own, module.name)
+        || module.uses.iter().copied().flatten().any(|allowed| is_within(own, allowed));
+    (!is_allowed).then(|| format!("`{}` (layer {}) may not use `{own}`", module.name, module.layer))
+}
+
+fn check_outside(
+    inner: &str,
+    module: &Module,
+    path: &str,
+    dependencies: &BTreeSet<String>,
+) -> Option<String> {
+    let mut segments = path.split("::");
+    let root = segments.next().unwrap_or(path);
+    if module.name == "client" && dependencies.contains(root) {
+        return Some(format!("`client` uses std only, not `{root}`"));
+    }
+    let reads_clock = path.split("::").any(|segment| CLOCK_NAMES.contains(&segment))
+        || CLOCK_CALLS.into_iter().any(|call| path.ends_with(call));
+    if reads_clock && !is_allowed(&CLOCK, inner, module) {
+        return Some(format!("`{path}`: time is data, `daemon/clock.rs` reads the clock"));
+    }
+    OUTSIDE
+        .iter()
+        .find(|(outside, allowed)| is_within(path, outside) && !is_allowed(allowed, inner, module))
+        .map(|(outside, _)| format!("`{outside}` may not be used here"))
+}
+
+fn is_allowed(allowed: &Where, inner: &str, module: &Module) -> bool {
+    let is_listed = |places: &[&str]| {
+        places.iter().any(|place| inner == *place || place.ends_with('/') && inner.starts_with(place))
+    };
+    match allowed {
+        Where::Only(places) => is_listed(places),
+        Where::FromLayer(layer, places) => module.layer >= *layer || is_listed(places),
+    }
+}
+
+/// Whether `path` is `outer` or something in it.
+fn is_within(path: &str, outer: &str) -> bool {
+    path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// Files that no parent declares, so that nobody compiles or runs them.
+fn check_orphans(files: &BTreeMap<String, String>) -> Vec<Finding> {
+    let is_root = |path: &str| {
+        path == "src/lib.rs"
+            || path == "src/main.rs"
+            || path == "tests/it/main.rs"
+            || path.starts_with("benches/")
+    };
+    let mut findings = Vec::new();
+    for path in files.keys().filter(|path| !is_root(path)) {
+        let stem = path.strip_suffix(".rs").unwrap_or(path);
+        let (folder, name) = stem.rsplit_once('/').unwrap_or(("", stem));
+        let parents: &[String] = match folder {
+            "src" => &["src/lib.rs".to_owned(), "src/main.rs".to_owned()],
+            "tests/it" => &["tests/it/main.rs".to_owned()],
+            other => &[format!("{other}.rs")],
+        };
+        if !parents.iter().any(|parent| files.get(parent).is_some_and(|text| declares(text, name))) {
+            let rule =
+                format!("nobody reads this file: `mod {name};` is missing in {}", parents.join(" or "));
+            findings.push(Finding { path: path.clone(), line: 1, rule });
+        }
+    }
+    findings
+}
+
+fn declares(text: &str, name: &str) -> bool {
+    let code = tokens(text);
+    code.windows(3).any(|window| {
+        let [(_, first), (_, second), (_, third)] = window else { return false };
+        first.is_word("mod") && second.is_word(name) && matches!(third, Token::Mark(';'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules_broken(path: &str, text: &str) -> Vec<String> {
+        let dependencies =
+            dependencies("[dependencies]\nserde_json = \"1\"\ntokio-stream = \"1\"\n[lints]\nx = 1");
+        check_file(path, text, &dependencies).iter().map(Finding::to_string).collect()
+    }
+
+    #[test]
+    fn each_layer_may_use_what_stands_in_the_table_and_nothing_else() {
+        let cases = [
+            ("src/time.rs", "use crate::event::Seq;", "`time` (layer 0) may not use `event::Seq`"),
+            ("src/event/codec.rs", "use crate::{time, toon::x, engine::io};", "may not use `engine::io`"),
+            ("src/pipeline/batch.rs", "fn f(x: crate::matcher::M) {}", "may not use `matcher::M`"),
+            ("src/pipeline/batch.rs", "use super::super::format;", "may not use `format`"),
+            ("src/matcher.rs", "use super::pipeline::rule;", "may not use `pipeline::rule`"),
+            ("src/config/compile.rs", "use crate::engine::Engine;", "may not use `engine::Engine`"),
+            ("src/config/compile.rs", "use crate::engine;", "may not use `engine`"),
+            ("src/protocol.rs", "use crate::harness::x;", "may not use `harness::x`"),
+            ("src/journal/writer.rs", "use crate::bus;", "may not use `bus`"),
+            ("src/bus.rs", "use crate::engine::io;", "may not use `engine::io`"),
+            ("src/server/router.rs", "use crate::daemon::x;", "may not use `daemon::x`"),
+            ("src/daemon.rs", "use crate::cli::x;", "may not use `cli::x`"),
+            ("src/client.rs", "use crate::time;", "may not use `time`"),
+            ("src/main.rs", "use aside::daemon;", "may not use `daemon`"),
+            ("src/surprise.rs", "", "has no layer"),
+        ];
+        for (path, text, part) in cases {
+            let broken = rules_broken(path, text);
+            assert!(broken.len() == 1 && broken[0].contains(part), "{path} {text}: {broken:?}");
+        }
+    }
+
+    #[test]
+    fn crates_from_outside_stay_in_their_places() {
+        let cases = [
+            ("src/engine.rs", "use tokio::sync::watch;", "`tokio` may not"),
+            ("src/cli/status.rs", "fn f() { tokio::main() }", "`tokio` may not"),
+            ("src/journal.rs", "use axum::Router;", "`axum` may not"),
+            ("src/time.rs", "use serde::Serialize;", "`serde` may not"),
+            ("src/pipeline/batch.rs", "use minijinja::Value;", "`minijinja` may not"),
+            ("src/config/layers.rs", "use std::{fmt, fs};", "`std::fs` may not"),
+            ("src/injector.rs", "use std::sync::{Arc, Mutex};", "`std::sync::Mutex` may not"),
+            ("src/bus.rs", "use std::sync::mpsc::channel;", "`std::sync::mpsc::channel` may not"),
+            ("src/daemon.rs", "use dashmap::DashMap;", "`dashmap` may not"),
+            ("src/client.rs", "use serde_json::Value;", "uses std only"),
+            ("src/client.rs", "use tokio_stream::Stream;", "uses std only"),
+            ("src/bus.rs", "use std::time::{Duration, Instant};", "time is data"),
+            ("src/cli/tail.rs", "let t = jiff::Timestamp::now();", "time is data"),
+            ("src/engine.rs", "fn f() { async {} }", "synchronous"),
+        ];
+        for (path, text, part) in cases {
+            let broken = rules_broken(path, text);
+            assert!(broken.len() == 1 && broken[0].contains(part), "{path} {text}: {broken:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_is_not_complained_about() {
+        for (path, text) in [
+            ("src/event/catalogue.rs", "use crate::event::Pattern;\n/// `tokio::x`\nuse serde::Deserialize;"),
+            ("src/pipeline/render/cells.rs", "use minijinja::Value; use crate::{toon, tokens};"),
+            ("src/config/load.rs", "use std::{env, fs};"),
+            ("src/config.rs", "use crate::{engine::rules::CompiledRules, pipeline::rule};"),
+            ("src/harness/claude.rs", "use crate::{engine::io::Input, protocol};"),
+            ("src/client.rs", "use std::time::Instant;"),
+            ("src/daemon/clock.rs", "use std::time::{Instant, SystemTime};"),
+            ("src/cli/serve.rs", "use tokio::runtime; use crate::daemon;"),
+            ("src/pipeline.rs", "mod filter; use self::filter::x; mod tests { use super::filter::y; }"),
+            ("src/main.rs", "use aside::cli;"),
+            ("tests/it/any.rs", "use tokio::net; async fn f() {}"),
+        ] {
+            assert_eq!(rules_broken(path, text), Vec::<String>::new(), "{path}");
+        }
+    }
+
+    #[test]
+    fn shapes_and_words_that_are_not_wanted_are_found_at_their_line() {
+        let long = "\n".repeat(LINES_MAX + 1);
+        let cases = [
+            ("src/engine.rs", long.as_str(), "src/engine.rs:601: 601 lines"),
+            ("src/engine/mod.rs", "", "src/engine/mod.rs:1: a parent file"),
+            ("tests/it/utils.rs", "", "does not say"),
+            ("src/engine.rs", "\nlet x = \"\u{2026}\";", "src/engine.rs:2: not ASCII"),
+            ("src/engine.rs", "\n\n#[allow(dead_code)]", "src/engine.rs:3: `#[expect"),
+            ("src/engine.rs", "#![allow(dead_code)]", "instead of `allow`"),
+            ("tests/it/any.rs", "#[test]\n#[ignore = \"slow\"]", "tests/it/any.rs:2: a test"),
+            ("src/engine.rs", "fn f() {\n/* x\n// TODO later */ }", "src/engine.rs:3: unfinished"),
+            ("src/engine.rs", "/// FIXME see #", "unfinished"),
+            ("src/daemon.rs", "let c = mpsc::unbounded_channel();", "has a bound"),
+        ];
+        for (path, text, part) in cases {
+            let broken = rules_broken(path, text);
+            assert!(broken.len() == 1 && broken[0].contains(part), "{path}: {broken:?}");
+        }
+        assert_eq!(
+            rules_broken("src/engine.rs", "// TODO(#12): later\nlet s = \"TODO\";"),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn a_file_that_no_parent_declares_is_an_orphan() {
+        let files: BTreeMap<String, String> = [
+            ("src/lib.rs", "pub mod event; // mod time;"),
+            ("src/event.rs", "mod codec;"),
+            ("src/event/codec.rs", ""),
+            ("src/event/lost.rs", ""),
+            ("src/time.rs", ""),
+            ("tests/it/main.rs", "mod tidy;"),
+            ("tests/it/tidy.rs", ""),
+            ("tests/it/forgotten.rs", ""),
+        ]
+        .map(|(path, text)| (path.to_owned(), text.to_owned()))
+        .into();
+        let orphans: Vec<String> = check_orphans(&files).into_iter().map(|finding| finding.path).collect();
+        assert_eq!(orphans, ["src/event/lost.rs", "src/time.rs", "tests/it/forgotten.rs"]);
+    }
+}
