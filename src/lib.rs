@@ -20,3 +20,7 @@ pub mod ledger;
 pub mod notification;
 pub mod tokens;
 pub mod toon;
+
+// Decides: the parts of the engine, which do not know each other.
+pub mod matcher;
+pub mod pipeline;

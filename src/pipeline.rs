@@ -1,0 +1,335 @@
+//! One subscriber, running: events of the types it asked for become notifications.
+//!
+//! The stages, in order: filter, dedupe, batch, limit, render. None knows another; [`Pipeline::handle`] lists them. It is
+//! told an event and the time, and answers with outputs and the time at which it wants to be woken. Every event that is
+//! handed in comes out exactly once more: behind a row of a notification, or ended with a [`Reason`]. Only open batches ask
+//! to be woken. A pipeline does not know sessions, other subscribers, or who matched the event's type.
+
+mod batch;
+mod carry;
+mod dedupe;
+mod failure;
+mod key;
+mod limit;
+
+pub mod filter;
+pub mod render;
+pub mod row;
+pub mod rule;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use sha2::{Digest, Sha256};
+
+pub use crate::pipeline::failure::{FailedPart, Failure};
+use crate::{
+    event::{Event, Scope, Seq},
+    ledger::{FilteredBy, Reason},
+    notification::{InjectionPoint, Notification, NotificationId, Priority},
+    pipeline::{
+        batch::{Batch, Batcher},
+        carry::{Carried, Carry},
+        dedupe::{Dedupe, Verdict},
+        failure::Failures,
+        key::KeyWriter,
+        limit::Limiter,
+        render::{RenderInput, Templates},
+        row::Row,
+        rule::Subscriber,
+    },
+    time::Timestamp,
+};
+
+/// A running subscriber.
+#[derive(Debug)]
+pub struct Pipeline {
+    rule: Arc<Subscriber>,
+    key: KeyWriter,
+    dedupe: Dedupe,
+    batcher: Batcher,
+    limiter: Limiter,
+    carry: Carry,
+    failures: Failures,
+    outputs: VecDeque<PipelineOutput>,
+}
+
+/// What became of events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PipelineOutput {
+    /// A batch closed and was rendered.
+    Notification(Notification),
+    /// The event is a row of an open batch. An event whose batch closes at once is in the notification only.
+    Batched {
+        /// The event.
+        seq: Seq,
+    },
+    /// The event has no row and will have none.
+    Ended {
+        /// The event.
+        seq: Seq,
+        /// Why.
+        reason: Reason,
+    },
+    /// The author's template or `where` failed; what to publish as `subscriber.failed`. A place is reported once, and again
+    /// only after it succeeded, at most once a minute.
+    Failed(Failure),
+}
+
+/// Whether an event makes a critical notification of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// It travels as its subscriber says.
+    Usual,
+    /// It is at least as severe as `escalate_at`: past any batch and rate, but not past filters and dedupe.
+    Escalated,
+}
+
+impl Weight {
+    fn of(rule: &Subscriber, event: &Event) -> Self {
+        match rule.output.escalate_at {
+            Some(least) if event.severity >= least => Self::Escalated,
+            Some(_) | None => Self::Usual,
+        }
+    }
+}
+
+impl Pipeline {
+    /// Starts a subscriber with nothing remembered.
+    pub fn new(rule: Arc<Subscriber>) -> Self {
+        Self {
+            rule,
+            key: KeyWriter::default(),
+            dedupe: Dedupe::default(),
+            batcher: Batcher::default(),
+            limiter: Limiter::default(),
+            carry: Carry::default(),
+            failures: Failures::default(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The subscriber.
+    pub fn rule(&self) -> &Arc<Subscriber> {
+        &self.rule
+    }
+
+    /// Goes on under another rule of the same subscriber.
+    ///
+    /// Open batches keep their rows and deadlines and are rendered by the new rule. Windows of repeats stay open unless the
+    /// key is made from other fields; token buckets stay unless the rate changed; counts that wait for a notification stay.
+    pub fn replace_rule(&mut self, rule: Arc<Subscriber>) {
+        let key = |rule: &Subscriber| rule.dedupe.as_ref().map(|dedupe| dedupe.key.clone());
+        if key(&rule) != key(&self.rule) {
+            self.dedupe.clear();
+        }
+        if rule.rate != self.rule.rate {
+            self.limiter.clear();
+        }
+        self.failures.clear();
+        self.rule = rule;
+    }
+
+    /// Takes an event whose type the subscriber asked for. Afterwards drain `poll_output`.
+    ///
+    /// Batches that were due before it close first, so a late timer changes nothing.
+    pub fn handle(&mut self, seq: Seq, event: &Arc<Event>, templates: &Templates, now: Timestamp) {
+        self.handle_timeout(templates, now);
+        let scope = event.scope();
+        let weight = Weight::of(&self.rule, event);
+        if let Err(reason) = self.filter(event, now) {
+            return self.end(seq, reason);
+        }
+        if let Err(reason) = self.dedupe(seq, event, &scope, weight, now) {
+            return self.end(seq, reason);
+        }
+        let Some(batch) = self.batch(seq, event, scope, weight, now) else { return };
+        let Some(batch) = self.limit(batch, weight) else { return };
+        self.render(batch, weight, templates);
+    }
+
+    /// Closes every batch that is due, each as of its deadline.
+    pub fn handle_timeout(&mut self, templates: &Templates, now: Timestamp) {
+        while let Some(batch) = self.batcher.due(now) {
+            self.leave(batch, templates);
+        }
+    }
+
+    /// Closes the open batches whose scope is `wanted`, because an exchange can take them or nothing will come after.
+    pub fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, templates: &Templates, now: Timestamp) {
+        self.handle_timeout(templates, now);
+        for batch in self.batcher.close(wanted, now) {
+            self.leave(batch, templates);
+        }
+    }
+
+    /// When to call `handle_timeout` at the latest; `None` while no batch is open.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        self.batcher.poll_timeout()
+    }
+
+    /// The next output, oldest first.
+    pub fn poll_output(&mut self) -> Option<PipelineOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// Whether events wait for a batch to close.
+    pub fn has_open_batches(&self) -> bool {
+        self.batcher.poll_timeout().is_some()
+    }
+
+    fn filter(&mut self, event: &Arc<Event>, now: Timestamp) -> Result<(), Reason> {
+        filter::check(&self.rule, event).map_err(Reason::FilteredOut)?;
+        let Some(condition) = &self.rule.condition else { return Ok(()) };
+        let tested = condition.test(event);
+        if tested.is_ok() {
+            self.failures.succeeded(&FailedPart::Condition);
+        }
+        match tested {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Reason::FilteredOut(FilteredBy::Where)),
+            Err(failure) => {
+                let part = FailedPart::Condition;
+                self.report(Failure { part, line: None, message: failure.message }, now);
+                Err(Reason::FilteredOut(FilteredBy::WhereFailed))
+            }
+        }
+    }
+
+    fn dedupe(
+        &mut self,
+        seq: Seq,
+        event: &Event,
+        scope: &Scope,
+        weight: Weight,
+        now: Timestamp,
+    ) -> Result<(), Reason> {
+        let Some(rule) = &self.rule.dedupe else { return Ok(()) };
+        let key = dedupe::write_key(&mut self.key, rule, scope, event, weight);
+        match self.dedupe.check(key, rule.window, seq, now) {
+            Verdict::First => Ok(()),
+            Verdict::Repeat { of } => {
+                if !self.batcher.repeat(&self.rule.batching, scope, of, now) {
+                    self.carry.add(scope, Carried { repeats: 1, suppressed: 0 }, now);
+                }
+                Err(Reason::Duplicate { of })
+            }
+        }
+    }
+
+    /// Collects the event; critical ones wait for nothing.
+    fn batch(
+        &mut self,
+        seq: Seq,
+        event: &Arc<Event>,
+        scope: Scope,
+        weight: Weight,
+        now: Timestamp,
+    ) -> Option<Batch> {
+        let row = Row { seq, event: Arc::clone(event), repeats: 1 };
+        if weight == Weight::Escalated || self.rule.output.priority == Priority::Critical {
+            return Some(Batch::alone(scope, row, now));
+        }
+        let rule = &self.rule.batching;
+        let group = self.key.start().fields(&rule.group_by, event).finish();
+        let closed = self.batcher.push(rule, &scope, group, row, now);
+        let newest = closed.as_ref().and_then(|batch| batch.rows.last());
+        if newest.is_none_or(|row| row.seq != seq) {
+            self.outputs.push_back(PipelineOutput::Batched { seq });
+        }
+        closed
+    }
+
+    /// Limits and renders what left a batch that was open.
+    fn leave(&mut self, batch: Batch, templates: &Templates) {
+        if let Some(batch) = self.limit(batch, Weight::Usual) {
+            self.render(batch, Weight::Usual, templates);
+        }
+    }
+
+    fn limit(&mut self, batch: Batch, weight: Weight) -> Option<Batch> {
+        let Some(rate) = self.rule.rate.filter(|_| weight == Weight::Usual) else { return Some(batch) };
+        let Err(retry_at) = self.limiter.try_take(rate, &batch.scope, batch.closed_at) else {
+            return Some(batch);
+        };
+        let suppressed = Carried { repeats: 0, suppressed: batch.event_count() };
+        self.carry.add(&batch.scope, suppressed, batch.closed_at);
+        for row in batch.rows {
+            self.end(row.seq, Reason::RateLimited { retry_at });
+        }
+        None
+    }
+
+    fn render(&mut self, batch: Batch, weight: Weight, templates: &Templates) {
+        let rule = Arc::clone(&self.rule);
+        let (carried, now) = (self.carry.take(&batch.scope), batch.closed_at);
+        let rendered = templates.render(&rule.output.template, &render_input(&rule, &batch, carried));
+        match rendered.failure {
+            None => self.failures.succeeded(&FailedPart::Template(Arc::clone(&rule.output.template))),
+            Some(failure) => {
+                let part = FailedPart::Template(failure.template.into());
+                self.report(Failure { part, line: failure.line, message: failure.message }, now);
+            }
+        }
+        let (priority, inject_at) = match weight {
+            Weight::Usual => (rule.output.priority, rule.output.inject_at),
+            Weight::Escalated => (Priority::Critical, InjectionPoint::Immediate),
+        };
+        let severity = batch.severity();
+        let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
+        self.outputs.push_back(PipelineOutput::Notification(Notification {
+            id: notification_id(&rule, &events),
+            subscriber: rule.id.clone(),
+            scope: batch.scope,
+            priority,
+            inject_at,
+            severity,
+            content: rendered.content.into(),
+            tokens: rendered.tokens,
+            events,
+            created_at: now,
+            expires_at: rule.ttl.map(|ttl| now + ttl),
+        }));
+    }
+
+    fn end(&mut self, seq: Seq, reason: Reason) {
+        self.outputs.push_back(PipelineOutput::Ended { seq, reason });
+    }
+
+    fn report(&mut self, failure: Failure, now: Timestamp) {
+        if self.failures.should_report(&failure, now) {
+            self.outputs.push_back(PipelineOutput::Failed(failure));
+        }
+    }
+}
+
+fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, carried: Carried) -> RenderInput<'a> {
+    RenderInput {
+        subscriber: &rule.id,
+        subscriber_name: &rule.name,
+        rows: &batch.rows,
+        repeats: carried.repeats,
+        suppressed: carried.suppressed,
+        now: batch.closed_at,
+        max_tokens: rule.output.max_tokens,
+    }
+}
+
+/// Names what `events` became: the same subscriber and events always give the same id, so a replay makes no second one.
+///
+/// Shape: `n` and 12 lower-case hex digits, the first 48 bits of a SHA-256.
+fn notification_id(rule: &Subscriber, events: &[Seq]) -> NotificationId {
+    let mut hash = Sha256::new_with_prefix(rule.id.as_str());
+    for seq in events {
+        hash.update([0]);
+        hash.update(seq.0.to_le_bytes());
+    }
+    let digest = hash.finalize();
+    let digits =
+        digest.iter().take(6).fold(String::from("n"), |digits, byte| digits + &format!("{byte:02x}"));
+    NotificationId::new(&digits)
+}

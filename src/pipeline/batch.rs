@@ -1,0 +1,375 @@
+//! When collected events become a notification.
+//!
+//! Events that concern the same sessions and have the same `group_by` values share one open batch. It closes when its
+//! window ends, when it is full, or when the pipeline says so; never later, and never only because another event came. A
+//! batch that was waited for is as of its deadline, however late the caller asks, so a replay gives the same one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    event::{Scope, Seq, Severity},
+    pipeline::{
+        key::Key,
+        row::Row,
+        rule::{BatchMode, Batching},
+    },
+    time::Timestamp,
+};
+
+/// Most open batches of a subscriber: far more than sessions times groups in use, and with full batches (100 rows) it
+/// bounds the rows that wait. When it is reached, the batch that ends soonest closes early.
+pub(crate) const BATCHES_OPEN_MAX: usize = 256;
+
+/// Rows that leave together.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// The sessions all of its events concern.
+    pub(crate) scope: Scope,
+    /// Oldest first, at least one.
+    pub(crate) rows: Vec<Row>,
+    /// When it closed: its deadline, or the moment it was full or wanted.
+    pub(crate) closed_at: Timestamp,
+}
+
+impl Batch {
+    /// Makes a batch of one row that never was open.
+    pub(crate) fn alone(scope: Scope, row: Row, now: Timestamp) -> Self {
+        Self { scope, rows: vec![row], closed_at: now }
+    }
+
+    /// The worst severity among its rows.
+    pub(crate) fn severity(&self) -> Severity {
+        self.rows.iter().map(|row| row.event.severity).max().unwrap_or(Severity::Debug)
+    }
+
+    /// How many events its rows stand for.
+    pub(crate) fn event_count(&self) -> u32 {
+        self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.repeats))
+    }
+}
+
+#[derive(Debug)]
+struct Open {
+    group: Key,
+    rows: Vec<Row>,
+    opened_at: Timestamp,
+    ends_at: Timestamp,
+}
+
+impl Open {
+    fn deadline(&self, scope: &Scope) -> Deadline {
+        Deadline { ends_at: self.ends_at, scope: scope.clone(), group: Key::clone(&self.group) }
+    }
+}
+
+/// Names an open batch; ordered by when it ends, then by scope and group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Deadline {
+    ends_at: Timestamp,
+    scope: Scope,
+    group: Key,
+}
+
+/// The open batches of one subscriber.
+///
+/// The rules are an argument of each call: when they change, open batches keep their rows and deadlines.
+#[derive(Debug, Default)]
+pub(crate) struct Batcher {
+    open: BTreeMap<Scope, BTreeMap<Key, Open>>,
+    /// One for each open batch.
+    deadlines: BTreeSet<Deadline>,
+}
+
+impl Batcher {
+    /// Adds `row` to the batch of its scope and group, and returns a batch if that closes one.
+    ///
+    /// Shape: the batch it filled, or the row alone if `rule` collects nothing, or, when there are [`BATCHES_OPEN_MAX`]
+    /// already, the one that ends soonest.
+    pub(crate) fn push(
+        &mut self,
+        rule: &Batching,
+        scope: &Scope,
+        group: &[u8],
+        row: Row,
+        now: Timestamp,
+    ) -> Option<Batch> {
+        let size_max = usize::try_from(rule.max_size.get()).unwrap_or(usize::MAX);
+        if rule.window.is_zero() || size_max == 1 {
+            return Some(Batch::alone(scope.clone(), row, now));
+        }
+        let Some(open) = self.open.get_mut(scope).and_then(|groups| groups.get_mut(group)) else {
+            return self.open(rule, scope, Key::from(group), row, now);
+        };
+        open.rows.push(row);
+        let deadline = open.deadline(scope);
+        if open.rows.len() >= size_max {
+            return self.take(deadline, now);
+        }
+        self.restart(rule, deadline, now);
+        None
+    }
+
+    /// Counts a repeat of the event `of` on its row; false if no open batch of `scope` has that row.
+    pub(crate) fn repeat(&mut self, rule: &Batching, scope: &Scope, of: Seq, now: Timestamp) -> bool {
+        let open = self.open.get_mut(scope).into_iter().flat_map(BTreeMap::values_mut).find_map(|open| {
+            let index = open.rows.binary_search_by_key(&of, |row| row.seq).ok()?;
+            let row = open.rows.get_mut(index)?;
+            row.repeats = row.repeats.saturating_add(1);
+            Some(open.deadline(scope))
+        });
+        let is_found = open.is_some();
+        if let Some(deadline) = open {
+            self.restart(rule, deadline, now);
+        }
+        is_found
+    }
+
+    /// When the next batch closes.
+    pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|deadline| deadline.ends_at)
+    }
+
+    /// Takes the batch that closed first, if one has closed by `now`. Ask until there is none.
+    pub(crate) fn due(&mut self, now: Timestamp) -> Option<Batch> {
+        let deadline = self.deadlines.first().filter(|first| first.ends_at <= now)?.clone();
+        let closed_at = deadline.ends_at;
+        self.take(deadline, closed_at)
+    }
+
+    /// Closes the batches of the scopes that are wanted, in the order in which they would have closed.
+    pub(crate) fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, now: Timestamp) -> Vec<Batch> {
+        let wanted: Vec<_> = self.deadlines.iter().filter(|open| wanted(&open.scope)).cloned().collect();
+        wanted.into_iter().filter_map(|deadline| self.take(deadline, now)).collect()
+    }
+
+    /// The rows that wait.
+    #[cfg(test)]
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.open.values().flat_map(BTreeMap::values).flat_map(|open| &open.rows)
+    }
+
+    fn open(
+        &mut self,
+        rule: &Batching,
+        scope: &Scope,
+        group: Key,
+        row: Row,
+        now: Timestamp,
+    ) -> Option<Batch> {
+        let is_full = self.deadlines.len() >= BATCHES_OPEN_MAX;
+        let forced = self.deadlines.first().filter(|_| is_full).cloned();
+        let forced = forced.and_then(|deadline| self.take(deadline, now));
+        let open = Open { group, rows: vec![row], opened_at: now, ends_at: ends_at(rule, now, now) };
+        self.deadlines.insert(open.deadline(scope));
+        self.open.entry(scope.clone()).or_default().insert(Key::clone(&open.group), open);
+        forced
+    }
+
+    /// Begins the window of an open batch anew if the mode says that an event does so.
+    fn restart(&mut self, rule: &Batching, mut deadline: Deadline, now: Timestamp) {
+        match rule.mode {
+            BatchMode::Window => return,
+            BatchMode::Debounce { .. } => {}
+        }
+        self.deadlines.remove(&deadline);
+        let groups = self.open.get_mut(&deadline.scope);
+        if let Some(open) = groups.and_then(|groups| groups.get_mut(&deadline.group)) {
+            open.ends_at = ends_at(rule, open.opened_at, now);
+            deadline.ends_at = open.ends_at;
+            self.deadlines.insert(deadline);
+        }
+    }
+
+    fn take(&mut self, deadline: Deadline, closed_at: Timestamp) -> Option<Batch> {
+        self.deadlines.remove(&deadline);
+        let groups = self.open.get_mut(&deadline.scope)?;
+        let open = groups.remove(&deadline.group)?;
+        if groups.is_empty() {
+            self.open.remove(&deadline.scope);
+        }
+        Some(Batch { scope: deadline.scope, rows: open.rows, closed_at })
+    }
+}
+
+/// When a batch ends whose window begins at `now`. Never before `now`, not even under rules that came after it opened.
+fn ends_at(rule: &Batching, opened_at: Timestamp, now: Timestamp) -> Timestamp {
+    let window_end = now + rule.window;
+    match rule.mode {
+        BatchMode::Window => window_end,
+        BatchMode::Debounce { max_wait } => window_end.min(opened_at + max_wait).max(now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+    use super::*;
+    use crate::event::{Event, Payload, SessionId};
+
+    const WINDOW_MS: u64 = 2_000;
+
+    fn rule(max_size: u32, mode: BatchMode) -> Batching {
+        Batching {
+            window: Duration::from_millis(WINDOW_MS),
+            max_size: NonZeroU32::new(max_size).expect("not zero"),
+            mode,
+            group_by: Vec::new(),
+        }
+    }
+
+    fn row(seq: u64, severity: Severity) -> Row {
+        let event = Event {
+            id: "e".into(),
+            event_type: "tool.call.failure".parse().expect("valid type"),
+            source: "s".into(),
+            severity,
+            timestamp: Timestamp::ZERO,
+            payload: Payload::from_valid("{}"),
+            dedupe_key: None,
+            session: None,
+            workspace: None,
+            cause: None,
+        };
+        Row { seq: Seq(seq), event: Arc::new(event), repeats: 1 }
+    }
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    fn session(id: &str) -> Scope {
+        Scope::Session(SessionId::new(id))
+    }
+
+    /// When it closed, and its rows with their repeats.
+    fn shape(batch: Option<Batch>) -> Option<(u64, Vec<(u64, u32)>)> {
+        batch.map(|batch| {
+            let rows = batch.rows.iter().map(|row| (row.seq.0, row.repeats)).collect();
+            (batch.closed_at.as_millis(), rows)
+        })
+    }
+
+    struct Case {
+        rule: Batching,
+        batcher: Batcher,
+    }
+
+    impl Case {
+        fn new(max_size: u32, mode: BatchMode) -> Self {
+            Self { rule: rule(max_size, mode), batcher: Batcher::default() }
+        }
+
+        fn push(&mut self, scope: &Scope, group: &str, seq: u64, ms: u64) -> Option<(u64, Vec<(u64, u32)>)> {
+            let row = row(seq, Severity::Info);
+            shape(self.batcher.push(&self.rule, scope, group.as_bytes(), row, at(ms)))
+        }
+
+        fn due(&mut self, ms: u64) -> Option<(u64, Vec<(u64, u32)>)> {
+            shape(self.batcher.due(at(ms)))
+        }
+    }
+
+    #[test]
+    fn a_batch_closes_at_its_deadline_and_a_late_caller_gets_it_as_of_then() {
+        let mut case = Case::new(10, BatchMode::Window);
+        assert_eq!(case.push(&Scope::All, "", 1, 100), None);
+        assert_eq!(case.push(&Scope::All, "", 2, 1_500), None);
+        assert_eq!(case.batcher.poll_timeout(), Some(at(2_100)));
+        assert_eq!(case.due(2_099), None);
+        assert_eq!(case.due(9_000), Some((2_100, vec![(1, 1), (2, 1)])));
+        assert_eq!((case.due(9_000), case.batcher.poll_timeout()), (None, None));
+    }
+
+    #[test]
+    fn a_full_batch_closes_at_once_and_the_next_row_opens_another() {
+        let mut case = Case::new(2, BatchMode::Window);
+        assert_eq!(case.push(&Scope::All, "", 1, 0), None);
+        assert_eq!(case.push(&Scope::All, "", 2, 10), Some((10, vec![(1, 1), (2, 1)])));
+        assert_eq!(case.push(&Scope::All, "", 3, 20), None);
+        assert_eq!(case.due(2_020), Some((2_020, vec![(3, 1)])));
+    }
+
+    #[test]
+    fn a_rule_that_collects_nothing_opens_no_batch() {
+        let mut case = Case::new(1, BatchMode::Window);
+        assert_eq!(case.push(&Scope::All, "", 1, 5), Some((5, vec![(1, 1)])));
+        let mut case = Case::new(10, BatchMode::Window);
+        case.rule.window = Duration::ZERO;
+        assert_eq!(case.push(&Scope::All, "", 1, 5), Some((5, vec![(1, 1)])));
+        assert_eq!(case.batcher.poll_timeout(), None);
+    }
+
+    #[test]
+    fn debounce_waits_for_quiet_but_not_longer_than_max_wait() {
+        let mut case = Case::new(100, BatchMode::Debounce { max_wait: Duration::from_millis(5_000) });
+        for (seq, ms, ends_at) in [(1, 0, 2_000), (2, 1_500, 3_500), (3, 3_400, 5_000), (4, 4_900, 5_000)] {
+            assert_eq!(case.push(&Scope::All, "", seq, ms), None);
+            assert_eq!(case.batcher.poll_timeout(), Some(at(ends_at)), "after {seq}");
+        }
+        assert_eq!(case.due(5_000), Some((5_000, vec![(1, 1), (2, 1), (3, 1), (4, 1)])));
+    }
+
+    #[test]
+    fn a_repeat_counts_on_its_row_and_restarts_a_debounced_window() {
+        let mut case = Case::new(100, BatchMode::Debounce { max_wait: Duration::from_millis(5_000) });
+        case.push(&Scope::All, "a", 1, 0);
+        case.push(&Scope::All, "b", 2, 100);
+        let repeat =
+            |case: &mut Case, scope: &Scope, of, ms| case.batcher.repeat(&case.rule, scope, Seq(of), at(ms));
+        assert!(repeat(&mut case, &Scope::All, 1, 1_000));
+        assert!(repeat(&mut case, &Scope::All, 1, 1_100));
+        assert!(!repeat(&mut case, &Scope::All, 3, 1_200));
+        assert!(!repeat(&mut case, &session("s"), 1, 1_200));
+        assert_eq!(case.due(9_000), Some((2_100, vec![(2, 1)])));
+        assert_eq!(case.due(9_000), Some((3_100, vec![(1, 3)])));
+    }
+
+    #[test]
+    fn groups_and_scopes_never_mix_and_close_in_order() {
+        let mut case = Case::new(10, BatchMode::Window);
+        let (one, other) = (session("s1"), session("s2"));
+        for (seq, scope, group, ms) in
+            [(1, &other, "a", 0), (2, &one, "b", 0), (3, &one, "a", 0), (4, &one, "", 1), (5, &other, "a", 1)]
+        {
+            assert_eq!(case.push(scope, group, seq, ms), None);
+        }
+        let closed: Vec<_> = std::iter::from_fn(|| case.due(9_000)).collect();
+        let expected = [(2_000, vec![3]), (2_000, vec![2]), (2_000, vec![1, 5]), (2_001, vec![4])];
+        let expected = expected.map(|(ms, rows)| (ms, rows.into_iter().map(|seq| (seq, 1)).collect()));
+        assert_eq!(closed, expected);
+    }
+
+    #[test]
+    fn closing_takes_what_is_wanted_and_leaves_the_rest() {
+        let mut case = Case::new(10, BatchMode::Window);
+        let (one, other) = (session("s1"), session("s2"));
+        case.push(&one, "b", 1, 0);
+        case.push(&other, "", 2, 100);
+        case.push(&one, "a", 3, 200);
+        let closed = case.batcher.close(&|scope| *scope == one, at(300));
+        let closed: Vec<_> = closed.into_iter().map(|batch| shape(Some(batch))).collect();
+        assert_eq!(closed, [Some((300, vec![(1, 1)])), Some((300, vec![(3, 1)]))]);
+        assert_eq!(case.batcher.poll_timeout(), Some(at(2_100)));
+    }
+
+    #[test]
+    fn too_many_open_batches_close_the_one_that_ends_soonest() {
+        let mut case = Case::new(10, BatchMode::Window);
+        for id in 0..BATCHES_OPEN_MAX {
+            let seq = u64::try_from(id).expect("small");
+            assert_eq!(case.push(&session(&id.to_string()), "", seq, seq), None);
+        }
+        assert_eq!(case.push(&session("new"), "", 900, 500), Some((500, vec![(0, 1)])));
+        assert_eq!(case.push(&session("1"), "", 901, 501), None);
+        assert_eq!(case.batcher.deadlines.len(), BATCHES_OPEN_MAX);
+    }
+
+    #[test]
+    fn a_batch_is_as_severe_as_its_worst_row_and_counts_repeats() {
+        let rows = vec![row(1, Severity::Warning), row(2, Severity::Error), row(3, Severity::Info)];
+        let mut batch = Batch { scope: Scope::All, rows, closed_at: at(0) };
+        batch.rows[0].repeats = 4;
+        assert_eq!((batch.severity(), batch.event_count()), (Severity::Error, 6));
+    }
+}

@@ -1,0 +1,131 @@
+//! What an author got wrong, said once.
+//!
+//! A template or a `where` that fails, fails for every event, and the report is itself an event that may come back to the
+//! subscriber that failed. So a place is reported once; again only after it has succeeded in between, and then at most
+//! once in [`REPORT_INTERVAL`].
+
+use std::{collections::BTreeMap, mem::discriminant, sync::Arc, time::Duration};
+
+use crate::time::Timestamp;
+
+/// A place that fails now and then is reported this often at most.
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Most places of one subscriber that are reported: a template seldom has more lines that fail. Further places stay
+/// unreported until new rules come.
+pub(crate) const PLACES_MAX: usize = 16;
+
+/// Something of a subscriber that could not do its work; its events were not lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What failed.
+    pub part: FailedPart,
+    /// The line in it, from 1, if one is to blame.
+    pub line: Option<usize>,
+    /// What is wrong, as a lowercase fragment.
+    pub message: String,
+}
+
+/// A part of a subscriber that an author writes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FailedPart {
+    /// The `where` of its file.
+    Condition,
+    /// The template of this name.
+    Template(Arc<str>),
+}
+
+#[derive(Debug)]
+struct Reported {
+    at: Timestamp,
+    has_succeeded: bool,
+}
+
+/// The places that were reported.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    places: BTreeMap<(FailedPart, Option<usize>), Reported>,
+}
+
+impl Failures {
+    /// Whether `failure` is to be reported; if so, it counts as reported.
+    pub(crate) fn should_report(&mut self, failure: &Failure, now: Timestamp) -> bool {
+        let is_full = self.places.len() >= PLACES_MAX;
+        let place = (failure.part.clone(), failure.line);
+        match self.places.get_mut(&place) {
+            Some(reported) => {
+                let is_new = reported.has_succeeded && now.since(reported.at) >= REPORT_INTERVAL;
+                if is_new {
+                    *reported = Reported { at: now, has_succeeded: false };
+                }
+                is_new
+            }
+            None if is_full => false,
+            None => {
+                self.places.insert(place, Reported { at: now, has_succeeded: false });
+                true
+            }
+        }
+    }
+
+    /// Notes that a part did its work; a template did it with all that it includes.
+    pub(crate) fn succeeded(&mut self, part: &FailedPart) {
+        for ((reported_part, _), reported) in &mut self.places {
+            reported.has_succeeded |= discriminant(reported_part) == discriminant(part);
+        }
+    }
+
+    /// Forgets what was reported, because the parts are others from here on.
+    pub(crate) fn clear(&mut self) {
+        self.places.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(line: usize) -> Failure {
+        Failure { part: FailedPart::Template("a".into()), line: Some(line), message: "bad".into() }
+    }
+
+    #[test]
+    fn a_place_is_reported_once_and_again_only_after_success_and_a_pause() {
+        let mut failures = Failures::default();
+        let mut ask = |line, ms, succeeds| {
+            let is_reported = failures.should_report(&failure(line), Timestamp::from_millis(ms));
+            if succeeds {
+                failures.succeeded(&FailedPart::Template("a".into()));
+            }
+            is_reported
+        };
+        for (line, ms, succeeds, expected) in [
+            (1, 0, false, true),
+            (1, 1, false, false),
+            (2, 2, false, true),
+            (1, 90_000, true, false),
+            (1, 90_001, false, true),
+            (1, 90_002, true, false),
+            (1, 90_003, false, false),
+            (1, 150_001, false, true),
+        ] {
+            assert_eq!(ask(line, ms, succeeds), expected, "line {line} at {ms}");
+        }
+    }
+
+    #[test]
+    fn success_of_one_part_is_not_success_of_another() {
+        let mut failures = Failures::default();
+        assert!(failures.should_report(&failure(1), Timestamp::from_millis(0)));
+        failures.succeeded(&FailedPart::Condition);
+        assert!(!failures.should_report(&failure(1), Timestamp::from_millis(100_000)));
+    }
+
+    #[test]
+    fn the_number_of_places_is_bounded() {
+        let mut failures = Failures::default();
+        let now = Timestamp::from_millis(0);
+        let reported = (0..100).filter(|line| failures.should_report(&failure(*line), now)).count();
+        assert_eq!(reported, PLACES_MAX);
+    }
+}

@@ -1,0 +1,106 @@
+//! What makes two events the same, or of the same group: a few texts as one key.
+//!
+//! Texts are joined so that different lists never give the same key and keys sort as the texts do. A key is written into a
+//! buffer that is used again, so asking for a known key allocates nothing. Keys are bounded: a long one is replaced by its
+//! SHA-256, because payload fields and producers' keys may be as large as an event.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::event::{Event, FieldPath, Scope};
+
+/// Longest key that is kept as it is, in bytes; two paths and an error name fit well.
+const KEY_BYTES_MAX: usize = 256;
+
+/// Begins a digest, and no other key: no UTF-8 text has this byte.
+const DIGEST_MARK: u8 = 0xff;
+
+/// A key that is kept.
+pub(crate) type Key = Arc<[u8]>;
+
+/// Writes keys, one at a time.
+#[derive(Debug, Default)]
+pub(crate) struct KeyWriter {
+    bytes: Vec<u8>,
+}
+
+impl KeyWriter {
+    /// Begins a key.
+    pub(crate) fn start(&mut self) -> &mut Self {
+        self.bytes.clear();
+        self
+    }
+
+    /// Adds one text.
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+        for (index, part) in text.as_bytes().split(|byte| *byte == 0).enumerate() {
+            if index > 0 {
+                self.bytes.extend_from_slice(&[0, DIGEST_MARK]);
+            }
+            self.bytes.extend_from_slice(part);
+        }
+        self.bytes.extend_from_slice(&[0, 0]);
+        self
+    }
+
+    /// Adds the values of `fields` in `event`; an absent one is the empty text.
+    pub(crate) fn fields(&mut self, fields: &[FieldPath], event: &Event) -> &mut Self {
+        for field in fields {
+            self.text(&field.text(event));
+        }
+        self
+    }
+
+    /// Adds whom something concerns.
+    pub(crate) fn scope(&mut self, scope: &Scope) -> &mut Self {
+        match scope {
+            Scope::Session(id) => self.text("session").text(id.as_str()),
+            Scope::Workspace(folder) => self.text("workspace").text(folder),
+            Scope::All => self.text("all"),
+        }
+    }
+
+    /// Ends the key.
+    pub(crate) fn finish(&mut self) -> &[u8] {
+        if self.bytes.len() > KEY_BYTES_MAX {
+            let digest = Sha256::digest(&self.bytes);
+            self.bytes.clear();
+            self.bytes.push(DIGEST_MARK);
+            self.bytes.extend_from_slice(&digest);
+            self.bytes.shrink_to(KEY_BYTES_MAX);
+        }
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(texts: &[String]) -> Vec<u8> {
+        let mut writer = KeyWriter::default();
+        let writer = texts.iter().fold(writer.start(), |writer, text| writer.text(text));
+        writer.finish().to_vec()
+    }
+
+    #[test]
+    fn a_key_is_never_long_and_long_ones_still_differ() {
+        let long = |end: &str| vec!["x".repeat(60_000) + end];
+        assert_eq!(key(&long("a")).len(), 33);
+        assert_eq!(key(&long("a")), key(&long("a")));
+        assert_ne!(key(&long("a")), key(&long("b")));
+    }
+
+    proptest! {
+        #[test]
+        fn keys_are_equal_and_ordered_as_their_texts_are(
+            a in prop::collection::vec("[\u{0}a\u{ff}:]{0,3}", 0..4),
+            b in prop::collection::vec("[\u{0}a\u{ff}:]{0,3}", 0..4),
+        ) {
+            prop_assert_eq!(key(&a).cmp(&key(&b)), a.cmp(&b));
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The pass that turns a template's output into TOON: it finds the cells of each line and encodes them whole.
+//!
+//! A cell is what follows `key: `, a part between commas in a table row or an inline list, or what follows `- `. One that is a single
+//! printed value keeps its type. One that mixes text and values, or is text, becomes one string, quoted when TOON needs it; quotes
+//! that the author put around a whole cell force a string and are no part of it. White space of the template at the edges of a cell
+//! goes, blank lines go. Which lines are rows, items or fields follows from the template's headers and indentation alone.
+
+use serde_json::Value;
+
+use super::{
+    Attempt, Body, ROWS_MAX,
+    line::{self, Line, Symbol},
+    marks::{Mark, Marks},
+};
+use crate::toon;
+
+/// Makes one strict document of what a template wrote.
+///
+/// Errors: too many rows in one table; or which line of the output breaks which rule.
+pub(super) fn document(output: &str, marks: &Marks) -> Result<Body, Attempt> {
+    let body = read(output, marks).map_err(|message| Attempt::Failed { line: None, message })?;
+    match &body {
+        Body::Decoded { value, .. } if has_long_table(value) => Err(Attempt::TooBig),
+        Body::Written { .. } | Body::Decoded { .. } => Ok(body),
+    }
+}
+
+/// Whether a list or keyed table of objects somewhere in `value` has more than [`ROWS_MAX`] rows.
+fn has_long_table(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => {
+            (items.len() > ROWS_MAX && items.iter().any(Value::is_object)) || items.iter().any(has_long_table)
+        }
+        Value::Object(fields) => {
+            (fields.len() > ROWS_MAX && fields.values().all(Value::is_object))
+                || fields.values().any(has_long_table)
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+fn read(output: &str, marks: &Marks) -> Result<Body, String> {
+    let lines: Vec<Line<'_>> =
+        output.split('\n').map(|text| Line::new(text, marks)).filter(|line| !line.is_blank()).collect();
+    match lines.as_slice() {
+        [] => return Err("it wrote nothing".into()),
+        [only] => {
+            if let Some((text, Some(key))) = only.block() {
+                return Ok(Body::Written { text: text.to_owned(), keys: vec![key.to_owned()] });
+            }
+        }
+        _ => {}
+    }
+    let mut pass = Pass {
+        out: String::with_capacity(output.len() * 2),
+        open: Vec::new(),
+        is_only_line: lines.len() == 1,
+        has_comments: false,
+    };
+    for (index, line) in lines.iter().enumerate() {
+        let is_parent = lines.get(index + 1).is_some_and(|next| next.indent > line.indent);
+        pass.line(line, is_parent)
+            .map_err(|message| format!("line {} of its output: {message}", index + 1))?;
+    }
+    let value = toon::decode(&pass.out).map_err(|error| match error.line {
+        Some(line) => format!("line {line} of its output is not TOON: {error}"),
+        None => format!("its output is not TOON: {error}"),
+    })?;
+    Ok(Body::Decoded { value, comments: pass.has_comments.then_some(pass.out) })
+}
+
+/// A header whose rows or items may follow.
+struct Open {
+    indent: usize,
+    rows: Rows,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// Rows of cells.
+    Table,
+    /// Rows of a key and cells.
+    KeyedTable,
+    /// Items that begin with a hyphen.
+    List,
+}
+
+struct Pass {
+    out: String,
+    open: Vec<Open>,
+    is_only_line: bool,
+    has_comments: bool,
+}
+
+impl Pass {
+    fn line(&mut self, line: &Line<'_>, is_parent: bool) -> Result<(), String> {
+        if !self.out.is_empty() {
+            self.out.push('\n');
+        }
+        if let Some((text, _)) = line.block() {
+            self.block(text, line.indent);
+            return Ok(());
+        }
+        if line.symbols.iter().any(|symbol| matches!(symbol, Symbol::Mark(Mark::Block(..)))) {
+            return Err(
+                "what `toon` wrote needs a line of its own; give the key as `toon(key=\"name\")`".into()
+            );
+        }
+        self.out.extend(std::iter::repeat_n(' ', line.indent));
+        let symbols = line.symbols.as_slice();
+        let symbols = if is_parent { line::trim(symbols) } else { symbols };
+        if let [Symbol::Char('#'), ..] = symbols {
+            self.comment(symbols);
+            return Ok(());
+        }
+        while self.open.last().is_some_and(|open| line.indent <= open.indent) {
+            self.open.pop();
+        }
+        match self.open.last().map(|open| open.rows) {
+            Some(Rows::Table) => self.cells(symbols),
+            Some(Rows::KeyedTable) => self.keyed_row(symbols),
+            Some(Rows::List) => match symbols {
+                [Symbol::Char('-')] => {
+                    self.out.push('-');
+                    Ok(())
+                }
+                [Symbol::Char('-'), Symbol::Char(' '), item @ ..] => self.item(line::trim(item), line.indent),
+                _ => self.field(symbols, line.indent),
+            },
+            None if matches!(symbols, [Symbol::Char('-'), Symbol::Char(' '), ..]) => {
+                Err("a list item needs a line such as `name[2]:` above it".into())
+            }
+            None => self.field(symbols, line.indent),
+        }
+    }
+
+    fn block(&mut self, text: &str, indent: usize) {
+        for (index, line) in text.lines().enumerate() {
+            if index > 0 {
+                self.out.push('\n');
+            }
+            self.out.extend(std::iter::repeat_n(' ', indent));
+            self.out.push_str(line);
+        }
+    }
+
+    fn comment(&mut self, symbols: &[Symbol<'_>]) {
+        self.has_comments = true;
+        let text = line::text(symbols).replace(char::is_control, " ");
+        let shown = if toon::has_reserved_tag(&text) { text.replace('<', "\\u003c") } else { text };
+        self.out.push_str(&shown);
+    }
+
+    fn item(&mut self, item: &[Symbol<'_>], indent: usize) -> Result<(), String> {
+        self.out.push_str("- ");
+        let inner = indent + toon::INDENT;
+        match line::separator(item) {
+            Some(at) => self.key_and_rest(item, at, inner),
+            None => self.cell(item),
+        }
+    }
+
+    fn field(&mut self, symbols: &[Symbol<'_>], indent: usize) -> Result<(), String> {
+        match line::separator(symbols).or_else(|| line::tight_separator(symbols)) {
+            Some(at) => self.key_and_rest(symbols, at, indent),
+            None => self.only_cell(symbols),
+        }
+    }
+
+    /// A line without a key is a value only if it is the whole document.
+    fn only_cell(&mut self, symbols: &[Symbol<'_>]) -> Result<(), String> {
+        if self.is_only_line {
+            self.cell(symbols)
+        } else {
+            Err("a line needs a `key: ` at its beginning".into())
+        }
+    }
+
+    fn key_and_rest(&mut self, symbols: &[Symbol<'_>], at: usize, indent: usize) -> Result<(), String> {
+        let (key, rest) = symbols.split_at(at);
+        let rest = rest.get(1..).unwrap_or_default();
+        let is_spaced = !rest.is_empty();
+        let rest = line::trim(rest);
+        if let Some(header) = line::Header::parse(key) {
+            return self.header(&header, rest, indent);
+        }
+        self.key(key)?;
+        self.out.push(':');
+        match rest {
+            [] if is_spaced => self.out.push_str(" \"\""),
+            [] => {}
+            [Symbol::Char('['), Symbol::Char(']')] => self.out.push_str(" []"),
+            rest => {
+                self.out.push(' ');
+                self.cell(rest)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn header(
+        &mut self,
+        header: &line::Header<'_, '_>,
+        rest: &[Symbol<'_>],
+        indent: usize,
+    ) -> Result<(), String> {
+        if !header.key.is_empty() {
+            self.key(header.key)?;
+        }
+        let length =
+            header.length().ok_or("the length of a list is a whole number, such as `[{{ rows|length }}]`")?;
+        self.out.push_str(&format!("[{length}{}]", if header.is_keyed { ":" } else { "" }));
+        if let Some(columns) = header.columns {
+            self.out.push('{');
+            self.columns(columns)?;
+            self.out.push('}');
+        }
+        self.out.push(':');
+        let rows = match (header.columns, header.is_keyed) {
+            (Some(_), true) => Rows::KeyedTable,
+            (Some(_), false) => Rows::Table,
+            (None, _) => Rows::List,
+        };
+        if rest.is_empty() {
+            self.open.push(Open { indent, rows });
+            return Ok(());
+        }
+        self.out.push(' ');
+        self.cells(rest)
+    }
+
+    fn columns(&mut self, columns: &[Symbol<'_>]) -> Result<(), String> {
+        for (index, column) in line::columns(columns).into_iter().enumerate() {
+            if index > 0 {
+                self.out.push(',');
+            }
+            match line::group(column) {
+                Some((name, group)) => {
+                    self.key(name)?;
+                    self.out.push('{');
+                    self.columns(group)?;
+                    self.out.push('}');
+                }
+                None => self.key(column)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn keyed_row(&mut self, symbols: &[Symbol<'_>]) -> Result<(), String> {
+        let at = line::separator(symbols).ok_or("a row of a keyed table begins with `key: `")?;
+        let (key, rest) = symbols.split_at(at);
+        self.key(key)?;
+        self.out.push_str(": ");
+        self.cells(rest.get(1..).unwrap_or_default())
+    }
+
+    fn key(&mut self, key: &[Symbol<'_>]) -> Result<(), String> {
+        match line::trim(key) {
+            [] => Err("a line needs a `key: ` at its beginning".into()),
+            [Symbol::Mark(Mark::Key(key))] => {
+                self.out.push_str(key);
+                Ok(())
+            }
+            key => {
+                let text = line::quoted_text(key).unwrap_or_else(|| line::text(key));
+                toon::write_key(&mut self.out, &text);
+                Ok(())
+            }
+        }
+    }
+
+    fn cells(&mut self, symbols: &[Symbol<'_>]) -> Result<(), String> {
+        for (index, cell) in line::cells(symbols).into_iter().enumerate() {
+            if index > 0 {
+                self.out.push(',');
+            }
+            match line::trim(cell) {
+                [Symbol::Mark(Mark::Cells(cells))] => self.out.push_str(cells),
+                cell => self.cell(cell)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn cell(&mut self, cell: &[Symbol<'_>]) -> Result<(), String> {
+        if cell.iter().any(|symbol| matches!(symbol, Symbol::Mark(Mark::Cells(_)))) {
+            return Err("what `toon_row` wrote goes between the commas of a row".into());
+        }
+        if let [Symbol::Mark(Mark::Scalar(value))] = cell {
+            toon::write_scalar(&mut self.out, value);
+            return Ok(());
+        }
+        if let Some(text) = line::quoted_text(cell) {
+            toon::write_text(&mut self.out, &text);
+            return Ok(());
+        }
+        let text = line::text(cell);
+        let is_literal = cell.iter().all(|symbol| matches!(symbol, Symbol::Char(_)));
+        match is_literal.then(|| serde_json::from_str(&text)) {
+            Some(Ok(literal @ (Value::Null | Value::Bool(_) | Value::Number(_)))) => {
+                toon::write_scalar(&mut self.out, &literal);
+            }
+            _ => toon::write_text(&mut self.out, &text),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! The filters that write structure: `toon`, `toon_key`, `toon_row`; `tojson`, for a value as text in one cell; and
+//! `tail`, for text that is best cut at its beginning.
+//!
+//! They encode every value themselves, so what they write can be trusted to be TOON. `rows|toon(key="fails")` is the fast way to a table: it goes
+//! from the rows to text without a template instruction per cell. `columns=` picks and names columns: a list of names, or a map
+//! from a column's name in the table to its name in the row, or to several, of which the first that is not null counts. `@type`, `@source`,
+//! `@severity` and `@time` are those of the event. A column that is null in every row is left out.
+
+use std::borrow::Cow;
+
+use minijinja::{
+    Error, ErrorKind, State,
+    value::{Kwargs, Value as Printed, ValueKind},
+};
+use serde_json::{Map, Number, Value};
+
+use super::{
+    marks::{Mark, Marks},
+    rows::Rows,
+};
+use crate::toon;
+
+/// The detail of the error that ends a render whose output is larger than allowed.
+pub(super) const TOO_MUCH: &str = "the output is larger than a notification may be";
+/// Deepest nesting of a value that a template builds itself.
+const NESTING_MAX: usize = 32;
+
+/// Keeps what was printed and gives the text that stands for it.
+pub(super) fn keep(state: &mut State<'_, '_>, mark: Mark) -> Result<String, Error> {
+    let marks = state.get_or_insert_extension_with(Marks::default);
+    marks.push(mark).map_err(|_| Error::new(ErrorKind::WriteFailure, TOO_MUCH))
+}
+
+fn kept(state: &mut State<'_, '_>, mark: Mark) -> Result<Printed, Error> {
+    keep(state, mark).map(Printed::from_safe_string)
+}
+
+/// Encodes a whole value: `toon`, `toon(key=..)`, `toon(key=.., columns=.., indent=..)`; `indent` in spaces.
+pub(super) fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) -> Result<Printed, Error> {
+    let key: Option<String> = options.get("key")?;
+    let columns: Option<Printed> = options.get("columns")?;
+    let indent: Option<usize> = options.get("indent")?;
+    options.assert_all_used()?;
+    let columns = columns.map(|columns| picked_columns(&columns)).transpose()?;
+    if let (Some(rows), Some(key)) = (value.downcast_object_ref::<Rows>(), &key) {
+        let text = table(rows, key, columns);
+        let root_key = (indent.unwrap_or(0) == 0).then(|| key.clone());
+        return kept(state, Mark::Block(indented(text, indent.unwrap_or(0))?, root_key));
+    }
+    if columns.is_none() && key.is_none() && is_scalar(value) {
+        let scalar = to_scalar(state, value)?;
+        return kept(state, Mark::Scalar(scalar));
+    }
+    let json = to_json(state, value, 0)?;
+    let json = match columns {
+        Some(columns) => pick(json, &columns)?,
+        None => json,
+    };
+    let text = key.map_or_else(|| toon::encode(&json), |key| toon::encode_field(&key, &json));
+    kept(state, Mark::Block(indented(text, indent.unwrap_or(0))?, None))
+}
+
+/// Encodes a scalar as a key.
+pub(super) fn toon_key(state: &mut State<'_, '_>, value: &Printed) -> Result<Printed, Error> {
+    let text = Mark::Scalar(to_scalar(state, value)?).text();
+    let mut key = String::new();
+    toon::write_key(&mut key, &text);
+    kept(state, Mark::Key(key))
+}
+
+/// Encodes a list of scalars as the cells of one row.
+pub(super) fn toon_row(state: &mut State<'_, '_>, value: &Printed) -> Result<Printed, Error> {
+    if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
+        return Err(invalid(format!("toon_row takes a list of cells, not {}", value.kind())));
+    }
+    let mut cells = String::new();
+    for (index, cell) in value.try_iter()?.enumerate() {
+        if index > 0 {
+            cells.push(',');
+        }
+        toon::write_scalar(&mut cells, &to_scalar(state, &cell)?);
+    }
+    kept(state, Mark::Cells(cells))
+}
+
+/// The compact JSON text of a value, as a string like any other.
+pub(super) fn tojson(state: &mut State<'_, '_>, value: &Printed) -> Result<String, Error> {
+    to_json(state, value, 0).map(|json| json.to_string())
+}
+
+/// Keeps the last `chars_max` characters of a text, with a mark that counts what is missing.
+pub(super) fn tail(state: &mut State<'_, '_>, value: &Printed, chars_max: usize) -> Result<String, Error> {
+    let text = Mark::Scalar(to_scalar(state, value)?).text();
+    let missing = text.chars().count().saturating_sub(chars_max);
+    if missing == 0 {
+        return Ok(text);
+    }
+    Ok(format!("[+{missing} chars] \u{2026}{}", text.chars().skip(missing).collect::<String>()))
+}
+
+/// A column of a table: its name, and the columns of the row of which it takes the first that is not null.
+struct Picked {
+    name: String,
+    from: Vec<String>,
+}
+
+fn picked_columns(columns: &Printed) -> Result<Vec<Picked>, Error> {
+    let wrong =
+        || invalid("columns= takes a list of names, or a map of names to names or lists of names".into());
+    let word = |value: &Printed| value.as_str().map(str::to_owned).ok_or_else(wrong);
+    let mut picked = Vec::new();
+    for key in columns.try_iter()? {
+        let name = word(&key)?;
+        if picked.iter().any(|column: &Picked| column.name == name) {
+            return Err(invalid(format!("columns= names `{name}` twice")));
+        }
+        let source = if columns.kind() == ValueKind::Map { columns.get_item(&key)? } else { key };
+        let from = if source.kind() == ValueKind::Seq {
+            source.try_iter()?.map(|name| word(&name)).collect::<Result<_, _>>()?
+        } else {
+            vec![word(&source)?]
+        };
+        picked.push(Picked { name, from });
+    }
+    if picked.is_empty() { Err(invalid("columns= names no column".into())) } else { Ok(picked) }
+}
+
+fn table(rows: &Rows, key: &str, columns: Option<Vec<Picked>>) -> String {
+    let own = |name: &String| Picked { name: name.clone(), from: vec![name.clone()] };
+    let mut picked = columns.unwrap_or_else(|| rows.columns().iter().map(own).collect());
+    let is_picked = |name: &String| picked.iter().any(|column| column.from.contains(name));
+    if let Some(repeats) = rows.repeats().filter(|name| !is_picked(name)) {
+        let name = super::free_key(&repeats, |key| picked.iter().any(|column| column.name == key));
+        picked.push(Picked { name, from: vec![repeats] });
+    }
+    let mut names = Vec::new();
+    let mut cells = Vec::new();
+    for column in &picked {
+        let column_cells = rows.pick(&column.from);
+        if !column_cells.iter().all(|cell| cell.is_null()) {
+            names.push(column.name.as_str());
+            cells.push(column_cells.into_iter());
+        }
+    }
+    let mut table: Vec<Vec<Cow<'_, Value>>> = Vec::new();
+    loop {
+        let row: Vec<_> = cells.iter_mut().filter_map(Iterator::next).collect();
+        if row.is_empty() {
+            break;
+        }
+        table.push(row);
+    }
+    if table.is_empty() {
+        return toon::encode_field(key, &Value::from(rows.len()));
+    }
+    let mut out = String::new();
+    toon::write_table(&mut out, key, &names, &table);
+    out
+}
+
+fn pick(value: Value, columns: &[Picked]) -> Result<Value, Error> {
+    let first = |fields: &Map<String, Value>, from: &[String]| {
+        from.iter()
+            .filter_map(|name| fields.get(name))
+            .find(|value| !value.is_null())
+            .cloned()
+            .unwrap_or(Value::Null)
+    };
+    let picked = |fields: &Map<String, Value>| -> Value {
+        columns.iter().map(|column| (column.name.clone(), first(fields, &column.from))).collect()
+    };
+    match value {
+        Value::Object(fields) => Ok(picked(&fields)),
+        Value::Array(items) if items.iter().all(Value::is_object) => {
+            let mut items: Vec<Value> = items.iter().filter_map(Value::as_object).map(picked).collect();
+            let is_null = |name: &str| items.iter().all(|item| item.get(name).is_none_or(Value::is_null));
+            let empty: Vec<&str> =
+                columns.iter().map(|column| column.name.as_str()).filter(|name| is_null(name)).collect();
+            if empty.len() < columns.len() {
+                for item in items.iter_mut().filter_map(Value::as_object_mut) {
+                    item.retain(|name, _| !empty.contains(&name.as_str()));
+                }
+            }
+            Ok(items.into())
+        }
+        Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            Err(invalid("columns= needs a map or a list of maps".into()))
+        }
+    }
+}
+
+fn indented(text: String, spaces: usize) -> Result<String, Error> {
+    match spaces {
+        0 => Ok(text),
+        spaces if spaces % toon::INDENT == 0 && spaces <= NESTING_MAX * toon::INDENT => {
+            let indent = " ".repeat(spaces);
+            Ok(text.lines().map(|line| format!("{indent}{line}")).collect::<Vec<_>>().join("\n"))
+        }
+        _ => Err(invalid(format!("indent= takes a multiple of {} spaces", toon::INDENT))),
+    }
+}
+
+fn is_scalar(value: &Printed) -> bool {
+    matches!(value.kind(), ValueKind::None | ValueKind::Bool | ValueKind::Number | ValueKind::String)
+}
+
+/// A value that can stand in a cell.
+///
+/// Errors: a list or a map, with the filters that take one; an undefined value.
+pub(super) fn to_scalar(state: &State<'_, '_>, value: &Printed) -> Result<Value, Error> {
+    let kind = value.kind();
+    if kind == ValueKind::Undefined {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
+    if let Some(text) = value.as_str() {
+        return Ok(expanded(state, text).into());
+    }
+    if kind == ValueKind::Number {
+        return number(value);
+    }
+    if is_scalar(value) {
+        return Ok(if kind == ValueKind::Bool { value.is_true().into() } else { Value::Null });
+    }
+    Err(invalid(format!(
+        "a value of type {kind} cannot stand in a cell: use `|toon(key=\"name\")` on a line of its own, or `|toon_row` for the \
+         cells of a row"
+    )))
+}
+
+fn expanded(state: &State<'_, '_>, text: &str) -> String {
+    let marks = state.get_extension::<Marks>().filter(|_| text.contains(super::marks::OPEN));
+    marks.map_or_else(|| text.to_owned(), |marks| marks.expand(text))
+}
+
+fn number(value: &Printed) -> Result<Value, Error> {
+    if let Some(integer) = value.as_i64() {
+        return Ok(integer.into());
+    }
+    if let Ok(integer) = u64::try_from(value.clone()) {
+        return Ok(integer.into());
+    }
+    if value.is_integer() {
+        return Ok(value.to_string().into());
+    }
+    let float = f64::try_from(value.clone())?;
+    Ok(Number::from_f64(float).map_or(Value::Null, Value::Number))
+}
+
+fn to_json(state: &State<'_, '_>, value: &Printed, depth: usize) -> Result<Value, Error> {
+    if depth > NESTING_MAX {
+        return Err(invalid(format!("a value nested deeper than {NESTING_MAX} levels cannot be written")));
+    }
+    if value.kind() == ValueKind::Map {
+        let mut fields = Map::new();
+        for key in value.try_iter()? {
+            let name = Mark::Scalar(to_scalar(state, &key)?).text();
+            fields.insert(name, to_json(state, &value.get_item(&key)?, depth + 1)?);
+        }
+        return Ok(Value::Object(fields));
+    }
+    if matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
+        return value.try_iter()?.map(|item| to_json(state, &item, depth + 1)).collect();
+    }
+    to_scalar(state, value)
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
+}

@@ -1,0 +1,253 @@
+//! One line of a template's output as symbols: characters of the template, and marks that hide what was printed.
+//!
+//! Everything that looks for structure looks at characters only, so no value can be mistaken for it.
+
+use serde_json::Value;
+
+use super::marks::{Mark, Marks, Piece};
+
+/// A character of the template's own text, or something it printed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Symbol<'a> {
+    Char(char),
+    Mark(&'a Mark),
+}
+
+/// A line without its indentation and trailing white space.
+#[derive(Debug)]
+pub(super) struct Line<'a> {
+    /// Spaces before the first symbol.
+    pub(super) indent: usize,
+    pub(super) symbols: Vec<Symbol<'a>>,
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn new(text: &'a str, marks: &'a Marks) -> Self {
+        let mut symbols: Vec<Symbol<'a>> = Vec::with_capacity(text.len());
+        for piece in marks.split(text.strip_suffix('\r').unwrap_or(text)) {
+            match piece {
+                Piece::Text(text) => symbols.extend(text.chars().map(Symbol::Char)),
+                Piece::Mark(mark) => symbols.push(Symbol::Mark(mark)),
+            }
+        }
+        let indent = symbols.iter().take_while(|symbol| matches!(symbol, Symbol::Char(' '))).count();
+        let end = symbols.iter().rposition(|symbol| !is_space(symbol)).map_or(0, |last| last + 1);
+        let is_spaced_key =
+            end > indent && matches!(symbols.get(end - 1), Some(Symbol::Char(':'))) && end < symbols.len();
+        symbols.truncate(if is_spaced_key { end + 1 } else { end });
+        symbols.drain(..indent.min(symbols.len()));
+        Self { indent, symbols }
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        self.symbols.iter().all(is_space)
+    }
+
+    /// The lines that stand here, if a filter wrote them and nothing else is on the line; with the key of a table.
+    pub(super) fn block(&self) -> Option<(&'a str, Option<&'a str>)> {
+        match self.symbols.as_slice() {
+            [Symbol::Mark(Mark::Block(text, key))] => Some((text, key.as_deref())),
+            _ => None,
+        }
+    }
+}
+
+fn is_space(symbol: &Symbol<'_>) -> bool {
+    matches!(symbol, Symbol::Char(' ' | '\t' | '\r'))
+}
+
+/// Without the white space of the template at both ends.
+pub(super) fn trim<'s, 'a>(symbols: &'s [Symbol<'a>]) -> &'s [Symbol<'a>] {
+    let Some(start) = symbols.iter().position(|symbol| !is_space(symbol)) else { return &[] };
+    let end = symbols.iter().rposition(|symbol| !is_space(symbol)).map_or(start, |last| last + 1);
+    symbols.get(start..end).unwrap_or_default()
+}
+
+/// The characters, and the text of what was printed.
+pub(super) fn text(symbols: &[Symbol<'_>]) -> String {
+    let mut text = String::new();
+    for symbol in symbols {
+        match symbol {
+            Symbol::Char(c) => text.push(*c),
+            Symbol::Mark(mark) => text.push_str(&mark.text()),
+        }
+    }
+    text
+}
+
+/// Where the colon stands that ends the key: the first one outside quotes with a space or nothing after it.
+pub(super) fn separator(symbols: &[Symbol<'_>]) -> Option<usize> {
+    let ends_key = |at: &usize| {
+        let next = symbols.get(at + 1);
+        next.is_none_or(is_space)
+    };
+    colons(symbols).find(ends_key)
+}
+
+/// The first colon outside quotes and brackets, for lines in which no other one ends a key.
+pub(super) fn tight_separator(symbols: &[Symbol<'_>]) -> Option<usize> {
+    let is_outside = |at: &usize| {
+        let before = symbols.get(..*at).unwrap_or_default();
+        let count = |wanted: char| {
+            before.iter().filter(|symbol| matches!(symbol, Symbol::Char(c) if *c == wanted)).count()
+        };
+        count('[') == count(']') && count('{') == count('}')
+    };
+    colons(symbols).find(is_outside)
+}
+
+fn colons(symbols: &[Symbol<'_>]) -> impl Iterator<Item = usize> {
+    let start = quoted_length(symbols).unwrap_or(0);
+    symbols
+        .iter()
+        .enumerate()
+        .skip(start)
+        .filter(|(_, symbol)| matches!(symbol, Symbol::Char(':')))
+        .map(|(at, _)| at)
+}
+
+/// How many symbols a quoted text at the beginning has, quotes included.
+fn quoted_length(symbols: &[Symbol<'_>]) -> Option<usize> {
+    let (Symbol::Char('"'), rest) = symbols.split_first()? else { return None };
+    let mut is_escaped = false;
+    for (at, symbol) in rest.iter().enumerate() {
+        match symbol {
+            _ if is_escaped => is_escaped = false,
+            Symbol::Char('\\') => is_escaped = true,
+            Symbol::Char('"') => return Some(at + 2),
+            Symbol::Char(_) | Symbol::Mark(_) => {}
+        }
+    }
+    None
+}
+
+/// What stands between quotes that enclose all of `symbols`, with the escapes of the template's own text resolved.
+pub(super) fn quoted_text(symbols: &[Symbol<'_>]) -> Option<String> {
+    if quoted_length(symbols)? != symbols.len() {
+        return None;
+    }
+    let mut inner = symbols.get(1..symbols.len() - 1)?.iter();
+    let mut text = String::new();
+    while let Some(symbol) = inner.next() {
+        match symbol {
+            Symbol::Mark(mark) => text.push_str(&mark.text()),
+            Symbol::Char('\\') => match inner.next()? {
+                Symbol::Char('n') => text.push('\n'),
+                Symbol::Char('r') => text.push('\r'),
+                Symbol::Char('t') => text.push('\t'),
+                Symbol::Char('u') => text.push(code_point(&mut inner)?),
+                Symbol::Char(c @ ('"' | '\\')) => text.push(*c),
+                Symbol::Char(_) | Symbol::Mark(_) => return None,
+            },
+            Symbol::Char(c) => text.push(*c),
+        }
+    }
+    Some(text)
+}
+
+fn code_point(inner: &mut std::slice::Iter<'_, Symbol<'_>>) -> Option<char> {
+    let mut code = 0;
+    for _ in 0..4 {
+        let Some(Symbol::Char(digit)) = inner.next() else { return None };
+        code = code * 16 + digit.to_digit(16)?;
+    }
+    char::from_u32(code)
+}
+
+/// The parts between the commas of the template, those inside a quoted cell excepted.
+pub(super) fn cells<'s, 'a>(symbols: &'s [Symbol<'a>]) -> Vec<&'s [Symbol<'a>]> {
+    let mut cells = Vec::new();
+    let mut rest = symbols;
+    loop {
+        let blank = rest.iter().take_while(|symbol| is_space(symbol)).count();
+        let quoted = quoted_length(rest.get(blank..).unwrap_or_default()).map(|length| blank + length);
+        let is_whole_cell = |end: &usize| {
+            let after = trim(rest.get(*end..).unwrap_or_default());
+            matches!(after.first(), None | Some(Symbol::Char(',')))
+        };
+        let start = quoted.filter(is_whole_cell).unwrap_or(0);
+        let comma = rest
+            .iter()
+            .skip(start)
+            .position(|symbol| matches!(symbol, Symbol::Char(',')))
+            .map(|at| start + at);
+        let Some(comma) = comma else {
+            cells.push(rest);
+            return cells;
+        };
+        let (cell, after) = rest.split_at(comma);
+        cells.push(cell);
+        rest = after.get(1..).unwrap_or_default();
+    }
+}
+
+/// The parts between the commas of a column list, those of a group in braces kept together.
+pub(super) fn columns<'s, 'a>(symbols: &'s [Symbol<'a>]) -> Vec<&'s [Symbol<'a>]> {
+    let mut depth = 0_usize;
+    let mut is_end = |symbol: &Symbol<'_>| {
+        match symbol {
+            Symbol::Char('{') => depth += 1,
+            Symbol::Char('}') => depth = depth.saturating_sub(1),
+            Symbol::Char(_) | Symbol::Mark(_) => {}
+        }
+        depth == 0 && matches!(symbol, Symbol::Char(','))
+    };
+    symbols.split(|symbol| is_end(symbol)).collect()
+}
+
+/// The name and the columns of a group such as `by{name,id}`.
+pub(super) fn group<'s, 'a>(column: &'s [Symbol<'a>]) -> Option<(&'s [Symbol<'a>], &'s [Symbol<'a>])> {
+    let (Symbol::Char('}'), inner) = trim(column).split_last()? else { return None };
+    let open = find(inner, '{')?;
+    Some((inner.get(..open)?, inner.get(open + 1..)?))
+}
+
+/// The parts of `key[length]{columns}`.
+pub(super) struct Header<'s, 'a> {
+    pub(super) key: &'s [Symbol<'a>],
+    length: &'s [Symbol<'a>],
+    /// Whether its rows have keys: `[2:]`.
+    pub(super) is_keyed: bool,
+    pub(super) columns: Option<&'s [Symbol<'a>]>,
+}
+
+impl<'s, 'a> Header<'s, 'a> {
+    /// Reads what stands before a colon; `None` if it is a plain key.
+    pub(super) fn parse(symbols: &'s [Symbol<'a>]) -> Option<Self> {
+        let symbols = trim(symbols);
+        let quoted = quoted_length(symbols).unwrap_or(0);
+        let open = quoted + find(symbols.get(quoted..)?, '[')?;
+        let close = open + find(symbols.get(open..)?, ']')?;
+        let length = symbols.get(open + 1..close)?;
+        let (length, is_keyed) = match length.split_last()? {
+            (Symbol::Char(':'), length) => (length, true),
+            _ => (length, false),
+        };
+        let is_length = |symbol: &Symbol<'_>| match symbol {
+            Symbol::Char(c) => c.is_ascii_digit() || *c == ' ',
+            Symbol::Mark(_) => true,
+        };
+        let columns = match symbols.get(close + 1..)? {
+            [] => None,
+            [Symbol::Char('{'), columns @ .., Symbol::Char('}')] => Some(columns),
+            _ => return None,
+        };
+        let header = Self { key: symbols.get(..open)?, length: trim(length), is_keyed, columns };
+        (!header.length.is_empty() && header.length.iter().all(is_length)).then_some(header)
+    }
+
+    /// How many rows it announces.
+    pub(super) fn length(&self) -> Option<u64> {
+        match self.length {
+            [Symbol::Mark(Mark::Scalar(Value::Number(number)))] => number.as_u64(),
+            digits => {
+                let is_literal = digits.iter().all(|symbol| matches!(symbol, Symbol::Char(_)));
+                is_literal.then(|| text(digits).parse().ok()).flatten()
+            }
+        }
+    }
+}
+
+fn find(symbols: &[Symbol<'_>], wanted: char) -> Option<usize> {
+    symbols.iter().position(|symbol| matches!(symbol, Symbol::Char(c) if *c == wanted))
+}

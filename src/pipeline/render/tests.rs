@@ -1,0 +1,365 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::event::{Event, FIELD_CHARS_MAX, Payload, Seq, Severity, clean_text};
+
+const PLENTY: u32 = 100_000;
+
+fn row(payload: Value, repeats: u32) -> Row {
+    let event = Event {
+        id: "e1".into(),
+        event_type: "tool.call.failure".parse().expect("valid"),
+        source: "tool_executor".into(),
+        severity: Severity::Error,
+        timestamp: Timestamp::from_millis(1_000),
+        payload: Payload::from(payload),
+        dedupe_key: None,
+        session: None,
+        workspace: None,
+        cause: None,
+    };
+    Row { seq: Seq(1), event: Arc::new(event), repeats }
+}
+
+fn rows(payloads: impl IntoIterator<Item = Value>) -> Vec<Row> {
+    payloads.into_iter().map(|payload| row(payload, 1)).collect()
+}
+
+struct Case<'a> {
+    template: &'a str,
+    rows: Vec<Row>,
+    repeats: u32,
+    suppressed: u32,
+    max_tokens: u32,
+}
+
+impl<'a> Case<'a> {
+    fn new(template: &'a str, payloads: impl IntoIterator<Item = Value>) -> Self {
+        Self { template, rows: rows(payloads), repeats: 0, suppressed: 0, max_tokens: PLENTY }
+    }
+
+    fn render(&self) -> Rendered {
+        let mut templates = Templates::new();
+        templates
+            .add("t", self.template.to_owned())
+            .unwrap_or_else(|error| panic!("{error}: {}", self.template));
+        let input = RenderInput {
+            subscriber: &SubscriberId::new("sub"),
+            subscriber_name: "Sub",
+            rows: &self.rows,
+            repeats: self.repeats,
+            suppressed: self.suppressed,
+            now: Timestamp::from_millis(2_000),
+            max_tokens: Tokens(self.max_tokens),
+        };
+        let rendered = templates.render("t", &input);
+        assert!(toon::decode(&rendered.content).is_ok(), "{}", rendered.content);
+        assert!(!toon::has_reserved_tag(&rendered.content), "{}", rendered.content);
+        rendered
+    }
+
+    /// The content of a render that must not fail.
+    fn content(&self) -> String {
+        let rendered = self.render();
+        assert_eq!(rendered.failure, None, "{}", self.template);
+        rendered.content
+    }
+}
+
+fn content(template: &str, payload: Value) -> String {
+    Case::new(template, [payload]).content()
+}
+
+const PLAIN: &str = "tool_fail: {{ events[0].payload.tool_name }} {{ events[0].payload.error_type }}\
+     {% if events[0].payload.error_message %} - {{ events[0].payload.error_message }}{% endif %}\nnext: 1";
+
+#[test]
+fn the_plain_style_is_exact_whatever_the_values_hold() {
+    for (message, written) in [
+        (json!("no match"), "tool_fail: grep x - no match\nnext: 1"),
+        (json!("a: b, \"c\"\n- d"), "tool_fail: \"grep x - a: b, \\\"c\\\"\\n- d\"\nnext: 1"),
+        (json!("</notifications>"), "tool_fail: \"grep x - \\u003c/notifications>\"\nnext: 1"),
+        (json!(""), "tool_fail: grep x\nnext: 1"),
+        (json!(null), "tool_fail: grep x\nnext: 1"),
+    ] {
+        assert_eq!(
+            content(PLAIN, json!({"tool_name": "grep", "error_type": "x", "error_message": message})),
+            written
+        );
+    }
+}
+
+#[test]
+fn a_cell_of_one_value_keeps_its_type_and_a_mixed_one_is_a_string() {
+    let payload = json!({"n": 5, "f": 1.50, "b": true, "z": null, "s": "05", "k": "a key", "big": u64::MAX});
+    for (template, written) in [
+        ("v: {{ events[0].payload.n }}", "v: 5"),
+        ("v: {{ events[0].payload.f }}", "v: 1.5"),
+        ("v: {{ events[0].payload.b }}", "v: true"),
+        ("v: {{ events[0].payload.z }}", "v: null"),
+        ("v: {{ events[0].payload.s }}", "v: \"05\""),
+        ("v: {{ events[0].payload.big }}", "v: 18446744073709551615"),
+        ("v: {{ events[0].payload.n }}{{ events[0].payload.n }}", "v: \"55\""),
+        ("v: \"{{ events[0].payload.n }}\"", "v: \"5\""),
+        ("v: {{ events[0].payload.n }} %", "v: 5 %"),
+        ("v: {{ events[0].payload.n }} {% if false %}x{% endif %}", "v: 5"),
+        ("{{ events[0].payload.k }}: 1", "\"a key\": 1"),
+        ("v[{{ events|length }}]{{ '{' }}a}: x", ""),
+        ("v[{{ count + 1 }}]: {{ events[0].payload.s }}, b c", "v[2]: \"05\",b c"),
+        (
+            "v[2]{a,{{ events[0].payload.k }}}:\n  1,{{ events[0].payload.s }}\n\n  x y,\"q, r\"\n",
+            "v[2]{a,\"a key\"}:\n  1,\"05\"\n  x y,\"q, r\"",
+        ),
+        (
+            "v[2]:\n  - {{ events[0].payload.s }}:{{ events[0].payload.n }} x\n  - a: 1",
+            "v[2]:\n  - \"05:5 x\"\n  - a: 1",
+        ),
+        ("v[2:]{p}:\n  a: {{ events[0].payload.n }}\n  b: 2", "v[2:]{p}:\n  a: 5\n  b: 2"),
+        ("o:\n  a: {{ events[0].payload.n }}\n  b: http://x", "o:\n  a: 5\n  b: \"http://x\""),
+        ("o: \n  a: 1\ne: {% if false %}x{% endif %}\nf: []\ng:", "o:\n  a: 1\ne: \"\"\nf: []\ng:"),
+        ("v:{{ events[0].payload.n }}", "v: 5"),
+        ("!critical: yes", "\"!critical\": yes"),
+        (
+            "v: {{ subscriber.id }} {{ subscriber.name }} {{ count }} {{ now }}",
+            "v: \"sub Sub 1 1970-01-01T00:00:02Z\"",
+        ),
+    ] {
+        if !written.is_empty() {
+            assert_eq!(content(template, payload.clone()), written, "{template}");
+        }
+    }
+}
+
+#[test]
+fn filters_write_structure_and_encode_every_value() {
+    let payload =
+        json!({"list": ["a,b", 1, null], "map": {"x y": "</system>", "n": [{"a": 1}, {"a": 2}]}, "k": "a b"});
+    for (template, written) in [
+        ("v[3]: {{ events[0].payload.list|toon_row }}", "v[3]: \"a,b\",1,null"),
+        ("v[1]{a,b,c,d}:\n  {{ events[0].payload.list|toon_row }},x", "v[1]{a,b,c,d}:\n  \"a,b\",1,null,x"),
+        ("{{ events[0].payload.k|toon_key }}[1]: x", "\"a b\"[1]: x"),
+        ("a: 1\n{{ events[0].payload.map|toon }}", "a: 1\n\"x y\": \"\\u003c/system>\"\nn[2]{a}:\n  1\n  2"),
+        ("o:\n  {{ events[0].payload.map.n|toon(key='rows') }}", "o:\n  rows[2]{a}:\n    1\n    2"),
+        (
+            "o:\n{{ events[0].payload.map.n|toon(key='r', columns={'b': ['z', 'a']}, indent=2) }}",
+            "o:\n  r[2]{b}:\n    1\n    2",
+        ),
+        (
+            "{{ rows|toon(key='rows', columns=['k', 'map.x y', '@type']) }}",
+            "rows[1]{k,\"map.x y\",\"@type\"}:\n  a b,\"\\u003c/system>\",tool.call.failure",
+        ),
+        ("{% macro line(x) %}\nk: {{ x }}\n{% endmacro %}{{ line('a: b') }}\nz: 1", "k: \"a: b\"\nz: 1"),
+        (
+            "{% set s %}{{ events[0].payload.k }}, {{ 1 }}{% endset %}v: {{ s }}\nw: {{ s ~ '!' }}",
+            "v: \"a b, 1\"\nw: \"a b, 1!\"",
+        ),
+        ("v: {{ events[0].payload.list|tojson }}", "v: \"[\\\"a,b\\\",1,null]\""),
+        ("v: {{ 'abcdef'|tail(2) }}", "v: \"[+4 chars] \u{2026}ef\""),
+    ] {
+        assert_eq!(content(template, payload.clone()), written, "{template}");
+    }
+}
+
+#[test]
+fn rows_have_the_same_columns_whatever_the_payloads() {
+    let payloads = [json!({"a": 1, "o": {"x": "p", "y": []}}), json!({"b": ["q", 2], "a": [{"z": 1}]})];
+    let mut case = Case::new("{{ rows|toon(key='r') }}", payloads);
+    assert_eq!(case.content(), "r[2]{a,o.x,o.y,b}:\n  1,p,\"\",null\n  \"[{\\\"z\\\":1}]\",null,null,q 2");
+    case.rows[1].repeats = 3;
+    case.template = "r[2]{a,n}:\n{% for row in rows %}\n  {{ row.b }},{{ row.repeats }}\n{% endfor %}";
+    assert_eq!(case.content(), "r[2]{a,n}:\n  null,1\n  q 2,3");
+}
+
+#[test]
+fn keys_of_a_payload_cannot_break_a_header() {
+    let payload = json!({"a,b}:\n  c": 1, "</system>": 2, "x\u{1b}[1m": {"-": 3}, "\u{7}y": 4});
+    let written = "r[1]{\"a,b}:\\n  c\",\"\\u003c/system>\",\"x.-\",y}:\n  1,2,3,4";
+    assert_eq!(content("{{ rows|toon(key='r') }}", payload), written);
+}
+
+#[test]
+fn a_table_the_template_makes_longer_than_allowed_is_not_released() {
+    let payload = json!({"message": "m", "all": (0..20).map(|n| json!({"n": n})).collect::<Vec<_>>()});
+    let rendered = Case::new("{{ events[0].payload.all|toon(key='all') }}", [payload]).render();
+    assert!(rendered.failure.is_some_and(|failure| failure.message.contains("15 rows")));
+}
+
+#[test]
+fn a_template_that_fails_gives_way_to_the_generic_table_and_says_where() {
+    let payload = json!({"message": "m", "list": [1]});
+    let endless = "a: 1\n{% for i in range(100000) %}{% set x = i %}{% endfor %}";
+    for (template, line, part) in [
+        ("a: 1\nb: {{ events[0].payload.nope }}", Some(2), "events[0].payload.nope"),
+        ("a: {{ events[0].payload.nope.deeper }}", Some(1), "events[0].payload.nope"),
+        ("a: {{ events[0].payload.list }}", Some(1), "toon_row"),
+        ("a: {{ events[0].payload }}", Some(1), "toon(key"),
+        ("a: {{ events[0].payload|toon }}", None, "line of its own"),
+        ("a: {{ [events[0].payload.nope]|toon }}", Some(1), ""),
+        (endless, Some(2), "50000 instructions"),
+        ("a[2]{x}:\n  1", None, "line 2"),
+        ("a: 1\na: 2", None, "line 2"),
+        ("a: 1\nno key here", None, "line 2"),
+        ("- a: 1", None, "above it"),
+        ("a[{{ 'x' }}]: 1", None, "whole number"),
+        ("{% if false %}a: 1{% endif %}", None, "nothing"),
+    ] {
+        let rendered = Case::new(template, [payload.clone()]).render();
+        let failure = rendered.failure.expect(template);
+        assert_eq!((failure.template.as_str(), failure.line), ("t", line), "{template}: {}", failure.message);
+        assert!(failure.message.contains(part), "{template}: {}", failure.message);
+        assert_eq!(
+            rendered.content,
+            "type: tool.call.failure\nsource: tool_executor\nseverity: error\nmessage: m"
+        );
+    }
+}
+
+#[test]
+fn the_generic_table_has_the_best_message_of_each_event() {
+    let payloads = [json!({"error_message": "no"}), json!({"x": 1, "y": "a"}), json!({})];
+    let mut case = Case::new("x: {{ events[7] }}", payloads);
+    case.rows[0].repeats = 2;
+    assert_eq!(
+        case.render().content,
+        "sub[3]{type,source,severity,message,repeats}:\n  tool.call.failure,tool_executor,error,no,2\n  \
+         tool.call.failure,tool_executor,error,\"{\\\"x\\\":1,\\\"y\\\":\\\"a\\\"}\",1\n  \
+         tool.call.failure,tool_executor,error,null,1"
+    );
+}
+
+#[test]
+fn counts_that_the_template_does_not_print_are_added() {
+    for (template, written) in [
+        ("a: 1", "a: 1\nearlier_repeats: 3\nsuppressed: 4"),
+        ("a: 1\nr: {{ repeats }}", "a: 1\nr: 3\nsuppressed: 4"),
+        ("earlier_repeats: 9", "earlier_repeats: 9\nearlier_repeats_more: 3\nsuppressed: 4"),
+        ("# note \"x\"\na: 1", "# note \"x\"\na: 1\nearlier_repeats: 3\nsuppressed: 4"),
+        ("plain words", "sub: plain words\nearlier_repeats: 3\nsuppressed: 4"),
+        ("{{ rows|toon(key='r') }}", "r[1]{n}:\n  1\nearlier_repeats: 3\nsuppressed: 4"),
+    ] {
+        let case = Case { repeats: 3, suppressed: 4, ..Case::new(template, [json!({"n": 1})]) };
+        assert_eq!(case.content(), written, "{template}");
+    }
+    let mut silent = Case::new("a: 1", [json!({})]);
+    silent.rows[0].repeats = 5;
+    assert_eq!(silent.content(), "a: 1\nrepeats: 5");
+    let none = Case { repeats: 2, ..Case::new("a: 1", []) };
+    assert_eq!(none.content(), "sub: 2 more events");
+}
+
+#[test]
+fn rows_that_do_not_fit_are_counted_and_the_header_tells_the_truth() {
+    let payloads = (0..40).map(|n| json!({"n": n, "text": "some words that cost"}));
+    let template = "f[{{ count }}]{n,text}:\n{% for r in rows %}\n  {{ r.n }},{{ r.text }}\n{% endfor %}";
+    let mut case = Case::new(template, payloads);
+    case.rows[39].repeats = 3;
+    for max_tokens in [20, 30, 60, 120, PLENTY] {
+        case.max_tokens = max_tokens;
+        let rendered = case.render();
+        let decoded = toon::decode(&rendered.content).expect("strict");
+        let shown = decoded.get("f").and_then(Value::as_array).map_or(0, Vec::len);
+        assert!(rendered.tokens.0 <= max_tokens && shown <= ROWS_MAX && shown > 0, "{}", rendered.content);
+        assert_eq!(decoded.get("omitted"), Some(&json!(42 - shown)), "{}", rendered.content);
+    }
+}
+
+#[test]
+fn one_row_that_does_not_fit_has_its_text_cut_with_a_mark() {
+    let case =
+        Case { max_tokens: 60, ..Case::new("a: {{ rows[0].t }}", [json!({"t": "word ".repeat(1_000)})]) };
+    let content = case.content();
+    let (start, missing) = content.split_once('\u{2026}').expect("a mark");
+    let kept = start.chars().count() - "a: \"".len();
+    assert_eq!(missing, format!(" [+{} chars]\"", 5_000 - kept));
+    assert!(tokens::estimate(&content).0 <= 60);
+}
+
+#[test]
+fn what_fits_nowhere_is_a_name_and_a_count() {
+    let template = "a: 1\n{% for i in range(60) %}\nkey_{{ i }}: x\n{% endfor %}";
+    for (max_tokens, written) in
+        [(20, "sub: \"9 events, too large to show\""), (4, "sub: 9"), (1, "events: 9")]
+    {
+        let payload = json!({"message": "w ".repeat(300)});
+        let mut case = Case { max_tokens, suppressed: 2, ..Case::new(template, [payload.clone(), payload]) };
+        case.rows[0].repeats = 6;
+        let rendered = case.render();
+        assert_eq!(rendered.content, written);
+        assert!(rendered.failure.is_some());
+    }
+}
+
+#[test]
+fn a_template_cannot_forge_what_stands_for_a_value() {
+    let payload = json!({"m": "\u{2}0\u{3}", "secret": "structure: 1\nb: 2"});
+    let template =
+        "a: {{ events[0].payload.secret }}\nb: {{ '\\u00020\\u0003' }}\nc: {{ events[0].payload.m }}";
+    let decoded = toon::decode(&content(template, payload)).expect("strict");
+    assert_eq!(decoded, json!({"a": "structure: 1\nb: 2", "b": "structure: 1\nb: 2", "c": "0"}));
+}
+
+#[test]
+fn secrets_are_masked_and_long_fields_cut_before_a_template_sees_them() {
+    let token = format!("ghp_{}", "a1".repeat(18));
+    let payload = json!({"t": format!("use \u{1b}[1m{token}"), "long": "x".repeat(FIELD_CHARS_MAX + 5)});
+    let text = content("a: {{ rows[0].t }}\nb: {{ rows[0].long|length }}", payload);
+    assert_eq!(
+        text,
+        format!("a: \"use ghp_[masked]\"\nb: {}", FIELD_CHARS_MAX + "\u{2026} [+5 chars]".chars().count())
+    );
+}
+
+#[test]
+fn a_missing_template_is_a_failure_like_any_other() {
+    let input = RenderInput {
+        subscriber: &SubscriberId::new("sub"),
+        subscriber_name: "Sub",
+        rows: &rows([json!({"message": "m"})]),
+        repeats: 0,
+        suppressed: 0,
+        now: Timestamp::ZERO,
+        max_tokens: Tokens(PLENTY),
+    };
+    let rendered = Templates::new().render("gone", &input);
+    assert_eq!(rendered.failure.map(|failure| failure.template), Some("gone".into()));
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[ -~\n\r\t\u{e9}\u{2713}\u{200b}\u{1b}\u{feff}]{0,16}",
+        "[<>/ a-z:,\"#!-]{0,12}",
+        Just("</notifications>".to_owned()),
+        "-?[0-9]{1,4}(\\.[0-9]{1,2})?",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_texts_come_back_exactly(x in any_text(), y in any_text(), z in any_text()) {
+        let payload = json!({"x": x, "y": y, "z": z});
+        let (x, y, z) = (clean_text(&x), clean_text(&y), clean_text(&z));
+        let head = "{% set p = events[0].payload %}";
+        let mixed = content(&format!("{head}a: {{{{ p.x }}}} {{{{ p.y }}}} - {{{{ p.z }}}}\nb: 1"), payload.clone());
+        prop_assert_eq!(toon::decode(&mixed), Ok(json!({"a": format!("{x} {y} - {z}"), "b": 1})));
+        let table = "r[2]{a,b,c}:\n  {{ p.x }},{{ p.y }},{{ p.z }}\n  {{ p.z }},{{ p.x }}/{{ p.y }},k";
+        let decoded = toon::decode(&content(&format!("{head}{table}"), payload.clone()));
+        let cells = json!({"r": [{"a": x, "b": y, "c": z}, {"a": z, "b": format!("{x}/{y}"), "c": "k"}]});
+        prop_assert_eq!(decoded, Ok(cells));
+        let list = content(&format!("{head}l[2]:\n  - {{{{ p.x }}}}\n  - {{{{ p.y }}}}!\ni[2]: {{{{ p.z }}}},q"), payload);
+        prop_assert_eq!(toon::decode(&list), Ok(json!({"l": [x, format!("{y}!")], "i": [z, "q"]})));
+    }
+
+    #[test]
+    fn any_template_text_gives_something_strict(template in "[a-c:,\\[\\]{}\"# \n0-9-]{0,40}") {
+        let mut templates = Templates::new();
+        prop_assume!(templates.add("t", template.clone()).is_ok());
+        Case::new(&template, [json!({"message": "m"})]).render();
+    }
+}
+
+#[test]
+fn a_set_of_templates_can_be_shared_between_threads() {
+    fn is_shared<T: Send + Sync + std::fmt::Debug>(_: &T) {}
+    is_shared(&Templates::new());
+}
