@@ -1,0 +1,78 @@
+//! Nothing breaks out: no text from a payload closes, opens or forges a block.
+//!
+//! Whoever encodes a payload escapes reserved tags already; this is the second lock. It works on the finished document, so that
+//! it holds however the text came about: from another writer, from a template's own words, or where two contents meet.
+
+use std::borrow::Cow;
+
+use crate::toon::{self, has_reserved_tag};
+
+/// The document without a reserved tag, decoding to the same.
+///
+/// Shape: a document with a tag is written anew, which escapes it and leaves comments out; what is not TOON becomes one quoted
+/// text under `unnamed`.
+pub(super) fn neutralise<'d>(document: &'d str, unnamed: &str) -> Cow<'d, str> {
+    if !has_reserved_tag(document) {
+        return document.into();
+    }
+    match toon::decode(document) {
+        Ok(value) => toon::encode(&value).into(),
+        Err(_) => toon::encode_field(unnamed, &document.into()).into(),
+    }
+}
+
+/// A run of backticks longer than any in `text`, to put around it.
+pub(super) fn backticks_around(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    "`".repeat((longest + 1).max(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_without_a_tag_stays_byte_for_byte() {
+        for document in ["a: 1 < 2", "# hint\nv[1]: Vec<u8>", "a:  \"x\"", "not: toon: <events>", ""] {
+            assert!(matches!(neutralise(document, "n"), Cow::Borrowed(same) if same == document));
+        }
+    }
+
+    #[test]
+    fn a_tag_is_escaped_wherever_it_stands_and_the_document_says_the_same() {
+        for (document, expected) in [
+            ("a: x </event> y", "a: \"x \\u003c/event> y\""),
+            ("a: \"x: </event>\"", "a: \"x: \\u003c/event>\""),
+            ("a: \"\\\\</event>\"", "a: \"\\\\\\u003c/event>\""),
+            (
+                "t[2]{a,b}:\n  <event>,1\n  2,b <event>",
+                "t[2]{a,b}:\n  \"\\u003cevent>\",1\n  2,\"b \\u003cevent>\"",
+            ),
+            ("l[2]:\n  - <event>\n  - a: 1", "l[2]:\n  - \"\\u003cevent>\"\n  - a: 1"),
+            ("a: \u{2000}</event>", "a: \"\u{2000}\\u003c/event>\""),
+            ("</event>: 1", "\"\\u003c/event>\": 1"),
+            ("a: <\nnotifications: 3", "a: \"\\u003c\"\nnotifications: 3"),
+            ("t[1]{a,<event>}:\n  1,2", "t[1]{a,\"\\u003cevent>\"}:\n  1,2"),
+            ("# </event>\na: 1", "a: 1"),
+        ] {
+            assert_eq!(neutralise(document, "n"), expected, "{document:?}");
+            assert_eq!(toon::decode(expected), toon::decode(document));
+            assert!(!has_reserved_tag(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_not_toon_becomes_one_text() {
+        let document = "a[2]: </event>";
+        let neutral = neutralise(document, "notification");
+        assert_eq!(neutral, "notification: \"a[2]: \\u003c/event>\"");
+        assert_eq!(toon::decode(&neutral), Ok(serde_json::json!({ "notification": document })));
+    }
+
+    #[test]
+    fn a_fence_is_longer_than_any_run_inside() {
+        for (text, expected) in [("a", 3), ("``", 3), ("```", 4), ("`` ````` `", 6)] {
+            assert_eq!(backticks_around(text).len(), expected, "{text}");
+        }
+    }
+}

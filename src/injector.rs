@@ -1,0 +1,416 @@
+//! The queue of one session: takes notifications in, and releases them where the harness can carry them.
+//!
+//! An exchange goes through it in this order: [`Injector::replay`] (the same carrier again gets the same answer),
+//! [`Injector::confirm_by_exchange`] (what was released before has arrived), [`Injector::offer`] (what the point releases),
+//! [`fit`] (what there is room for, with the caller writing the text), [`Injector::release`] (under a lease, with the answer
+//! remembered for its carrier). A notification is at any time in exactly one place: in the queue, under a lease, or ended with
+//! a [`LedgerEntry`]. It does not know how text is written, what else the engine does, or what time it is.
+
+mod budget;
+mod lease;
+mod point;
+mod queue;
+mod view;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    event::{SessionId, Severity},
+    exchange::{Answer, Carries, Directive, Exchange, Injection, InjectionId, Released},
+    ledger::{ConfirmedBy, LedgerEntry, Reason},
+    notification::{InjectionPoint, Notification, Priority, SubscriberId},
+    time::Timestamp,
+};
+
+use self::{
+    lease::{Answers, Lease, Leases},
+    queue::{Entry, Queue, RecentIds},
+};
+
+pub use self::{
+    budget::{Candidate, Fitted, Limits, Offer, fit},
+    lease::{CARRIERS_MAX, PARALLEL_MS},
+    point::releases,
+    view::{InjectorView, LeaseView, PendingView},
+};
+
+/// How often in a row an agent is asked to go on at the end of its turn (semantics 5).
+pub const CONTINUATIONS_MAX: u32 = 2;
+
+/// What became of a notification that was handed in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pushed {
+    /// Whether it was taken in; not so if this session had it before.
+    pub is_new: bool,
+    /// What had to go because the queue was full; possibly the notification itself.
+    pub evicted: Option<Arc<Notification>>,
+}
+
+/// What waits for one session, and what is on its way to it.
+#[derive(Debug)]
+pub struct Injector {
+    session: SessionId,
+    queue_len_max: usize,
+    queue: Queue,
+    leases: Leases,
+    answers: Answers,
+    recent: RecentIds,
+    /// The next exchange releases everything, because the harness was woken or interrupted for it.
+    releases_all: bool,
+    turn: Option<Arc<str>>,
+    /// How often in a row the agent was asked to go on.
+    continuations: u32,
+    outputs: VecDeque<LedgerEntry>,
+}
+
+impl Injector {
+    /// Makes the empty queue of `session`, which holds at most `queue_len_max` notifications.
+    pub fn new(session: SessionId, queue_len_max: u32) -> Self {
+        Self {
+            session,
+            queue_len_max: usize::try_from(queue_len_max).unwrap_or(usize::MAX),
+            queue: Queue::default(),
+            leases: Leases::default(),
+            answers: Answers::default(),
+            recent: RecentIds::default(),
+            releases_all: false,
+            turn: None,
+            continuations: 0,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Takes in a notification, unless this session has or recently had it.
+    ///
+    /// A full queue lets go of the newest of its least important ones, a critical one only if all are critical.
+    pub fn push(&mut self, notification: Arc<Notification>) -> Pushed {
+        let id = &notification.id;
+        if self.queue.contains(id) || self.recent.contains(id) || self.leases.contains(id) {
+            return Pushed { is_new: false, evicted: None };
+        }
+        let session = self.session.clone();
+        self.outputs.push_back(LedgerEntry::Queued { notification: id.clone(), session });
+        self.queue.push(notification);
+        Pushed { is_new: true, evicted: self.evict_overflow() }
+    }
+
+    /// The answer that `carrier` got before, if it is among the newest [`CARRIERS_MAX`].
+    pub fn replay(&mut self, carrier: &str) -> Option<Answer> {
+        let answer = self.answers.get(carrier)?.clone();
+        if let Some(injection) = &answer.injection {
+            self.leases.answered_again(&injection.id);
+        }
+        Some(answer)
+    }
+
+    /// Confirms what `exchange` proves to have arrived: whatever left with an earlier carrier of the same turn.
+    ///
+    /// Carriers at the same point within [`PARALLEL_MS`] of each other may be on their way together and prove nothing. Where
+    /// either side does not name its turn, the turns count as the same.
+    pub fn confirm_by_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
+        for lease in self.leases.take_confirmed(exchange, now) {
+            self.confirm(lease.entries, ConfirmedBy::LaterExchange);
+        }
+    }
+
+    /// Confirms an injection that is known to have arrived; one that is not open is ignored.
+    ///
+    /// A confirmation that comes after the lease ran out still ends what had gone back to the queue.
+    pub fn ack(&mut self, injection: &InjectionId) {
+        let arrived = match self.leases.take(injection) {
+            Some(lease) => lease.entries,
+            None => self.queue.take_returned_from(injection),
+        };
+        self.confirm(arrived, ConfirmedBy::Ack);
+    }
+
+    /// Takes back an injection when none of the answers that held it has left; one that is not open is ignored.
+    ///
+    /// To be told once for each answer that did not leave: a harness that gave up may have asked again with the same carrier
+    /// and read it then. Its notifications wait as if they had not been released, and its carrier will be answered anew.
+    pub fn undelivered(&mut self, injection: &InjectionId) {
+        let Some(lease) = self.leases.take_undelivered(injection) else { return };
+        self.answers.forget(&lease.carrier);
+        for entry in lease.entries {
+            self.put_back(entry);
+        }
+    }
+
+    /// Says that the harness was woken or interrupted: the next exchange releases everything.
+    pub fn woken(&mut self) {
+        self.releases_all = true;
+    }
+
+    /// What the point of `exchange` releases: critical ones, and others up to the number that `limits` allow in all.
+    ///
+    /// A carrier that makes the agent go on gets nothing unless one of them asks for that, and then only
+    /// [`CONTINUATIONS_MAX`] times in a row. Call it once for each exchange.
+    pub fn offer(&mut self, exchange: &Exchange, limits: &Limits, now: Timestamp) -> Offer {
+        self.expire_pending(now);
+        self.note_turn(exchange);
+        let is_due =
+            |inject_at, priority| self.releases_all || point::releases(exchange.point, inject_at, priority);
+        let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
+        let candidates: Vec<Candidate> =
+            self.queue.first_due(others_max, is_due).into_iter().map(candidate).collect();
+        let directive = self.directive(exchange.point, &candidates);
+        let lets_stop = exchange.point == InjectionPoint::TurnEnd && !candidates.iter().any(asks_to_continue);
+        if lets_stop {
+            self.continuations = 0;
+        }
+        if is_withheld(exchange, directive.as_ref()) {
+            return Offer::default();
+        }
+        Offer { candidates, due: self.queue.count_due(is_due), directive }
+    }
+
+    /// Releases what fits under a lease, and keeps the answer for the carrier of `exchange`.
+    ///
+    /// Afterwards the ledger entries are to be taken with [`Self::poll_output`], before the answer is given. `injection` is
+    /// not used up when there is nothing to release.
+    pub fn release(
+        &mut self,
+        exchange: &Exchange,
+        fitted: Option<Fitted>,
+        injection: &InjectionId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Answer {
+        let directive = fitted.as_ref().and_then(|fitted| fitted.directive.clone());
+        self.note_released(exchange, fitted.is_some(), directive.is_some());
+        let injection = fitted.map(|fitted| self.open_lease(exchange, fitted, injection, lease, now));
+        let (pending, _) = self.pending();
+        let answer = Answer { injection, pending, check_before_tool: self.check_before_tool(), directive };
+        self.answers.insert(exchange.carrier.clone(), answer.clone());
+        answer
+    }
+
+    /// Ends what has expired at `now`: pending notifications, and leases that nothing confirmed.
+    ///
+    /// Of the latter, critical notifications and those of severity error or worse go back once; the rest end as uncertain.
+    pub fn handle_timeout(&mut self, now: Timestamp) {
+        for lease in self.leases.take_expired(now) {
+            self.run_out(lease);
+        }
+        self.expire_pending(now);
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        [self.queue.poll_timeout(), self.leases.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// What became of notifications, in the order in which it happened.
+    pub fn poll_output(&mut self) -> Option<LedgerEntry> {
+        self.outputs.pop_front()
+    }
+
+    /// How many notifications wait, and how urgent the most urgent one is; what is under a lease does not count.
+    pub fn pending(&self) -> (u32, Option<Priority>) {
+        (u32::try_from(self.queue.len()).unwrap_or(u32::MAX), self.queue.top_priority())
+    }
+
+    /// How many injections are on their way and not known to have arrived.
+    pub fn unconfirmed(&self) -> u32 {
+        u32::try_from(self.leases.iter().len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether something waits that is released before the next tool runs.
+    pub fn check_before_tool(&self) -> bool {
+        self.queue
+            .has_due(|inject_at, priority| point::releases(InjectionPoint::BeforeTool, inject_at, priority))
+    }
+
+    /// Changes how many notifications may wait; what is over a lower bound goes, the least important first.
+    pub fn set_queue_len_max(&mut self, queue_len_max: u32) {
+        self.queue_len_max = usize::try_from(queue_len_max).unwrap_or(usize::MAX);
+        while self.evict_overflow().is_some() {}
+    }
+
+    /// Ends the session: what is on its way ends as uncertain, and what waits is handed over, in order, for the caller to
+    /// pass on or to end.
+    pub fn close(&mut self) -> Vec<Arc<Notification>> {
+        for lease in self.leases.take_all() {
+            for entry in lease.entries {
+                self.end(&entry.notification, Reason::Uncertain);
+            }
+        }
+        let queue = std::mem::take(&mut self.queue);
+        queue.in_order().into_iter().map(|entry| entry.notification.clone()).collect()
+    }
+
+    /// What waits and what is on its way, for whoever looks.
+    pub fn view(&self, now: Timestamp) -> InjectorView {
+        view::view(&self.queue, &self.leases, now)
+    }
+
+    /// A new turn begins the count of continuations anew.
+    fn note_turn(&mut self, exchange: &Exchange) {
+        let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(last), Some(this)) if last != this);
+        if exchange.point == InjectionPoint::TurnStart || is_other_turn {
+            self.continuations = 0;
+        }
+        if exchange.turn.is_some() {
+            self.turn.clone_from(&exchange.turn);
+        }
+    }
+
+    fn directive(&self, point: InjectionPoint, candidates: &[Candidate]) -> Option<Directive> {
+        let is_possible = point == InjectionPoint::TurnEnd && self.continuations < CONTINUATIONS_MAX;
+        let reasons: BTreeSet<&SubscriberId> = candidates
+            .iter()
+            .filter(|candidate| asks_to_continue(candidate))
+            .map(|candidate| &candidate.notification.subscriber)
+            .collect();
+        (is_possible && !reasons.is_empty()).then(|| {
+            let subscribers: Vec<&str> = reasons.into_iter().map(SubscriberId::as_str).collect();
+            Directive::Continue { reason: format!("critical: {}", subscribers.join(", ")).into() }
+        })
+    }
+
+    fn note_released(&mut self, exchange: &Exchange, is_released: bool, is_continued: bool) {
+        if is_continued {
+            self.continuations += 1;
+        }
+        if is_released || !is_withheld(exchange, None) {
+            self.releases_all = false;
+        }
+    }
+
+    fn open_lease(
+        &mut self,
+        exchange: &Exchange,
+        fitted: Fitted,
+        injection: &InjectionId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Injection {
+        let entries: Vec<Entry> = fitted
+            .chosen
+            .iter()
+            .filter_map(|candidate| self.queue.take(&candidate.notification.id))
+            .collect();
+        let mut notifications = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            let released = released(entry);
+            self.recent.insert(released.id.clone());
+            self.outputs.push_back(LedgerEntry::Injected {
+                notification: released.id.clone(),
+                session: self.session.clone(),
+                injection: injection.to_string(),
+                point: exchange.point,
+                redelivered: released.redelivered,
+            });
+            notifications.push(released);
+        }
+        self.leases.open(Lease {
+            injection: injection.clone(),
+            point: exchange.point,
+            carrier: exchange.carrier.clone(),
+            turn: exchange.turn.clone(),
+            released_at: now,
+            expires_at: now + lease,
+            answers: 1,
+            entries,
+        });
+        if let Some(oldest) = self.leases.take_overflow() {
+            self.run_out(oldest);
+        }
+        let (id, role) = (injection.clone(), point::role(exchange.point));
+        Injection { id, text: fitted.text.into(), role, notifications }
+    }
+
+    fn run_out(&mut self, lease: Lease) {
+        for mut entry in lease.entries {
+            if entry.is_redelivered() || !is_worth_repeating(&entry.notification) {
+                self.end(&entry.notification, Reason::Uncertain);
+            } else {
+                entry.returned_from = Some(lease.injection.clone());
+                self.put_back(entry);
+            }
+        }
+    }
+
+    fn confirm(&mut self, entries: Vec<Entry>, by: ConfirmedBy) {
+        for entry in entries {
+            let notification = entry.notification.id.clone();
+            self.recent.insert(notification.clone());
+            self.outputs.push_back(LedgerEntry::Confirmed {
+                notification,
+                session: self.session.clone(),
+                by,
+            });
+        }
+    }
+
+    fn put_back(&mut self, entry: Entry) {
+        let notification = entry.notification.id.clone();
+        self.outputs.push_back(LedgerEntry::Returned { notification, session: self.session.clone() });
+        self.queue.restore(entry);
+        self.evict_overflow();
+    }
+
+    fn evict_overflow(&mut self) -> Option<Arc<Notification>> {
+        if self.queue.len() <= self.queue_len_max {
+            return None;
+        }
+        let evicted = self.queue.evict()?;
+        self.end(&evicted.notification, Reason::QueueOverflow);
+        Some(evicted.notification)
+    }
+
+    fn expire_pending(&mut self, now: Timestamp) {
+        while let Some(expired) = self.queue.take_expired(now) {
+            self.end(&expired.notification, Reason::Expired);
+        }
+    }
+
+    fn end(&mut self, notification: &Notification, reason: Reason) {
+        self.recent.insert(notification.id.clone());
+        self.outputs.push_back(LedgerEntry::NotificationEnded {
+            notification: notification.id.clone(),
+            session: Some(self.session.clone()),
+            reason,
+        });
+    }
+}
+
+/// Whether the carrier cannot take text because nothing asks the agent to go on.
+fn is_withheld(exchange: &Exchange, directive: Option<&Directive>) -> bool {
+    exchange.point == InjectionPoint::TurnEnd
+        && exchange.carries == Carries::OnlyToContinue
+        && directive.is_none()
+}
+
+/// Whether it is a reason to let the agent go on at the end of its turn.
+fn asks_to_continue(candidate: &Candidate) -> bool {
+    candidate.notification.priority == Priority::Critical
+}
+
+fn is_worth_repeating(notification: &Notification) -> bool {
+    notification.priority == Priority::Critical || notification.severity >= Severity::Error
+}
+
+fn candidate(entry: &Entry) -> Candidate {
+    Candidate { notification: entry.notification.clone(), redelivered: entry.is_redelivered() }
+}
+
+fn released(entry: &Entry) -> Released {
+    let notification = &entry.notification;
+    Released {
+        id: notification.id.clone(),
+        subscriber: notification.subscriber.clone(),
+        priority: notification.priority,
+        severity: notification.severity,
+        redelivered: entry.is_redelivered(),
+    }
+}

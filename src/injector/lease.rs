@@ -1,0 +1,175 @@
+//! What was released and is not known to have arrived, and what each carrier was answered.
+//!
+//! A lease is confirmed, called back because its carrier was gone, or runs out; what that means for the notifications is
+//! the injector's decision. Answers are kept so that a harness that asks again with the same carrier reads the same bytes.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    exchange::{Answer, Exchange, InjectionId},
+    notification::{InjectionPoint, NotificationId},
+    time::Timestamp,
+};
+
+use super::queue::Entry;
+
+/// For how long after a release an exchange at the same point and turn counts as a parallel one, which proves nothing: the
+/// deadline after which a hook gives up waiting for an answer (semantics 7, promise 5).
+pub const PARALLEL_MS: u64 = 150;
+/// How many carriers' answers a session keeps for a harness that asks again; the oldest is forgotten first.
+pub const CARRIERS_MAX: usize = 64;
+
+/// Most injections of a session that are on their way; beyond it the oldest one counts as run out. As many as answers are
+/// kept: a harness that confirms nothing for so many carriers does not come back to the first.
+pub(super) const LEASES_MAX: usize = CARRIERS_MAX;
+
+/// An injection on its way.
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) injection: InjectionId,
+    pub(super) point: InjectionPoint,
+    pub(super) carrier: Arc<str>,
+    pub(super) turn: Option<Arc<str>>,
+    pub(super) released_at: Timestamp,
+    pub(super) expires_at: Timestamp,
+    /// How many answers hold it that are not known to have been lost.
+    pub(super) answers: u32,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Lease {
+    /// Whether `exchange` could not have been made if this injection had not arrived before.
+    fn is_confirmed_by(&self, exchange: &Exchange, now: Timestamp) -> bool {
+        let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(own), Some(other)) if own != other);
+        let is_parallel =
+            self.point == exchange.point && now.since(self.released_at) <= Duration::from_millis(PARALLEL_MS);
+        self.carrier != exchange.carrier && !is_other_turn && !is_parallel
+    }
+}
+
+/// The open leases of one session, oldest first.
+///
+/// Shape: what is under a lease and when the next one runs out are asked for with every notification that is pushed, so
+/// neither looks at the leases; only closing one does.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    open: Vec<Lease>,
+    /// What is in `open`.
+    held: BTreeSet<NotificationId>,
+    /// The earliest end of those in `open`.
+    ends_at: Option<Timestamp>,
+}
+
+impl Leases {
+    pub(super) fn open(&mut self, lease: Lease) {
+        self.held.extend(lease.entries.iter().map(|entry| entry.notification.id.clone()));
+        self.ends_at = Some(self.ends_at.map_or(lease.expires_at, |at| at.min(lease.expires_at)));
+        self.open.push(lease);
+    }
+
+    /// Closes the lease of `injection`.
+    pub(super) fn take(&mut self, injection: &InjectionId) -> Option<Lease> {
+        let index = self.open.iter().position(|lease| lease.injection == *injection)?;
+        let lease = self.open.remove(index);
+        self.note_closed(std::slice::from_ref(&lease));
+        Some(lease)
+    }
+
+    /// Closes the oldest one when there are more than [`LEASES_MAX`].
+    pub(super) fn take_overflow(&mut self) -> Option<Lease> {
+        (self.open.len() > LEASES_MAX).then(|| self.open.remove(0))
+    }
+
+    /// Notes that one more answer holds `injection`.
+    pub(super) fn answered_again(&mut self, injection: &InjectionId) {
+        if let Some(lease) = self.open.iter_mut().find(|lease| lease.injection == *injection) {
+            lease.answers = lease.answers.saturating_add(1);
+        }
+    }
+
+    /// Notes that an answer with `injection` was lost, and closes its lease if that was the last one.
+    pub(super) fn take_undelivered(&mut self, injection: &InjectionId) -> Option<Lease> {
+        let lease = self.open.iter_mut().find(|lease| lease.injection == *injection)?;
+        lease.answers = lease.answers.saturating_sub(1);
+        if lease.answers > 0 {
+            return None;
+        }
+        self.take(injection)
+    }
+
+    /// Closes those that `exchange` proves to have arrived.
+    pub(super) fn take_confirmed(&mut self, exchange: &Exchange, now: Timestamp) -> Vec<Lease> {
+        self.take_all_that(|lease| lease.is_confirmed_by(exchange, now))
+    }
+
+    /// Closes those that have run out.
+    pub(super) fn take_expired(&mut self, now: Timestamp) -> Vec<Lease> {
+        if self.ends_at.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        self.take_all_that(|lease| lease.expires_at <= now)
+    }
+
+    /// Closes all.
+    pub(super) fn take_all(&mut self) -> Vec<Lease> {
+        std::mem::take(self).open
+    }
+
+    pub(super) fn contains(&self, id: &NotificationId) -> bool {
+        self.held.contains(id)
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Lease> {
+        self.open.iter()
+    }
+
+    /// When the next one runs out.
+    pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
+        self.ends_at
+    }
+
+    fn take_all_that(&mut self, is_wanted: impl Fn(&Lease) -> bool) -> Vec<Lease> {
+        let closed: Vec<Lease> = self.open.extract_if(.., |lease| is_wanted(lease)).collect();
+        self.note_closed(&closed);
+        closed
+    }
+
+    fn note_closed(&mut self, closed: &[Lease]) {
+        for entry in closed.iter().flat_map(|lease| &lease.entries) {
+            self.held.remove(&entry.notification.id);
+        }
+        if closed.iter().any(|lease| Some(lease.expires_at) == self.ends_at) {
+            self.ends_at = self.open.iter().map(|lease| lease.expires_at).min();
+        }
+    }
+}
+
+/// What the newest carriers were answered.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    newest_last: VecDeque<(Arc<str>, Answer)>,
+}
+
+impl Answers {
+    pub(super) fn get(&self, carrier: &str) -> Option<&Answer> {
+        self.newest_last.iter().find(|(of, _)| **of == *carrier).map(|(_, answer)| answer)
+    }
+
+    /// Keeps the answer; beyond [`CARRIERS_MAX`] the oldest one is forgotten.
+    pub(super) fn insert(&mut self, carrier: Arc<str>, answer: Answer) {
+        self.forget(&carrier);
+        self.newest_last.push_back((carrier, answer));
+        if self.newest_last.len() > CARRIERS_MAX {
+            self.newest_last.pop_front();
+        }
+    }
+
+    /// Forgets what a carrier was answered, so that it is answered anew.
+    pub(super) fn forget(&mut self, carrier: &str) {
+        self.newest_last.retain(|(of, _)| **of != *carrier);
+    }
+}

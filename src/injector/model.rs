@@ -1,0 +1,386 @@
+//! The queue against a list that is scanned and sorted at every step: random inputs must end the same in both.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::{
+    tests::{exchange, notification},
+    *,
+};
+use crate::notification::{NotificationId, Tokens};
+
+const LEASE_MS: u64 = 500;
+const QUEUE_LEN_MAX: usize = 6;
+const NOTIFICATIONS_MAX: u32 = 3;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Push { id: u8, priority: usize, inject_at: usize, severity: usize, ttl: Option<u64> },
+    Exchange { point: usize, carrier: u8, turn: Option<u8>, carries: Carries },
+    Ack { injection: u8 },
+    Undelivered { injection: u8 },
+    Woken,
+    Timeout,
+}
+
+fn step() -> impl Strategy<Value = (u64, Step)> {
+    let ttl = proptest::option::of(0_u64..800);
+    let carries = prop_oneof![Just(Carries::Always), Just(Carries::OnlyToContinue)];
+    let step = prop_oneof![
+        6 => (any::<u8>(), 0..4_usize, 0..5_usize, 0..5_usize, ttl).prop_map(
+            |(id, priority, inject_at, severity, ttl)| Step::Push { id, priority, inject_at, severity, ttl }
+        ),
+        5 => (0..5_usize, 0..60_u8, proptest::option::of(0..2_u8), carries).prop_map(
+            |(point, carrier, turn, carries)| Step::Exchange { point, carrier, turn, carries }
+        ),
+        1 => (0..40_u8).prop_map(|injection| Step::Ack { injection }),
+        1 => (0..40_u8).prop_map(|injection| Step::Undelivered { injection }),
+        1 => Just(Step::Woken),
+        2 => Just(Step::Timeout),
+    ];
+    (0_u64..200, step)
+}
+
+/// One notification of the reference, with where it is.
+#[derive(Debug, Clone)]
+struct Known {
+    notification: Notification,
+    arrival: usize,
+    place: Place,
+    is_redelivered: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Queue,
+    Lease(usize),
+    Ended,
+}
+
+#[derive(Debug)]
+struct Released {
+    point: InjectionPoint,
+    turn: Option<Arc<str>>,
+    carrier: Arc<str>,
+    at: u64,
+    /// Answers that hold it and were not lost.
+    answers: u32,
+}
+
+/// The reference: every notification that ever came, in one list, and every release.
+#[derive(Debug, Default)]
+struct Naive {
+    known: Vec<Known>,
+    releases: Vec<Released>,
+    answered: Vec<Arc<str>>,
+    is_woken: bool,
+    turn: Option<Arc<str>>,
+    continuations: u32,
+}
+
+impl Naive {
+    fn told_before(a: &Known, b: &Known) -> std::cmp::Ordering {
+        let rank = |known: &Known| {
+            (std::cmp::Reverse(known.notification.priority), known.notification.created_at, known.arrival)
+        };
+        rank(a).cmp(&rank(b))
+    }
+
+    fn push(&mut self, notification: Notification) {
+        if self.known.iter().any(|known| known.notification.id == notification.id) {
+            return;
+        }
+        let arrival = self.known.len();
+        self.known.push(Known { notification, arrival, place: Place::Queue, is_redelivered: false });
+        self.evict();
+    }
+
+    fn evict(&mut self) {
+        let waiting = self.known.iter_mut().filter(|known| known.place == Place::Queue);
+        let mut waiting: Vec<&mut Known> = waiting.collect();
+        waiting.sort_by(|a, b| Self::told_before(a, b));
+        for known in waiting.into_iter().skip(QUEUE_LEN_MAX) {
+            known.place = Place::Ended;
+        }
+    }
+
+    fn expire(&mut self, now: u64) {
+        for known in &mut self.known {
+            let is_over = known.notification.expires_at.is_some_and(|at| at.as_millis() <= now);
+            if known.place == Place::Queue && is_over {
+                known.place = Place::Ended;
+            }
+        }
+    }
+
+    fn run_out(&mut self, now: u64) {
+        for lease in 0..self.releases.len() {
+            if self.releases[lease].at + LEASE_MS > now {
+                continue;
+            }
+            for index in 0..self.known.len() {
+                let known = &mut self.known[index];
+                if known.place != Place::Lease(lease) {
+                    continue;
+                }
+                let notification = &known.notification;
+                let matters =
+                    notification.priority == Priority::Critical || notification.severity >= Severity::Error;
+                known.place = if matters && !known.is_redelivered { Place::Queue } else { Place::Ended };
+                known.is_redelivered = true;
+                self.evict();
+            }
+        }
+        self.expire(now);
+    }
+
+    fn confirm(&mut self, exchange: &Exchange, now: u64) {
+        for (lease, release) in self.releases.iter().enumerate() {
+            let other_turn =
+                release.turn.is_some() && exchange.turn.is_some() && release.turn != exchange.turn;
+            let parallel = release.point == exchange.point && now - release.at <= PARALLEL_MS;
+            if release.carrier == exchange.carrier || other_turn || parallel {
+                continue;
+            }
+            for known in self.known.iter_mut().filter(|known| known.place == Place::Lease(lease)) {
+                known.place = Place::Ended;
+            }
+        }
+    }
+
+    /// The names that `exchange` releases, in order, and whether the agent is to go on.
+    fn exchange(&mut self, exchange: &Exchange, now: u64) -> (Vec<NotificationId>, bool) {
+        self.confirm(exchange, now);
+        self.expire(now);
+        let changes_turn = self.turn.is_some() && exchange.turn.is_some() && self.turn != exchange.turn;
+        if exchange.point == InjectionPoint::TurnStart || changes_turn {
+            self.continuations = 0;
+        }
+        self.turn = exchange.turn.clone().or(self.turn.take());
+        let is_woken = self.is_woken;
+        let waiting = self.known.iter_mut().filter(|known| known.place == Place::Queue);
+        let mut due: Vec<&mut Known> = waiting
+            .filter(|known| {
+                let notification = &known.notification;
+                is_woken || point::releases(exchange.point, notification.inject_at, notification.priority)
+            })
+            .collect();
+        due.sort_by(|a, b| Self::told_before(a, b));
+        let is_critical = |known: &Known| known.notification.priority == Priority::Critical;
+        let criticals = due.iter().filter(|known| is_critical(known)).count();
+        let at_end = exchange.point == InjectionPoint::TurnEnd;
+        if at_end && criticals == 0 {
+            self.continuations = 0;
+        }
+        let goes_on = at_end && criticals > 0 && self.continuations < CONTINUATIONS_MAX;
+        if at_end && exchange.carries == Carries::OnlyToContinue && !goes_on {
+            return (Vec::new(), false);
+        }
+        self.is_woken = false;
+        self.continuations += u32::from(goes_on);
+        due.truncate(criticals.max(usize::try_from(NOTIFICATIONS_MAX).expect("small")));
+        let lease = self.releases.len();
+        let names = due.iter().map(|known| known.notification.id.clone()).collect();
+        for known in due {
+            known.place = Place::Lease(lease);
+        }
+        (names, goes_on)
+    }
+
+    fn pending(&self) -> Vec<NotificationId> {
+        let mut waiting: Vec<&Known> =
+            self.known.iter().filter(|known| known.place == Place::Queue).collect();
+        waiting.sort_by(|a, b| Self::told_before(a, b));
+        waiting.into_iter().map(|known| known.notification.id.clone()).collect()
+    }
+}
+
+/// The injector and the reference, taken through the same steps.
+struct Pair {
+    injector: Injector,
+    naive: Naive,
+    ledger: Vec<LedgerEntry>,
+    now: u64,
+}
+
+impl Pair {
+    fn step(&mut self, step: Step) {
+        let now = Timestamp::from_millis(self.now);
+        match step {
+            Step::Push { id, priority, inject_at, severity, ttl } => {
+                let made = Notification {
+                    severity: Severity::ALL[severity],
+                    created_at: now,
+                    expires_at: ttl.map(|ttl| now + Duration::from_millis(ttl)),
+                    ..notification(
+                        &format!("n#{id}"),
+                        Priority::ALL[priority],
+                        InjectionPoint::ALL[inject_at],
+                    )
+                };
+                self.injector.push(Arc::new(made.clone()));
+                self.naive.push(made);
+            }
+            Step::Exchange { point, carrier, turn, carries } => {
+                let carrier = format!("c{carrier}");
+                let exchange = Exchange {
+                    turn: turn.map(|turn| turn.to_string().into()),
+                    carries,
+                    ..exchange(InjectionPoint::ALL[point], &carrier)
+                };
+                self.exchange(&exchange, now);
+            }
+            Step::Ack { injection } => {
+                self.injector.ack(&InjectionId::new(&format!("i{injection}")));
+                self.ack(usize::from(injection));
+            }
+            Step::Undelivered { injection } => {
+                self.injector.undelivered(&InjectionId::new(&format!("i{injection}")));
+                self.undelivered(usize::from(injection));
+            }
+            Step::Woken => {
+                self.injector.woken();
+                self.naive.is_woken = true;
+            }
+            Step::Timeout => {
+                self.injector.handle_timeout(now);
+                self.naive.run_out(self.now);
+            }
+        }
+        self.ledger.extend(std::iter::from_fn(|| self.injector.poll_output()));
+    }
+
+    fn exchange(&mut self, exchange: &Exchange, now: Timestamp) {
+        let replayed = self.injector.replay(&exchange.carrier);
+        assert_eq!(replayed.is_some(), self.naive.answered.contains(&exchange.carrier));
+        if replayed.is_some() {
+            let of_carrier = |release: &&mut Released| release.carrier == exchange.carrier;
+            let release = self.naive.releases.iter_mut().rev().find(of_carrier);
+            release.expect("it was answered").answers += 1;
+            return;
+        }
+        self.injector.confirm_by_exchange(exchange, now);
+        let max_notifications = NOTIFICATIONS_MAX;
+        let limits = Limits { max_notifications, max_tokens: Tokens(0), max_chars: 0 };
+        let offer = self.injector.offer(exchange, &limits, now);
+        let due: u32 = offer.due.values().sum();
+        assert!(usize::try_from(due).expect("small") >= offer.candidates.len());
+        let fitted = fit(offer, &limits, |_, _| String::new(), |_| Tokens(0));
+        let id = InjectionId::new(&format!("i{}", self.naive.releases.len()));
+        let answer = self.injector.release(exchange, fitted, &id, Duration::from_millis(LEASE_MS), now);
+        let (expected, goes_on) = self.naive.exchange(exchange, self.now);
+        let released = answer.injection.map_or(Vec::new(), |injection| injection.notifications);
+        let names: Vec<NotificationId> = released.iter().map(|released| released.id.clone()).collect();
+        assert_eq!((names, answer.directive.is_some()), (expected, goes_on));
+        self.naive.answered.push(exchange.carrier.clone());
+        self.naive.releases.push(Released {
+            point: exchange.point,
+            turn: exchange.turn.clone(),
+            carrier: exchange.carrier.clone(),
+            at: self.now,
+            answers: 1,
+        });
+    }
+
+    fn ack(&mut self, injection: usize) {
+        let mut is_open = false;
+        for known in self.naive.known.iter_mut().filter(|known| known.place == Place::Lease(injection)) {
+            known.place = Place::Ended;
+            is_open = true;
+        }
+        if is_open {
+            return;
+        }
+        let name = format!("i{injection}");
+        for known in self.naive.known.iter_mut().filter(|known| known.place == Place::Queue) {
+            let injection_of = |entry: &LedgerEntry| {
+                if let LedgerEntry::Injected { notification, injection, .. } = entry
+                    && *notification == known.notification.id
+                {
+                    return Some(injection.clone());
+                }
+                None
+            };
+            let left_with = self.ledger.iter().rev().find_map(injection_of);
+            if known.is_redelivered && left_with.as_ref() == Some(&name) {
+                known.place = Place::Ended;
+            }
+        }
+    }
+
+    fn undelivered(&mut self, injection: usize) {
+        if !self.naive.known.iter().any(|known| known.place == Place::Lease(injection)) {
+            return;
+        }
+        let release = &mut self.naive.releases[injection];
+        release.answers -= 1;
+        if release.answers > 0 {
+            return;
+        }
+        let carrier = release.carrier.clone();
+        self.naive.answered.retain(|answered| *answered != carrier);
+        for index in 0..self.naive.known.len() {
+            if self.naive.known[index].place == Place::Lease(injection) {
+                self.naive.known[index].place = Place::Queue;
+                self.naive.evict();
+            }
+        }
+    }
+
+    fn check(&self) {
+        let view = self.injector.view(Timestamp::from_millis(self.now));
+        let pending: Vec<NotificationId> = view.pending.into_iter().map(|pending| pending.id).collect();
+        assert_eq!(pending, self.naive.pending());
+        let on_its_way = view.leases.into_iter().flat_map(|lease| lease.notifications).count();
+        let leased = |known: &&Known| matches!(known.place, Place::Lease(_));
+        assert_eq!(on_its_way, self.naive.known.iter().filter(leased).count());
+        let expires_at = |known: &Known| match known.place {
+            Place::Queue => known.notification.expires_at.map(Timestamp::as_millis),
+            Place::Lease(lease) => Some(self.naive.releases[lease].at + LEASE_MS),
+            Place::Ended => None,
+        };
+        let next = self.naive.known.iter().filter_map(expires_at).min();
+        assert_eq!(self.injector.poll_timeout().map(Timestamp::as_millis), next);
+    }
+
+    /// Every notification that came is queued once and ends at most once; those that ended have an entry that says so.
+    fn check_ledger(&self) {
+        let mut endings: BTreeMap<&NotificationId, (u32, u32)> = BTreeMap::new();
+        for entry in &self.ledger {
+            if let LedgerEntry::Queued { notification, .. } = entry {
+                endings.entry(notification).or_default().0 += 1;
+            }
+            if let LedgerEntry::Confirmed { notification, .. }
+            | LedgerEntry::NotificationEnded { notification, .. } = entry
+            {
+                endings.entry(notification).or_default().1 += 1;
+            }
+        }
+        for known in &self.naive.known {
+            let is_ended = u32::from(known.place == Place::Ended);
+            assert_eq!(endings.get(&known.notification.id), Some(&(1, is_ended)), "{known:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_injector_does_what_a_plain_list_would_do(steps in proptest::collection::vec(step(), 1..120)) {
+        let mut pair = Pair {
+            injector: Injector::new(
+                SessionId::new("s1"),
+                u32::try_from(QUEUE_LEN_MAX).expect("small"),
+            ),
+            naive: Naive::default(),
+            ledger: Vec::new(),
+            now: 0,
+        };
+        for (pause, step) in steps {
+            pair.now += pause;
+            pair.step(step);
+            pair.check();
+        }
+        pair.check_ledger();
+    }
+}

@@ -1,0 +1,324 @@
+//! What waits for one session: ordered by priority and age, bounded, each with its expiry.
+//!
+//! Every index is ordered, so taking what a point releases, expiring and evicting cost the logarithm of the length, never
+//! the length. A notification that is not in the queue is either under a lease or has ended; the queue does not know which.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use crate::{
+    exchange::InjectionId,
+    notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId},
+    time::Timestamp,
+};
+
+/// How many ids of notifications that have left are remembered, so that none of them is taken in again. A notification
+/// comes twice only when two inputs lead to it close together; the newest few suffice.
+pub(super) const RECENT_IDS_MAX: usize = 256;
+
+/// The place of a notification in the queue: lanes of equal priority and point, oldest first in each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    urgency: Reverse<Priority>,
+    inject_at: InjectionPoint,
+    age: Age,
+}
+
+/// How old a notification is: by creation, then by arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Age {
+    created_at: Timestamp,
+    arrival: u64,
+}
+
+impl Age {
+    const OLDEST: Self = Self { created_at: Timestamp::ZERO, arrival: 0 };
+    const NEWEST: Self = Self { created_at: Timestamp::from_millis(u64::MAX), arrival: u64::MAX };
+}
+
+impl Key {
+    /// What decides who is told first: priority, then age, whatever the lane.
+    fn rank(self) -> (Reverse<Priority>, Age) {
+        (self.urgency, self.age)
+    }
+}
+
+/// A notification that waits or is under a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// What it is.
+    pub(super) notification: Arc<Notification>,
+    /// The injection it left with before without proof that it arrived.
+    pub(super) returned_from: Option<InjectionId>,
+    /// Its place among those of its age, kept when it comes back.
+    arrival: u64,
+}
+
+impl Entry {
+    fn key(&self) -> Key {
+        Key {
+            urgency: Reverse(self.notification.priority),
+            inject_at: self.notification.inject_at,
+            age: Age { created_at: self.notification.created_at, arrival: self.arrival },
+        }
+    }
+
+    /// Whether it was released before.
+    pub(super) fn is_redelivered(&self) -> bool {
+        self.returned_from.is_some()
+    }
+}
+
+/// The pending notifications of one session.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    entries: BTreeMap<Key, Entry>,
+    by_id: BTreeMap<NotificationId, Key>,
+    by_expiry: BTreeSet<(Timestamp, Key)>,
+    returned: BTreeSet<Key>,
+    /// How many of each subscriber wait in each lane; no zeroes.
+    counts: BTreeMap<(Reverse<Priority>, InjectionPoint), BTreeMap<SubscriberId, u32>>,
+    arrivals: u64,
+}
+
+impl Queue {
+    /// Adds a notification as the newest of its age.
+    pub(super) fn push(&mut self, notification: Arc<Notification>) {
+        self.arrivals += 1;
+        self.restore(Entry { notification, returned_from: None, arrival: self.arrivals });
+    }
+
+    /// Puts back what was taken, in its old place.
+    pub(super) fn restore(&mut self, entry: Entry) {
+        let key = entry.key();
+        let notification = &entry.notification;
+        if let Some(at) = notification.expires_at {
+            self.by_expiry.insert((at, key));
+        }
+        if entry.is_redelivered() {
+            self.returned.insert(key);
+        }
+        let lane = self.counts.entry((key.urgency, key.inject_at)).or_default();
+        *lane.entry(notification.subscriber.clone()).or_default() += 1;
+        self.by_id.insert(notification.id.clone(), key);
+        self.entries.insert(key, entry);
+    }
+
+    /// Takes out the notification named `id`, if it waits.
+    pub(super) fn take(&mut self, id: &NotificationId) -> Option<Entry> {
+        let key = *self.by_id.get(id)?;
+        self.remove(key)
+    }
+
+    /// Takes out the newest of the least important ones.
+    pub(super) fn evict(&mut self) -> Option<Entry> {
+        let (least, _) = self.entries.last_key_value()?;
+        let urgency = least.urgency;
+        let newest_of_lanes = InjectionPoint::ALL
+            .into_iter()
+            .filter_map(|inject_at| self.lane(urgency, inject_at).next_back().map(|(key, _)| *key));
+        let key = newest_of_lanes.max_by_key(|key| key.age)?;
+        self.remove(key)
+    }
+
+    /// Takes out the one that expires first, if it has expired at `now`.
+    pub(super) fn take_expired(&mut self, now: Timestamp) -> Option<Entry> {
+        let (_, key) = *self.by_expiry.first().filter(|(at, _)| *at <= now)?;
+        self.remove(key)
+    }
+
+    /// Takes out those that had left with `injection` and came back without proof of their arrival.
+    pub(super) fn take_returned_from(&mut self, injection: &InjectionId) -> Vec<Entry> {
+        let came_back = |key: &&Key| {
+            self.entries.get(key).is_some_and(|entry| entry.returned_from.as_ref() == Some(injection))
+        };
+        let keys: Vec<Key> = self.returned.iter().filter(came_back).copied().collect();
+        keys.into_iter().filter_map(|key| self.remove(key)).collect()
+    }
+
+    /// The first of those that `is_due` lets out: every critical one, and others up to `others_max` in all.
+    ///
+    /// Shape: by priority, then oldest first; costs `others_max` for each lane, whatever the length.
+    pub(super) fn first_due(
+        &self,
+        others_max: usize,
+        is_due: impl Fn(InjectionPoint, Priority) -> bool,
+    ) -> Vec<&Entry> {
+        let mut due: Vec<&Entry> = Vec::new();
+        for priority in Priority::ALL.into_iter().rev() {
+            let room = if priority == Priority::Critical {
+                usize::MAX
+            } else {
+                others_max.saturating_sub(due.len())
+            };
+            let mut of_priority: Vec<(&Key, &Entry)> = InjectionPoint::ALL
+                .into_iter()
+                .filter(|inject_at| is_due(*inject_at, priority))
+                .flat_map(|inject_at| self.lane(Reverse(priority), inject_at).take(room))
+                .collect();
+            of_priority.sort_unstable_by_key(|(key, _)| key.age);
+            due.extend(of_priority.into_iter().take(room).map(|(_, entry)| entry));
+        }
+        due
+    }
+
+    /// How many of each subscriber `is_due` lets out.
+    pub(super) fn count_due(
+        &self,
+        is_due: impl Fn(InjectionPoint, Priority) -> bool,
+    ) -> BTreeMap<SubscriberId, u32> {
+        let mut due = BTreeMap::new();
+        for ((urgency, inject_at), lane) in &self.counts {
+            if is_due(*inject_at, urgency.0) {
+                for (subscriber, count) in lane {
+                    *due.entry(subscriber.clone()).or_default() += count;
+                }
+            }
+        }
+        due
+    }
+
+    /// Whether `is_due` lets anything out.
+    pub(super) fn has_due(&self, is_due: impl Fn(InjectionPoint, Priority) -> bool) -> bool {
+        self.counts.keys().any(|(urgency, inject_at)| is_due(*inject_at, urgency.0))
+    }
+
+    /// All of them in the order in which they would be told.
+    pub(super) fn in_order(&self) -> Vec<&Entry> {
+        let mut all: Vec<(&Key, &Entry)> = self.entries.iter().collect();
+        all.sort_unstable_by_key(|(key, _)| key.rank());
+        all.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    pub(super) fn contains(&self, id: &NotificationId) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn top_priority(&self) -> Option<Priority> {
+        self.entries.first_key_value().map(|(key, _)| key.urgency.0)
+    }
+
+    /// When the next one expires.
+    pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
+        self.by_expiry.first().map(|(at, _)| *at)
+    }
+
+    fn lane(
+        &self,
+        urgency: Reverse<Priority>,
+        inject_at: InjectionPoint,
+    ) -> impl DoubleEndedIterator<Item = (&Key, &Entry)> {
+        let oldest = Key { urgency, inject_at, age: Age::OLDEST };
+        let newest = Key { urgency, inject_at, age: Age::NEWEST };
+        self.entries.range(oldest..=newest)
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Entry> {
+        let entry = self.entries.remove(&key)?;
+        let notification = &entry.notification;
+        self.by_id.remove(&notification.id);
+        self.returned.remove(&key);
+        if let Some(at) = notification.expires_at {
+            self.by_expiry.remove(&(at, key));
+        }
+        let lane_key = (key.urgency, key.inject_at);
+        if let Some(lane) = self.counts.get_mut(&lane_key) {
+            if let Some(count) = lane.get_mut(&notification.subscriber) {
+                *count -= 1;
+                if *count == 0 {
+                    lane.remove(&notification.subscriber);
+                }
+            }
+            if lane.is_empty() {
+                self.counts.remove(&lane_key);
+            }
+        }
+        Some(entry)
+    }
+}
+
+/// The ids of the notifications that left last.
+#[derive(Debug, Default)]
+pub(super) struct RecentIds {
+    newest_last: VecDeque<NotificationId>,
+    sorted: BTreeSet<NotificationId>,
+}
+
+impl RecentIds {
+    /// Remembers `id`; beyond [`RECENT_IDS_MAX`] the oldest one is forgotten.
+    pub(super) fn insert(&mut self, id: NotificationId) {
+        if !self.sorted.insert(id.clone()) {
+            return;
+        }
+        self.newest_last.push_back(id);
+        if self.newest_last.len() > RECENT_IDS_MAX
+            && let Some(oldest) = self.newest_last.pop_front()
+        {
+            self.sorted.remove(&oldest);
+        }
+    }
+
+    pub(super) fn contains(&self, id: &NotificationId) -> bool {
+        self.sorted.contains(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::injector::tests::notification;
+
+    fn queue_of(names: &[&str]) -> Queue {
+        let mut queue = Queue::default();
+        for name in names {
+            let expires_at = Some(Timestamp::from_millis(10));
+            let made = notification(name, Priority::High, InjectionPoint::AfterTool);
+            queue.push(Arc::new(Notification { expires_at, ..made }));
+        }
+        queue
+    }
+
+    #[test]
+    fn what_is_taken_leaves_no_trace_in_any_index() {
+        let mut queue = queue_of(&["a", "b"]);
+        let mut entry = queue.take(&NotificationId::new("a")).expect("it waits");
+        entry.returned_from = Some(InjectionId::new("i1"));
+        queue.restore(entry);
+        assert_eq!(queue.take_returned_from(&InjectionId::new("i2")), []);
+        assert!(queue.evict().is_some_and(|entry| entry.notification.id.as_str() == "b"));
+        assert!(queue.take(&NotificationId::new("a")).is_some());
+        let Queue { entries, by_id, by_expiry, returned, counts, arrivals: _ } = queue;
+        assert!(entries.is_empty() && by_id.is_empty() && by_expiry.is_empty());
+        assert!(returned.is_empty() && counts.is_empty());
+    }
+
+    #[test]
+    fn what_comes_back_takes_its_old_place() {
+        let mut queue = queue_of(&["a", "b"]);
+        let entry = queue.take(&NotificationId::new("a")).expect("it waits");
+        queue.push(Arc::new(notification("c", Priority::High, InjectionPoint::AfterTool)));
+        queue.restore(entry);
+        let names: Vec<&str> =
+            queue.first_due(9, |_, _| true).into_iter().map(|entry| entry.notification.id.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn the_oldest_of_the_recent_ids_is_forgotten_beyond_the_bound() {
+        let mut recent = RecentIds::default();
+        let id = |n: usize| NotificationId::new(&n.to_string());
+        for n in 0..=RECENT_IDS_MAX {
+            recent.insert(id(n));
+            recent.insert(id(n));
+        }
+        assert!(!recent.contains(&id(0)));
+        assert!((1..=RECENT_IDS_MAX).all(|n| recent.contains(&id(n))));
+    }
+}

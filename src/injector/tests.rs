@@ -1,0 +1,526 @@
+//! What one session's exchanges release, confirm and end, told as short stories in simulated time.
+
+use super::*;
+use crate::{
+    event::Scope,
+    exchange::Role,
+    notification::{NotificationId, Tokens},
+};
+
+use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
+use Priority::{Critical, High, Low, Normal};
+
+const LEASE: Duration = Duration::from_millis(2_000);
+const QUEUE_LEN_MAX: u32 = 100;
+
+/// An injector with the verbs of a story: times in milliseconds, notifications by name, `subscriber#n` being made by
+/// `subscriber`.
+pub(super) struct Story {
+    pub(super) injector: Injector,
+    injections: u32,
+    max_notifications: u32,
+}
+
+impl Story {
+    pub(super) fn new() -> Self {
+        let injector = Injector::new(SessionId::new("s1"), QUEUE_LEN_MAX);
+        Self { injector, injections: 0, max_notifications: 10 }
+    }
+
+    fn push(&mut self, name: &str, priority: Priority, inject_at: InjectionPoint) -> Pushed {
+        self.injector.push(Arc::new(notification(name, priority, inject_at)))
+    }
+
+    /// Makes an exchange without limits on the text, and gives the names of what it releases.
+    pub(super) fn exchange(&mut self, exchange: &Exchange, now: u64) -> Vec<String> {
+        names(self.answer(exchange, now).injection.as_ref())
+    }
+
+    pub(super) fn answer(&mut self, exchange: &Exchange, now: u64) -> Answer {
+        let now = Timestamp::from_millis(now);
+        if let Some(answer) = self.injector.replay(&exchange.carrier) {
+            return answer;
+        }
+        self.injector.confirm_by_exchange(exchange, now);
+        let limits = limits(self.max_notifications);
+        let offer = self.injector.offer(exchange, &limits, now);
+        let write = |chosen: &[Candidate], _| format!("{} notifications", chosen.len());
+        let fitted = fit(offer, &limits, write, |_| Tokens(0));
+        self.injections += 1;
+        let id = InjectionId::new(&format!("i{}", self.injections));
+        self.injector.release(exchange, fitted, &id, LEASE, now)
+    }
+
+    pub(super) fn timeout(&mut self, now: u64) {
+        self.injector.handle_timeout(Timestamp::from_millis(now));
+    }
+
+    /// The ledger since the last call, as `name word` lines.
+    pub(super) fn ledger(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.injector.poll_output()).map(|entry| ledger_line(&entry)).collect()
+    }
+}
+
+fn limits(max_notifications: u32) -> Limits {
+    Limits { max_notifications, max_tokens: Tokens(u32::MAX), max_chars: u32::MAX }
+}
+
+fn ledger_line(entry: &LedgerEntry) -> String {
+    match entry {
+        LedgerEntry::Queued { notification, .. } => format!("{notification} queued"),
+        LedgerEntry::Injected { notification, injection, redelivered, .. } => {
+            format!("{notification} {injection}{}", if *redelivered { " again" } else { "" })
+        }
+        LedgerEntry::Confirmed { notification, by, .. } => format!("{notification} {}", by.as_str()),
+        LedgerEntry::Returned { notification, .. } => format!("{notification} returned"),
+        LedgerEntry::NotificationEnded { notification, session, reason } => {
+            assert_eq!(session.as_ref().map(SessionId::as_str), Some("s1"));
+            format!("{notification} {}", reason.as_str())
+        }
+        LedgerEntry::Unmatched { .. }
+        | LedgerEntry::HeldBack { .. }
+        | LedgerEntry::Batched { .. }
+        | LedgerEntry::EventEnded { .. }
+        | LedgerEntry::Created { .. }
+        | LedgerEntry::Unclaimed { .. } => panic!("no business of the injector: {entry:?}"),
+    }
+}
+
+fn names(injection: Option<&Injection>) -> Vec<String> {
+    let released = injection.map(|injection| injection.notifications.as_slice()).unwrap_or_default();
+    released.iter().map(|released| released.id.to_string()).collect()
+}
+
+pub(super) fn notification(name: &str, priority: Priority, inject_at: InjectionPoint) -> Notification {
+    Notification {
+        id: NotificationId::new(name),
+        subscriber: SubscriberId::new(name.split('#').next().unwrap_or(name)),
+        scope: Scope::All,
+        priority,
+        inject_at,
+        severity: Severity::Info,
+        content: "key: value".into(),
+        tokens: Tokens(3),
+        events: Vec::new(),
+        created_at: Timestamp::ZERO,
+        expires_at: None,
+    }
+}
+
+pub(super) fn exchange(point: InjectionPoint, carrier: &str) -> Exchange {
+    Exchange::new(SessionId::new("s1"), point, carrier)
+}
+
+fn in_turn(turn: &str, exchange: Exchange) -> Exchange {
+    Exchange { turn: Some(turn.into()), ..exchange }
+}
+
+fn only_to_continue(carrier: &str) -> Exchange {
+    Exchange { carries: Carries::OnlyToContinue, ..exchange(TurnEnd, carrier) }
+}
+
+#[test]
+fn urgent_ones_go_first_and_the_oldest_of_equals() {
+    let mut story = Story::new();
+    for (name, priority, inject_at, created_at) in [
+        ("low", Low, TurnEnd, 1),
+        ("normal#2", Normal, AfterTool, 3),
+        ("normal#1", Normal, TurnStart, 2),
+        ("normal#3", Normal, AfterTool, 3),
+        ("high", High, TurnStart, 9),
+        ("critical", Critical, Immediate, 10),
+    ] {
+        let created_at = Timestamp::from_millis(created_at);
+        let made = Notification { created_at, ..notification(name, priority, inject_at) };
+        story.injector.push(Arc::new(made));
+    }
+    let released = story.exchange(&exchange(TurnStart, "c1"), 20);
+    assert_eq!(released, ["critical", "high", "normal#1", "normal#2", "normal#3", "low"]);
+}
+
+#[test]
+fn a_point_leaves_what_is_not_its_own() {
+    let mut story = Story::new();
+    story.push("at_start", Normal, TurnStart);
+    story.push("after_tool", Normal, AfterTool);
+    story.push("at_end", Normal, TurnEnd);
+    story.push("low", Low, TurnEnd);
+    story.push("high", High, TurnStart);
+    assert!(story.exchange(&exchange(BeforeTool, "c1"), 0).is_empty());
+    assert_eq!(story.exchange(&exchange(AfterTool, "c2"), 1), ["high", "after_tool"]);
+    assert_eq!(story.exchange(&exchange(TurnEnd, "c3"), 2), ["at_end", "low"]);
+    assert_eq!(story.exchange(&exchange(TurnStart, "c4"), 3), ["at_start"]);
+}
+
+#[test]
+fn the_first_exchange_after_a_wake_releases_everything() {
+    let mut story = Story::new();
+    story.push("first", Normal, TurnStart);
+    story.injector.woken();
+    assert_eq!(story.exchange(&exchange(AfterTool, "c1"), 0), ["first"]);
+    story.push("second", Normal, TurnStart);
+    assert!(story.exchange(&exchange(AfterTool, "c2"), 1_000).is_empty());
+}
+
+#[test]
+fn a_wake_outlasts_an_exchange_that_could_not_carry_anything() {
+    let mut story = Story::new();
+    story.push("first", Normal, TurnStart);
+    story.injector.woken();
+    assert!(story.exchange(&only_to_continue("c1"), 0).is_empty());
+    assert_eq!(story.exchange(&exchange(AfterTool, "c2"), 1), ["first"]);
+}
+
+#[test]
+fn the_same_carrier_gets_the_same_answer_even_when_that_was_nothing() {
+    let mut story = Story::new();
+    let nothing = story.answer(&exchange(AfterTool, "c1"), 0);
+    assert_eq!(nothing, Answer { injection: None, pending: 0, check_before_tool: false, directive: None });
+    story.push("n", Normal, AfterTool);
+    assert_eq!(story.answer(&exchange(AfterTool, "c1"), 1), nothing);
+    let first = story.answer(&exchange(AfterTool, "c2"), 2);
+    assert_eq!(first.injection.as_ref().map(|injection| injection.role), Some(Role::Tool));
+    assert_eq!(story.answer(&exchange(AfterTool, "c2"), 900), first);
+    assert_eq!(story.ledger(), ["n queued", "n i2"]);
+}
+
+#[test]
+fn the_oldest_answer_is_forgotten_beyond_the_bound() {
+    let mut story = Story::new();
+    for carrier in 0..=CARRIERS_MAX {
+        story.exchange(&exchange(AfterTool, &format!("c{carrier}")), 0);
+    }
+    assert_eq!(story.injector.replay("c0"), None);
+    assert!(story.injector.replay("c1").is_some());
+}
+
+#[test]
+fn the_next_exchange_confirms_unless_it_may_be_a_parallel_one() {
+    for (what, point, turn, now, is_confirmed) in [
+        ("same point, at once", AfterTool, Some("t1"), 1_000, false),
+        ("same point, within the deadline", AfterTool, Some("t1"), 1_150, false),
+        ("same point, later", AfterTool, Some("t1"), 1_151, true),
+        ("another point, at once", TurnEnd, Some("t1"), 1_000, true),
+        ("another turn", TurnStart, Some("t2"), 1_800, false),
+        ("a turn without a name", TurnEnd, None, 1_500, true),
+    ] {
+        let mut story = Story::new();
+        story.push("n", Normal, AfterTool);
+        story.exchange(&in_turn("t1", exchange(AfterTool, "c1")), 1_000);
+        story.ledger();
+        let turn = turn.map(Into::into);
+        story.exchange(&Exchange { turn, ..exchange(point, "c2") }, now);
+        let expected: &[&str] = if is_confirmed { &["n later_exchange"] } else { &[] };
+        assert_eq!(story.ledger(), expected, "{what}");
+    }
+}
+
+#[test]
+fn parallel_carriers_get_disjoint_injections_and_one_later_exchange_confirms_both() {
+    let mut story = Story::new();
+    story.max_notifications = 1;
+    story.push("a", Normal, AfterTool);
+    story.push("b", Normal, AfterTool);
+    assert_eq!(story.exchange(&exchange(AfterTool, "c1"), 0), ["a"]);
+    assert_eq!(story.exchange(&exchange(AfterTool, "c2"), 5), ["b"]);
+    assert!(story.exchange(&exchange(AfterTool, "c3"), 900).is_empty());
+    assert_eq!(
+        story.ledger(),
+        ["a queued", "b queued", "a i1", "b i2", "a later_exchange", "b later_exchange"]
+    );
+    assert_eq!(story.injector.poll_timeout(), None);
+}
+
+#[test]
+fn a_carrier_does_not_confirm_itself() {
+    let mut story = Story::new();
+    story.push("n", Normal, AfterTool);
+    story.exchange(&exchange(AfterTool, "c1"), 0);
+    story.injector.confirm_by_exchange(&exchange(TurnEnd, "c1"), Timestamp::from_millis(1_000));
+    assert_eq!(story.ledger(), ["n queued", "n i1"]);
+}
+
+#[test]
+fn an_ack_confirms_once() {
+    let mut story = Story::new();
+    story.push("n", Normal, AfterTool);
+    story.exchange(&exchange(AfterTool, "c1"), 0);
+    story.injector.ack(&InjectionId::new("i1"));
+    story.injector.ack(&InjectionId::new("i1"));
+    story.injector.ack(&InjectionId::new("never"));
+    assert_eq!(story.ledger(), ["n queued", "n i1", "n ack"]);
+}
+
+#[test]
+fn an_unconfirmed_lease_returns_what_matters_once_and_ends_the_rest() {
+    let mut story = Story::new();
+    story.push("critical", Critical, Immediate);
+    let severity = Severity::Error;
+    story.injector.push(Arc::new(Notification { severity, ..notification("error", Normal, AfterTool) }));
+    story.push("high", High, AfterTool);
+    story.exchange(&exchange(AfterTool, "c1"), 0);
+    story.ledger();
+    assert_eq!(story.injector.poll_timeout(), Some(Timestamp::from_millis(2_000)));
+    story.timeout(1_999);
+    assert!(story.ledger().is_empty());
+    story.timeout(2_000);
+    assert_eq!(story.ledger(), ["critical returned", "high uncertain", "error returned"]);
+    let again = story.answer(&exchange(AfterTool, "c2"), 2_000).injection.expect("two came back");
+    let told_again: Vec<_> =
+        again.notifications.iter().map(|released| (released.id.as_str(), released.redelivered)).collect();
+    assert_eq!(told_again, [("critical", true), ("error", true)]);
+    story.timeout(4_000);
+    assert_eq!(
+        story.ledger(),
+        ["critical i2 again", "error i2 again", "critical uncertain", "error uncertain"]
+    );
+    assert_eq!(story.injector.pending(), (0, None));
+}
+
+#[test]
+fn the_oldest_lease_runs_out_early_beyond_the_bound() {
+    let mut story = Story::new();
+    for turn in 0..=lease::LEASES_MAX {
+        story.push(&format!("a#{turn}"), if turn == 0 { Critical } else { High }, AfterTool);
+        story.ledger();
+        let released = story.exchange(&in_turn(&turn.to_string(), exchange(AfterTool, &turn.to_string())), 0);
+        assert_eq!(released, [format!("a#{turn}")]);
+    }
+    assert_eq!(story.ledger(), ["a#64 i65", "a#0 returned"]);
+    assert_eq!(usize::try_from(story.injector.unconfirmed()), Ok(lease::LEASES_MAX));
+    assert_eq!(story.exchange(&in_turn("later", exchange(AfterTool, "later")), 0), ["a#0"]);
+    assert_eq!(story.ledger(), ["a#0 i66 again", "a#1 uncertain"]);
+}
+
+#[test]
+fn an_ack_after_the_lease_ran_out_ends_what_had_gone_back() {
+    let mut story = Story::new();
+    story.push("critical", Critical, Immediate);
+    story.exchange(&exchange(AfterTool, "c1"), 0);
+    story.timeout(2_000);
+    story.injector.ack(&InjectionId::new("i1"));
+    assert_eq!(story.ledger(), ["critical queued", "critical i1", "critical returned", "critical ack"]);
+    assert!(story.exchange(&exchange(TurnStart, "c2"), 3_000).is_empty());
+}
+
+#[test]
+fn what_never_left_waits_as_before_and_its_carrier_is_answered_anew() {
+    let mut story = Story::new();
+    story.push("a", Normal, AfterTool);
+    story.push("b", Normal, AfterTool);
+    story.max_notifications = 1;
+    story.exchange(&exchange(AfterTool, "c1"), 0);
+    story.injector.undelivered(&InjectionId::new("i1"));
+    story.injector.undelivered(&InjectionId::new("i1"));
+    assert_eq!(story.exchange(&exchange(AfterTool, "c1"), 1), ["a"]);
+    assert_eq!(story.ledger(), ["a queued", "b queued", "a i1", "a returned", "a i2"]);
+}
+
+#[test]
+fn a_notification_comes_to_a_session_once() {
+    let mut story = Story::new();
+    assert!(story.push("n", Normal, AfterTool).is_new);
+    assert!(!story.push("n", Normal, AfterTool).is_new);
+    story.exchange(&exchange(AfterTool, "c1"), 0);
+    assert!(!story.push("n", Normal, AfterTool).is_new);
+    story.injector.ack(&InjectionId::new("i1"));
+    assert!(!story.push("n", Normal, AfterTool).is_new);
+    assert_eq!(story.ledger(), ["n queued", "n i1", "n ack"]);
+}
+
+#[test]
+fn what_is_on_its_way_is_known_however_many_ended_meanwhile() {
+    let mut story = Story::new();
+    story.push("n", Normal, AfterTool);
+    story.exchange(&exchange(AfterTool, "c1"), 0);
+    story.injector.set_queue_len_max(0);
+    for other in 0..=queue::RECENT_IDS_MAX {
+        assert!(story.push(&format!("other#{other}"), Normal, AfterTool).evicted.is_some());
+    }
+    assert!(!story.push("n", Normal, AfterTool).is_new);
+    story.injector.ack(&InjectionId::new("i1"));
+    assert!(!story.push("n", Normal, AfterTool).is_new);
+}
+
+#[test]
+fn a_lower_bound_takes_effect_at_once() {
+    let mut story = Story::new();
+    for (name, priority) in [("low", Low), ("high", High), ("normal#1", Normal), ("normal#2", Normal)] {
+        story.push(name, priority, AfterTool);
+    }
+    story.ledger();
+    story.injector.set_queue_len_max(1);
+    let ended = ["low queue_overflow", "normal#2 queue_overflow", "normal#1 queue_overflow"];
+    assert_eq!(story.ledger(), ended);
+}
+
+#[test]
+fn a_full_queue_lets_the_newest_of_the_least_important_go() {
+    let mut story = Story::new();
+    story.injector.set_queue_len_max(3);
+    story.push("low#1", Low, TurnEnd);
+    story.push("normal#1", Normal, TurnStart);
+    story.push("normal#2", Normal, AfterTool);
+    let mut evicted = Vec::new();
+    for (name, priority) in [
+        ("normal#3", Normal),
+        ("critical#1", Critical),
+        ("low#2", Low),
+        ("critical#2", Critical),
+        ("critical#3", Critical),
+        ("critical#4", Critical),
+    ] {
+        let pushed = story.push(name, priority, AfterTool);
+        assert!(pushed.is_new, "{name}");
+        evicted.extend(pushed.evicted.map(|notification| notification.id.to_string()));
+    }
+    assert_eq!(evicted, ["low#1", "normal#3", "low#2", "normal#2", "normal#1", "critical#4"]);
+    let overflowed: Vec<String> = story
+        .ledger()
+        .into_iter()
+        .filter_map(|line| line.strip_suffix(" queue_overflow").map(str::to_owned))
+        .collect();
+    assert_eq!(overflowed, evicted);
+    assert_eq!(story.injector.pending(), (3, Some(Critical)));
+}
+
+#[test]
+fn an_expired_notification_is_not_told() {
+    let mut story = Story::new();
+    for (name, expires_at) in [("early", 100), ("late", 200)] {
+        let expires_at = Some(Timestamp::from_millis(expires_at));
+        story.injector.push(Arc::new(Notification { expires_at, ..notification(name, Normal, AfterTool) }));
+    }
+    assert_eq!(story.injector.poll_timeout(), Some(Timestamp::from_millis(100)));
+    story.timeout(99);
+    assert_eq!(story.injector.pending(), (2, Some(Normal)));
+    assert_eq!(story.exchange(&exchange(AfterTool, "c1"), 100), ["late"]);
+    assert_eq!(story.ledger(), ["early queued", "late queued", "early expired", "late i1"]);
+}
+
+#[test]
+fn the_end_of_a_turn_goes_on_only_for_something_critical_and_twice_in_a_row_at_most() {
+    let go_on =
+        |subscriber: &str| Some(Directive::Continue { reason: format!("critical: {subscriber}").into() });
+    let mut story = Story::new();
+    story.push("normal", Normal, AfterTool);
+    assert!(story.exchange(&only_to_continue("c1"), 0).is_empty());
+    for (carrier, name) in [("c2", "budget#1"), ("c3", "budget#2")] {
+        story.push(name, Critical, Immediate);
+        let answer = story.answer(&only_to_continue(carrier), 1_000);
+        assert_eq!(answer.directive, go_on("budget"), "{carrier}");
+        assert_eq!(names(answer.injection.as_ref()).first().map(String::as_str), Some(name));
+    }
+    story.push("budget#3", Critical, Immediate);
+    let third = story.answer(&only_to_continue("c4"), 2_000);
+    assert_eq!((third.injection, third.directive, third.pending), (None, None, 1));
+    assert!(third.check_before_tool);
+    story.push("normal#2", Normal, TurnStart);
+    assert_eq!(story.exchange(&exchange(TurnStart, "c5"), 3_000), ["budget#3", "normal#2"]);
+    story.push("budget#4", Critical, Immediate);
+    assert_eq!(story.answer(&only_to_continue("c6"), 4_000).directive, go_on("budget"));
+}
+
+#[test]
+fn a_carrier_that_takes_text_anyway_is_told_to_go_on_under_the_same_cap() {
+    let mut story = Story::new();
+    story.push("normal", Normal, TurnEnd);
+    let quiet = story.answer(&exchange(TurnEnd, "c0"), 0);
+    assert_eq!((names(quiet.injection.as_ref()), quiet.directive), (vec!["normal".to_owned()], None));
+    let mut directives = Vec::new();
+    for n in 1..=3 {
+        story.push(&format!("loop#{n}"), Critical, Immediate);
+        let answer = story.answer(&exchange(TurnEnd, &format!("c{n}")), n * 1_000);
+        assert_eq!(names(answer.injection.as_ref()), [format!("loop#{n}")]);
+        directives.push(answer.directive.is_some());
+    }
+    assert_eq!(directives, [true, true, false]);
+}
+
+#[test]
+fn an_end_that_nothing_asks_to_go_on_from_begins_the_count_anew() {
+    let mut story = Story::new();
+    let mut is_continued = Vec::new();
+    for (n, is_asked) in [(1, true), (2, true), (3, false), (4, true), (5, true), (6, true)] {
+        if is_asked {
+            story.push(&format!("loop#{n}"), Critical, Immediate);
+        }
+        let answer = story.answer(&only_to_continue(&format!("c{n}")), n * 1_000);
+        is_continued.push(answer.directive.is_some());
+    }
+    assert_eq!(is_continued, [true, true, false, true, true, false]);
+}
+
+#[test]
+fn a_turn_with_another_name_begins_the_count_of_continuations_anew() {
+    let mut story = Story::new();
+    let mut is_continued = Vec::new();
+    for (n, turn) in [(1, "t1"), (2, "t1"), (3, "t1"), (4, "t2")] {
+        story.push(&format!("loop#{n}"), Critical, Immediate);
+        let at_end = in_turn(turn, only_to_continue(&format!("c{n}")));
+        is_continued.push(story.answer(&at_end, n * 1_000).directive.is_some());
+    }
+    assert_eq!(is_continued, [true, true, false, true]);
+}
+
+#[test]
+fn the_cap_by_number_spares_critical_ones_and_the_rest_is_counted_by_subscriber() {
+    let mut story = Story::new();
+    for n in 0..12 {
+        story.push(&format!("fire#{n:02}"), Critical, Immediate);
+    }
+    story.push("ci#1", Normal, AfterTool);
+    story.push("ci#2", Normal, AfterTool);
+    story.push("later", Normal, TurnStart);
+    let offer = story.injector.offer(&exchange(AfterTool, "c1"), &limits(10), Timestamp::ZERO);
+    let offered: Vec<&str> =
+        offer.candidates.iter().map(|candidate| candidate.notification.id.as_str()).collect();
+    assert_eq!(offered.len(), 12);
+    assert!(offered.iter().all(|name| name.starts_with("fire#")));
+    assert_eq!(offer.due, [(SubscriberId::new("ci"), 2), (SubscriberId::new("fire"), 12)].into());
+}
+
+#[test]
+fn a_closed_session_hands_over_what_waits_and_ends_what_is_on_its_way() {
+    let mut story = Story::new();
+    story.push("sent", Critical, AfterTool);
+    story.exchange(&exchange(AfterTool, "c1"), 0);
+    story.push("normal", Normal, AfterTool);
+    story.push("high", High, TurnEnd);
+    story.ledger();
+    let left: Vec<String> =
+        story.injector.close().into_iter().map(|notification| notification.id.to_string()).collect();
+    assert_eq!(left, ["high", "normal"]);
+    assert_eq!(story.ledger(), ["sent uncertain"]);
+    assert_eq!((story.injector.pending(), story.injector.poll_timeout()), ((0, None), None));
+}
+
+#[test]
+fn a_view_shows_what_waits_and_what_is_on_its_way() {
+    let mut story = Story::new();
+    story.push("sent", Normal, AfterTool);
+    story.exchange(&exchange(AfterTool, "c1"), 100);
+    story.push("waits", High, TurnEnd);
+    assert_eq!(
+        story.injector.view(Timestamp::from_millis(600)),
+        InjectorView {
+            pending: vec![PendingView {
+                id: NotificationId::new("waits"),
+                subscriber: SubscriberId::new("waits"),
+                priority: High,
+                inject_at: TurnEnd,
+                age: Duration::from_millis(600),
+                expires_at: None,
+                redelivered: false,
+            }],
+            leases: vec![LeaseView {
+                injection: InjectionId::new("i1"),
+                point: AfterTool,
+                carrier: "c1".into(),
+                age: Duration::from_millis(500),
+                expires_at: Timestamp::from_millis(2_100),
+                notifications: vec![NotificationId::new("sent")],
+            }],
+        }
+    );
+}
