@@ -26,3 +26,7 @@ pub mod format;
 pub mod injector;
 pub mod matcher;
 pub mod pipeline;
+
+// Decides: the whole; and describes what comes in and goes out.
+pub mod config;
+pub mod engine;

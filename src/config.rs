@@ -1,0 +1,29 @@
+//! The configuration: from the files of every layer to rules that cannot be wrong.
+//!
+//! Three stages, never mixed: `load` reads files into [`Sources`](layers::Sources), which are plain data; `raw` holds what
+//! they say, with the place of every value; [`compile`](compile::compile) makes rules and settings of it, and one report of
+//! everything that is wrong in any file. The rest of the program sees only what was compiled. Nothing here knows where the
+//! folders are, or what becomes of the rules.
+//!
+//! ```
+//! use aside::config::{compile::compile, layers::Sources};
+//!
+//! let compiled = compile(&Sources::shipped(), &[]);
+//! assert_eq!(compiled.report.to_string(), "");
+//! ```
+
+pub mod load;
+
+pub mod layers;
+pub mod shipped;
+
+mod later;
+mod raw;
+mod values;
+
+pub mod case;
+pub mod daemon;
+mod subscriber;
+
+pub mod compile;
+pub mod report;

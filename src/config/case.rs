@@ -1,0 +1,213 @@
+//! `[[tests]]`: what a subscriber's author says it does, as a timeline and what comes of it.
+//!
+//! Read here and kept beside the subscriber; whoever runs them does so in simulated time. Units: every time is counted from
+//! the beginning of the test.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use serde_json::Value as Json;
+use toml::de::DeValue;
+
+use crate::{
+    config::{
+        layers::SourceFile,
+        raw::{Document, Parsed, Section, Value},
+        report::{Diagnostic, sentence, shown},
+        values,
+    },
+    event::{EventType, Severity},
+};
+
+/// Latest time in a test; more than any window, short enough to be a typing mistake beyond.
+const TEST_TIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// One test of a subscriber.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SubscriberTest {
+    /// What it shows; unique in its file.
+    pub name: String,
+    /// What happens, in order.
+    pub at: Vec<TestEvent>,
+    /// Every notification that comes of it, in order; nothing comes of it if empty.
+    pub expect: Vec<Expectation>,
+}
+
+/// An event of a test.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TestEvent {
+    /// When it is published.
+    pub at: Duration,
+    /// What happens.
+    pub event_type: EventType,
+    /// Its payload, a JSON object.
+    pub payload: Json,
+    /// Its severity; the catalogue's if there is none.
+    pub severity: Option<Severity>,
+    /// The component it comes from, if the test says.
+    pub source: Option<Arc<str>>,
+    /// The producer's own key of sameness.
+    pub dedupe_key: Option<Arc<str>>,
+}
+
+/// A notification that a test expects.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expectation {
+    /// When it is made.
+    pub at: Duration,
+    /// What its decoded content holds at least: keys that are absent here are not compared.
+    pub decoded: Json,
+}
+
+/// Reads every `[[tests]]` of a file.
+pub(crate) fn read(document: &Document<'_>) -> (Vec<SubscriberTest>, Vec<Diagnostic>) {
+    let Some(value) = document.value("tests") else { return (Vec::new(), Vec::new()) };
+    let Some(items) = value.items() else { return (Vec::new(), value.wrong_kind("an array of tables")) };
+    let (mut tests, mut found, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for item in items {
+        match read_test(&item, document.file()) {
+            Ok(test) if !names.insert(test.name.clone()) => {
+                found.push(item.error(format!("there are two tests named `{}`", shown(&test.name))));
+            }
+            Ok(test) => tests.push(test),
+            Err(wrong) => found.extend(wrong),
+        }
+    }
+    (tests, found)
+}
+
+fn read_test(value: &Value<'_>, file: &SourceFile) -> Parsed<SubscriberTest> {
+    let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
+    let name = section.require("name", values::words, file);
+    let at = section.require("at", |value| values::list(value, read_event), file);
+    let expect = section.require("expect", |value| values::list(value, |item| expectation(item, file)), file);
+    if let Some(at) = &at
+        && !at.is_sorted_by_key(|event: &TestEvent| event.at)
+    {
+        section.object("at", |value| value.error("the events are not in the order of their times"));
+    }
+    let found = section.finish();
+    match (name, at, expect) {
+        (Some(name), Some(at), Some(expect)) if found.is_empty() => {
+            Ok(SubscriberTest { name: name.to_owned(), at, expect })
+        }
+        _ => Err(found),
+    }
+}
+
+fn read_event(value: &Value<'_>) -> Parsed<TestEvent> {
+    let wrong =
+        || value.wrong_kind("an array such as [\"0ms\", \"tool.call.failure\", { tool_name = \"grep\" }]");
+    let items = value.items().ok_or_else(wrong)?;
+    let (at, event_type, payload, attributes) = match items.as_slice() {
+        [at, event_type, payload] => (at, event_type, payload, None),
+        [at, event_type, payload, attributes] => (at, event_type, payload, Some(attributes)),
+        other => {
+            let message =
+                format!("an event has a time, a type, a payload and at most attributes, not {}", other.len());
+            return Err(vec![value.error(message)]);
+        }
+    };
+    let (mut section, mut found) = (None, Vec::new());
+    if let Some(attributes) = attributes {
+        section = attributes.section();
+        found.extend(section.is_none().then(|| attributes.wrong_kind("a table")).into_iter().flatten());
+    }
+    let at = keep(&mut found, time(at));
+    let event_type = keep(&mut found, read_type(event_type));
+    let payload = keep(&mut found, object(payload));
+    let (mut severity, mut source, mut dedupe_key) = (None, None, None);
+    if let Some(mut section) = section {
+        severity = section.read("severity", values::severity);
+        source = section.read("source", values::words).map(Arc::from);
+        dedupe_key = section.read("dedupe_key", values::words).map(Arc::from);
+        found.extend(section.finish());
+    }
+    match (at, event_type, payload) {
+        (Some(at), Some(event_type), Some(payload)) if found.is_empty() => {
+            Ok(TestEvent { at, event_type, payload, severity, source, dedupe_key })
+        }
+        _ => Err(found),
+    }
+}
+
+fn expectation(value: &Value<'_>, file: &SourceFile) -> Parsed<Expectation> {
+    let mut section: Section<'_> = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
+    let at = section.require("at", time, file);
+    let decoded = section.require("decoded", object, file);
+    let found = section.finish();
+    match (at, decoded) {
+        (Some(at), Some(decoded)) if found.is_empty() => Ok(Expectation { at, decoded }),
+        _ => Err(found),
+    }
+}
+
+fn keep<T>(found: &mut Vec<Diagnostic>, parsed: Parsed<T>) -> Option<T> {
+    parsed.map_err(|wrong| found.extend(wrong)).ok()
+}
+
+fn time(value: &Value<'_>) -> Parsed<Duration> {
+    values::duration(value, Duration::ZERO..=TEST_TIME_MAX)
+}
+
+fn read_type(value: &Value<'_>) -> Parsed<EventType> {
+    values::text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
+}
+
+fn object(value: &Value<'_>) -> Parsed<Json> {
+    let json = value.get().as_table().is_some().then(|| to_json(value.get()));
+    match json {
+        None => Err(value.wrong_kind("a table")),
+        Some(None) => {
+            Err(vec![value.error(format!("`{}` holds a number that JSON does not have", value.name()))])
+        }
+        Some(Some(json)) => Ok(json),
+    }
+}
+
+/// The same value in JSON, a date as its text; `None` when it holds a number that JSON does not have.
+fn to_json(value: &DeValue<'_>) -> Option<Json> {
+    Some(match value {
+        DeValue::String(text) => Json::from(text.as_ref()),
+        DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix()).ok()?.into(),
+        DeValue::Float(float) => serde_json::Number::from_f64(float.as_str().parse().ok()?)?.into(),
+        DeValue::Boolean(flag) => Json::from(*flag),
+        DeValue::Datetime(datetime) => Json::from(datetime.to_string()),
+        DeValue::Array(items) => {
+            Json::Array(items.iter().map(|item| to_json(item.get_ref())).collect::<Option<_>>()?)
+        }
+        DeValue::Table(table) => {
+            let entry =
+                |(key, value): (&toml::Spanned<toml::de::DeString<'_>>, &toml::Spanned<DeValue<'_>>)| {
+                    Some((key.get_ref().to_string(), to_json(value.get_ref())?))
+                };
+            Json::Object(table.iter().map(entry).collect::<Option<_>>()?)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn toml_becomes_the_json_that_means_the_same() {
+        let table = toml::de::DeTable::parse(
+            "a = [1, 0x10, -2.5, true, 'x', { b = [] }]\nc.d = 2026-11-21T12:00:00Z\n",
+        );
+        let value = DeValue::Table(table.expect("TOML").into_inner());
+        let json = serde_json::json!({
+            "a": [1, 16, -2.5, true, "x", { "b": [] }],
+            "c": { "d": "2026-11-21T12:00:00Z" },
+        });
+        assert_eq!(to_json(&value), Some(json));
+    }
+
+    #[test]
+    fn numbers_that_json_does_not_have_are_refused() {
+        for number in ["inf", "nan", "99999999999999999999"] {
+            let text = format!("a = {number}");
+            let table = toml::de::DeTable::parse(&text).expect("TOML");
+            assert_eq!(to_json(&DeValue::Table(table.into_inner())), None, "{number}");
+        }
+    }
+}

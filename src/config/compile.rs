@@ -1,0 +1,181 @@
+//! From the files of all layers to the rules and settings that the program runs by, and everything that is wrong with them.
+//!
+//! Pure: the same files give the same rules. Templates come first, because subscribers name them. A file with an error is left
+//! out and reported; if it would have replaced a good one of an earlier layer, that one stays, and the report says so.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    config::{
+        case::SubscriberTest,
+        daemon::{self, DaemonConfig},
+        layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
+        raw::Document,
+        report::{Diagnostic, Place, Report, sentence, shown},
+        subscriber::{self, Context, SubscriberFile, TEMPLATE_SUFFIX},
+    },
+    engine::rules::CompiledRules,
+    notification::SubscriberId,
+    pipeline::{
+        render::{TemplateError, Templates},
+        rule::{Activity, Subscriber},
+    },
+};
+
+/// What the files mean.
+#[derive(Debug)]
+pub struct Compiled {
+    /// What the engine runs by.
+    pub rules: CompiledRules,
+    /// What the daemon is set to.
+    pub daemon: DaemonConfig,
+    /// The tests that stand in the subscribers' files; of every subscriber in `rules`, switched-off ones included.
+    pub tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
+    /// The file that each setting of `aside.toml` came from, by its key, such as `injection.max_tokens`.
+    pub origins: BTreeMap<String, Arc<str>>,
+    /// What is wrong or doubtful; the rest is usable even if this holds errors.
+    pub report: Report,
+}
+
+/// Compiles all files at once.
+///
+/// `known_types` are the catalogue's event types: a pattern that matches none of them is a warning. With an empty list no
+/// pattern is doubted.
+/// Errors: none. They are in the report, and what they concern is left out.
+pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
+    let mut found = unreadable(sources);
+    let settings = compile_settings(sources, &mut found);
+    let templates = compile_templates(sources, &mut found);
+    let context = Context {
+        templates: &templates,
+        template_names: sources.of_kind(FileKind::Template).map(template_name).collect(),
+        known_types,
+        core: BTreeMap::new(),
+    };
+    let (subscribers, tests) = compile_subscribers(sources, context, &mut found);
+    Compiled {
+        rules: CompiledRules {
+            hash: sources.hash().into(),
+            subscribers,
+            templates: Arc::new(templates),
+            injection: settings.injection,
+            sessions: settings.sessions,
+        },
+        daemon: settings.daemon,
+        tests,
+        origins: settings.origins,
+        report: in_order(sources, found),
+    }
+}
+
+fn unreadable(sources: &Sources) -> Vec<Diagnostic> {
+    let diagnose = |file: &Unreadable| {
+        Diagnostic::error(
+            Place::file(&file.path),
+            "",
+            format!("file cannot be read: {}", sentence(&file.why)),
+        )
+    };
+    sources.unreadable().iter().map(diagnose).collect()
+}
+
+fn compile_settings(sources: &Sources, found: &mut Vec<Diagnostic>) -> daemon::Settings {
+    let mut documents = Vec::new();
+    for file in sources.of_kind(FileKind::Settings) {
+        match Document::parse(file) {
+            Ok(document) => documents.push(document),
+            Err(wrong) => found.extend(wrong),
+        }
+    }
+    let mut settings = daemon::compile(&documents);
+    found.append(&mut settings.found);
+    settings
+}
+
+/// Adds every template, the later layers' last; one that does not compile leaves the earlier one of its name in place.
+fn compile_templates(sources: &Sources, found: &mut Vec<Diagnostic>) -> Templates {
+    let mut templates = Templates::new();
+    for file in sources.of_kind(FileKind::Template) {
+        let name = template_name(file);
+        if !name.ends_with(TEMPLATE_SUFFIX) {
+            let message =
+                format!("`{}` is not used: the name of a template ends in {TEMPLATE_SUFFIX}", shown(name));
+            found.push(Diagnostic::error(Place::file(&file.path), "", message).into_warning());
+        } else if let Err(error) = templates.add(name, file.text.to_string()) {
+            found.push(bad_template(file, &error, templates.contains(name)));
+        }
+    }
+    templates
+}
+
+fn template_name(file: &SourceFile) -> &str {
+    file.name.strip_prefix("templates/").unwrap_or(&file.name)
+}
+
+fn bad_template(file: &SourceFile, error: &TemplateError, has_earlier: bool) -> Diagnostic {
+    let span = error.range.clone().unwrap_or_else(|| {
+        let start: usize =
+            file.text.split_inclusive('\n').take(error.line.saturating_sub(1)).map(str::len).sum();
+        start..start
+    });
+    let place = Place::new(&file.path, &file.text, span);
+    let diagnostic =
+        Diagnostic::error(place, "", format!("template does not compile: {}", sentence(&error.message)));
+    if has_earlier {
+        diagnostic.with_note("the template of this name in an earlier layer stays in use")
+    } else {
+        diagnostic
+    }
+}
+
+type Tests = BTreeMap<SubscriberId, Vec<SubscriberTest>>;
+
+fn compile_subscribers(
+    sources: &Sources,
+    mut context: Context<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> (Vec<Arc<Subscriber>>, Tests) {
+    let mut seen: BTreeMap<(LayerKind, SubscriberId), Arc<str>> = BTreeMap::new();
+    let mut kept: BTreeMap<SubscriberId, (Arc<Subscriber>, Arc<str>)> = BTreeMap::new();
+    let mut tests = Tests::new();
+    for file in sources.of_kind(FileKind::Subscriber) {
+        let SubscriberFile { id, compiled, found: wrong } = subscriber::compile(file, &context);
+        found.extend(wrong);
+        let Some((id, place)) = id else { continue };
+        if let Some(first) = seen.get(&(file.layer, id.clone())) {
+            let message = format!("there are two subscribers `{id}` in one layer, and this one is not used");
+            found.push(
+                Diagnostic::error(place, "subscriber.id", message)
+                    .with_note(format!("the first one is in {first}")),
+            );
+            continue;
+        }
+        seen.insert((file.layer, id.clone()), Arc::clone(&file.path));
+        match (compiled, kept.get(&id)) {
+            (Some((subscriber, own_tests)), _) => {
+                if subscriber.activity == Activity::Core {
+                    context.core.insert(id.clone(), Arc::clone(&file.path));
+                }
+                kept.insert(id.clone(), (Arc::new(subscriber), Arc::clone(&file.path)));
+                tests.insert(id, own_tests);
+            }
+            (None, Some((_, earlier))) => {
+                let message = format!("`{id}` stays as it is in {earlier}, because this file has errors");
+                found.push(Diagnostic::error(place, "subscriber.id", message).into_warning());
+            }
+            (None, None) => {}
+        }
+    }
+    (kept.into_values().map(|(subscriber, _)| subscriber).collect(), tests)
+}
+
+/// Sorts what was found by its file and by its place in the file.
+fn in_order(sources: &Sources, mut found: Vec<Diagnostic>) -> Report {
+    let files: BTreeMap<&str, usize> =
+        sources.files().iter().enumerate().map(|(index, file)| (&*file.path, index)).collect();
+    found.sort_by_key(|diagnostic| {
+        let place = &diagnostic.place;
+        (files.get(&*place.file).copied(), place.span.start)
+    });
+    Report::new(found)
+}

@@ -1,0 +1,268 @@
+//! `aside.toml`: what the daemon, the injections and the sessions are set to.
+//!
+//! Every key, its default and its unit stand in `config/aside.toml`, which is the lowest layer; the defaults here are the same
+//! ones, a test compares them. A wrong value is reported, and the value below it stays. Folders and the socket's path are not
+//! settings: they come from the environment.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    config::{
+        raw::{Document, Parsed, Section, Value},
+        report::{Diagnostic, shown},
+        values,
+    },
+    engine::rules::{InjectionSettings, SessionSettings},
+    exchange::Format,
+    notification::Tokens,
+};
+
+const SECTIONS: [&str; 4] = ["journal", "http", "injection", "sessions"];
+
+/// Default time between syncs with `durability = "interval"`: what a power failure may take.
+const SYNC_INTERVAL: Duration = Duration::from_millis(100);
+/// Shortest and longest time between syncs.
+const SYNC_INTERVAL_LIMITS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+/// Default size of a journal segment in bytes.
+const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
+/// Smallest and largest segment: some events of the largest size, and what a check at the start still reads quickly.
+const SEGMENT_BYTES_LIMITS: RangeInclusive<u64> = 1024 * 1024..=1024 * 1024 * 1024;
+/// Default limits of one injection (semantics 5).
+const INJECTION: InjectionSettings = InjectionSettings {
+    max_notifications: 10,
+    max_tokens: Tokens(800),
+    max_chars: 8_000,
+    format: Format::Xml,
+    lease: Duration::from_secs(15 * 60),
+};
+/// Fewest and most notifications of an injection.
+const MAX_NOTIFICATIONS_LIMITS: RangeInclusive<u32> = 1..=100;
+/// Fewest and most tokens of an injection: the wrapper and one short line, and a tenth of a large context.
+const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 100..=20_000;
+/// Fewest and most characters of an injection, about five for each token.
+const MAX_CHARS_LIMITS: RangeInclusive<u32> = 400..=100_000;
+/// Shortest and longest lease: a quick hook, and a tool that runs for a day.
+const LEASE_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=DAY;
+/// Default limits of sessions.
+const SESSIONS: SessionSettings =
+    SessionSettings { queue_len_max: 1_000, idle_close: DAY, unclaimed_ttl: DAY };
+/// Shortest and longest queue: one injection, and what still fits in memory for hundreds of sessions.
+const QUEUE_LEN_LIMITS: RangeInclusive<u32> = 10..=100_000;
+/// Shortest and longest time that sessions and what waits for them are kept.
+const KEEP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+/// What the daemon is set to; what concerns the engine is in its rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonConfig {
+    /// `[journal]`.
+    pub journal: JournalConfig,
+    /// `[http]`; `None` when nothing listens on TCP.
+    pub http: Option<HttpConfig>,
+}
+
+/// How the journal is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalConfig {
+    /// When a published event is answered.
+    pub durability: Durability,
+    /// Size of a segment file in bytes.
+    pub segment_bytes: u64,
+}
+
+/// When a published event is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Once it is on the disk.
+    Sync,
+    /// Once it is written; the disk has it within this time, so a power failure can take what is younger.
+    Interval(Duration),
+}
+
+/// The API on TCP, beside the socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    /// A loopback address.
+    pub listen: SocketAddr,
+    /// An absolute path; `None` when the daemon makes a token of its own in its state folder.
+    pub token_file: Option<PathBuf>,
+}
+
+/// Everything `aside.toml` says.
+pub(crate) struct Settings {
+    pub(crate) daemon: DaemonConfig,
+    pub(crate) injection: InjectionSettings,
+    pub(crate) sessions: SessionSettings,
+    pub(crate) origins: BTreeMap<String, Arc<str>>,
+    pub(crate) found: Vec<Diagnostic>,
+}
+
+/// Reads the `aside.toml` of every layer, the later ones overriding the earlier ones key by key.
+pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
+    let [mut journal, mut http, mut injection, mut sessions] =
+        SECTIONS.map(|name| Section::new(name, documents));
+    let mut settings = Settings {
+        daemon: DaemonConfig { journal: read_journal(&mut journal), http: read_http(&mut http) },
+        injection: read_injection(&mut injection),
+        sessions: read_sessions(&mut sessions),
+        origins: BTreeMap::new(),
+        found: documents.iter().flat_map(|document| document.unknown_sections(&SECTIONS)).collect(),
+    };
+    for section in [journal, http, injection, sessions] {
+        settings.origins.extend(section.origins().clone());
+        settings.found.extend(section.finish());
+    }
+    settings
+}
+
+fn read_journal(section: &mut Section<'_>) -> JournalConfig {
+    let interval = section
+        .read("interval", |value| values::duration(value, SYNC_INTERVAL_LIMITS))
+        .unwrap_or(SYNC_INTERVAL);
+    let durability = |durability: Durability| match durability {
+        Durability::Sync => "sync",
+        Durability::Interval(_) => "interval",
+    };
+    let all = [Durability::Sync, Durability::Interval(interval)];
+    JournalConfig {
+        durability: section
+            .read("durability", |value| values::word(value, &all, durability))
+            .unwrap_or(Durability::Sync),
+        segment_bytes: section
+            .read("segment_bytes", |value| values::integer(value, SEGMENT_BYTES_LIMITS))
+            .unwrap_or(SEGMENT_BYTES),
+    }
+}
+
+fn read_http(section: &mut Section<'_>) -> Option<HttpConfig> {
+    let listen = section.read("listen", loopback);
+    let token_file = section.read("token_file", absolute_path);
+    if section.value("listen").is_none() {
+        section.object("token_file", |value| {
+            value.error("`token_file` does nothing without `listen`").into_warning()
+        });
+    }
+    listen.map(|listen| HttpConfig { listen, token_file })
+}
+
+fn loopback(value: &Value<'_>) -> Parsed<SocketAddr> {
+    let text = values::text(value)?;
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        let message = format!("`{}` is no address with a port", shown(text));
+        return Err(vec![value.error(message).with_note("an address is written like \"127.0.0.1:4127\"")]);
+    };
+    if !address.ip().is_loopback() {
+        let message = format!("`{address}` can be reached from other machines");
+        return Err(vec![value.error(message).with_note("only 127.0.0.0/8 and [::1] are allowed")]);
+    }
+    Ok(address)
+}
+
+fn absolute_path(value: &Value<'_>) -> Parsed<PathBuf> {
+    let text = values::words(value)?;
+    if !Path::new(text).is_absolute() {
+        return Err(vec![value.error(format!("`{}` is not an absolute path", shown(text)))]);
+    }
+    Ok(text.into())
+}
+
+fn read_injection(section: &mut Section<'_>) -> InjectionSettings {
+    let max_notifications =
+        section.read("max_notifications", |value| values::integer(value, MAX_NOTIFICATIONS_LIMITS));
+    let max_tokens = section.read("max_tokens", |value| values::integer(value, MAX_TOKENS_LIMITS));
+    let max_chars = section.read("max_chars", |value| values::integer(value, MAX_CHARS_LIMITS));
+    let format = section.read("format", |value| values::word(value, &Format::ALL, Format::as_str));
+    let lease = section.read("lease", |value| values::duration(value, LEASE_LIMITS));
+    InjectionSettings {
+        max_notifications: max_notifications.unwrap_or(INJECTION.max_notifications),
+        max_tokens: max_tokens.map_or(INJECTION.max_tokens, Tokens),
+        max_chars: max_chars.unwrap_or(INJECTION.max_chars),
+        format: format.unwrap_or(INJECTION.format),
+        lease: lease.unwrap_or(INJECTION.lease),
+    }
+}
+
+fn read_sessions(section: &mut Section<'_>) -> SessionSettings {
+    let queue_len_max = section.read("queue_len_max", |value| values::integer(value, QUEUE_LEN_LIMITS));
+    let keep = |value: &Value<'_>| values::duration(value, KEEP_LIMITS);
+    SessionSettings {
+        queue_len_max: queue_len_max.unwrap_or(SESSIONS.queue_len_max),
+        idle_close: section.read("idle_close", keep).unwrap_or(SESSIONS.idle_close),
+        unclaimed_ttl: section.read("unclaimed_ttl", keep).unwrap_or(SESSIONS.unclaimed_ttl),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::layers::{LayerKind, SourceFile};
+
+    const SHIPPED: &str = include_str!("../../config/aside.toml");
+
+    fn compiled(text: &str) -> Settings {
+        let file = SourceFile {
+            layer: LayerKind::User,
+            name: "aside.toml".into(),
+            path: "aside.toml".into(),
+            text: text.into(),
+        };
+        compile(&[Document::parse(&file).unwrap_or_else(|found| panic!("{found:?}"))])
+    }
+
+    fn values(settings: &Settings) -> String {
+        format!("{:?}\n{:?}\n{:?}", settings.daemon, settings.injection, settings.sessions)
+    }
+
+    /// The shipped file with the keys that have no default switched on.
+    fn all_keys() -> String {
+        SHIPPED.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_defaults_in_the_code_are_those_in_the_file() {
+        let shipped = compiled(SHIPPED);
+        assert!(shipped.found.is_empty(), "{:?}", shipped.found);
+        assert_eq!(values(&shipped), values(&compiled("")));
+    }
+
+    #[test]
+    fn every_key_that_can_be_set_stands_in_the_file_and_no_other() {
+        let settings = compiled(&all_keys());
+        assert!(settings.found.is_empty(), "{:?}", settings.found);
+        let in_file: Vec<_> = settings.origins.keys().cloned().collect();
+
+        let unknown = compiled(&SECTIONS.map(|name| format!("[{name}]\nno_such_key = 1\n")).concat());
+        let mut known = Vec::new();
+        for diagnostic in &unknown.found {
+            let section = diagnostic.key.split('.').next().expect("a section");
+            known.extend(diagnostic.allowed.iter().map(|key| format!("{section}.{key}")));
+        }
+        known.sort_unstable();
+        assert_eq!(in_file, known);
+    }
+
+    #[test]
+    fn what_is_set_is_what_is_used() {
+        let settings = compiled(
+            "[journal]\ndurability = \"interval\"\ninterval = \"1s\"\n\
+             [http]\nlisten = \"[::1]:80\"\ntoken_file = \"/run/token\"\n\
+             [injection]\nformat = \"toon\"\nlease = \"1h30m\"\nmax_tokens = 1_000\n",
+        );
+        assert!(settings.found.is_empty(), "{:?}", settings.found);
+        assert_eq!(settings.daemon.journal.durability, Durability::Interval(Duration::from_secs(1)));
+        let http = settings.daemon.http.expect("http is on");
+        assert_eq!(
+            (http.listen.to_string().as_str(), http.token_file),
+            ("[::1]:80", Some("/run/token".into()))
+        );
+        assert_eq!((settings.injection.format, settings.injection.max_tokens), (Format::Toon, Tokens(1_000)));
+        assert_eq!(settings.injection.lease, Duration::from_secs(5_400));
+    }
+}

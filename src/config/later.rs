@@ -1,0 +1,97 @@
+//! Keys that the format has and the program does not act on yet.
+//!
+//! Their shape is checked like that of any other, and the value that changes nothing is accepted, so that a file which spells
+//! out the defaults loads. Any other value is an error: a key that is read and ignored would promise what does not happen.
+
+use crate::config::{
+    raw::{Parsed, Section, Value},
+    report::shown,
+    subscriber::read_pattern,
+    values,
+};
+
+/// Whether a value asks for more than what happens without the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    None,
+    Some,
+}
+
+/// Checks the keys of `[limits]`.
+pub(crate) fn check_limits(section: &mut Section<'_>) {
+    refuse(section, "supersede_key", |value| {
+        values::field_paths(value).map(|paths| effect(!paths.is_empty()))
+    });
+    for key in ["resolved_by", "inhibited_by"] {
+        refuse(section, key, |value| {
+            values::list(value, read_pattern).map(|patterns| effect(!patterns.is_empty()))
+        });
+    }
+    refuse(section, "quiet", hours);
+    refuse(section, "deliver_after", delay);
+    refuse(section, "retain", |value| values::flag(value).map(effect));
+}
+
+/// Checks the keys of `[output]`.
+pub(crate) fn check_output(section: &mut Section<'_>) {
+    for (key, words) in [
+        ("activation", ["passive", "prompt", "active"]),
+        ("audience", ["agent", "user", "both"]),
+        ("interrupt", ["inject_and_continue", "cancel_and_restart", "queue_for_next"]),
+    ] {
+        refuse(section, key, |value| {
+            values::word(value, &words, |word| word).map(|word| effect(Some(&word) != words.first()))
+        });
+    }
+    refuse(section, "requires_response", |value| values::flag(value).map(effect));
+}
+
+fn refuse(section: &mut Section<'_>, key: &'static str, check: impl Fn(&Value<'_>) -> Parsed<Effect>) {
+    section.read(key, |value| match check(value)? {
+        Effect::None => Ok(()),
+        Effect::Some => Err(vec![value.error(format!("`{key}` is not supported yet"))]),
+    });
+}
+
+fn effect(is_some: bool) -> Effect {
+    if is_some { Effect::Some } else { Effect::None }
+}
+
+/// Hours of a day, such as `22:00-07:00`.
+fn hours(value: &Value<'_>) -> Parsed<Effect> {
+    let text = values::words(value)?;
+    let is_hours = text.split_once('-').is_some_and(|(from, to)| is_time(from) && is_time(to));
+    let wrong = || {
+        let message = format!("`{}` is no time of the day", shown(text));
+        vec![value.error(message).with_note("hours are written like \"22:00-07:00\"")]
+    };
+    is_hours.then_some(Effect::Some).ok_or_else(wrong)
+}
+
+/// A number of turns, a duration, a time of the day, or a tool.
+fn delay(value: &Value<'_>) -> Parsed<Effect> {
+    let text = values::words(value)?;
+    let is_turns = text.strip_suffix(" turns").or_else(|| text.strip_suffix(" turn")).is_some_and(is_count);
+    let is_tool = text.strip_prefix("tool:").is_some_and(|tool| !tool.trim().is_empty());
+    let is_delay = is_turns || is_tool || is_time(text) || values::parse_duration(text).is_some();
+    let wrong = || {
+        let message = format!("`{}` is nothing to wait for", shown(text));
+        vec![
+            value
+                .error(message)
+                .with_note("it is written like \"3 turns\", \"10m\", \"18:00\" or \"tool:Bash\""),
+        ]
+    };
+    is_delay.then_some(Effect::Some).ok_or_else(wrong)
+}
+
+fn is_count(text: &str) -> bool {
+    text.parse::<u32>().is_ok_and(|count| count > 0)
+}
+
+fn is_time(text: &str) -> bool {
+    let is_number_below =
+        |text: &str, limit: u32| text.len() == 2 && text.parse::<u32>().is_ok_and(|n| n < limit);
+    text.split_once(':')
+        .is_some_and(|(hours, minutes)| is_number_below(hours, 24) && is_number_below(minutes, 60))
+}

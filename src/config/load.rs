@@ -1,0 +1,162 @@
+//! Reads the folders of the layers; the only part of the configuration that knows files.
+//!
+//! A folder that is not there is an empty layer. What is there and cannot be read is data too: it is reported with
+//! everything else, and keeps nothing else from being used. Files are read whole, within [`FILE_BYTES_MAX`]; links to files
+//! are followed, links to folders inside a layer are not, as they can form a circle.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use crate::config::layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable};
+
+/// Largest file of a layer in bytes; far above any template that could render within its budget.
+pub const FILE_BYTES_MAX: u64 = 256 * 1024;
+/// The layer that an administrator keeps for every user of the machine.
+pub const SYSTEM_FOLDER: &str = "/etc/aside";
+
+/// The folders of the layers above the shipped one, for the user whose folder is `user_folder`.
+pub fn layers_of(user_folder: &Path) -> [(LayerKind, PathBuf); 2] {
+    [(LayerKind::System, SYSTEM_FOLDER.into()), (LayerKind::User, user_folder.into())]
+}
+
+/// Reads the shipped layer and those in `folders`.
+///
+/// Errors: none. What cannot be read is in [`Sources::unreadable`], and so in the report of `compile`.
+pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
+    folders.iter().fold(Sources::shipped(), |sources, (layer, folder)| {
+        let mut found = Found { layer: *layer, files: Vec::new(), unreadable: Vec::new() };
+        found.read_file(&folder.join("aside.toml"), "aside.toml");
+        found.read_folder(&folder.join("subscribers"), "subscribers");
+        found.read_folder(&folder.join("templates"), "templates");
+        sources.with(found.files, found.unreadable)
+    })
+}
+
+struct Found {
+    layer: LayerKind,
+    files: Vec<SourceFile>,
+    unreadable: Vec<Unreadable>,
+}
+
+impl Found {
+    fn read_folder(&mut self, folder: &Path, name: &str) {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => return self.refuse(folder, error.to_string()),
+        };
+        for entry in entries {
+            match entry {
+                Ok(entry) => self.read_entry(&entry, name),
+                Err(error) => self.refuse(folder, error.to_string()),
+            }
+        }
+    }
+
+    fn read_entry(&mut self, entry: &fs::DirEntry, folder_name: &str) {
+        let path = entry.path();
+        let file_name = entry.file_name();
+        let Some(file_name) = file_name.to_str() else {
+            return self.refuse(&path, "its name is not UTF-8".to_owned());
+        };
+        let name = format!("{folder_name}/{file_name}");
+        let is_hidden = file_name.starts_with('.');
+        if FileKind::of(&name).is_some() && !path.is_dir() {
+            self.read_file(&path, &name);
+        } else if path.is_dir() && folder_name.starts_with("templates") && !is_hidden {
+            match path.is_symlink() {
+                true => self.refuse(&path, "a link to a folder is not followed".to_owned()),
+                false => self.read_folder(&path, &name),
+            }
+        }
+    }
+
+    fn read_file(&mut self, path: &Path, name: &str) {
+        match read_text(path) {
+            Ok(text) => self.files.push(SourceFile {
+                layer: self.layer,
+                name: name.into(),
+                path: path.display().to_string().into(),
+                text: text.into(),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && name == "aside.toml" => {}
+            Err(error) => self.refuse(path, error.to_string()),
+        }
+    }
+
+    fn refuse(&mut self, path: &Path, why: String) {
+        self.unreadable.push(Unreadable { path: path.display().to_string().into(), why });
+    }
+}
+
+/// Reads a regular file within the limit; anything else, such as a pipe, could block.
+fn read_text(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("it is larger than {FILE_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        io::Error::new(io::ErrorKind::InvalidData, format!("it is not UTF-8 (byte {at})"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(sources: &Sources) -> Vec<String> {
+        let own = sources.files().iter().filter(|file| file.layer == LayerKind::User);
+        own.map(|file| file.name.to_string()).collect()
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_an_empty_layer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sources = read_layers(&[(LayerKind::User, folder.path().join("absent"))]);
+        assert_eq!(sources, Sources::shipped());
+    }
+
+    #[test]
+    fn what_a_layer_holds_is_read_and_what_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("has a parent")).expect("a folder");
+            fs::write(path, bytes).expect("a file");
+        };
+        write("aside.toml", b"");
+        write("subscribers/ci.toml", b"[subscriber]\n");
+        write("subscribers/ci.toml~", b"backup");
+        write("subscribers/bad.toml", b"name = \"\xff\"");
+        write("templates/deep/er/ci.toon.j2", b"ci: 1\n");
+        write("templates/big.toon.j2", &vec![b'x'; usize::try_from(FILE_BYTES_MAX).expect("fits") + 1]);
+        write("notes.txt", b"");
+
+        let sources = read_layers(&[(LayerKind::User, folder.path().to_owned())]);
+        assert_eq!(names(&sources), ["aside.toml", "subscribers/ci.toml", "templates/deep/er/ci.toon.j2"]);
+        let mut refused: Vec<_> = sources.unreadable().iter().map(|file| file.why.as_str()).collect();
+        refused.sort_unstable();
+        assert_eq!(refused, ["it is larger than 262144 bytes", "it is not UTF-8 (byte 8)"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_circle_of_links_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let templates = folder.path().join("templates");
+        fs::create_dir(&templates).expect("a folder");
+        std::os::unix::fs::symlink(&templates, templates.join("again")).expect("a link");
+        let sources = read_layers(&[(LayerKind::User, folder.path().to_owned())]);
+        let refused: Vec<_> = sources.unreadable().iter().map(|file| file.why.as_str()).collect();
+        assert_eq!(refused, ["a link to a folder is not followed"]);
+    }
+}

@@ -1,0 +1,297 @@
+//! TOML as it was written: tables whose every value knows its file, its place and its key.
+//!
+//! A [`Section`] is one table of one file, or the same table of several files of which a later one overrides an earlier one
+//! key by key. It is read by asking for each key once; what was not asked for in the end is unknown. Every mistake is
+//! collected, none stops the reading. What the keys mean is not known here.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use crate::config::{
+    layers::SourceFile,
+    report::{Diagnostic, Place, sentence, shown},
+};
+
+/// Most mistakes of syntax that are kept of one file; what follows so many says nothing new.
+const SYNTAX_ERRORS_MAX: usize = 100;
+
+/// A value, or everything that is wrong with it.
+pub(crate) type Parsed<T> = Result<T, Vec<Diagnostic>>;
+
+/// One file that is TOML.
+pub(crate) struct Document<'s> {
+    file: &'s SourceFile,
+    table: DeTable<'s>,
+}
+
+impl<'s> Document<'s> {
+    /// Reads a file.
+    ///
+    /// Errors: the first mistake of syntax of every line; more on the same line are mostly its consequences.
+    pub(crate) fn parse(file: &'s SourceFile) -> Parsed<Self> {
+        let (table, errors) = DeTable::parse_recoverable(&file.text);
+        if errors.is_empty() {
+            return Ok(Self { file, table: table.into_inner() });
+        }
+        let diagnose = |error: &toml::de::Error| {
+            let place = Place::new(&file.path, &file.text, error.span().unwrap_or(0..0));
+            Diagnostic::error(place, "", format!("invalid TOML: {}", sentence(error.message())))
+        };
+        let mut found: Vec<_> = errors.iter().map(diagnose).collect();
+        found.sort_by_key(|diagnostic| diagnostic.place.span.start);
+        found.truncate(SYNTAX_ERRORS_MAX);
+        found.dedup_by_key(|diagnostic| diagnostic.place.line());
+        Err(found)
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &'s SourceFile {
+        self.file
+    }
+
+    /// What is at the top of the file and not among `sections`.
+    pub(crate) fn unknown_sections(&self, sections: &[&str]) -> Vec<Diagnostic> {
+        let unknown = self.table.keys().filter(|key| !sections.contains(&key.get_ref().as_ref()));
+        let place = |span: Range<usize>| Place::new(&self.file.path, &self.file.text, span);
+        unknown.map(|key| unknown_key(place(key.span()), key.get_ref(), key.get_ref(), sections)).collect()
+    }
+
+    /// The value at the top of the file under `name`.
+    pub(crate) fn value(&'s self, name: &str) -> Option<Value<'s>> {
+        self.table.get(name).map(|value| Value::new(self.file, name.to_owned(), value))
+    }
+}
+
+/// A value and where it stands.
+#[derive(Clone)]
+pub(crate) struct Value<'s> {
+    file: &'s SourceFile,
+    key: String,
+    span: Range<usize>,
+    value: &'s DeValue<'s>,
+}
+
+impl<'s> Value<'s> {
+    fn new(file: &'s SourceFile, key: String, value: &'s Spanned<DeValue<'s>>) -> Self {
+        Self { file, key, span: value.span(), value: value.get_ref() }
+    }
+
+    /// The value itself.
+    pub(crate) fn get(&self) -> &'s DeValue<'s> {
+        self.value
+    }
+
+    /// The last part of its key.
+    pub(crate) fn name(&self) -> &str {
+        self.key.rsplit('.').next().unwrap_or(&self.key)
+    }
+
+    /// Where it stands.
+    pub(crate) fn place(&self) -> Place {
+        Place::new(&self.file.path, &self.file.text, self.span.clone())
+    }
+
+    /// Something that is wrong with it.
+    pub(crate) fn error(&self, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(self.place(), self.key.as_str(), message)
+    }
+
+    /// Says that it should have been `expected`, such as `a string`.
+    pub(crate) fn wrong_kind(&self, expected: &str) -> Vec<Diagnostic> {
+        let found = self.value.type_str();
+        let article = if found.starts_with(['a', 'i']) { "an" } else { "a" };
+        vec![self.error(format!("`{}` must be {expected}, not {article} {found}", self.name()))]
+    }
+
+    /// Its items, if it is an array.
+    pub(crate) fn items(&self) -> Option<Vec<Self>> {
+        let item = |(index, item)| Self::new(self.file, format!("{}[{index}]", self.key), item);
+        self.value.as_array().map(|items| items.iter().enumerate().map(item).collect())
+    }
+
+    /// Its keys, if it is a table.
+    pub(crate) fn section(&self) -> Option<Section<'s>> {
+        let table = self.value.as_table()?;
+        let mut section = Section::empty(&self.key, Some(self.place()));
+        section.add(self.file, table);
+        Some(section)
+    }
+}
+
+/// The keys of a table, possibly from several files.
+pub(crate) struct Section<'s> {
+    name: String,
+    header: Option<Place>,
+    entries: BTreeMap<&'s str, Vec<Entry<'s>>>,
+    asked: Vec<&'static str>,
+    origins: BTreeMap<String, Arc<str>>,
+    found: Vec<Diagnostic>,
+}
+
+struct Entry<'s> {
+    key_place: Place,
+    value: Value<'s>,
+}
+
+impl<'s> Section<'s> {
+    /// The table `name` of every document, the later ones overriding the earlier ones.
+    pub(crate) fn new(name: &str, documents: &'s [Document<'s>]) -> Self {
+        let mut section = Self::empty(name, None);
+        for value in documents.iter().filter_map(|document| document.value(name)) {
+            section.header = Some(value.place());
+            match value.get().as_table() {
+                Some(table) => section.add(value.file, table),
+                None => section.found.extend(value.wrong_kind("a table")),
+            }
+        }
+        section
+    }
+
+    fn empty(name: &str, header: Option<Place>) -> Self {
+        Self {
+            name: name.to_owned(),
+            header,
+            entries: BTreeMap::new(),
+            asked: Vec::new(),
+            origins: BTreeMap::new(),
+            found: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, file: &'s SourceFile, table: &'s DeTable<'s>) {
+        for (key, value) in table {
+            let key_place = Place::new(&file.path, &file.text, key.span());
+            let value = Value::new(file, format!("{}.{}", self.name, key.get_ref()), value);
+            self.entries.entry(key.get_ref()).or_default().push(Entry { key_place, value });
+        }
+    }
+
+    /// Reads the value of `key` in every file, and gives the last one that is right; `None` when there is none.
+    pub(crate) fn read<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl Fn(&Value<'s>) -> Parsed<T>,
+    ) -> Option<T> {
+        self.asked.push(key);
+        let mut last = None;
+        for entry in self.entries.get(key).into_iter().flatten() {
+            match parse(&entry.value) {
+                Ok(value) => {
+                    last = Some(value);
+                    self.origins.insert(entry.value.key.clone(), Arc::clone(&entry.value.file.path));
+                }
+                Err(found) => self.found.extend(found),
+            }
+        }
+        last
+    }
+
+    /// As [`Section::read`], for a key that must be there.
+    pub(crate) fn require<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl Fn(&Value<'s>) -> Parsed<T>,
+        file: &SourceFile,
+    ) -> Option<T> {
+        if !self.entries.contains_key(key) {
+            let place = self.header.clone().unwrap_or_else(|| Place::file(&file.path));
+            let message = format!("`{key}` is missing in [{}]", self.name);
+            self.found.push(Diagnostic::error(place, format!("{}.{key}", self.name), message));
+        }
+        self.read(key, parse)
+    }
+
+    /// The last value of `key`, whether or not it is right.
+    pub(crate) fn value(&self, key: &str) -> Option<&Value<'s>> {
+        self.entries.get(key)?.last().map(|entry| &entry.value)
+    }
+
+    /// Whether `key` is there and gave no value when it was read.
+    pub(crate) fn is_wrong<T>(&self, key: &str, read: Option<&T>) -> bool {
+        read.is_none() && self.entries.contains_key(key)
+    }
+
+    /// Adds what is wrong with the value of `key` beside others; nothing when the key is not there.
+    pub(crate) fn object(&mut self, key: &str, diagnose: impl FnOnce(&Value<'s>) -> Diagnostic) {
+        let diagnostic = self.value(key).map(diagnose);
+        self.found.extend(diagnostic);
+    }
+
+    /// The file that each value in use came from, by its key.
+    pub(crate) fn origins(&self) -> &BTreeMap<String, Arc<str>> {
+        &self.origins
+    }
+
+    /// Everything that is wrong, with the keys nobody asked for.
+    pub(crate) fn finish(self) -> Vec<Diagnostic> {
+        let mut found = self.found;
+        for (key, entries) in &self.entries {
+            if !self.asked.contains(key) {
+                let diagnose = |entry: &Entry<'_>| {
+                    unknown_key(entry.key_place.clone(), key, &entry.value.key, &self.asked)
+                };
+                found.extend(entries.iter().map(diagnose));
+            }
+        }
+        found
+    }
+}
+
+fn unknown_key(place: Place, key: &str, path: &str, allowed: &[&str]) -> Diagnostic {
+    Diagnostic::error(place, shown(path), format!("unknown key `{}`", shown(key))).with_allowed(key, allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::layers::LayerKind;
+
+    fn file(path: &str, text: &str) -> SourceFile {
+        SourceFile { layer: LayerKind::User, name: "aside.toml".into(), path: path.into(), text: text.into() }
+    }
+
+    fn number(value: &Value<'_>) -> Parsed<i64> {
+        let integer = value.get().as_integer().and_then(|integer| integer.as_str().parse().ok());
+        integer.ok_or_else(|| value.wrong_kind("an integer"))
+    }
+
+    fn messages(found: &[Diagnostic]) -> Vec<String> {
+        found.iter().map(|diagnostic| format!("{} {}", diagnostic.place, diagnostic.message)).collect()
+    }
+
+    #[test]
+    fn a_later_file_overrides_key_by_key_and_a_wrong_value_overrides_nothing() {
+        let files = [file("a", "[s]\nx = 1\ny = 1\nz = 1\n"), file("b", "[s]\ny = 2\nz = true\n")];
+        let documents: Vec<_> = files.iter().map(|file| Document::parse(file).expect("TOML")).collect();
+        let mut section = Section::new("s", &documents);
+        let values = ["x", "y", "z"].map(|key| section.read(key, number));
+        assert_eq!(values, [Some(1), Some(2), Some(1)]);
+        let origins: Vec<_> = section.origins().iter().map(|(key, file)| format!("{key}={file}")).collect();
+        assert_eq!(origins, ["s.x=a", "s.y=b", "s.z=a"]);
+        assert_eq!(messages(&section.finish()), ["b:3:5 `z` must be an integer, not a boolean"]);
+    }
+
+    #[test]
+    fn every_unknown_key_of_every_file_is_found_where_it_stands() {
+        let files = [file("a", "[s]\nx = 1\nxx = 1\n"), file("b", "[s]\nxx = 1\n\"w\\u0000\" = 2\n")];
+        let documents: Vec<_> = files.iter().map(|file| Document::parse(file).expect("TOML")).collect();
+        let mut section = Section::new("s", &documents);
+        assert_eq!(section.read("x", number), Some(1));
+        let found = section.finish();
+        let expected = ["b:3:1 unknown key `w\\u{0}`", "a:3:1 unknown key `xx`", "b:2:1 unknown key `xx`"];
+        assert_eq!(messages(&found), expected);
+        assert_eq!(found[1].nearest.as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn every_mistake_of_syntax_is_found() {
+        let file = file("a", "x = \ny = 1\nz = \"\n");
+        let found = Document::parse(&file).err().expect("not TOML");
+        let places: Vec<_> = found.iter().map(|diagnostic| diagnostic.place.line()).collect();
+        assert_eq!(places, [1, 3], "{found:?}");
+    }
+}

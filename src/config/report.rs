@@ -1,0 +1,380 @@
+//! What is wrong with the configuration: every finding of every file, each with its place and what would be right.
+//!
+//! A [`Diagnostic`] is plain data, so that a program can read it; as text it is drawn like a compiler's message, with the line
+//! at fault. Nothing here decides what is wrong: the readers of the files do.
+//!
+//! ```text
+//! error: unknown key `typs`
+//!  --> subscribers/ci.toml:5:1
+//!   |
+//! 5 | typs = ["ci.check.*"]
+//!   | ^^^^ did you mean `types`?
+//!   |
+//!   = note: at `events.typs`
+//!   = help: allowed are types, sources, severity_filter, where
+//! ```
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use annotate_snippets::{AnnotationKind, Element, Group, Level as Label, Renderer, Snippet};
+
+use crate::event::clean_text;
+
+/// Most characters of a file's own words that a message repeats.
+const SHOWN_CHARS_MAX: usize = 64;
+/// Most characters of another error's sentence; the longest event type fits in twice.
+const SENTENCE_CHARS_MAX: usize = 400;
+/// Most findings that are kept; a file of nothing but mistakes must not take minutes to report.
+const FINDINGS_MAX: usize = 200;
+
+/// What was found, in the order of the files and of the places in them.
+///
+/// Shape: at most 200 findings, the first ones; the rest is counted.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    diagnostics: Vec<Diagnostic>,
+    left_out: usize,
+    error_count: usize,
+}
+
+/// Whether a finding keeps something from being used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// What it concerns is not used.
+    Error,
+    /// It is used as it stands, and is probably not what was meant.
+    Warning,
+}
+
+impl Level {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// One finding.
+#[derive(Debug, Clone)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub level: Level,
+    /// Where it is.
+    pub place: Place,
+    /// The path of the key, such as `events.types[1]`; empty when no key is concerned.
+    pub key: String,
+    /// What is wrong, as one line.
+    pub message: String,
+    /// The words that are allowed there, if they are few; empty otherwise.
+    pub allowed: Vec<String>,
+    /// The allowed word that is most like the one found.
+    pub nearest: Option<String>,
+    /// What else helps.
+    pub note: Option<String>,
+}
+
+/// A piece of a file.
+#[derive(Clone)]
+pub struct Place {
+    /// The file as it is shown.
+    pub file: Arc<str>,
+    /// Bytes of the text; empty when the whole file is concerned.
+    pub span: Range<usize>,
+    text: Arc<str>,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Place {
+    /// A piece of a text; a span that is not inside it becomes its end.
+    pub(crate) fn new(file: &Arc<str>, text: &Arc<str>, span: Range<usize>) -> Self {
+        let is_inside = text.get(span.clone()).is_some();
+        let span = if is_inside { span } else { text.len()..text.len() };
+        Self { file: Arc::clone(file), span, text: Arc::clone(text) }
+    }
+
+    /// A whole file.
+    pub(crate) fn file(file: &Arc<str>) -> Self {
+        Self { file: Arc::clone(file), span: 0..0, text: "".into() }
+    }
+
+    /// A piece of what stands at this place, if that is how the text reads.
+    ///
+    /// `content` is what the place says once quotes and escapes are read; a range of it maps to the file only when the file
+    /// says it literally. Otherwise the place stays as it is.
+    pub(crate) fn within(&self, content: &str, range: Range<usize>) -> Self {
+        let literal = self.text.get(self.span.clone()).unwrap_or_default();
+        let Some(offset) = literal.find(content) else { return self.clone() };
+        let start = self.span.start + offset;
+        let span = start + range.start..start + range.end.max(range.start + 1);
+        let is_inside = span.end <= self.span.end && self.text.get(span.clone()).is_some();
+        if is_inside { Self { span, ..self.clone() } } else { self.clone() }
+    }
+
+    /// The line of its beginning, counted from 1.
+    pub fn line(&self) -> usize {
+        self.before().matches('\n').count() + 1
+    }
+
+    /// The column of its beginning in characters, counted from 1.
+    pub fn column(&self) -> usize {
+        self.before().rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1
+    }
+
+    fn before(&self) -> &str {
+        self.text.get(..self.span.start).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line(), self.column())
+    }
+}
+
+impl Diagnostic {
+    /// Something that keeps `key` from being used.
+    pub(crate) fn error(place: Place, key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            level: Level::Error,
+            place,
+            key: key.into(),
+            message: message.into(),
+            allowed: Vec::new(),
+            nearest: None,
+            note: None,
+        }
+    }
+
+    /// The same, as a warning.
+    pub(crate) fn into_warning(self) -> Self {
+        Self { level: Level::Warning, ..self }
+    }
+
+    /// Says which words are allowed, and which of them `found` is most like.
+    pub(crate) fn with_allowed(mut self, found: &str, allowed: &[&str]) -> Self {
+        self.nearest = nearest(found, allowed.iter().copied()).map(str::to_owned);
+        self.allowed = allowed.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Says what was probably meant.
+    pub(crate) fn with_nearest(self, nearest: Option<impl AsRef<str>>) -> Self {
+        Self { nearest: nearest.map(|nearest| shown(nearest.as_ref())), ..self }
+    }
+
+    /// Says what else helps.
+    pub(crate) fn with_note(self, note: impl Into<String>) -> Self {
+        Self { note: Some(note.into()), ..self }
+    }
+
+    /// The finding for a program: `level`, `file`, `line`, `column`, `key`, `message`, `allowed`, `nearest` and `note`.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "level": self.level.as_str(),
+            "file": &*self.place.file,
+            "line": self.place.line(),
+            "column": self.place.column(),
+            "key": self.key,
+            "message": self.message,
+            "allowed": self.allowed,
+            "nearest": self.nearest,
+            "note": self.note,
+        })
+    }
+
+    fn snippet(&self) -> Option<Snippet<'_, annotate_snippets::Annotation<'_>>> {
+        let text = &*self.place.text;
+        let label = self.nearest.as_ref().map(|nearest| format!("did you mean `{nearest}`?"));
+        let annotation = AnnotationKind::Primary.span(self.place.span.clone()).label(label);
+        (!text.is_empty()).then(|| Snippet::source(text).path(&*self.place.file).annotation(annotation))
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = match self.level {
+            Level::Error => Label::ERROR,
+            Level::Warning => Label::WARNING,
+        };
+        let place: Element<'_> = match self.snippet() {
+            Some(snippet) => snippet.into(),
+            None => annotate_snippets::Origin::path(&*self.place.file).into(),
+        };
+        let mut notes = Vec::new();
+        if !self.key.is_empty() {
+            notes.push(Label::NOTE.message(format!("at `{}`", self.key)));
+        }
+        if !self.allowed.is_empty() {
+            notes.push(Label::HELP.message(format!("allowed are {}", self.allowed.join(", "))));
+        }
+        if let Some(note) = &self.note {
+            notes.push(Label::HELP.message(note));
+        }
+        let group: Group<'_> = label.primary_title(&self.message).element(place).elements(notes);
+        f.write_str(&Renderer::plain().render(&[group]))
+    }
+}
+
+impl Report {
+    /// Keeps the first findings and counts all.
+    pub(crate) fn new(mut diagnostics: Vec<Diagnostic>) -> Self {
+        let is_error = |diagnostic: &&Diagnostic| diagnostic.level == Level::Error;
+        let error_count = diagnostics.iter().filter(is_error).count();
+        let left_out = diagnostics.len().saturating_sub(FINDINGS_MAX);
+        diagnostics.truncate(FINDINGS_MAX);
+        Self { diagnostics, left_out, error_count }
+    }
+
+    /// The findings, in the order of the files and of the places in them.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    /// How many findings keep something from being used, those that were left out included.
+    pub fn error_count(&self) -> usize {
+        self.error_count
+    }
+
+    /// How many findings keep nothing from being used, those that were left out included.
+    pub fn warning_count(&self) -> usize {
+        self.diagnostics.len() + self.left_out - self.error_count
+    }
+
+    /// The findings for a program, as an array.
+    pub fn to_json(&self) -> serde_json::Value {
+        self.diagnostics.iter().map(Diagnostic::to_json).collect()
+    }
+}
+
+impl fmt::Display for Report {
+    /// Writes the findings with an empty line between them, and nothing when there are none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, diagnostic) in self.diagnostics.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            writeln!(f, "{separator}{diagnostic}")?;
+        }
+        match self.left_out {
+            0 => Ok(()),
+            left_out => writeln!(f, "\nand {left_out} more"),
+        }
+    }
+}
+
+/// The candidate that is most like `word`, if one is so like it that it may have been meant.
+pub(crate) fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    let limit = (word.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// A file's own words as they may stand in a message: on one line, with invisible characters spelled out, not too long.
+pub(crate) fn shown(text: &str) -> String {
+    spelled_out(text, SHOWN_CHARS_MAX)
+}
+
+/// Another error's sentence, which may repeat a file's own words.
+pub(crate) fn sentence(error: impl fmt::Display) -> String {
+    spelled_out(&error.to_string(), SENTENCE_CHARS_MAX)
+}
+
+fn spelled_out(text: &str, chars_max: usize) -> String {
+    let is_unwanted = |c: char| c.is_control() || clean_text(c.encode_utf8(&mut [0; 4])).is_empty();
+    let mut shown = String::new();
+    for c in text.chars().take(chars_max) {
+        if is_unwanted(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    if text.chars().nth(chars_max).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "[events]\nwhere = \"payload.n >\"\n";
+
+    fn place(part: &str) -> Place {
+        let start = TEXT.find(part).expect("a part of the text");
+        Place::new(&"a.toml".into(), &TEXT.into(), start..start + part.len())
+    }
+
+    #[test]
+    fn a_place_counts_lines_and_columns_from_one() {
+        assert_eq!(place("[events]").to_string(), "a.toml:1:1");
+        assert_eq!(place("\"payload").to_string(), "a.toml:2:9");
+        let outside = Place::new(&"a.toml".into(), &TEXT.into(), 5..900);
+        assert_eq!(outside.to_string(), "a.toml:3:1");
+    }
+
+    #[test]
+    fn a_range_of_a_string_is_found_inside_its_quotes_unless_it_is_escaped() {
+        let whole = place("\"payload.n >\"");
+        assert_eq!(whole.within("payload.n >", 10..11).to_string(), "a.toml:2:20");
+        assert_eq!(whole.within("payload.n >", 11..11).to_string(), "a.toml:2:21", "the end is the quote");
+        assert_eq!(whole.within("payload.n \t>", 10..11).span, whole.span);
+    }
+
+    #[test]
+    fn the_nearest_word_is_one_that_may_have_been_meant() {
+        assert_eq!(nearest("typs", ["types", "sources"]), Some("types"));
+        assert_eq!(nearest("colour", ["types", "sources"]), None);
+    }
+
+    #[test]
+    fn words_of_a_file_are_shown_on_one_line_and_not_at_length() {
+        assert_eq!(shown("a\nb\u{1b}[31mc\u{202e}"), "a\\nb\\u{1b}[31mc\\u{202e}");
+        assert_eq!(shown(&"x".repeat(64)), "x".repeat(64));
+        assert_eq!(shown(&"x".repeat(65)), format!("{}...", "x".repeat(64)));
+    }
+
+    #[test]
+    fn what_is_too_much_to_report_is_counted() {
+        let error = Diagnostic::error(place("where"), "events.where", "wrong");
+        let mut found = vec![error.clone().into_warning()];
+        found.extend(std::iter::repeat_n(error, FINDINGS_MAX + 1));
+        let report = Report::new(found);
+        assert_eq!((report.error_count(), report.warning_count()), (FINDINGS_MAX + 1, 1));
+        assert_eq!(report.diagnostics().len(), FINDINGS_MAX);
+        assert!(report.to_string().ends_with("\n\nand 2 more\n"));
+    }
+
+    #[test]
+    fn a_diagnostic_reads_the_same_for_people_and_for_programs() {
+        let diagnostic = Diagnostic::error(place("where"), "events.where", "unknown key `wher`")
+            .with_allowed("wher", &["types", "where"])
+            .with_note("it is optional");
+        assert_eq!(
+            diagnostic.to_string(),
+            "error: unknown key `wher`\n \
+             --> a.toml:2:1\n  \
+             |\n\
+             2 | where = \"payload.n >\"\n  \
+             | ^^^^^ did you mean `where`?\n  \
+             |\n  \
+             = note: at `events.where`\n  \
+             = help: allowed are types, where\n  \
+             = help: it is optional"
+        );
+        assert_eq!(
+            diagnostic.to_json(),
+            serde_json::json!({
+                "level": "error", "file": "a.toml", "line": 2, "column": 1, "key": "events.where",
+                "message": "unknown key `wher`", "allowed": ["types", "where"], "nearest": "where",
+                "note": "it is optional",
+            })
+        );
+    }
+}

@@ -1,0 +1,487 @@
+//! One subscriber's file, read into types that cannot be wrong.
+//!
+//! Every key is checked, and the keys whose meaning depends on each other are checked together. A
+//! file with an error gives no subscriber; every error is found, not the first. Keys whose behaviour is not there yet are
+//! accepted only with the value that changes nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    ops::RangeInclusive,
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    config::{
+        case::{self, SubscriberTest},
+        later,
+        layers::SourceFile,
+        raw::{Document, Parsed, Section, Value},
+        report::{Diagnostic, Level, Place, nearest, sentence, shown},
+        values,
+    },
+    event::{Pattern, PatternSegment, Severity},
+    notification::{InjectionPoint, Priority, SubscriberId, Tokens},
+    pipeline::{
+        filter::Condition,
+        render::{self, Templates},
+        rule::{Activity, BatchMode, Batching, DedupeRule, OutputRule, Rate, Subscriber},
+    },
+};
+
+const SECTIONS: [&str; 6] = ["subscriber", "events", "batching", "limits", "output", "tests"];
+/// The points a subscriber can choose.
+const POINTS: [InjectionPoint; 4] = [
+    InjectionPoint::Immediate,
+    InjectionPoint::TurnStart,
+    InjectionPoint::AfterTool,
+    InjectionPoint::TurnEnd,
+];
+/// How the name of a template ends.
+pub(crate) const TEMPLATE_SUFFIX: &str = ".toon.j2";
+
+/// Longest id in bytes; it stands in every notification.
+const ID_BYTES_MAX: usize = 64;
+/// Longest batch window in ms (semantics 3).
+const WINDOW_MS_MAX: u64 = 10_000;
+/// Most rows of a batch (semantics 3).
+const BATCH_SIZE_MAX: u32 = 100;
+/// Rows of a batch when the file does not say (semantics 3).
+const BATCH_SIZE: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero");
+/// Longest time a debounced batch stays open in ms: a minute-old batch is late for any turn.
+const MAX_WAIT_MS_MAX: u64 = 60_000;
+/// How many windows a debounced batch stays open when the file does not say.
+const MAX_WAIT_WINDOWS: u32 = 10;
+/// Longest dedupe window in ms (semantics 3).
+const DEDUPE_WINDOW_MS_MAX: u64 = 60_000;
+/// Dedupe window when there is a key and the file does not say; the value of the example in semantics 3.
+const DEDUPE_WINDOW: Duration = Duration::from_millis(5_000);
+/// Longest `where` in bytes. The expression parser calls itself for every operator and overflows a stack of 2 MiB, unoptimized,
+/// between 1,000 and 2,000 of them; the shortest operator is one byte.
+const WHERE_BYTES_MAX: usize = 1_000;
+/// Shortest and longest time to live.
+const TTL_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
+/// Fewest and most tokens of a notification: a line with its wrapper, and a share of an injection that leaves others room.
+const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 20..=2_000;
+/// Tokens of a notification when the file does not say (semantics 3).
+const MAX_TOKENS: u32 = 200;
+
+/// What a subscriber's file is checked against.
+pub(crate) struct Context<'a> {
+    /// The templates that compile.
+    pub(crate) templates: &'a Templates,
+    /// The names of all templates, those that do not compile included.
+    pub(crate) template_names: BTreeSet<&'a str>,
+    /// The catalogue's event types; nothing is compared with it if empty.
+    pub(crate) known_types: &'a [&'a str],
+    /// The core subscribers of earlier layers, and where they are.
+    pub(crate) core: BTreeMap<SubscriberId, Arc<str>>,
+}
+
+/// What became of a file.
+pub(crate) struct SubscriberFile {
+    /// Its id and where that stands, if it could be read.
+    pub(crate) id: Option<(SubscriberId, Place)>,
+    /// The subscriber with its tests, if nothing is wrong.
+    pub(crate) compiled: Option<(Subscriber, Vec<SubscriberTest>)>,
+    /// Everything that is wrong or doubtful.
+    pub(crate) found: Vec<Diagnostic>,
+}
+
+/// Reads one file.
+pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFile {
+    let documents = match Document::parse(file) {
+        Ok(document) => [document],
+        Err(found) => return SubscriberFile { id: None, compiled: None, found },
+    };
+    let [document] = &documents;
+    let mut subscriber = Section::new("subscriber", &documents);
+    let mut events = Section::new("events", &documents);
+    let mut batching = Section::new("batching", &documents);
+    let mut limits = Section::new("limits", &documents);
+    let mut output = Section::new("output", &documents);
+
+    let id = subscriber.require("id", read_id, file);
+    let text = |section: &mut Section<'_>, key| section.read(key, values::text).map(str::to_owned);
+    let name = text(&mut subscriber, "name");
+    let description = text(&mut subscriber, "description").unwrap_or_default();
+    let version = text(&mut subscriber, "version").unwrap_or_default();
+    let activity = read_activity(&mut subscriber, &mut output, id.as_ref(), context);
+    let events_rule = read_events(&mut events, file, context);
+    let (batching_rule, dedupe) = (read_batching(&mut batching), read_dedupe(&mut batching));
+    let (rate, ttl) = read_limits(&mut limits);
+    let output_rule = read_output(&mut output, id.as_ref(), context);
+    let (tests, wrong_tests) = case::read(document);
+
+    let place = subscriber.value("id").map(Value::place);
+    let mut found = document.unknown_sections(&SECTIONS);
+    found.extend([subscriber, events, batching, limits, output].into_iter().flat_map(Section::finish));
+    found.extend(wrong_tests);
+    let has_errors = found.iter().any(|diagnostic| diagnostic.level == Level::Error);
+    let compiled = id.as_ref().filter(|_| !has_errors).map(|id| Subscriber {
+        id: id.clone(),
+        name: name.unwrap_or_else(|| id.to_string()),
+        description,
+        version,
+        activity,
+        types: events_rule.types,
+        sources: events_rule.sources,
+        severity_min: events_rule.severity_min,
+        condition: events_rule.condition,
+        batching: batching_rule,
+        dedupe,
+        rate,
+        ttl,
+        output: output_rule,
+    });
+    SubscriberFile { id: id.zip(place), compiled: compiled.map(|subscriber| (subscriber, tests)), found }
+}
+
+fn read_id(value: &Value<'_>) -> Parsed<SubscriberId> {
+    let text = values::words(value)?;
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if !text.bytes().all(is_allowed) {
+        let message = format!("id `{}` is not made of a to z, 0 to 9 and `_`", shown(text));
+        return Err(vec![value.error(message)]);
+    }
+    if text.len() > ID_BYTES_MAX {
+        return Err(vec![
+            value.error(format!("an id has at most {ID_BYTES_MAX} characters, this one has {}", text.len())),
+        ]);
+    }
+    Ok(SubscriberId::new(text))
+}
+
+fn read_activity(
+    subscriber: &mut Section<'_>,
+    output: &mut Section<'_>,
+    id: Option<&SubscriberId>,
+    context: &Context<'_>,
+) -> Activity {
+    let is_core = output.read("core", values::flag).unwrap_or(false);
+    let is_enabled = subscriber.read("enabled", values::flag).unwrap_or(true);
+    let core_elsewhere = id.and_then(|id| context.core.get(id));
+    match (is_core, is_enabled, core_elsewhere) {
+        (true, true, _) => return Activity::Core,
+        (true, false, _) => subscriber
+            .object("enabled", |value| value.error("a subscriber with `core = true` cannot be switched off")),
+        (false, false, Some(path)) => subscriber.object("enabled", |value| {
+            let note = format!("it replaces a core subscriber, which is in {path}");
+            value.error("a core subscriber cannot be switched off").with_note(note)
+        }),
+        (false, true, _) => return Activity::Enabled,
+        (false, false, None) => {}
+    }
+    Activity::Disabled
+}
+
+struct EventsRule {
+    types: Vec<Pattern>,
+    sources: Vec<String>,
+    severity_min: Severity,
+    condition: Option<Condition>,
+}
+
+fn read_events(section: &mut Section<'_>, file: &SourceFile, context: &Context<'_>) -> EventsRule {
+    let types = section.require("types", read_patterns, file).unwrap_or_default();
+    for (index, pattern) in types.iter().enumerate() {
+        if is_unknown(pattern, context.known_types) {
+            let meant = nearest_type(pattern, context.known_types);
+            section.object("types", |value| {
+                let item = value.items().and_then(|items| items.into_iter().nth(index));
+                let message = format!("`{pattern}` matches no type of the catalogue");
+                let note = "a type of your own is fine; it is then not in the catalogue";
+                item.unwrap_or_else(|| value.clone())
+                    .error(message)
+                    .with_nearest(meant)
+                    .with_note(note)
+                    .into_warning()
+            });
+        }
+    }
+    let sources = |value: &Value<'_>| values::list(value, |item| values::words(item).map(str::to_owned));
+    EventsRule {
+        types,
+        sources: section.read("sources", sources).unwrap_or_default(),
+        severity_min: section.read("severity_filter", values::severity).unwrap_or(Severity::Debug),
+        condition: section.read("where", read_condition),
+    }
+}
+
+fn read_patterns(value: &Value<'_>) -> Parsed<Vec<Pattern>> {
+    let patterns = values::list(value, read_pattern)?;
+    if patterns.is_empty() {
+        return Err(vec![value.error("`types` is empty, so no event would ever match")]);
+    }
+    Ok(patterns)
+}
+
+/// A pattern.
+pub(crate) fn read_pattern(value: &Value<'_>) -> Parsed<Pattern> {
+    values::text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
+}
+
+/// Whether a pattern matches no known type; without known types nothing is.
+fn is_unknown(pattern: &Pattern, known_types: &[&str]) -> bool {
+    !known_types.is_empty() && !known_types.iter().any(|known| pattern.matches_text(known))
+}
+
+/// The known type that may have been meant by a pattern which matches none of them; what a star stands for is no likeness.
+fn nearest_type<'t>(pattern: &Pattern, known_types: &[&'t str]) -> Option<&'t str> {
+    let own_chars = |segment| if let PatternSegment::Exact(word) = segment { word.len() } else { 0 };
+    let limit = (pattern.segments().map(own_chars).sum::<usize>() / 3).max(1);
+    let distance = |known: &&'t str| strsim::damerau_levenshtein(&filled_in(pattern, known), known);
+    let distances = known_types.iter().map(|known| (distance(known), *known));
+    distances
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+/// The pattern with its stars replaced by what `known` has in their places, so that only the words count.
+fn filled_in(pattern: &Pattern, known: &str) -> String {
+    let mut rest = known.split('.');
+    let mut filled = Vec::new();
+    for segment in pattern.segments() {
+        match (segment, rest.next()) {
+            (PatternSegment::Exact(word), _) => filled.push(word),
+            (PatternSegment::One, other) => filled.extend(other),
+            (PatternSegment::Rest, other) => filled.extend(other.into_iter().chain(rest.by_ref())),
+        }
+    }
+    filled.join(".")
+}
+
+fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
+    let source = values::words(value)?;
+    if source.len() > WHERE_BYTES_MAX {
+        let message = format!("`where` has at most {WHERE_BYTES_MAX} bytes, this one has {}", source.len());
+        return Err(vec![value.error(message)]);
+    }
+    Condition::compile(source).map_err(|error| {
+        let mut wrong = value.error(format!("`where` is no expression: {}", sentence(&error.message)));
+        if let Some(range) = error.range {
+            wrong.place = value.place().within(source, range);
+        }
+        vec![wrong]
+    })
+}
+
+fn read_batching(section: &mut Section<'_>) -> Batching {
+    let window = section.read("window_ms", |value| milliseconds(value, 0..=WINDOW_MS_MAX));
+    let max_size = section.read("max_size", |value| values::integer(value, 1..=BATCH_SIZE_MAX));
+    let is_debounce = section.read("mode", |value| {
+        values::word(value, &[false, true], |is_debounce| if is_debounce { "debounce" } else { "window" })
+    });
+    let max_wait = section.read("max_wait_ms", |value| milliseconds(value, 1..=MAX_WAIT_MS_MAX));
+    let is_window_wrong = section.is_wrong("window_ms", window.as_ref());
+    let is_mode_wrong = section.is_wrong("mode", is_debounce.as_ref());
+    let window = window.unwrap_or_default();
+    let is_debounce = is_debounce.unwrap_or(false);
+    if is_debounce && window.is_zero() && !is_window_wrong {
+        section.object("mode", |value| value.error("`debounce` needs a `window_ms` of at least 1"));
+    }
+    if !is_debounce && !is_mode_wrong {
+        section.object("max_wait_ms", |value| value.error("`max_wait_ms` belongs to `mode = \"debounce\"`"));
+    } else if max_wait.is_some_and(|max_wait| max_wait < window) {
+        section.object("max_wait_ms", |value| value.error("`max_wait_ms` is less than `window_ms`"));
+    }
+    let longest = Duration::from_millis(MAX_WAIT_MS_MAX);
+    let max_wait = max_wait.unwrap_or_else(|| (window * MAX_WAIT_WINDOWS).min(longest));
+    Batching {
+        window,
+        max_size: max_size.and_then(NonZeroU32::new).unwrap_or(BATCH_SIZE),
+        mode: if is_debounce { BatchMode::Debounce { max_wait } } else { BatchMode::Window },
+        group_by: section.read("group_by", values::field_paths).unwrap_or_default(),
+    }
+}
+
+fn read_dedupe(section: &mut Section<'_>) -> Option<DedupeRule> {
+    let key = section.read("dedupe_key", values::field_paths);
+    let is_key_wrong = section.is_wrong("dedupe_key", key.as_ref());
+    let key = key.unwrap_or_default();
+    let window = section.read("dedupe_window_ms", |value| milliseconds(value, 0..=DEDUPE_WINDOW_MS_MAX));
+    if key.is_empty() && !is_key_wrong && window.is_some_and(|window| !window.is_zero()) {
+        section.object("dedupe_window_ms", |value| {
+            value.error("`dedupe_window_ms` does nothing without a `dedupe_key`").into_warning()
+        });
+    }
+    let window = window.unwrap_or(DEDUPE_WINDOW);
+    (!key.is_empty() && !window.is_zero()).then_some(DedupeRule { key, window })
+}
+
+fn milliseconds(value: &Value<'_>, range: RangeInclusive<u64>) -> Parsed<Duration> {
+    values::integer(value, range).map(Duration::from_millis)
+}
+
+fn read_limits(section: &mut Section<'_>) -> (Option<Rate>, Option<Duration>) {
+    let rate = section.read("rate", values::rate);
+    let ttl = section.read("ttl", |value| values::duration(value, TTL_LIMITS));
+    later::check_limits(section);
+    (rate, ttl)
+}
+
+fn read_output(section: &mut Section<'_>, id: Option<&SubscriberId>, context: &Context<'_>) -> OutputRule {
+    let priority = section.read("priority", |value| values::word(value, &Priority::ALL, Priority::as_str));
+    let inject_at = section.read("inject_at", read_point);
+    let is_priority_wrong = section.is_wrong("priority", priority.as_ref());
+    let priority = priority.unwrap_or(Priority::Normal);
+    if let Some(inject_at) = inject_at.filter(|_| !is_priority_wrong) {
+        check_point(section, priority, inject_at);
+    }
+    let default_point = match priority {
+        Priority::Low => InjectionPoint::TurnEnd,
+        Priority::Normal | Priority::High | Priority::Critical => InjectionPoint::AfterTool,
+    };
+    let rule = OutputRule {
+        priority,
+        inject_at: inject_at.unwrap_or(default_point),
+        escalate_at: section.read("escalate_at", values::severity),
+        template: section
+            .read("template", |value| read_template(value, context))
+            .unwrap_or_else(|| own_template(id, context)),
+        max_tokens: Tokens(
+            section
+                .read("max_tokens", |value| values::integer(value, MAX_TOKENS_LIMITS))
+                .unwrap_or(MAX_TOKENS),
+        ),
+    };
+    later::check_output(section);
+    rule
+}
+
+fn read_point(value: &Value<'_>) -> Parsed<InjectionPoint> {
+    if values::text(value)? == InjectionPoint::BeforeTool.as_str() {
+        let message = "`before_tool` is where a harness asks, but a subscriber cannot choose it";
+        let note = "a critical notification with `inject_at = \"immediate\"` is released there";
+        return Err(vec![value.error(message).with_note(note)]);
+    }
+    values::word(value, &POINTS, InjectionPoint::as_str)
+}
+
+fn check_point(section: &mut Section<'_>, priority: Priority, inject_at: InjectionPoint) {
+    let is_immediate = inject_at == InjectionPoint::Immediate;
+    if is_immediate && priority != Priority::Critical {
+        section.object("inject_at", |value| {
+            let message =
+                format!("`immediate` is for critical notifications, and this one's priority is {priority}");
+            value.error(message).with_note("set `priority = \"critical\"`, or choose another point")
+        });
+    } else if priority == Priority::Low && inject_at != InjectionPoint::TurnEnd {
+        section.object("inject_at", |value| {
+            let message =
+                format!("a low priority waits for turn_end, but `{inject_at}` is before it and wins");
+            value.error(message).into_warning()
+        });
+    }
+}
+
+/// A template by its path, its file name, or its file name without the ending.
+fn read_template(value: &Value<'_>, context: &Context<'_>) -> Parsed<Arc<str>> {
+    let found = values::words(value)?;
+    if found == render::GENERIC {
+        return Ok(render::GENERIC.into());
+    }
+    let name = template_name(found);
+    if context.templates.contains(&name) {
+        return Ok(name.into());
+    }
+    if context.template_names.contains(name.as_str()) {
+        return Err(vec![value.error(format!("template `{}` has an error of its own", shown(&name)))]);
+    }
+    let meant = nearest(&name, context.template_names.iter().copied());
+    let note = "a template is a file below templates/ of any layer; \"generic\" is the table without one";
+    Err(vec![
+        value.error(format!("there is no template `{}`", shown(&name))).with_nearest(meant).with_note(note),
+    ])
+}
+
+fn template_name(found: &str) -> String {
+    let name = found.strip_prefix("templates/").unwrap_or(found);
+    let suffix = if name.ends_with(TEMPLATE_SUFFIX) { "" } else { TEMPLATE_SUFFIX };
+    format!("{name}{suffix}")
+}
+
+fn own_template(id: Option<&SubscriberId>, context: &Context<'_>) -> Arc<str> {
+    let own = id.map(|id| template_name(id.as_str())).filter(|name| context.templates.contains(name));
+    own.map_or_else(|| render::GENERIC.into(), Arc::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::layers::LayerKind;
+
+    /// Compiles a subscriber `ci` with these lines after its `[events]`.
+    fn compiled(rest: &str) -> Subscriber {
+        let text = format!("[subscriber]\nid = \"ci\"\n[events]\ntypes = [\"ci.**\"]\n{rest}");
+        let file = SourceFile {
+            layer: LayerKind::User,
+            name: "subscribers/ci.toml".into(),
+            path: "ci.toml".into(),
+            text: text.into(),
+        };
+        let mut templates = Templates::new();
+        templates.add("ci.toon.j2", "ci: 1\n".into()).expect("a template");
+        let context = Context {
+            templates: &templates,
+            template_names: BTreeSet::from(["ci.toon.j2"]),
+            known_types: &[],
+            core: BTreeMap::new(),
+        };
+        let SubscriberFile { compiled, found, .. } = compile(&file, &context);
+        compiled.unwrap_or_else(|| panic!("{found:?}")).0
+    }
+
+    #[test]
+    fn a_template_of_the_same_name_is_used_unless_the_file_says_otherwise() {
+        assert_eq!(&*compiled("").output.template, "ci.toon.j2");
+        assert_eq!(&*compiled("[output]\ntemplate = \"generic\"\n").output.template, "generic");
+    }
+
+    #[test]
+    fn a_low_priority_waits_for_the_end_of_the_turn() {
+        let point = |output: &str| compiled(&format!("[output]\n{output}")).output.inject_at;
+        assert_eq!(point("priority = \"low\""), InjectionPoint::TurnEnd);
+        assert_eq!(point("priority = \"critical\""), InjectionPoint::AfterTool);
+        assert_eq!(point("priority = \"low\"\ninject_at = \"after_tool\""), InjectionPoint::AfterTool);
+    }
+
+    #[test]
+    fn a_debounced_batch_waits_for_ten_windows_and_never_more_than_a_minute() {
+        let mode =
+            |batching: &str| compiled(&format!("[batching]\nmode = \"debounce\"\n{batching}")).batching.mode;
+        let max_wait = |seconds| BatchMode::Debounce { max_wait: Duration::from_secs(seconds) };
+        assert_eq!(mode("window_ms = 200"), max_wait(2));
+        assert_eq!(mode("window_ms = 10000"), max_wait(60));
+        assert_eq!(mode("window_ms = 200\nmax_wait_ms = 1000"), max_wait(1));
+    }
+
+    #[test]
+    fn a_dedupe_key_without_a_window_has_the_default_one_and_zero_means_none() {
+        let window =
+            |batching: &str| compiled(&format!("[batching]\n{batching}")).dedupe.map(|rule| rule.window);
+        assert_eq!(window("dedupe_key = \"type\""), Some(Duration::from_secs(5)));
+        assert_eq!(window("dedupe_key = \"type\"\ndedupe_window_ms = 0"), None);
+        assert_eq!(window("dedupe_key = \"\"\ndedupe_window_ms = 1000"), None);
+        assert_eq!(window(""), None);
+    }
+
+    #[test]
+    fn the_nearest_type_is_found_with_stars_standing_for_what_is_in_their_place() {
+        let known = ["ci.check.passed", "tool.call.failure", "tool.call.timeout"];
+        for (pattern, meant) in [
+            ("tool.cal.*", Some("tool.call.failure")),
+            ("*.call.timeuot", Some("tool.call.timeout")),
+            ("cii.**", Some("ci.check.passed")),
+            ("ci.check.passed.**", Some("ci.check.passed")),
+            ("deploy.*.finished", None),
+            ("q.*.*", None),
+            ("shop.**", None),
+        ] {
+            let pattern: Pattern = pattern.parse().expect("a pattern");
+            assert_eq!(nearest_type(&pattern, &known), meant, "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! How single values are read: words, numbers within a range, durations, rates, lists.
+//!
+//! Each function takes a [`Value`] and gives what it means, or everything that is wrong with it. Units are those of the
+//! text: a duration carries its own, as in `"250ms"` or `"1h30m"`.
+
+use std::{fmt, num::NonZeroU32, ops::RangeInclusive, time::Duration};
+
+use jiff::SignedDuration;
+
+use crate::{
+    config::{
+        raw::{Parsed, Value},
+        report::{Diagnostic, Place, nearest, shown},
+    },
+    event::{FieldPath, Severity},
+    pipeline::rule::Rate,
+};
+
+/// Most notifications a `rate` may name; more a unit of time is no limit.
+const RATE_COUNT_MAX: u32 = 10_000;
+/// The units of a `rate`, in seconds.
+const RATE_UNITS: [(&str, u64); 6] =
+    [("s", 1), ("sec", 1), ("m", 60), ("min", 60), ("h", 3_600), ("hour", 3_600)];
+
+/// A string.
+pub(crate) fn text<'s>(value: &Value<'s>) -> Parsed<&'s str> {
+    value.get().as_str().ok_or_else(|| value.wrong_kind("a string"))
+}
+
+/// A string that says something.
+pub(crate) fn words<'s>(value: &Value<'s>) -> Parsed<&'s str> {
+    match text(value)? {
+        text if text.trim().is_empty() => Err(vec![value.error(format!("`{}` is empty", value.name()))]),
+        text => Ok(text),
+    }
+}
+
+/// `true` or `false`.
+pub(crate) fn flag(value: &Value<'_>) -> Parsed<bool> {
+    value.get().as_bool().ok_or_else(|| value.wrong_kind("true or false"))
+}
+
+/// An integer within a range.
+pub(crate) fn integer<T>(value: &Value<'_>, range: RangeInclusive<T>) -> Parsed<T>
+where
+    T: TryFrom<i128> + PartialOrd + fmt::Display,
+{
+    let integer = value.get().as_integer().ok_or_else(|| value.wrong_kind("an integer"))?;
+    let found = i128::from_str_radix(integer.as_str(), integer.radix()).ok();
+    found.and_then(|found| T::try_from(found).ok()).filter(|found| range.contains(found)).ok_or_else(|| {
+        let (start, end) = range.into_inner();
+        vec![value.error(format!("`{}` is {integer}, but must be {start} to {end}", value.name()))]
+    })
+}
+
+/// One of the words for the values of an enum.
+pub(crate) fn word<T: Copy>(value: &Value<'_>, all: &[T], as_str: impl Fn(T) -> &'static str) -> Parsed<T> {
+    let found = text(value)?;
+    all.iter().copied().find(|one| as_str(*one) == found).ok_or_else(|| {
+        let allowed: Vec<_> = all.iter().map(|one| as_str(*one)).collect();
+        let message = format!("`{}` cannot be `{}`", value.name(), shown(found));
+        vec![value.error(message).with_allowed(found, &allowed)]
+    })
+}
+
+/// A severity; `warn` is `warning`.
+pub(crate) fn severity(value: &Value<'_>) -> Parsed<Severity> {
+    match text(value)? {
+        "warn" => Ok(Severity::Warning),
+        _ => word(value, &Severity::ALL, Severity::as_str),
+    }
+}
+
+/// A duration within a range.
+pub(crate) fn duration(value: &Value<'_>, range: RangeInclusive<Duration>) -> Parsed<Duration> {
+    let Some(text) = value.get().as_str() else {
+        return Err(value.wrong_kind("a duration with its unit, such as \"250ms\" or \"1h30m\""));
+    };
+    let Some(found) = parse_duration(text) else {
+        let message = format!("`{}` is no duration", shown(text));
+        return Err(vec![
+            value.error(message).with_note("a duration is written like \"250ms\" or \"1h30m\""),
+        ]);
+    };
+    if !range.contains(&found) {
+        let [start, end] = [range.start(), range.end()].map(|limit| duration_text(*limit));
+        let message = format!("`{}` is {}, but must be {start} to {end}", value.name(), duration_text(found));
+        return Err(vec![value.error(message)]);
+    }
+    Ok(found)
+}
+
+/// Reads a duration such as `250ms`, `1h30m` or `0s`; `None` when it is none or negative.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok())
+}
+
+fn duration_text(duration: Duration) -> String {
+    SignedDuration::try_from(duration)
+        .map_or_else(|_| format!("{duration:?}"), |signed| format!("{signed:#}"))
+}
+
+/// A rate such as `10/min`.
+pub(crate) fn rate(value: &Value<'_>) -> Parsed<Rate> {
+    let found = text(value)?;
+    let wrong = |message: String| {
+        let note = "a rate is written like \"10/min\", its unit being s, sec, m, min, h or hour";
+        Err(vec![value.error(message).with_note(note)])
+    };
+    let Some((count, unit)) = found.split_once('/') else {
+        return wrong(format!("`{}` is no rate", shown(found)));
+    };
+    let count = count.trim().parse::<NonZeroU32>().ok().filter(|count| count.get() <= RATE_COUNT_MAX);
+    let unit = RATE_UNITS.into_iter().find(|(name, _)| *name == unit.trim());
+    match (count, unit) {
+        (Some(count), Some((_, seconds))) => Ok(Rate { count, per: Duration::from_secs(seconds) }),
+        (None, _) => {
+            wrong(format!("`{}` does not begin with a count of 1 to {RATE_COUNT_MAX}", shown(found)))
+        }
+        (_, None) => wrong(format!("`{}` does not end with a unit of time", shown(found))),
+    }
+}
+
+/// An array of strings, each read by `parse`.
+pub(crate) fn list<'s, T>(value: &Value<'s>, parse: impl Fn(&Value<'s>) -> Parsed<T>) -> Parsed<Vec<T>> {
+    let items = value.items().ok_or_else(|| value.wrong_kind("an array of strings"))?;
+    let (mut parsed, mut found) = (Vec::new(), Vec::new());
+    for item in &items {
+        match parse(item) {
+            Ok(item) => parsed.push(item),
+            Err(wrong) => found.extend(wrong),
+        }
+    }
+    if found.is_empty() { Ok(parsed) } else { Err(found) }
+}
+
+/// Paths of fields joined by `:`, such as `type:payload.tool_name`; an empty string is no path.
+pub(crate) fn field_paths(value: &Value<'_>) -> Parsed<Vec<FieldPath>> {
+    let found = text(value)?;
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut paths, mut wrong, mut start) = (Vec::new(), Vec::new(), 0);
+    for part in found.split(':') {
+        match FieldPath::parse(part) {
+            Some(path) => paths.push(path),
+            None => {
+                let place = value.place().within(found, start..start + part.len());
+                wrong.push(bad_field_path(value, place, part));
+            }
+        }
+        start += part.len() + 1;
+    }
+    if wrong.is_empty() { Ok(paths) } else { Err(wrong) }
+}
+
+fn bad_field_path(value: &Value<'_>, place: Place, part: &str) -> Diagnostic {
+    let begins_right = part.split('.').next().is_some_and(|root| FieldPath::ROOTS.contains(&root));
+    let root = nearest(part, FieldPath::ROOTS).filter(|root| *root != "payload").map(str::to_owned);
+    let in_payload = || Some(format!("payload.{part}")).filter(|path| FieldPath::parse(path).is_some());
+    let meant = if begins_right { None } else { root.or_else(in_payload) };
+    let note = format!(
+        "a field is one of {}, or `payload.` and the keys below it; several are joined by `:`",
+        FieldPath::ROOTS.into_iter().filter(|root| *root != "payload").collect::<Vec<_>>().join(", ")
+    );
+    let mut wrong = value.error(format!("`{}` is no field of an event", shown(part)));
+    wrong.place = place;
+    wrong.with_nearest(meant).with_note(note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{
+        layers::{LayerKind, SourceFile},
+        raw::{Document, Section},
+    };
+
+    /// Reads `x = ...` and gives what it means, or the messages.
+    fn read<T>(written: &str, parse: impl Fn(&Value<'_>) -> Parsed<T>) -> Result<T, String> {
+        let file = SourceFile {
+            layer: LayerKind::User,
+            name: "aside.toml".into(),
+            path: "a".into(),
+            text: format!("[s]\nx = {written}\n").into(),
+        };
+        let documents = [Document::parse(&file).unwrap_or_else(|found| panic!("{found:?}"))];
+        let mut section = Section::new("s", &documents);
+        let value = section.read("x", parse);
+        let messages: Vec<_> = section.finish().into_iter().map(|diagnostic| diagnostic.message).collect();
+        value.ok_or_else(|| messages.join("; "))
+    }
+
+    #[test]
+    fn integers_are_read_in_every_notation_and_held_to_their_range() {
+        let read = |written: &str| read(written, |value| integer::<u32>(value, 10..=4_000));
+        assert_eq!(read("4_000"), Ok(4_000));
+        assert_eq!(read("0x10"), Ok(16));
+        assert_eq!(read("9"), Err("`x` is 9, but must be 10 to 4000".to_owned()));
+        let huge = "99999999999999999999999999999999999999999999";
+        assert_eq!(read(huge), Err(format!("`x` is {huge}, but must be 10 to 4000")));
+    }
+
+    #[test]
+    fn durations_carry_their_unit() {
+        let range = Duration::from_millis(10)..=Duration::from_secs(7_200);
+        let read = |written: &str| read(written, |value| duration(value, range.clone()));
+        assert_eq!(read("\"250ms\""), Ok(Duration::from_millis(250)));
+        assert_eq!(read("\"1h30m\""), Ok(Duration::from_secs(5_400)));
+        assert_eq!(read("\"3h\""), Err("`x` is 3h, but must be 10ms to 2h".to_owned()));
+        for wrong in ["5", "-5s", "5 parsecs", "", "1d"] {
+            assert_eq!(read(&format!("\"{wrong}\"")), Err(format!("`{wrong}` is no duration")));
+        }
+    }
+
+    #[test]
+    fn a_rate_is_a_count_in_a_unit_of_time() {
+        let read = |written: &str| read(written, rate).map(|rate| (rate.count.get(), rate.per.as_secs()));
+        for (name, seconds) in RATE_UNITS {
+            assert_eq!(read(&format!("\"10/{name}\"")), Ok((10, seconds)));
+        }
+        assert_eq!(read("\" 5 / min \""), Ok((5, 60)));
+        let count = "`-1/s` does not begin with a count of 1 to 10000";
+        assert_eq!(read("\"-1/s\""), Err(count.to_owned()));
+        assert_eq!(read("\"1/week\""), Err("`1/week` does not end with a unit of time".to_owned()));
+        assert_eq!(read("\"1\""), Err("`1` is no rate".to_owned()));
+    }
+
+    #[test]
+    fn an_empty_key_has_no_fields() {
+        assert_eq!(read("\"\"", field_paths).map(|paths| paths.len()), Ok(0));
+        assert_eq!(read("\"type:payload.a.0\"", field_paths).map(|paths| paths.len()), Ok(2));
+        let wrong = Err("`type.x` is no field of an event; `` is no field of an event".to_owned());
+        assert_eq!(read("\"type.x::id\"", field_paths).map(|paths| paths.len()), wrong);
+    }
+
+    #[test]
+    fn warn_is_a_severity_and_capitals_are_not() {
+        assert_eq!(read("\"warn\"", severity), Ok(Severity::Warning));
+        assert_eq!(read("\"Warning\"", severity), Err("`x` cannot be `Warning`".to_owned()));
+    }
+}

@@ -1,0 +1,264 @@
+//! Every pipeline and every session as one state machine.
+//!
+//! The engine is told what happened and when ([`Input`]), in the order of the journal, and says what is to be done
+//! ([`Output`]) and when it wants to be woken. It is a pure fold: the same inputs with the same times give the same outputs,
+//! which is why live traffic, recovery, `aside test` and simulation are one code. Before each input it fires every deadline
+//! up to that input's time, each as of its own time, so it does not matter whether a timer or the next input came first.
+//!
+//! It does not know what a socket, a file, a clock or TOML is.
+
+pub mod io;
+pub mod rules;
+
+mod deadlines;
+mod dispatch;
+mod lineage;
+mod release;
+mod sessions;
+mod tally;
+mod throttle;
+mod unclaimed;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use self::{
+    deadlines::Deadlines, lineage::Lineage, sessions::Sessions, throttle::Throttle, unclaimed::Unclaimed,
+};
+pub use self::{
+    io::{Input, Output, Pending, RequestId, WakeReason},
+    rules::{CompiledRules, InjectionSettings, SessionSettings},
+    sessions::SessionView,
+    tally::{SubscriberTally, Tally},
+};
+use crate::{
+    event::{Scope, SessionId},
+    injector::Injector,
+    ledger::{LedgerEntry, Reason},
+    matcher::Matcher,
+    pipeline::Pipeline,
+    time::Timestamp,
+};
+
+/// The deciding half of the program.
+#[derive(Debug)]
+pub struct Engine {
+    rules: Arc<CompiledRules>,
+    matcher: Matcher,
+    /// One for each of `rules.subscribers`, in that order.
+    pipelines: Vec<Pipeline>,
+    /// When each pipeline wants to be woken, by its index.
+    pipeline_deadlines: Deadlines<u32>,
+    sessions: Sessions,
+    unclaimed: Unclaimed,
+    lineage: Lineage,
+    throttle: Throttle,
+    tally: Tally,
+    outputs: VecDeque<Output>,
+}
+
+impl Engine {
+    /// Makes an engine that runs by `rules` and has seen nothing.
+    pub fn new(rules: Arc<CompiledRules>) -> Self {
+        let pipelines = rules.subscribers.iter().cloned().map(Pipeline::new).collect();
+        Self {
+            matcher: matcher_of(&rules),
+            pipelines,
+            pipeline_deadlines: Deadlines::default(),
+            sessions: Sessions::default(),
+            unclaimed: Unclaimed::default(),
+            lineage: Lineage::default(),
+            throttle: Throttle::default(),
+            tally: Tally::default(),
+            outputs: VecDeque::new(),
+            rules,
+        }
+    }
+
+    /// Takes one input. Afterwards drain [`Engine::poll_output`] to `None` before the next.
+    ///
+    /// `now` is the time of the input's journal record; it never goes back.
+    pub fn handle(&mut self, input: Input<'_>, now: Timestamp) {
+        self.fire_deadlines(now);
+        match input {
+            Input::Event { seq, event } => self.dispatch(seq, &event, now),
+            Input::Exchange { seq, request, exchange } => self.exchange(seq, request, &exchange, now),
+            Input::Ack { session, injection } => {
+                self.with_injector(&session, |injector| injector.ack(&injection));
+            }
+            Input::Undelivered { session, injection } => {
+                self.with_injector(&session, |injector| injector.undelivered(&injection));
+            }
+            Input::SessionOpened { session, harness } => self.meet_session(&session, &harness, now),
+            Input::SessionClosed { session } => self.close_session(&session),
+            Input::RulesReplaced(rules) => self.replace_rules(rules, now),
+            Input::ShuttingDown => self.close_batches(|_| true, &|_| true, now),
+            Input::Tick => {}
+        }
+        // Other rules can make a batch or a session due that was not.
+        self.fire_deadlines(now);
+    }
+
+    /// What the shell must do next, in the order in which it must be done.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When the engine wants an input at the latest, and on whose behalf. `None` while nothing is open.
+    pub fn poll_timeout(&self) -> Option<(Timestamp, WakeReason)> {
+        [
+            (self.pipeline_deadlines.first(), WakeReason::Pipeline),
+            (self.sessions.poll_timeout(), WakeReason::Session),
+            (self.unclaimed.poll_timeout(), WakeReason::Unclaimed),
+            (self.throttle.poll_timeout(), WakeReason::Throttle),
+        ]
+        .into_iter()
+        .filter_map(|(at, reason)| at.map(|at| (at, reason)))
+        .min()
+    }
+
+    /// The rules it runs by.
+    pub fn rules(&self) -> &Arc<CompiledRules> {
+        &self.rules
+    }
+
+    /// How many events and notifications came to which end since the journal began.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// How many notifications wait for a session that is not open yet.
+    pub fn unclaimed_len(&self) -> usize {
+        self.unclaimed.len()
+    }
+
+    /// The open sessions, in the order of their ids.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
+        self.sessions.views()
+    }
+
+    /// One open session.
+    pub fn session(&self, id: &SessionId) -> Option<SessionView<'_>> {
+        self.sessions.view(id)
+    }
+
+    fn fire_deadlines(&mut self, now: Timestamp) {
+        while let Some((at, reason)) = self.poll_timeout().filter(|(at, _)| *at <= now) {
+            match reason {
+                WakeReason::Pipeline => self.fire_pipelines(at),
+                WakeReason::Session => self.fire_sessions(at),
+                WakeReason::Unclaimed => self.expire_unclaimed(at),
+                WakeReason::Throttle => {
+                    let events = self.throttle.take_due(at);
+                    self.outputs.extend(events.into_iter().map(Output::Publish));
+                }
+            }
+        }
+    }
+
+    fn fire_pipelines(&mut self, at: Timestamp) {
+        for index in self.pipeline_deadlines.take_due(at) {
+            let Some(pipeline) = usize::try_from(index).ok().and_then(|index| self.pipelines.get_mut(index))
+            else {
+                continue;
+            };
+            pipeline.handle_timeout(&self.rules.templates, at);
+            self.drain_pipeline(index, at);
+        }
+    }
+
+    fn expire_unclaimed(&mut self, at: Timestamp) {
+        for notification in self.unclaimed.take_expired(at) {
+            self.record(LedgerEntry::NotificationEnded {
+                notification: notification.id.clone(),
+                session: None,
+                reason: Reason::Expired,
+            });
+        }
+    }
+
+    /// Closes the open batches of the pipelines that `is_wanted` picks, in the scopes that `concerns` picks.
+    fn close_batches(
+        &mut self,
+        is_wanted: impl Fn(&Pipeline) -> bool,
+        concerns: &dyn Fn(&Scope) -> bool,
+        now: Timestamp,
+    ) {
+        for index in self.pipeline_deadlines.keys() {
+            let Some(pipeline) = usize::try_from(index).ok().and_then(|index| self.pipelines.get_mut(index))
+            else {
+                continue;
+            };
+            if is_wanted(pipeline) {
+                pipeline.close(concerns, &self.rules.templates, now);
+                self.drain_pipeline(index, now);
+            }
+        }
+    }
+
+    /// Runs on by other rules. A subscriber that stays keeps what it remembers; one that goes closes its batches first.
+    fn replace_rules(&mut self, rules: Arc<CompiledRules>, now: Timestamp) {
+        let stays = |pipeline: &Pipeline| {
+            rules.subscribers.binary_search_by(|rule| rule.id.cmp(&pipeline.rule().id)).is_ok()
+        };
+        self.close_batches(|pipeline| !stays(pipeline), &|_| true, now);
+        let mut old: std::collections::BTreeMap<_, _> = std::mem::take(&mut self.pipelines)
+            .into_iter()
+            .map(|pipeline| (pipeline.rule().id.clone(), pipeline))
+            .collect();
+        self.pipelines = rules
+            .subscribers
+            .iter()
+            .map(|rule| match old.remove(&rule.id) {
+                Some(mut pipeline) => {
+                    pipeline.replace_rule(rule.clone());
+                    pipeline
+                }
+                None => Pipeline::new(rule.clone()),
+            })
+            .collect();
+        self.matcher = matcher_of(&rules);
+        self.pipeline_deadlines = Deadlines::default();
+        for (index, pipeline) in (0_u32..).zip(&self.pipelines) {
+            self.pipeline_deadlines.set(index, pipeline.poll_timeout());
+        }
+        self.rules = rules;
+        for session in self.sessions.apply(&self.rules.sessions) {
+            self.settle_session(&session);
+        }
+    }
+
+    fn with_injector(&mut self, session: &SessionId, act: impl FnOnce(&mut Injector)) {
+        if let Some(open) = self.sessions.get_mut(session) {
+            act(&mut open.injector);
+            self.settle_session(session);
+        }
+    }
+
+    fn record(&mut self, entry: LedgerEntry) {
+        self.tally.count(&entry);
+        self.outputs.push_back(Output::Record(entry));
+    }
+}
+
+fn matcher_of(rules: &CompiledRules) -> Matcher {
+    Matcher::new((0_u32..).zip(&rules.subscribers).map(|(index, rule)| (index, rule.types.as_slice())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::exchange::Harness;
+
+    #[test]
+    fn new_limits_hold_for_open_sessions_at_once() {
+        let mut engine = Engine::new(Arc::new(CompiledRules::none()));
+        let opened = Input::SessionOpened { session: SessionId::new("s1"), harness: Harness::default() };
+        engine.handle(opened, Timestamp::from_millis(0));
+        let mut rules = CompiledRules::none();
+        rules.sessions.idle_close = Duration::from_millis(500);
+        engine.handle(Input::RulesReplaced(Arc::new(rules)), Timestamp::from_millis(100));
+        assert_eq!(engine.poll_timeout(), Some((Timestamp::from_millis(500), WakeReason::Session)));
+    }
+}

@@ -1,0 +1,150 @@
+//! From an event to the queues: the pipelines that ask for it, and the sessions that their notifications concern.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{Engine, io::Output, lineage::CHAIN_MAX};
+use crate::{
+    event::{Event, EventRef, Payload, Seq, SessionId, Severity},
+    ledger::{LedgerEntry, Reason},
+    notification::{Notification, SubscriberId},
+    pipeline::{FailedPart, Failure, PipelineOutput, rule::Activity},
+    time::Timestamp,
+};
+
+/// The source of events that the engine itself makes.
+pub(super) const OWN_SOURCE: &str = "aside";
+/// Type of the event that says that a subscriber's template or `where` failed.
+const SUBSCRIBER_FAILED: &str = "subscriber.failed";
+
+impl Engine {
+    /// Hands an event to every pipeline that asks for its type.
+    pub(super) fn dispatch(&mut self, seq: Seq, event: &EventRef<'_>, now: Timestamp) {
+        self.tally.events += 1;
+        let chain = event.cause.map_or(0, |cause| self.lineage.of(cause) + 1);
+        self.lineage.remember(seq, event.id, chain);
+        if chain > CHAIN_MAX {
+            self.throttle.hold_back(event, now);
+            self.record(LedgerEntry::HeldBack { seq });
+            return;
+        }
+        let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
+        if matched.is_empty() {
+            self.record(LedgerEntry::Unmatched { seq });
+            return;
+        }
+        let event = Arc::new(event.to_event());
+        for index in matched {
+            self.feed(index, seq, &event, now);
+        }
+    }
+
+    fn feed(&mut self, index: u32, seq: Seq, event: &Arc<Event>, now: Timestamp) {
+        let Some(pipeline) = usize::try_from(index).ok().and_then(|index| self.pipelines.get_mut(index))
+        else {
+            return;
+        };
+        if pipeline.rule().activity == Activity::Disabled {
+            let subscriber = pipeline.rule().id.clone();
+            self.record(LedgerEntry::EventEnded { seq, subscriber, reason: Reason::SubscriberOff });
+            return;
+        }
+        pipeline.handle(seq, event, &self.rules.templates, now);
+        self.drain_pipeline(index, now);
+    }
+
+    /// Does what a pipeline asks for, and notes when it wants to be woken.
+    pub(super) fn drain_pipeline(&mut self, index: u32, now: Timestamp) {
+        let mut made = Vec::new();
+        {
+            let Some(pipeline) = usize::try_from(index).ok().and_then(|index| self.pipelines.get_mut(index))
+            else {
+                return;
+            };
+            let subscriber = pipeline.rule().id.clone();
+            while let Some(output) = pipeline.poll_output() {
+                made.push((subscriber.clone(), output));
+            }
+            self.pipeline_deadlines.set(index, pipeline.poll_timeout());
+        }
+        for (subscriber, output) in made {
+            match output {
+                PipelineOutput::Batched { seq } => self.record(LedgerEntry::Batched { seq, subscriber }),
+                PipelineOutput::Ended { seq, reason } => {
+                    self.record(LedgerEntry::EventEnded { seq, subscriber, reason });
+                }
+                PipelineOutput::Notification(notification) => self.route(notification, now),
+                PipelineOutput::Failed(failure) => self.report_failure(&subscriber, &failure, now),
+            }
+        }
+    }
+
+    /// Puts a notification into the queue of every open session in its scope, or keeps it for the next one.
+    fn route(&mut self, notification: Notification, now: Timestamp) {
+        let notification = Arc::new(notification);
+        self.lineage.remember_notification(&notification);
+        self.record(LedgerEntry::Created {
+            notification: notification.id.clone(),
+            subscriber: notification.subscriber.clone(),
+            events: notification.events.clone(),
+            created_at: notification.created_at,
+        });
+        let concerned = self.sessions.concerned(&notification.scope);
+        if concerned.is_empty() {
+            self.keep_unclaimed(notification, now);
+            return;
+        }
+        for session in concerned {
+            self.queue(&session, notification.clone());
+        }
+    }
+
+    /// Puts a notification into one session's queue; returns whether it is new there.
+    pub(super) fn queue(&mut self, session: &SessionId, notification: Arc<Notification>) -> bool {
+        let Some(open) = self.sessions.get_mut(session) else {
+            return false;
+        };
+        let pushed = open.injector.push(notification);
+        self.settle_session(session);
+        pushed.is_new
+    }
+
+    fn keep_unclaimed(&mut self, notification: Arc<Notification>, now: Timestamp) {
+        let expires_at = notification.expires_at.unwrap_or(now + self.rules.sessions.unclaimed_ttl);
+        self.record(LedgerEntry::Unclaimed { notification: notification.id.clone() });
+        if let Some(evicted) = self.unclaimed.keep(notification, expires_at) {
+            self.record(LedgerEntry::NotificationEnded {
+                notification: evicted.id.clone(),
+                session: None,
+                reason: Reason::QueueOverflow,
+            });
+        }
+    }
+
+    /// Publishes that a template or a `where` failed. The pipeline reports a place once, so this cannot feed itself.
+    fn report_failure(&mut self, subscriber: &SubscriberId, failure: &Failure, now: Timestamp) {
+        let file = match &failure.part {
+            FailedPart::Condition => format!("where of {subscriber}"),
+            FailedPart::Template(name) => format!("templates/{name}"),
+        };
+        self.outputs.push_back(Output::Publish(Event {
+            id: format!("failed-{subscriber}-{file}-{}-{}", failure.line.unwrap_or(0), now.as_millis())
+                .into(),
+            event_type: SUBSCRIBER_FAILED.parse().expect("a valid literal"),
+            source: OWN_SOURCE.into(),
+            severity: Severity::Warning,
+            timestamp: now,
+            payload: Payload::from(json!({
+                "subscriber": subscriber.as_str(),
+                "file": file,
+                "line": failure.line,
+                "message": failure.message,
+            })),
+            dedupe_key: None,
+            session: None,
+            workspace: None,
+            cause: None,
+        }));
+    }
+}

@@ -1,0 +1,115 @@
+//! Everything that can make the engine act, and everything it can ask for.
+//!
+//! Every input but [`Input::RulesReplaced`]'s compiled form is a journal record, so feeding the journal again gives the same
+//! state. A variant more is a design decision and belongs in ARCHITECTURE.md.
+
+use std::sync::Arc;
+
+use crate::{
+    engine::rules::CompiledRules,
+    event::{Event, EventRef, Seq, SessionId},
+    exchange::{Answer, Exchange, Harness, InjectionId},
+    ledger::LedgerEntry,
+    notification::Priority,
+};
+
+/// Something that happened, in the order of the journal.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// An event was published.
+    Event {
+        /// Its position.
+        seq: Seq,
+        /// The event, borrowed from the record.
+        event: EventRef<'a>,
+    },
+    /// A harness asks.
+    Exchange {
+        /// Its position.
+        seq: Seq,
+        /// Names the request that waits for the answer; not a part of the state.
+        request: RequestId,
+        /// What it says.
+        exchange: Exchange,
+    },
+    /// An injection is known to have arrived.
+    Ack {
+        /// Whose.
+        session: SessionId,
+        /// Which.
+        injection: InjectionId,
+    },
+    /// An injection is known not to have arrived: its carrier was gone before the answer.
+    Undelivered {
+        /// Whose.
+        session: SessionId,
+        /// Which.
+        injection: InjectionId,
+    },
+    /// A harness says that a conversation began, or where it stands.
+    SessionOpened {
+        /// Which.
+        session: SessionId,
+        /// What is known of it.
+        harness: Harness,
+    },
+    /// A harness says that a conversation ended.
+    SessionClosed {
+        /// Which.
+        session: SessionId,
+    },
+    /// The rules are these from here on.
+    RulesReplaced(Arc<CompiledRules>),
+    /// The daemon stops: open batches close, so that nothing waits for its return.
+    ShuttingDown,
+    /// Nothing but time has passed.
+    Tick,
+}
+
+/// Names a waiting request of this process; meaningless in another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What the shell must do next, in the order in which it must be done.
+#[derive(Debug)]
+pub enum Output {
+    /// Write down what became of something.
+    Record(LedgerEntry),
+    /// Answer a waiting request, if it still waits; otherwise report the injection as undelivered.
+    Answer {
+        /// Which request.
+        request: RequestId,
+        /// Whose session.
+        session: SessionId,
+        /// What it gets.
+        answer: Answer,
+    },
+    /// Publish an event that the engine itself makes; its id is deterministic, so doing it twice is harmless.
+    Publish(Event),
+    /// Tell whoever watches the session that its queue changed. Carries no text.
+    Wake(Pending),
+}
+
+/// What waits in a session's queue, without its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pending {
+    /// Which session.
+    pub session: SessionId,
+    /// How many notifications.
+    pub count: u32,
+    /// The most urgent one's priority; `None` when there is none.
+    pub top: Option<Priority>,
+}
+
+/// Why the engine wants to be woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WakeReason {
+    /// A batch or dedupe window of a pipeline ends.
+    Pipeline,
+    /// A lease or notification of a session ends, or the session was silent for too long.
+    Session,
+    /// A notification that nobody took expires.
+    Unclaimed,
+    /// It is time to say how many events of a source were held back.
+    Throttle,
+}

@@ -1,0 +1,80 @@
+//! How long the chain of causes behind an event is, so that a loop of agents or subscribers comes to an end.
+//!
+//! Only what has a cause is remembered, and only the newest [`REMEMBERED_MAX`] of those: what nobody led to costs nothing.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use crate::{event::Seq, notification::Notification};
+
+/// Longest chain of causes that is dispatched (semantics 2).
+pub(super) const CHAIN_MAX: u32 = 8;
+/// Most ids whose chain is remembered; a loop is far shorter than this many other chained events.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// The lengths of recent chains, by the id of what stands at their end.
+#[derive(Debug, Default)]
+pub(super) struct Lineage {
+    lengths: BTreeMap<Arc<str>, u32>,
+    order: VecDeque<Arc<str>>,
+    /// The same of events, by their positions, which is how a notification names its events.
+    of_events: BTreeMap<Seq, u32>,
+}
+
+impl Lineage {
+    /// The length of the chain that ends at `id`; zero for what has no known cause.
+    pub(super) fn of(&self, id: &str) -> u32 {
+        self.lengths.get(id).copied().unwrap_or(0)
+    }
+
+    /// Remembers that the event at `seq` was led to by something whose chain has `length` links less one.
+    pub(super) fn remember(&mut self, seq: Seq, id: &str, length: u32) {
+        if length == 0 {
+            return;
+        }
+        self.of_events.insert(seq, length);
+        if self.of_events.len() > REMEMBERED_MAX {
+            self.of_events.pop_first();
+        }
+        self.keep(id, length);
+    }
+
+    /// Remembers a notification: whatever names it as its cause goes on with the longest chain of its events.
+    pub(super) fn remember_notification(&mut self, notification: &Notification) {
+        let lengths = notification.events.iter().filter_map(|seq| self.of_events.get(seq));
+        if let Some(length) = lengths.max().copied() {
+            self.keep(notification.id.as_str(), length);
+        }
+    }
+
+    fn keep(&mut self, id: &str, length: u32) {
+        if self.lengths.contains_key(id) {
+            return;
+        }
+        if self.order.len() == REMEMBERED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.lengths.remove(&oldest);
+        }
+        let id: Arc<str> = id.into();
+        self.lengths.insert(id.clone(), length);
+        self.order.push_back(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_chain_is_forgotten_when_the_table_is_full() {
+        let mut lineage = Lineage::default();
+        for (index, seq) in (0..=REMEMBERED_MAX).zip(1..) {
+            lineage.remember(Seq(seq), &format!("e{index}"), 1);
+        }
+        assert_eq!((lineage.of("e0"), lineage.of("e1")), (0, 1));
+        assert_eq!(lineage.of_events.len(), REMEMBERED_MAX);
+    }
+}

@@ -1,0 +1,112 @@
+//! What an exchange gets: confirm what arrived, close what is due, offer, fit, write, release.
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    Engine,
+    io::{Output, RequestId},
+    rules::InjectionSettings,
+};
+use crate::{
+    event::Seq,
+    exchange::{Answer, Exchange, InjectionId},
+    format::{self, Overflow},
+    injector::{self, Candidate, Limits},
+    notification::{InjectionPoint, Priority},
+    time::Timestamp,
+    tokens,
+};
+
+/// Digits of an injection's id: 32^6 names, to be told apart within one transcript.
+const INJECTION_ID_LEN: usize = 6;
+/// Crockford's alphabet: no letter that reads like a digit.
+const INJECTION_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+impl Engine {
+    /// Answers an exchange; the same carrier again gets the same bytes.
+    pub(super) fn exchange(&mut self, seq: Seq, request: RequestId, exchange: &Exchange, now: Timestamp) {
+        self.meet_session(&exchange.session, &exchange.harness, now);
+        let Some(session) = self.sessions.get_mut(&exchange.session) else {
+            return;
+        };
+        for injection in &exchange.acks {
+            session.injector.ack(injection);
+        }
+        let answer = match session.injector.replay(&exchange.carrier) {
+            Some(answer) => answer,
+            None => {
+                session.injector.confirm_by_exchange(exchange, now);
+                self.close_due(exchange, now);
+                self.release(seq, exchange, now)
+            }
+        };
+        self.settle_session(&exchange.session);
+        self.outputs.push_back(Output::Answer { request, session: exchange.session.clone(), answer });
+    }
+
+    /// Closes the open batches that this point would release, so that none waits for a timer: those of high priority at any
+    /// point, all of them at the end of a turn.
+    fn close_due(&mut self, exchange: &Exchange, now: Timestamp) {
+        let Some(audience) = self.sessions.audience(&exchange.session) else {
+            return;
+        };
+        let point = exchange.point;
+        self.close_batches(
+            |pipeline| {
+                let output = &pipeline.rule().output;
+                let is_urgent = output.priority >= Priority::High || point == InjectionPoint::TurnEnd;
+                is_urgent && injector::releases(point, output.inject_at, output.priority)
+            },
+            &|scope| audience.is_concerned_by(scope),
+            now,
+        );
+    }
+
+    fn release(&mut self, seq: Seq, exchange: &Exchange, now: Timestamp) -> Answer {
+        let settings = &self.rules.injection;
+        let limits = limits(settings).lowered_to(&exchange.budget);
+        let format = exchange.format.unwrap_or(settings.format);
+        let lease = settings.lease;
+        let id = injection_id(exchange, seq);
+        let session = self.sessions.get_mut(&exchange.session).expect("an exchange opens its session");
+        let offer = session.injector.offer(exchange, &limits, now);
+        let fitted = injector::fit(
+            offer,
+            &limits,
+            |chosen, left_out| {
+                let items: Vec<_> = chosen.iter().map(item).collect();
+                format::write(format, &id, &items, &Overflow { by_subscriber: left_out })
+            },
+            tokens::estimate,
+        );
+        session.injector.release(exchange, fitted, &id, lease, now)
+    }
+}
+
+fn item(candidate: &Candidate) -> format::Item<'_> {
+    format::Item { notification: &candidate.notification, redelivered: candidate.redelivered }
+}
+
+fn limits(settings: &InjectionSettings) -> Limits {
+    Limits {
+        max_notifications: settings.max_notifications,
+        max_tokens: settings.max_tokens,
+        max_chars: settings.max_chars,
+    }
+}
+
+/// A short name that the same exchange always gets.
+fn injection_id(exchange: &Exchange, seq: Seq) -> InjectionId {
+    let mut hash = Sha256::new();
+    hash.update(exchange.session.as_str());
+    hash.update([0]);
+    hash.update(seq.0.to_le_bytes());
+    let digits = hash.finalize();
+    let name: String = digits
+        .iter()
+        .take(INJECTION_ID_LEN)
+        .filter_map(|byte| INJECTION_ID_ALPHABET.get(usize::from(byte % 32)))
+        .map(|digit| char::from(*digit))
+        .collect();
+    InjectionId::new(&name)
+}

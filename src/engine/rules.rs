@@ -1,0 +1,72 @@
+//! The rules the engine runs by: every subscriber, every template, and the limits of an injection.
+//!
+//! Made by `config::compile`, never changed in place: a reload makes new ones and hands them in as an input.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    exchange::Format,
+    notification::Tokens,
+    pipeline::{render::Templates, rule::Subscriber},
+};
+
+/// One generation of rules.
+#[derive(Debug)]
+pub struct CompiledRules {
+    /// Names the content the rules were compiled from: lower-case hex of its SHA-256.
+    pub hash: Arc<str>,
+    /// Sorted by id, ids unique, switched-off ones included.
+    pub subscribers: Vec<Arc<Subscriber>>,
+    /// Every template that a subscriber names.
+    pub templates: Arc<Templates>,
+    /// `[injection]` of `aside.toml`.
+    pub injection: InjectionSettings,
+    /// `[sessions]` of `aside.toml`.
+    pub sessions: SessionSettings,
+}
+
+impl CompiledRules {
+    /// No subscriber at all: what holds before the journal's first record says otherwise.
+    pub fn none() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        Self {
+            hash: "".into(),
+            subscribers: Vec::new(),
+            templates: Arc::new(Templates::new()),
+            injection: InjectionSettings {
+                max_notifications: 10,
+                max_tokens: Tokens(800),
+                max_chars: 8_000,
+                format: Format::Xml,
+                lease: Duration::from_secs(15 * 60),
+            },
+            sessions: SessionSettings { queue_len_max: 1_000, idle_close: DAY, unclaimed_ttl: DAY },
+        }
+    }
+}
+
+/// What one injection may hold, and how long it is waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InjectionSettings {
+    /// Most notifications (semantics 5: 10).
+    pub max_notifications: u32,
+    /// Most estimated tokens, wrapper included (semantics 5: 800).
+    pub max_tokens: Tokens,
+    /// Most characters, wrapper included (semantics 5: 8,000).
+    pub max_chars: u32,
+    /// How an injection is written when the exchange does not say.
+    pub format: Format,
+    /// How long a released injection may stay unconfirmed.
+    pub lease: Duration,
+}
+
+/// How long sessions and what waits for them are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionSettings {
+    /// Most notifications in one session's queue.
+    pub queue_len_max: u32,
+    /// A session that has been silent for this long is closed.
+    pub idle_close: Duration,
+    /// How long a notification without a `ttl` waits for a session that is not open yet.
+    pub unclaimed_ttl: Duration,
+}

@@ -1,0 +1,74 @@
+//! How many events and notifications came to which end, in all and for each subscriber.
+//!
+//! Counted from the ledger's entries as they are made, so the numbers and the entries cannot disagree.
+
+use std::collections::BTreeMap;
+
+use crate::{ledger::LedgerEntry, notification::SubscriberId};
+
+/// The counts since the journal began.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Events taken in.
+    pub events: u64,
+    /// Events that no subscriber asked for.
+    pub unmatched: u64,
+    /// Events that were not dispatched because their chain of causes is too long.
+    pub held_back: u64,
+    /// Notifications made.
+    pub created: u64,
+    /// Notifications handed to a carrier; once for each session and release.
+    pub injected: u64,
+    /// Notifications known to have arrived; once for each session.
+    pub confirmed: u64,
+    /// Notifications that ended otherwise, by the word of the reason.
+    pub notifications_ended: BTreeMap<&'static str, u64>,
+    /// Each subscriber's own counts.
+    pub subscribers: BTreeMap<SubscriberId, SubscriberTally>,
+}
+
+/// The counts of one subscriber.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SubscriberTally {
+    /// Events that waited in an open batch.
+    pub batched: u64,
+    /// Events behind the rows of its notifications.
+    pub rows: u64,
+    /// Notifications made.
+    pub created: u64,
+    /// Events that ended otherwise, by the word of the reason.
+    pub events_ended: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    /// Counts one entry.
+    pub(super) fn count(&mut self, entry: &LedgerEntry) {
+        match entry {
+            LedgerEntry::Unmatched { .. } => self.unmatched += 1,
+            LedgerEntry::HeldBack { .. } => self.held_back += 1,
+            LedgerEntry::Batched { subscriber, .. } => self.subscriber(subscriber).batched += 1,
+            LedgerEntry::EventEnded { subscriber, reason, .. } => {
+                *self.subscriber(subscriber).events_ended.entry(reason.as_str()).or_default() += 1;
+            }
+            LedgerEntry::Created { subscriber, events, .. } => {
+                self.created += 1;
+                let own = self.subscriber(subscriber);
+                own.created += 1;
+                own.rows += u64::try_from(events.len()).unwrap_or(u64::MAX);
+            }
+            LedgerEntry::Injected { .. } => self.injected += 1,
+            LedgerEntry::Confirmed { .. } => self.confirmed += 1,
+            LedgerEntry::NotificationEnded { reason, .. } => {
+                *self.notifications_ended.entry(reason.as_str()).or_default() += 1;
+            }
+            LedgerEntry::Unclaimed { .. } | LedgerEntry::Queued { .. } | LedgerEntry::Returned { .. } => {}
+        }
+    }
+
+    fn subscriber(&mut self, id: &SubscriberId) -> &mut SubscriberTally {
+        if !self.subscribers.contains_key(id) {
+            self.subscribers.insert(id.clone(), SubscriberTally::default());
+        }
+        self.subscribers.get_mut(id).expect("it was inserted when it was missing")
+    }
+}

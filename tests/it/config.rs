@@ -1,0 +1,227 @@
+//! What the configuration says about files: `tests/config/` holds them, `tests/snapshots/` what is said.
+//!
+//! `ok_*.toml` have nothing wrong, `warn_*.toml` only warnings, `err_*.toml` at least one error. Those with `_aside` in their
+//! name are settings, the others subscribers. `many/` is a set of layers.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use aside::{
+    config::{
+        compile::{Compiled, compile},
+        layers::{LayerKind, SourceFile, Sources, Unreadable},
+        load::read_layers,
+        shipped,
+    },
+    notification::InjectionPoint,
+    pipeline::rule::{Activity, BatchMode},
+};
+
+const KNOWN_TYPES: [&str; 5] =
+    ["ci.check.failed", "ci.check.passed", "git.commit.created", "tool.call.failure", "tool.call.timeout"];
+const TEMPLATE: &str = "tool_fail: {{ rows | length }}\n";
+
+#[test]
+fn files_without_mistakes_have_nothing_said_about_them() {
+    for stem in stems("ok_") {
+        let compiled = compile_case(&stem);
+        assert_eq!(compiled.report.to_string(), "", "{stem}");
+        assert_eq!(compiled.rules.subscribers.len(), 2, "{stem}: its own and the shipped core one");
+    }
+}
+
+#[test]
+fn every_mistake_of_a_file_is_said_at_its_place() {
+    let stems = stems("err_");
+    assert!(stems.len() >= 30, "{} cases", stems.len());
+    for stem in stems {
+        let compiled = compile_case(&stem);
+        assert!(compiled.report.error_count() > 0, "{stem}");
+        assert_eq!(compiled.rules.subscribers.len(), 1, "{stem}: only the shipped core one");
+        check(&stem, &compiled);
+    }
+}
+
+#[test]
+fn what_is_doubtful_is_said_and_used() {
+    for stem in stems("warn_") {
+        let compiled = compile_case(&stem);
+        assert_eq!(compiled.report.error_count(), 0, "{stem}");
+        assert!(compiled.report.warning_count() > 0, "{stem}");
+        check(&stem, &compiled);
+    }
+}
+
+#[test]
+fn the_smallest_files_get_every_default() {
+    let subscriber = |stem: &str, id: &str| {
+        let rules = compile_case(stem).rules;
+        let found = rules.subscribers.iter().find(|subscriber| subscriber.id.as_str() == id);
+        format!("{:#?}", found.expect("the subscriber"))
+    };
+    snapshot("ok_minimal", &subscriber("ok_minimal", "tool_failure"));
+    snapshot("ok_almost_empty", &subscriber("ok_almost_empty", "ci_check"));
+}
+
+#[test]
+fn the_example_of_the_format_is_read_whole() {
+    let compiled = compile_case("ok_full");
+    let subscriber =
+        compiled.rules.subscribers.iter().find(|subscriber| subscriber.id.as_str() == "tool_failure");
+    let subscriber = subscriber.expect("the subscriber");
+    assert_eq!(subscriber.activity, Activity::Core);
+    assert!(subscriber.condition.is_some());
+    assert_eq!(subscriber.batching.mode, BatchMode::Debounce { max_wait: Duration::from_secs(20) });
+    assert_eq!(subscriber.ttl, Some(Duration::from_secs(30 * 60)));
+    assert_eq!(subscriber.output.inject_at, InjectionPoint::AfterTool);
+    snapshot("ok_full_tests", &format!("{:#?}", compiled.tests.get(&subscriber.id)));
+}
+
+#[test]
+fn every_way_to_name_a_template_names_the_same_file() {
+    let minimal = read(Path::new("tests/config/ok_minimal.toml"));
+    for written in
+        ["templates/tool_failure.toon.j2", "tool_failure.toon.j2", "tool_failure", "templates/tool_failure"]
+    {
+        let text = minimal.replace("templates/tool_failure.toon.j2", written);
+        let compiled = compile(&sources("subscribers/x.toml", &text), &KNOWN_TYPES);
+        assert_eq!(compiled.report.to_string(), "", "{written}");
+        let names: Vec<_> = compiled.rules.subscribers.iter().map(|one| &*one.output.template).collect();
+        assert_eq!(names, ["generic", "tool_failure.toon.j2"], "{written}");
+    }
+}
+
+#[test]
+fn all_mistakes_of_all_files_are_said_at_once_and_what_is_good_is_used() {
+    let folder = |name: &str| Path::new("tests/config/many").join(name);
+    let folders = [(LayerKind::System, folder("system")), (LayerKind::User, folder("user"))];
+    let layers = read_layers(&folders);
+    let compiled = compile(&layers, &[]);
+    check("many", &compiled);
+
+    let names: Vec<_> =
+        compiled.rules.subscribers.iter().map(|one| (one.id.as_str(), one.name.as_str())).collect();
+    for used in [("ci", "the system's"), ("good", "good"), ("shared", "the user's")] {
+        assert!(names.contains(&used), "{used:?} is not in {names:?}");
+    }
+    assert!(compiled.rules.templates.contains("ci.toon.j2"));
+    assert_eq!(compiled.rules.injection.max_tokens.0, 500);
+    assert_eq!(compiled.rules.injection.lease, Duration::from_secs(20 * 60));
+    let origin = |key: &str| compiled.origins.get(key).map(|path| &**path);
+    assert_eq!(origin("injection.max_tokens"), Some("tests/config/many/user/aside.toml"));
+    assert_eq!(origin("injection.lease"), Some("tests/config/many/system/aside.toml"));
+    assert_eq!(origin("injection.format"), Some("shipped:aside.toml"));
+
+    let again = Sources::from_bundle(&layers.to_bundle()).expect("a bundle");
+    let replayed = compile(&again, &[]);
+    assert_eq!(replayed.rules.hash, compiled.rules.hash);
+    assert_eq!(replayed.report.to_string(), compiled.report.to_string());
+    assert_eq!(format!("{:?}", replayed.rules.subscribers), format!("{:?}", compiled.rules.subscribers));
+}
+
+#[test]
+fn a_file_that_is_cut_is_used_or_has_an_error() {
+    let whole = read(Path::new("tests/config/ok_full.toml"));
+    for end in (0..whole.len()).step_by(5) {
+        let compiled = compile(&sources("subscribers/x.toml", &whole[..end]), &KNOWN_TYPES);
+        let is_used = compiled.rules.subscribers.len() == 2;
+        assert_eq!(is_used, compiled.report.error_count() == 0, "cut at {end}");
+        assert_eq!(compiled.report.to_string().is_empty(), compiled.report.diagnostics().is_empty());
+    }
+}
+
+#[test]
+fn a_report_says_the_same_to_programs() {
+    let json = compile_case("err_unknown_key").report.to_json();
+    snapshot("err_unknown_key_json", &serde_json::to_string_pretty(&json).expect("JSON"));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_in_the_report() {
+    let unreadable = Unreadable { path: "/etc/aside/aside.toml".into(), why: "permission denied".to_owned() };
+    let compiled = compile(&Sources::shipped().with([], [unreadable]), &[]);
+    let expected = "error: file cannot be read: permission denied\n--> /etc/aside/aside.toml\n";
+    assert_eq!(compiled.report.to_string(), expected);
+}
+
+#[test]
+fn every_shipped_file_is_in_the_binary_and_has_nothing_wrong() {
+    let mut on_disk = Vec::new();
+    for folder in ["subscribers", "templates"] {
+        walk(Path::new(folder), &mut on_disk);
+    }
+    let mut wanted: Vec<_> = on_disk.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    wanted.sort_unstable();
+    let mut shipped: Vec<_> = shipped::FILES.iter().map(|(name, _)| *name).collect();
+    shipped.retain(|name| *name != "aside.toml");
+    shipped.sort_unstable();
+    assert_eq!(shipped, wanted);
+    assert_eq!(compile(&Sources::shipped(), &[]).report.to_string(), "");
+}
+
+fn stems(prefix: &str) -> Vec<String> {
+    let entries = fs::read_dir("tests/config").expect("the folder of cases");
+    let mut stems: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
+        .filter(|stem| stem.starts_with(prefix))
+        .collect();
+    stems.sort_unstable();
+    stems
+}
+
+/// Compiles one case in the user's layer, above a layer with a core subscriber and a good template.
+fn compile_case(stem: &str) -> Compiled {
+    let kind =
+        if stem.contains("_aside") { "aside.toml".to_owned() } else { format!("subscribers/{stem}.toml") };
+    let text = read(&Path::new("tests/config").join(format!("{stem}.toml")));
+    let broken = match stem {
+        "err_template_broken" => vec![("templates/broken.toon.j2", "x: {{ count\n")],
+        "err_template_escape" => vec![("templates/escape.toon.j2", "\u{1b}[2J{{ count | }}\n")],
+        _ => Vec::new(),
+    };
+    let broken = broken.into_iter().map(|(name, text)| file(LayerKind::System, name, text));
+    compile(&sources(&kind, &text).with(broken, []), &KNOWN_TYPES)
+}
+
+fn sources(name: &str, text: &str) -> Sources {
+    let core = "[subscriber]\nid = \"shipped_core\"\n[events]\ntypes = [\"**\"]\n[output]\ncore = true\n";
+    Sources::new([
+        file(LayerKind::Shipped, "subscribers/core.toml", core),
+        file(LayerKind::Shipped, "templates/tool_failure.toon.j2", TEMPLATE),
+        file(LayerKind::User, name, text),
+    ])
+}
+
+fn file(layer: LayerKind, name: &str, text: &str) -> SourceFile {
+    SourceFile { layer, name: name.into(), path: format!("{layer}/{name}").into(), text: text.into() }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> =
+        fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("an entry").path()).collect();
+    entries.sort_unstable();
+    for path in entries {
+        if path.is_dir() { walk(&path, files) } else { files.push(path) }
+    }
+}
+
+fn check(stem: &str, compiled: &Compiled) {
+    snapshot(stem, &compiled.report.to_string());
+}
+
+fn snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(format!("config__{name}"), text));
+}

@@ -1,0 +1,367 @@
+//! Random timelines through the whole engine, held to what must be true of every one of them.
+//!
+//! A timeline is lived once, as the daemon would: woken at every deadline, its own events coming back through the journal,
+//! and after every input [`account::Account`] checks the outputs against what it knows from the inputs and outputs alone. Then
+//! the journal that this left is replayed without any waking, and with waking at random times: the outputs are the same.
+
+mod account;
+mod timeline;
+
+use std::collections::BTreeMap;
+
+use aside::{
+    engine::{Engine, Input, Output, RequestId},
+    event::{Event, Payload, Seq, SessionId, Severity},
+    exchange::{Budget, Exchange, Format, Harness, InjectionId},
+    notification::{InjectionPoint, Tokens},
+    time::Timestamp,
+};
+use proptest::{prelude::*, test_runner::RngSeed};
+use serde_json::json;
+
+use crate::support::generations;
+use account::Account;
+use timeline::{Asked, SCOPES, SESSIONS, Step, TOOLS, TYPES, What, timelines};
+
+/// Not zero, so that nothing passes by being zero.
+const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+const STEPS_MAX: usize = 60;
+const CASES: u32 = 160;
+/// Longer than anything that is waited for.
+const MONTH_MS: u64 = 30 * 24 * 3_600_000;
+
+/// One record of the journal, as the engine gets it.
+#[derive(Debug, Clone)]
+struct Record {
+    seq: Seq,
+    at: Timestamp,
+    content: Content,
+}
+
+#[derive(Debug, Clone)]
+enum Content {
+    Event(Event),
+    Exchange(Exchange),
+    Ack(SessionId, InjectionId),
+    Undelivered(SessionId, InjectionId),
+    Opened(SessionId, Harness),
+    Closed(SessionId),
+    Rules(usize),
+    ShuttingDown,
+}
+
+impl Record {
+    fn input(&self) -> Input<'_> {
+        let seq = self.seq;
+        match &self.content {
+            Content::Event(event) => Input::Event { seq, event: event.as_ref() },
+            Content::Exchange(exchange) => {
+                Input::Exchange { seq, request: RequestId(seq.0), exchange: exchange.clone() }
+            }
+            Content::Ack(session, injection) => {
+                Input::Ack { session: session.clone(), injection: injection.clone() }
+            }
+            Content::Undelivered(session, injection) => {
+                Input::Undelivered { session: session.clone(), injection: injection.clone() }
+            }
+            Content::Opened(session, harness) => {
+                Input::SessionOpened { session: session.clone(), harness: harness.clone() }
+            }
+            Content::Closed(session) => Input::SessionClosed { session: session.clone() },
+            Content::Rules(generation) => Input::RulesReplaced(generations::rules(*generation)),
+            Content::ShuttingDown => Input::ShuttingDown,
+        }
+    }
+}
+
+/// An engine as the daemon runs it, watched.
+struct Live {
+    engine: Engine,
+    now: Timestamp,
+    journal: Vec<Record>,
+    outputs: Vec<String>,
+    account: Account,
+    events: Vec<String>,
+    injections: BTreeMap<SessionId, Vec<InjectionId>>,
+}
+
+impl Live {
+    fn new() -> Self {
+        let rules = generations::rules(0);
+        Self {
+            engine: Engine::new(rules.clone()),
+            now: BEGIN,
+            journal: Vec::new(),
+            outputs: Vec::new(),
+            account: Account::new(rules),
+            events: Vec::new(),
+            injections: BTreeMap::new(),
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        self.pass(step.after_ms);
+        match &step.what {
+            What::Emit { event_type, severity, scope, tool, n, own_key, cause } => {
+                let cause =
+                    cause.and_then(|back| self.events.iter().rev().nth(back)).map(|id| id.as_str().into());
+                let (session, workspace) = SCOPES[*scope];
+                let event = Event {
+                    severity: Severity::ALL[*severity],
+                    payload: Payload::from(payload(TOOLS[*tool], *n)),
+                    dedupe_key: own_key.then(|| "own".into()),
+                    session: session.map(SessionId::new),
+                    workspace: workspace.map(Into::into),
+                    cause,
+                    ..self.event(TYPES[*event_type])
+                };
+                self.emit(event);
+            }
+            What::Loop { event_type, length } => {
+                for _ in 0..*length {
+                    let cause = self.events.last().map(|id| id.as_str().into());
+                    let event = Event { cause, ..self.event(TYPES[*event_type]) };
+                    self.emit(event);
+                }
+            }
+            What::Exchange(asked) => {
+                let exchange = self.exchange(asked);
+                self.append(Content::Exchange(exchange));
+            }
+            What::Ack { session, newest } => {
+                let (session, injection) = self.injection(*session, *newest);
+                self.append(Content::Ack(session, injection));
+            }
+            What::Undelivered { session, newest } => {
+                let (session, injection) = self.injection(*session, *newest);
+                self.append(Content::Undelivered(session, injection));
+            }
+            What::Open { session } => self.append(Content::Opened(session_id(*session), harness(*session))),
+            What::Close { session } => self.append(Content::Closed(session_id(*session))),
+            What::Rules { generation } => self.append(Content::Rules(*generation)),
+            What::Shutdown => {
+                self.append(Content::ShuttingDown);
+                self.account.assert_no_row_waits();
+            }
+        }
+    }
+
+    /// Ends everything: afterwards nothing is open and nothing is waited for.
+    fn end(&mut self) {
+        self.append(Content::ShuttingDown);
+        self.account.assert_no_row_waits();
+        let open: Vec<SessionId> = self.engine.sessions().map(|session| session.id.clone()).collect();
+        for session in open {
+            self.append(Content::Closed(session));
+        }
+        self.pass(MONTH_MS);
+        assert_eq!(self.engine.poll_timeout(), None, "nothing is open");
+        self.account.assert_all_ended();
+    }
+
+    /// Wakes the engine whenever it asks to be woken.
+    fn pass(&mut self, ms: u64) {
+        let now = Timestamp::from_millis(self.now.as_millis() + ms);
+        while let Some((due, _)) = self.engine.poll_timeout().filter(|(due, _)| *due <= now) {
+            self.now = due;
+            self.handle(None);
+        }
+        self.now = now;
+    }
+
+    fn append(&mut self, content: Content) {
+        let seq = Seq(u64::try_from(self.journal.len() + 1).expect("short"));
+        let record = Record { seq, at: self.now, content };
+        self.journal.push(record.clone());
+        self.handle(Some(&record));
+    }
+
+    fn handle(&mut self, record: Option<&Record>) {
+        self.engine.handle(record.map_or(Input::Tick, Record::input), self.now);
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.engine.poll_output()).collect();
+        self.outputs.extend(outputs.iter().map(|output| format!("{output:?}")));
+        self.account.check(record, &outputs, &self.engine, self.now);
+        let due = self.engine.poll_timeout();
+        assert!(due.is_none_or(|(due, _)| due > self.now), "woken at {}, it asks for {due:?}", self.now);
+        for output in outputs {
+            match output {
+                Output::Publish(event) => self.emit(event),
+                Output::Answer { session, answer, .. } => {
+                    self.injections
+                        .entry(session)
+                        .or_default()
+                        .extend(answer.injection.map(|injection| injection.id));
+                }
+                Output::Record(_) | Output::Wake(_) => {}
+            }
+        }
+    }
+
+    fn emit(&mut self, event: Event) {
+        self.events.push(event.id.to_string());
+        self.append(Content::Event(event));
+    }
+
+    fn event(&self, event_type: &str) -> Event {
+        Event {
+            id: format!("e{}", self.journal.len() + 1).into(),
+            event_type: event_type.parse().expect("a valid type"),
+            source: "tools".into(),
+            severity: Severity::Warning,
+            timestamp: self.now,
+            payload: Payload::from(payload("grep", 0)),
+            dedupe_key: None,
+            session: None,
+            workspace: None,
+            cause: None,
+        }
+    }
+
+    fn exchange(&self, asked: &Asked) -> Exchange {
+        let harness = if asked.introduces { harness(asked.session) } else { Harness::default() };
+        let ack = asked.ack.map(|newest| self.injection(asked.session, newest).1);
+        let budget = asked.budget.map_or_else(Budget::default, |(notifications, tokens, chars)| Budget {
+            max_notifications: Some(notifications),
+            max_tokens: Some(Tokens(tokens)),
+            max_chars: Some(chars),
+        });
+        Exchange {
+            session: session_id(asked.session),
+            point: InjectionPoint::ALL[asked.point],
+            carrier: format!("c{}", asked.carrier).into(),
+            turn: asked.turn.map(|turn| format!("t{turn}").into()),
+            harness,
+            tool: None,
+            acks: ack.into_iter().collect(),
+            budget,
+            format: asked.format.map(|format| Format::ALL[format]),
+            carries: asked.carries,
+        }
+    }
+
+    /// An injection of the session, or one that never was.
+    fn injection(&self, session: usize, newest: usize) -> (SessionId, InjectionId) {
+        let session = session_id(session);
+        let given = self.injections.get(&session).and_then(|given| given.iter().rev().nth(newest)).cloned();
+        (session, given.unwrap_or_else(|| InjectionId::new("nosuch")))
+    }
+}
+
+fn payload(tool: &str, n: u8) -> serde_json::Value {
+    // With one number in four, what should be a number is not.
+    if n == 3 { json!({ "tool": tool, "n": "three" }) } else { json!({ "tool": tool, "n": n }) }
+}
+
+fn session_id(session: usize) -> SessionId {
+    SessionId::new(SESSIONS[session].0)
+}
+
+fn harness(session: usize) -> Harness {
+    let (_, workspace, parent) = SESSIONS[session];
+    Harness {
+        name: Some("model".into()),
+        workspace: workspace.map(Into::into),
+        parent: parent.map(SessionId::new),
+        ..Harness::default()
+    }
+}
+
+/// What the engine makes of `journal`, woken at the times of `wakes` besides.
+fn replay(journal: &[Record], until: Timestamp, wakes: &[Timestamp]) -> Vec<String> {
+    let mut engine = Engine::new(generations::rules(0));
+    let mut wakes = wakes.iter().copied().peekable();
+    let mut outputs = Vec::new();
+    let mut handle = |input: Input<'_>, at: Timestamp| {
+        engine.handle(input, at);
+        outputs.extend(std::iter::from_fn(|| engine.poll_output()).map(|output| format!("{output:?}")));
+    };
+    for record in journal {
+        while let Some(at) = wakes.next_if(|at| *at <= record.at) {
+            handle(Input::Tick, at);
+        }
+        handle(record.input(), record.at);
+    }
+    handle(Input::Tick, until);
+    outputs
+}
+
+/// Fails with the first output that differs.
+fn assert_same(expected: &[String], found: &[String], how: &str) {
+    let differs = expected.iter().zip(found).position(|(expected, found)| expected != found);
+    let at = differs.unwrap_or(expected.len().min(found.len()));
+    assert!(
+        differs.is_none() && expected.len() == found.len(),
+        "{how}, output {at} is\n  {:?}\ninstead of\n  {:?}",
+        found.get(at),
+        expected.get(at)
+    );
+}
+
+/// Lives through `steps` and to the end.
+fn live(steps: &[Step]) -> Live {
+    let mut live = Live::new();
+    steps.iter().for_each(|step| live.step(step));
+    live.end();
+    live
+}
+
+#[test]
+fn narrower_limits_hold_as_soon_as_they_are_in_force() {
+    let all_are_told =
+        |n| What::Emit { event_type: 3, severity: 2, scope: 0, tool: 0, n, own_key: false, cause: None };
+    let mut steps = vec![Step { after_ms: 0, what: What::Open { session: 0 } }];
+    steps.extend((0..12).map(|_| Step { after_ms: 1_000, what: all_are_told(1) }));
+    // The queue holds two more than it may, and the session was silent for longer than it may be.
+    steps.push(Step { after_ms: 60_000, what: What::Open { session: 1 } });
+    steps.push(Step { after_ms: 0, what: What::Rules { generation: 2 } });
+    let outputs = live(&steps).outputs.join("\n");
+    assert_eq!(outputs.matches("QueueOverflow").count(), 2, "{outputs}");
+    assert_eq!(outputs.matches("SessionGone").count(), 10, "{outputs}");
+}
+
+#[test]
+fn a_shorter_wait_closes_what_is_open_for_longer_with_the_next_event() {
+    let modified =
+        What::Emit { event_type: 2, severity: 2, scope: 0, tool: 0, n: 1, own_key: false, cause: None };
+    let steps = [
+        Step { after_ms: 0, what: modified.clone() },
+        Step { after_ms: 1_000, what: What::Rules { generation: 1 } },
+        Step { after_ms: 500, what: modified },
+    ];
+    let made = live(&steps).outputs;
+    let made: Vec<&String> = made.iter().filter(|output| output.contains("Created")).collect();
+    let created = format!("{:?}", Timestamp::from_millis(BEGIN.as_millis() + 1_500));
+    assert!(made.iter().any(|made| made.contains("quiet") && made.contains(&created)), "{made:#?}");
+}
+
+/// The same cases in every run, unless `PROPTEST_CASES` or `PROPTEST_RNG_SEED` asks for others; what fails becomes a scenario.
+fn config() -> ProptestConfig {
+    let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = CASES;
+    }
+    if config.rng_seed == RngSeed::Random {
+        config.rng_seed = RngSeed::Fixed(2);
+    }
+    config
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn whatever_happens_the_engine_accounts_for_everything_and_a_replay_says_the_same(
+        timeline in timelines(STEPS_MAX),
+        wakes in prop::collection::vec((any::<prop::sample::Index>(), 0..1_000_u64), 0..40),
+    ) {
+        let Live { journal, outputs, now, .. } = live(&timeline.0);
+
+        assert_same(&outputs, &replay(&journal, now, &[]), "never woken");
+        let mut wakes: Vec<Timestamp> = wakes
+            .iter()
+            .map(|(after, ms)| Timestamp::from_millis(after.get(&journal).at.as_millis() + ms))
+            .collect();
+        wakes.sort();
+        assert_same(&outputs, &replay(&journal, now, &wakes), "woken at random");
+    }
+}

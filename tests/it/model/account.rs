@@ -1,0 +1,476 @@
+//! What became of everything, known from the inputs and outputs alone, and what must never be.
+//!
+//! The reference for who asks for an event, whom a notification concerns and how long a chain is is written as plain loops.
+//! Where a notification is in a session is followed entry by entry through the ledger, and must agree with what the engine shows.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use aside::{
+    engine::{CompiledRules, Engine, Output},
+    event::{Event, Scope, Seq, SessionId},
+    exchange::{Answer, Carries, Directive, Exchange, Format, Harness, Injection, InjectionId},
+    ledger::{LedgerEntry, Reason},
+    notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
+    time::Timestamp,
+    tokens, toon,
+};
+
+use super::{Content, Record};
+use crate::support::generations;
+
+/// Longest chain of causes that is dispatched (semantics 2).
+const CHAIN_MAX: u32 = 8;
+/// How often in a row an agent is asked to go on (semantics 5).
+const CONTINUATIONS_MAX: u32 = 2;
+
+/// Where a notification is in one session. `again`: a lease of it ran out before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Queued { again: bool },
+    Leased { injection: InjectionId, again: bool },
+    Over,
+}
+
+#[derive(Debug)]
+struct Made {
+    scope: Scope,
+    created_at: Timestamp,
+    is_unclaimed: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    workspace: Option<Arc<str>>,
+    parent: Option<SessionId>,
+    last_seen: Timestamp,
+    /// How often it was asked to go on since the last start of a turn.
+    continuations: u32,
+}
+
+/// The books of one timeline.
+#[derive(Debug)]
+pub(super) struct Account {
+    rules: Arc<CompiledRules>,
+    scopes: BTreeMap<Seq, Scope>,
+    chains: BTreeMap<Arc<str>, u32>,
+    /// Events that a subscriber has yet to account for, and whether each is a row of an open batch.
+    owed: BTreeMap<(Seq, SubscriberId), bool>,
+    made: BTreeMap<NotificationId, Made>,
+    open: BTreeMap<SessionId, Open>,
+    places: BTreeMap<SessionId, BTreeMap<NotificationId, Place>>,
+    answers: BTreeMap<(SessionId, Arc<str>), Answer>,
+    /// The notification made last, and who has yet to get it.
+    routed: Option<(NotificationId, BTreeSet<SessionId>)>,
+}
+
+impl Account {
+    pub(super) fn new(rules: Arc<CompiledRules>) -> Self {
+        Self {
+            rules,
+            scopes: BTreeMap::new(),
+            chains: BTreeMap::new(),
+            owed: BTreeMap::new(),
+            made: BTreeMap::new(),
+            open: BTreeMap::new(),
+            places: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            routed: None,
+        }
+    }
+
+    /// Checks what one input led to. Without a record the engine was woken.
+    pub(super) fn check(
+        &mut self,
+        record: Option<&Record>,
+        outputs: &[Output],
+        engine: &Engine,
+        now: Timestamp,
+    ) {
+        let content = record.map(|record| &record.content);
+        let mut unheard = record.and_then(|record| self.note(record, now));
+        let answered_before = self.answered_before(content);
+        for output in outputs {
+            match output {
+                Output::Record(entry @ (LedgerEntry::Unmatched { .. } | LedgerEntry::HeldBack { .. })) => {
+                    assert_eq!(unheard.take().as_ref(), Some(entry));
+                }
+                Output::Record(entry) => self.follow(entry, content),
+                Output::Answer { session, answer, .. } => {
+                    let Some(Content::Exchange(exchange)) = content else { panic!("nobody asked") };
+                    assert_eq!(*session, exchange.session);
+                    match &answered_before {
+                        Some(before) => assert_eq!(answer, before, "the same carrier gets the same answer"),
+                        None => self.check_answer(exchange, answer, outputs, engine),
+                    }
+                }
+                Output::Publish(_) | Output::Wake(_) => {}
+            }
+        }
+        assert_eq!(unheard, None, "an event that nobody takes is said to be so");
+        assert!(self.routed.take().is_none_or(|(_, missing)| missing.is_empty()));
+        let answers = outputs.iter().filter(|output| matches!(output, Output::Answer { .. })).count();
+        assert_eq!(answers, usize::from(matches!(content, Some(Content::Exchange(_)))));
+        self.assert_rows_wait();
+        self.close_silent(content, engine, now);
+        self.compare(engine, now);
+    }
+
+    /// Every event that has no ending yet is a row of an open batch of a subscriber that there is.
+    fn assert_rows_wait(&self) {
+        for ((seq, subscriber), is_batched) in &self.owed {
+            let exists = self.rules.subscribers.iter().any(|rule| rule.id == *subscriber);
+            assert!(*is_batched && exists, "event {seq} is lost in {subscriber}");
+        }
+    }
+
+    /// After a shutdown no batch is open.
+    pub(super) fn assert_no_row_waits(&self) {
+        assert_eq!(self.owed, BTreeMap::new());
+    }
+
+    /// After the end of every session and of all that waits, nothing is without an ending.
+    pub(super) fn assert_all_ended(&self) {
+        assert_eq!(self.owed, BTreeMap::new());
+        let unclaimed: Vec<_> = self.made.iter().filter(|(_, made)| made.is_unclaimed).collect();
+        assert!(unclaimed.is_empty(), "still unclaimed: {unclaimed:?}");
+        assert!(self.places.values().flat_map(BTreeMap::values).all(|place| *place == Place::Over));
+    }
+
+    /// Takes note of an input; returns what has to be said of an event that no subscriber gets.
+    fn note(&mut self, record: &Record, now: Timestamp) -> Option<LedgerEntry> {
+        match &record.content {
+            Content::Event(event) => return self.note_event(record.seq, event),
+            Content::Exchange(exchange) => {
+                self.meet(&exchange.session, &exchange.harness, now);
+                self.expect_restart(exchange);
+            }
+            Content::Opened(session, harness) => self.meet(session, harness, now),
+            Content::Rules(generation) => self.rules = generations::rules(*generation),
+            Content::Undelivered(session, injection) => self.forget_answer(session, injection),
+            Content::Ack(..) | Content::Closed(_) | Content::ShuttingDown => {}
+        }
+        None
+    }
+
+    fn note_event(&mut self, seq: Seq, event: &Event) -> Option<LedgerEntry> {
+        let chain = event.cause.as_ref().map_or(0, |cause| self.chains.get(cause).copied().unwrap_or(0) + 1);
+        self.chains.insert(event.id.clone(), chain);
+        self.scopes.insert(seq, event.scope());
+        if chain > CHAIN_MAX {
+            return Some(LedgerEntry::HeldBack { seq });
+        }
+        let types: Vec<&str> = event.event_type.as_str().split('.').collect();
+        let asks = |pattern: String| is_match(&pattern.split('.').collect::<Vec<_>>(), &types);
+        let asked = self
+            .rules
+            .subscribers
+            .iter()
+            .filter(|rule| rule.types.iter().any(|pattern| asks(pattern.to_string())));
+        let before = self.owed.len();
+        self.owed.extend(asked.map(|rule| ((seq, rule.id.clone()), false)));
+        (self.owed.len() == before).then_some(LedgerEntry::Unmatched { seq })
+    }
+
+    fn meet(&mut self, id: &SessionId, harness: &Harness, now: Timestamp) {
+        let met = Open { workspace: None, parent: None, last_seen: now, continuations: 0 };
+        let open = self.open.entry(id.clone()).or_insert(met);
+        open.last_seen = now;
+        open.workspace = harness.workspace.clone().or(open.workspace.take());
+        open.parent = harness.parent.clone().or(open.parent.take());
+    }
+
+    fn expect_restart(&mut self, exchange: &Exchange) {
+        if exchange.point == InjectionPoint::TurnStart
+            && let Some(open) = self.open.get_mut(&exchange.session)
+        {
+            open.continuations = 0;
+        }
+    }
+
+    /// A carrier whose text never left is answered anew, if the injection was still on its way.
+    fn forget_answer(&mut self, session: &SessionId, injection: &InjectionId) {
+        let on_its_way =
+            |place: &Place| matches!(place, Place::Leased { injection: of, .. } if of == injection);
+        if self.places.get(session).is_some_and(|places| places.values().any(on_its_way)) {
+            self.answers.retain(|(of, _), answer| {
+                of != session || answer.injection.as_ref().is_none_or(|given| given.id != *injection)
+            });
+        }
+    }
+
+    fn answered_before(&self, content: Option<&Content>) -> Option<Answer> {
+        let Some(Content::Exchange(exchange)) = content else { return None };
+        self.answers.get(&(exchange.session.clone(), exchange.carrier.clone())).cloned()
+    }
+
+    fn follow(&mut self, entry: &LedgerEntry, content: Option<&Content>) {
+        match entry {
+            LedgerEntry::Unmatched { .. } | LedgerEntry::HeldBack { .. } => unreachable!("checked before"),
+            LedgerEntry::Batched { seq, subscriber } => {
+                let owed = self.owed.get_mut(&(*seq, subscriber.clone()));
+                assert_eq!(owed.map(|is_batched| std::mem::replace(is_batched, true)), Some(false));
+            }
+            LedgerEntry::EventEnded { seq, subscriber, reason } => {
+                self.settle(*seq, subscriber);
+                if let Reason::Duplicate { of } = reason {
+                    assert_eq!(self.scopes.get(of), self.scopes.get(seq), "a repeat concerns the same");
+                    assert!(of < seq);
+                }
+            }
+            LedgerEntry::Created { notification, subscriber, events, created_at } => {
+                self.create(notification, subscriber, events, *created_at);
+            }
+            LedgerEntry::Unclaimed { notification } => {
+                let routed = self.routed.take().expect("it was just made");
+                assert_eq!(routed, (notification.clone(), BTreeSet::new()), "nobody is concerned");
+                self.made.get_mut(notification).expect("made").is_unclaimed = true;
+            }
+            LedgerEntry::Queued { notification, session } => self.queue(notification, session),
+            LedgerEntry::Injected { notification, session, injection, redelivered, .. } => {
+                let place = self.place(session, notification);
+                let Place::Queued { again } = *place else { panic!("injected from {place:?}: {entry:?}") };
+                assert_eq!(again, *redelivered, "{entry:?}");
+                *place = Place::Leased { injection: InjectionId::new(injection), again };
+            }
+            LedgerEntry::Confirmed { notification, session, .. } => {
+                let place = self.place(session, notification);
+                assert!(
+                    matches!(place, Place::Leased { .. } | Place::Queued { again: true }),
+                    "{place:?}: {entry:?}"
+                );
+                *place = Place::Over;
+            }
+            LedgerEntry::Returned { notification, session } => {
+                let never_left = matches!(content, Some(Content::Undelivered(of, _)) if of == session);
+                let place = self.place(session, notification);
+                let Place::Leased { again, .. } = *place else {
+                    panic!("returned from {place:?}: {entry:?}")
+                };
+                assert!(never_left || !again, "it goes back once: {entry:?}");
+                *place = Place::Queued { again: again || !never_left };
+            }
+            LedgerEntry::NotificationEnded { notification, session: Some(session), reason } => {
+                let place = self.place(session, notification);
+                let was_told = *reason == Reason::Uncertain;
+                assert_eq!(was_told, matches!(place, Place::Leased { .. }), "{place:?}: {entry:?}");
+                assert_ne!(*place, Place::Over, "{entry:?}");
+                *place = Place::Over;
+            }
+            LedgerEntry::NotificationEnded { notification, session: None, .. } => {
+                let made = self.made.get_mut(notification).expect("made");
+                assert!(std::mem::replace(&mut made.is_unclaimed, false), "{entry:?}");
+            }
+        }
+    }
+
+    /// An event ends once in a subscriber.
+    fn settle(&mut self, seq: Seq, subscriber: &SubscriberId) {
+        assert!(
+            self.owed.remove(&(seq, subscriber.clone())).is_some(),
+            "event {seq} ends twice in {subscriber}"
+        );
+    }
+
+    fn create(
+        &mut self,
+        id: &NotificationId,
+        subscriber: &SubscriberId,
+        events: &[Seq],
+        created_at: Timestamp,
+    ) {
+        assert!(self.routed.take().is_none_or(|(_, missing)| missing.is_empty()));
+        assert!(!events.is_empty() && events.is_sorted());
+        let scope = self.scopes[&events[0]].clone();
+        for seq in events {
+            assert_eq!(self.scopes[seq], scope, "the rows of a notification concern the same");
+            self.settle(*seq, subscriber);
+        }
+        let concerned = self.open.keys().filter(|session| self.concerns(&scope, session)).cloned().collect();
+        self.routed = Some((id.clone(), concerned));
+        let made = Made { scope, created_at, is_unclaimed: false };
+        assert!(self.made.insert(id.clone(), made).is_none(), "{id} was made before");
+    }
+
+    /// A notification is queued because it was just made, because it waited for the session, or because a child left it.
+    fn queue(&mut self, id: &NotificationId, session: &SessionId) {
+        let is_routed =
+            self.routed.as_mut().is_some_and(|(routed, missing)| routed == id && missing.remove(session));
+        let is_concerned = self.concerns(&self.made[id].scope, session);
+        let made = self.made.get_mut(id).expect("made");
+        let is_claimed = is_concerned && std::mem::replace(&mut made.is_unclaimed, false);
+        if !is_routed && !is_claimed {
+            let children = self.open.iter().filter(|(_, open)| open.parent.as_ref() == Some(session));
+            let left_by = children.map(|(child, _)| child.clone()).find(|child| {
+                self.places
+                    .get(child)
+                    .is_some_and(|places| matches!(places.get(id), Some(Place::Queued { .. })))
+            });
+            let child = left_by.unwrap_or_else(|| panic!("{id} has no way into the queue of {session}"));
+            // If the child stays open, its queue will not agree with this.
+            *self.place(&child, id) = Place::Over;
+        }
+        let places = self.places.entry(session.clone()).or_default();
+        let before = places.insert(id.clone(), Place::Queued { again: false });
+        assert_eq!(before, None, "{id} comes to {session} once");
+    }
+
+    fn place(&mut self, session: &SessionId, id: &NotificationId) -> &mut Place {
+        let place = self.places.get_mut(session).and_then(|places| places.get_mut(id));
+        place.unwrap_or_else(|| panic!("{id} never came to {session}"))
+    }
+
+    /// Whether `session` is told what has this scope; a child only what names it.
+    fn concerns(&self, scope: &Scope, session: &SessionId) -> bool {
+        let open = &self.open[session];
+        match scope {
+            Scope::Session(id) => id == session,
+            Scope::All => open.parent.is_none(),
+            Scope::Workspace(folder) => {
+                let parts = |path: &str| path.split('/').map(str::to_owned).collect::<Vec<_>>();
+                let (wanted, own) = (parts(folder), open.workspace.as_deref().map(parts));
+                open.parent.is_none()
+                    && own.is_some_and(|own| own.iter().zip(&wanted).all(|(own, wanted)| own == wanted))
+            }
+        }
+    }
+
+    fn check_answer(&mut self, exchange: &Exchange, answer: &Answer, outputs: &[Output], engine: &Engine) {
+        let session = &exchange.session;
+        let view = engine.session(session).expect("an exchange opens its session");
+        let (pending, _) = view.injector.pending();
+        assert_eq!(answer.pending, pending);
+        let open = self.open.get_mut(session).expect("met");
+        let is_continued = matches!(answer.directive, Some(Directive::Continue { .. }));
+        let is_withheld = exchange.point == InjectionPoint::TurnEnd
+            && exchange.carries == Carries::OnlyToContinue
+            && !is_continued;
+        let waiting = view.injector.view(Timestamp::ZERO).pending;
+        let critical_waits = waiting.iter().any(|waiting| waiting.priority == Priority::Critical);
+        let is_allowed_to = is_withheld && open.continuations >= CONTINUATIONS_MAX;
+        assert!(!critical_waits || is_allowed_to, "what is critical waits for nothing");
+        open.continuations += u32::from(is_continued);
+        assert!(!is_withheld || answer.injection.is_none());
+
+        let left: Vec<NotificationId> = outputs.iter().filter_map(injected).collect();
+        let told = answer.injection.iter().flat_map(|injection| &injection.notifications);
+        assert_eq!(
+            told.map(|told| told.id.clone()).collect::<Vec<_>>(),
+            left,
+            "the ledger says what was told"
+        );
+        if let Some(injection) = &answer.injection {
+            self.check_injection(exchange, injection);
+        }
+        self.answers.insert((session.clone(), exchange.carrier.clone()), answer.clone());
+    }
+
+    fn check_injection(&self, exchange: &Exchange, injection: &Injection) {
+        let told = &injection.notifications;
+        assert!(!told.is_empty());
+        let rank = |index: usize| (Reverse(told[index].priority), self.made[&told[index].id].created_at);
+        assert!((1..told.len()).all(|index| rank(index - 1) <= rank(index)), "priority, then age: {told:?}");
+
+        let limits = &self.rules.injection;
+        if told.iter().any(|told| told.priority != Priority::Critical) {
+            let budget = &exchange.budget;
+            let max_notifications =
+                budget.max_notifications.unwrap_or(u32::MAX).min(limits.max_notifications);
+            let max_chars = budget.max_chars.unwrap_or(u32::MAX).min(limits.max_chars);
+            let max_tokens = budget.max_tokens.unwrap_or(limits.max_tokens).min(limits.max_tokens);
+            assert!(told.len() <= usize::try_from(max_notifications).expect("small"), "{told:?}");
+            assert!(injection.text.chars().count() <= usize::try_from(max_chars).expect("small"));
+            assert!(tokens::estimate(&injection.text) <= max_tokens);
+        }
+        check_text(exchange.format.unwrap_or(limits.format), injection);
+    }
+
+    /// Sessions end when they are closed, or when they were silent for too long, and leave nothing behind.
+    fn close_silent(&mut self, content: Option<&Content>, engine: &Engine, now: Timestamp) {
+        let idle = self.rules.sessions.idle_close;
+        let is_over = |id: &SessionId, open: &Open| {
+            matches!(content, Some(Content::Closed(closed)) if closed == id) || open.last_seen + idle <= now
+        };
+        let over: Vec<SessionId> =
+            self.open.iter().filter(|(id, open)| is_over(id, open)).map(|(id, _)| id.clone()).collect();
+        for id in over {
+            self.open.remove(&id);
+            self.answers.retain(|(session, _), _| *session != id);
+            let mut left = self.places.remove(&id).unwrap_or_default();
+            left.retain(|_, place| *place != Place::Over);
+            assert!(left.is_empty(), "{id} is closed and leaves {left:?}");
+        }
+        let open: Vec<&SessionId> = engine.sessions().map(|session| session.id).collect();
+        assert_eq!(open, self.open.keys().collect::<Vec<_>>(), "the open sessions at {now}");
+    }
+
+    /// What the ledger says and what the queues and leases hold is the same.
+    fn compare(&self, engine: &Engine, now: Timestamp) {
+        for session in engine.sessions() {
+            let view = session.injector.view(now);
+            let mut held = BTreeMap::new();
+            for pending in view.pending {
+                held.insert(pending.id, Place::Queued { again: pending.redelivered });
+            }
+            for lease in view.leases {
+                for id in lease.notifications {
+                    let before = self.places[session.id].get(&id);
+                    let again = matches!(before, Some(Place::Leased { again: true, .. }));
+                    let place = Place::Leased { injection: lease.injection.clone(), again };
+                    assert_eq!(held.insert(id, place), None, "in two places");
+                }
+            }
+            let places = self.places.get(session.id).into_iter().flatten();
+            let known = places.filter(|(_, place)| **place != Place::Over);
+            let known: BTreeMap<_, _> = known.map(|(id, place)| (id.clone(), place.clone())).collect();
+            assert_eq!(held, known, "of {}", session.id);
+        }
+        let unclaimed = self.made.values().filter(|made| made.is_unclaimed).count();
+        assert_eq!(engine.unclaimed_len(), unclaimed);
+    }
+}
+
+/// Whether a type matches a pattern, segment by segment.
+fn is_match(pattern: &[&str], segments: &[&str]) -> bool {
+    match (pattern, segments) {
+        ([], []) => true,
+        (["**"], [_, ..]) => true,
+        ([wanted, pattern @ ..], [segment, segments @ ..]) => {
+            (*wanted == "*" || wanted == segment) && is_match(pattern, segments)
+        }
+        ([], _) | (_, []) => false,
+    }
+}
+
+fn injected(output: &Output) -> Option<NotificationId> {
+    match output {
+        Output::Record(LedgerEntry::Injected { notification, .. }) => Some(notification.clone()),
+        Output::Record(_) | Output::Answer { .. } | Output::Publish(_) | Output::Wake(_) => None,
+    }
+}
+
+/// Whatever the payloads hold, a text is one block that decodes.
+fn check_text(format: Format, injection: &Injection) {
+    let text = &*injection.text;
+    match format {
+        Format::Xml => {
+            let count = injection.notifications.len();
+            let opening = format!("<notifications count=\"{count}\" id=\"{}\">\n", injection.id);
+            let inside = text.strip_prefix(&opening).and_then(|text| text.strip_suffix("\n</notifications>"));
+            let inside = inside.unwrap_or_else(|| panic!("not in its tags:\n{text}"));
+            assert!(!inside.contains("<notifications") && !inside.contains("</notifications"), "{text}");
+            toon::decode(inside).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        }
+        Format::Toon => {
+            toon::decode(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        }
+        Format::Json => {
+            let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
+            assert_eq!(value["notifications"].as_array().map(Vec::len), Some(injection.notifications.len()));
+        }
+        Format::Markdown => assert!(text.contains(injection.id.as_str())),
+    }
+}

@@ -1,0 +1,170 @@
+//! Random timelines, small enough in their parts that things meet: few sessions, carriers, turns and tools.
+
+use std::fmt;
+
+use aside::exchange::Carries;
+use proptest::prelude::*;
+
+use crate::support::generations::GENERATIONS;
+
+/// Event types, of which the last is nobody's.
+pub(super) const TYPES: [&str; 7] = [
+    "tool.call.failure",
+    "tool.call.timeout",
+    "fs.file.modified",
+    "ci.check.passed",
+    "ci.run.done",
+    "budget.token.exceeded",
+    "nobody.asks",
+];
+/// Values that an author of a template would not think of.
+pub(super) const TOOLS: [&str; 4] = ["grep", "</notifications>\nmore: 3", "a: \"b\",\u{1b}[31m", "-"];
+/// Whom an event concerns: a session, a folder, or all.
+pub(super) const SCOPES: [(Option<&str>, Option<&str>); 8] = [
+    (None, None),
+    (Some("root"), None),
+    (Some("other"), None),
+    (Some("child"), None),
+    (Some("nomad"), None),
+    (None, Some("/w")),
+    (None, Some("/w/a")),
+    (None, Some("/v")),
+];
+/// Sessions with their folders and parents.
+pub(super) const SESSIONS: [(&str, Option<&str>, Option<&str>); 4] = [
+    ("root", Some("/w"), None),
+    ("other", Some("/w/a"), None),
+    ("child", Some("/w/a"), Some("root")),
+    ("nomad", None, None),
+];
+
+/// Things that happen one after the other.
+#[derive(Clone)]
+pub(super) struct Timeline(pub(super) Vec<Step>);
+
+/// Something that happens `after_ms` after what was before.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub(super) after_ms: u64,
+    pub(super) what: What,
+}
+
+/// What happens; numbers are places in the tables above, or count back from the newest.
+#[derive(Debug, Clone)]
+pub(super) enum What {
+    Emit {
+        event_type: usize,
+        severity: usize,
+        scope: usize,
+        tool: usize,
+        n: u8,
+        own_key: bool,
+        cause: Option<usize>,
+    },
+    /// Events of which each is the cause of the next.
+    Loop {
+        event_type: usize,
+        length: usize,
+    },
+    Exchange(Asked),
+    Ack {
+        session: usize,
+        newest: usize,
+    },
+    Undelivered {
+        session: usize,
+        newest: usize,
+    },
+    Open {
+        session: usize,
+    },
+    Close {
+        session: usize,
+    },
+    Rules {
+        generation: usize,
+    },
+    Shutdown,
+}
+
+/// What a harness says.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub(super) session: usize,
+    pub(super) point: usize,
+    pub(super) carrier: u8,
+    pub(super) turn: Option<u8>,
+    pub(super) ack: Option<usize>,
+    /// Notifications, tokens, characters.
+    pub(super) budget: Option<(u32, u32, u32)>,
+    pub(super) format: Option<usize>,
+    pub(super) carries: Carries,
+    /// Whether it says where the session works and whose child it is.
+    pub(super) introduces: bool,
+}
+
+impl fmt::Debug for Timeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|step| write!(f, "\n+{}ms {:?}", step.after_ms, step.what))
+    }
+}
+
+/// Up to `steps_max` steps.
+pub(super) fn timelines(steps_max: usize) -> impl Strategy<Value = Timeline> {
+    prop::collection::vec(step(), 1..=steps_max).prop_map(Timeline)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let after_ms = prop_oneof![
+        4 => Just(0_u64),
+        8 => 1..400_u64,
+        4 => 400..6_000_u64,
+        2 => 6_000..90_000_u64,
+        1 => 86_000_000..260_000_000_u64,
+    ];
+    let session = 0..SESSIONS.len();
+    let what = prop_oneof![
+        12 => emit(),
+        1 => (0..TYPES.len(), 7..12_usize).prop_map(|(event_type, length)| What::Loop { event_type, length }),
+        9 => asked().prop_map(What::Exchange),
+        1 => (session.clone(), 0..3_usize).prop_map(|(session, newest)| What::Ack { session, newest }),
+        2 => (session.clone(), 0..3_usize).prop_map(|(session, newest)| What::Undelivered { session, newest }),
+        2 => session.clone().prop_map(|session| What::Open { session }),
+        1 => session.prop_map(|session| What::Close { session }),
+        1 => (0..GENERATIONS).prop_map(|generation| What::Rules { generation }),
+        1 => Just(What::Shutdown),
+    ];
+    (after_ms, what).prop_map(|(after_ms, what)| Step { after_ms, what })
+}
+
+fn emit() -> impl Strategy<Value = What> {
+    let severity = prop_oneof![1 => 0..5_usize, 2 => 2..4_usize];
+    let cause = prop::option::weighted(0.2, 0..3_usize);
+    (0..TYPES.len(), severity, 0..SCOPES.len(), 0..TOOLS.len(), 0..4_u8, prop::bool::weighted(0.1), cause)
+        .prop_map(|(event_type, severity, scope, tool, n, own_key, cause)| What::Emit {
+            event_type,
+            severity,
+            scope,
+            tool,
+            n,
+            own_key,
+            cause,
+        })
+}
+
+prop_compose! {
+    fn asked()(
+        session in prop_oneof![2 => Just(0), 1 => 0..SESSIONS.len()],
+        point in 0..5_usize,
+        carrier in 0..30_u8,
+        turn in prop::option::of(0..3_u8),
+        ack in prop::option::weighted(0.2, 0..3_usize),
+        budget in prop::option::weighted(0.3, (0..4_u32, 0..200_u32, 0..700_u32)),
+        format in prop::option::weighted(0.3, 0..4_usize),
+        only_to_continue in prop::bool::weighted(0.3),
+        introduces in prop::bool::weighted(0.8),
+    ) -> Asked {
+        let carries = if only_to_continue { Carries::OnlyToContinue } else { Carries::Always };
+        Asked { session, point, carrier, turn, ack, budget, format, carries, introduces }
+    }
+}

@@ -1,0 +1,279 @@
+//! A journal of 100,000 generated events leaves exactly the notifications that a naive reference computes.
+//!
+//! The reference knows no state machine: for each subscriber and scope it takes the list of all events and scans it, again and
+//! again, with the rules of semantics 3 and 4 written as plain loops.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use aside::{
+    config::{
+        compile::compile,
+        layers::{LayerKind, SourceFile, Sources},
+    },
+    engine::{Engine, Input, Output},
+    event::{EventRef, Seq, Severity},
+    ledger::LedgerEntry,
+    time::Timestamp,
+};
+
+const EVENTS: u64 = 100_000;
+
+/// Window batches with dedupe, quiet batches by group, and one notification an event behind a condition.
+const SUBSCRIBERS: [(&str, &str); 3] = [
+    (
+        "failures",
+        r#"
+[subscriber]
+id = "failures"
+[events]
+types = ["tool.call.*"]
+severity_filter = "warning"
+[batching]
+window_ms = 2000
+max_size = 10
+dedupe_key = "type:payload.tool"
+dedupe_window_ms = 5000
+[output]
+priority = "high"
+"#,
+    ),
+    (
+        "files",
+        r#"
+[subscriber]
+id = "files"
+[events]
+types = ["fs.**"]
+[batching]
+window_ms = 500
+max_size = 5
+mode = "debounce"
+max_wait_ms = 3000
+group_by = "payload.tool"
+"#,
+    ),
+    (
+        "large",
+        r#"
+[subscriber]
+id = "large"
+[events]
+types = ["**"]
+where = "payload.n > 95"
+"#,
+    ),
+];
+
+const TYPES: [(&str, Severity); 5] = [
+    ("tool.call.failure", Severity::Error),
+    ("tool.call.timeout", Severity::Warning),
+    ("tool.call.success", Severity::Debug),
+    ("fs.file.modified", Severity::Info),
+    ("ci.check.passed", Severity::Info),
+];
+const TOOLS: [&str; 6] = ["grep", "bash", "read", "write", "fetch", "edit"];
+const SCOPES: [Option<&str>; 4] = [None, Some("s1"), Some("s2"), Some("s3")];
+
+#[derive(Debug, Clone)]
+struct Generated {
+    seq: u64,
+    at: u64,
+    id: String,
+    event_type: &'static str,
+    severity: Severity,
+    session: Option<&'static str>,
+    tool: &'static str,
+    n: u64,
+    payload: String,
+}
+
+/// A notification as both sides see it: subscriber, scope, when it was made, and its rows' events.
+type Made = (&'static str, Option<&'static str>, u64, Vec<u64>);
+
+/// A small generator of numbers, so that the events are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        let index = self.below(u64::try_from(all.len()).expect("a short list"));
+        *all.get(usize::try_from(index).expect("a short list")).expect("below the length")
+    }
+}
+
+fn generate() -> Vec<Generated> {
+    let mut numbers = Numbers(7);
+    let mut at = 1_000_000;
+    (1..=EVENTS)
+        .map(|seq| {
+            at += if numbers.below(50) == 0 { numbers.below(6_000) } else { numbers.below(120) };
+            let (event_type, severity) = numbers.one_of(&TYPES);
+            let (tool, n) = (numbers.one_of(&TOOLS), numbers.below(100));
+            Generated {
+                seq,
+                at,
+                id: format!("e{seq}"),
+                event_type,
+                severity,
+                session: numbers.one_of(&SCOPES),
+                tool,
+                n,
+                payload: format!(r#"{{"tool":"{tool}","n":{n}}}"#),
+            }
+        })
+        .collect()
+}
+
+impl Generated {
+    fn as_event(&self) -> EventRef<'_> {
+        EventRef {
+            id: &self.id,
+            event_type: self.event_type,
+            source: "generator",
+            severity: self.severity,
+            timestamp: Timestamp::from_millis(self.at),
+            payload: &self.payload,
+            dedupe_key: None,
+            session: self.session,
+            workspace: None,
+            cause: None,
+        }
+    }
+}
+
+/// What the engine makes, and how many repeats it counted.
+fn by_engine(events: &[Generated]) -> (Vec<Made>, u64) {
+    let sources = Sources::new(SUBSCRIBERS.iter().map(|(id, text)| SourceFile {
+        layer: LayerKind::User,
+        name: format!("subscribers/{id}.toml").into(),
+        path: format!("{id}.toml").into(),
+        text: (*text).into(),
+    }));
+    let compiled = compile(&sources, &[]);
+    assert_eq!(compiled.report.error_count(), 0, "{}", compiled.report);
+    let mut engine = Engine::new(compiled.rules.into());
+    let mut made = Vec::new();
+    let mut collect = |engine: &mut Engine| {
+        while let Some(output) = engine.poll_output() {
+            if let Output::Record(LedgerEntry::Created { subscriber, events: rows, created_at, .. }) = output
+            {
+                let id =
+                    SUBSCRIBERS.iter().find(|(id, _)| *id == subscriber.as_str()).expect("one of ours").0;
+                let rows: Vec<u64> = rows.iter().map(|seq| seq.0).collect();
+                let first = rows.first().and_then(|seq| events.get(usize::try_from(seq - 1).ok()?));
+                let session = first.expect("a notification has rows, and they are of our events").session;
+                made.push((id, session, created_at.as_millis(), rows));
+            }
+        }
+    };
+    for event in events {
+        let input = Input::Event { seq: Seq(event.seq), event: event.as_event() };
+        engine.handle(input, Timestamp::from_millis(event.at));
+        collect(&mut engine);
+    }
+    let last = Timestamp::from_millis(events.last().expect("there are events").at);
+    engine.handle(Input::Tick, last + Duration::from_secs(60));
+    collect(&mut engine);
+    let repeats =
+        engine.tally().subscribers.values().filter_map(|counts| counts.events_ended.get("duplicate"));
+    let repeats = repeats.sum();
+    made.sort();
+    (made, repeats)
+}
+
+/// The same, by scanning.
+fn by_reference(events: &[Generated]) -> (Vec<Made>, u64) {
+    let mut made = Vec::new();
+    let mut repeats = 0;
+    for session in SCOPES {
+        let own: Vec<&Generated> = events.iter().filter(|event| event.session == session).collect();
+        let failing: Vec<_> = own
+            .iter()
+            .copied()
+            .filter(|event| event.event_type.starts_with("tool.call.") && event.severity >= Severity::Warning)
+            .collect();
+        let firsts = firsts(&failing);
+        repeats += u64::try_from(failing.len() - firsts.len()).expect("a small number");
+        made.extend(windows(&firsts).into_iter().map(|(at, rows)| ("failures", session, at, rows)));
+
+        let mut groups: BTreeMap<&str, Vec<&Generated>> = BTreeMap::new();
+        for event in own.iter().filter(|event| event.event_type.starts_with("fs.")) {
+            groups.entry(event.tool).or_default().push(event);
+        }
+        for group in groups.values() {
+            made.extend(quiet_batches(group).into_iter().map(|(at, rows)| ("files", session, at, rows)));
+        }
+
+        let large = own.iter().filter(|event| event.n > 95);
+        made.extend(large.map(|event| ("large", session, event.at, vec![event.seq])));
+    }
+    made.sort();
+    (made, repeats)
+}
+
+/// The events that no earlier one with the same key, itself no repeat, precedes by less than five seconds.
+fn firsts<'e>(events: &[&'e Generated]) -> Vec<&'e Generated> {
+    let mut firsts: Vec<&Generated> = Vec::new();
+    for event in events {
+        let is_repeat = firsts
+            .iter()
+            .rev()
+            .take_while(|first| event.at - first.at < 5_000)
+            .any(|first| (first.event_type, first.tool) == (event.event_type, event.tool));
+        if !is_repeat {
+            firsts.push(event);
+        }
+    }
+    firsts
+}
+
+fn windows(events: &[&Generated]) -> Vec<(u64, Vec<u64>)> {
+    let mut batches = Vec::new();
+    let mut rest = events;
+    while let Some(first) = rest.first() {
+        let end = first.at + 2_000;
+        let inside = rest.iter().take(10).take_while(|event| event.at < end).count();
+        let (batch, later) = rest.split_at(inside);
+        let closed_at = batch.get(9).map_or(end, |last| last.at);
+        batches.push((closed_at, batch.iter().map(|event| event.seq).collect()));
+        rest = later;
+    }
+    batches
+}
+
+fn quiet_batches(events: &[&Generated]) -> Vec<(u64, Vec<u64>)> {
+    let mut batches = Vec::new();
+    let mut rest = events;
+    while let Some(first) = rest.first() {
+        let latest = first.at + 3_000;
+        let (mut inside, mut end) = (1, (first.at + 500).min(latest));
+        while inside < 5
+            && let Some(event) = rest.get(inside).filter(|event| event.at < end)
+        {
+            end = (event.at + 500).min(latest);
+            inside += 1;
+        }
+        let (batch, later) = rest.split_at(inside);
+        let closed_at = batch.get(4).map_or(end, |last| last.at);
+        batches.push((closed_at, batch.iter().map(|event| event.seq).collect()));
+        rest = later;
+    }
+    batches
+}
+
+#[test]
+fn a_hundred_thousand_events_leave_what_a_naive_reference_computes() {
+    let events = generate();
+    let (made, repeats) = by_engine(&events);
+    let (expected, expected_repeats) = by_reference(&events);
+    assert!(expected.len() > 10_000, "{} notifications are too few to mean much", expected.len());
+    assert_eq!(made.len(), expected.len());
+    for (made, expected) in made.iter().zip(&expected) {
+        assert_eq!(made, expected);
+    }
+    assert_eq!(repeats, expected_repeats);
+}

@@ -1,0 +1,330 @@
+//! Reads the first half of a scenario file.
+//!
+//! ```text
+//! file subscribers/orders.toml                    a file of the user's layer; its lines follow
+//! | [subscriber]
+//! @MS open        SESSION [harness= workspace= user= parent=]
+//! @MS emit        TYPE [--severity= --source= --session= --workspace= --dedupe_key= --cause= --id=] [field=value ..] [{json}]
+//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries=]
+//!                               and what `open` takes
+//! @MS ack         SESSION INJECTION               `last`, or a name such as `i1` that the second half gave
+//! @MS undelivered SESSION INJECTION
+//! @MS close       SESSION
+//! @MS shutdown
+//! @MS tick
+//! ```
+//!
+//! A cause is an event's id, or a notification by the name that the second half gave. A value is JSON if it reads as JSON, `repeat(N,TEXT)` is a long text, anything else is text.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use aside::{
+    event::{EventType, SessionId, Severity},
+    exchange::{Budget, Carries, Exchange, Format, Harness},
+    notification::{InjectionPoint, Tokens},
+};
+use serde_json::{Map, Value};
+
+/// One file, read.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Scenario {
+    /// Name and text of the files of the user's layer.
+    pub(crate) files: Vec<(String, String)>,
+    /// In the order of time.
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Something that happens, in milliseconds from the beginning.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) at: u64,
+    pub(crate) action: Action,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Action {
+    Open(SessionId, Harness),
+    Emit(Emitted),
+    /// The acks of the exchange stand apart, by the names that a transcript gives to injections.
+    Exchange(Exchange, Vec<String>),
+    Ack(SessionId, String),
+    Undelivered(SessionId, String),
+    Close(SessionId),
+    Shutdown,
+    Tick,
+}
+
+/// An event as a producer sends it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Emitted {
+    pub(crate) event_type: String,
+    pub(crate) severity: Option<Severity>,
+    pub(crate) envelope: BTreeMap<String, String>,
+    pub(crate) payload: Value,
+}
+
+/// What is wrong in which line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TimelineError {
+    line: usize,
+    what: String,
+}
+
+impl fmt::Display for TimelineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.line, self.what)
+    }
+}
+
+/// Reads everything before the separator.
+pub(crate) fn parse(text: &str) -> Result<Scenario, TimelineError> {
+    let mut scenario = Scenario::default();
+    for (index, line) in text.lines().enumerate() {
+        let in_line = |what| TimelineError { line: index + 1, what };
+        read_line(line, index + 1, &mut scenario).map_err(in_line)?;
+    }
+    Ok(scenario)
+}
+
+fn read_line(line: &str, number: usize, scenario: &mut Scenario) -> Result<(), String> {
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(());
+    }
+    if let Some(name) = line.strip_prefix("file ") {
+        scenario.files.push((name.trim().to_owned(), String::new()));
+        return Ok(());
+    }
+    if let Some(text) = line.strip_prefix('|') {
+        let (_, file) = scenario.files.last_mut().ok_or("a line of a file before `file NAME`")?;
+        file.push_str(text.strip_prefix(' ').unwrap_or(text));
+        file.push('\n');
+        return Ok(());
+    }
+    let words = split_words(line.strip_prefix('@').ok_or("neither `@MS ..`, `file ..`, `| ..` nor `# ..`")?);
+    let at = words.first().and_then(|at| at.parse().ok()).ok_or("no milliseconds after `@`")?;
+    if scenario.steps.last().is_some_and(|before| before.at > at) {
+        return Err("earlier than the line before it".to_owned());
+    }
+    let action = read_action(words.get(1..).unwrap_or_default(), number)?;
+    scenario.steps.push(Step { at, action });
+    Ok(())
+}
+
+fn read_action(words: &[String], number: usize) -> Result<Action, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["open", session, fields @ ..] => {
+            let mut fields = read_fields(fields)?;
+            let harness = take_harness(&mut fields)?;
+            nothing_left(&fields)?;
+            Ok(Action::Open(SessionId::new(session), harness))
+        }
+        ["emit", event_type, fields @ ..] => read_emit(event_type, fields).map(Action::Emit),
+        ["exchange", session, point, fields @ ..] => read_exchange(session, point, fields, number),
+        ["ack", session, injection] => Ok(Action::Ack(SessionId::new(session), (*injection).to_owned())),
+        ["undelivered", session, injection] => {
+            Ok(Action::Undelivered(SessionId::new(session), (*injection).to_owned()))
+        }
+        ["close", session] => Ok(Action::Close(SessionId::new(session))),
+        ["shutdown"] => Ok(Action::Shutdown),
+        ["tick"] => Ok(Action::Tick),
+        other => Err(format!("`{}` is no action", other.join(" "))),
+    }
+}
+
+fn read_emit(event_type: &str, words: &[&str]) -> Result<Emitted, String> {
+    EventType::check(event_type).map_err(|error| error.to_string())?;
+    let mut envelope = BTreeMap::new();
+    let mut payload = Map::new();
+    for word in words {
+        if word.starts_with('{') {
+            payload
+                .extend(serde_json::from_str::<Map<String, Value>>(word).map_err(|error| error.to_string())?);
+            continue;
+        }
+        let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is no `key=value`"))?;
+        match key.strip_prefix("--") {
+            Some(key) => drop(envelope.insert(key.to_owned(), text_of(read_value(value)))),
+            None => drop(payload.insert(key.to_owned(), read_value(value))),
+        }
+    }
+    let severity = take_parsed(&mut envelope, "severity")?;
+    let known = ["source", "session", "workspace", "dedupe_key", "cause", "id"];
+    match envelope.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => Err(format!("`--{key}` is not among --severity, --{}", known.join(", --"))),
+        None => {
+            let (event_type, payload) = (event_type.to_owned(), Value::Object(payload));
+            Ok(Emitted { event_type, severity, envelope, payload })
+        }
+    }
+}
+
+fn read_exchange(session: &str, point: &str, words: &[&str], number: usize) -> Result<Action, String> {
+    let point = InjectionPoint::from_str(point).map_err(|error| error.to_string())?;
+    let mut fields = read_fields(words)?;
+    let acks = fields.remove("ack").map(|acks| acks.split(',').map(str::to_owned).collect());
+    let carrier = fields.remove("carrier").unwrap_or_else(|| format!("line{number}"));
+    let carries = match fields.remove("carries").as_deref() {
+        None => Carries::Always,
+        Some("only_to_continue") => Carries::OnlyToContinue,
+        Some(other) => return Err(format!("`carries={other}`: there is only_to_continue")),
+    };
+    let format = fields.remove("format").map(|format| Format::from_str(&format));
+    let exchange = Exchange {
+        session: SessionId::new(session),
+        point,
+        carrier: carrier.into(),
+        turn: fields.remove("turn").map(Into::into),
+        tool: fields.remove("tool").map(Into::into),
+        harness: take_harness(&mut fields)?,
+        acks: Vec::new(),
+        budget: Budget {
+            max_notifications: take_parsed(&mut fields, "max_notifications")?,
+            max_tokens: take_parsed(&mut fields, "max_tokens")?.map(Tokens),
+            max_chars: take_parsed(&mut fields, "max_chars")?,
+        },
+        format: format.transpose().map_err(|error| error.to_string())?,
+        carries,
+    };
+    nothing_left(&fields)?;
+    Ok(Action::Exchange(exchange, acks.unwrap_or_default()))
+}
+
+fn read_fields(words: &[&str]) -> Result<BTreeMap<String, String>, String> {
+    let field = |word: &&str| {
+        let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is no `key=value`"))?;
+        Ok((key.to_owned(), value.to_owned()))
+    };
+    words.iter().map(field).collect()
+}
+
+fn take_harness(fields: &mut BTreeMap<String, String>) -> Result<Harness, String> {
+    Ok(Harness {
+        name: fields.remove("harness").map(Into::into),
+        version: fields.remove("version").map(Into::into),
+        workspace: fields.remove("workspace").map(Into::into),
+        user: fields.remove("user").map(Into::into),
+        pid: take_parsed(fields, "pid")?,
+        parent: fields.remove("parent").as_deref().map(SessionId::new),
+    })
+}
+
+fn take_parsed<T: FromStr<Err: fmt::Display>>(
+    fields: &mut BTreeMap<String, String>,
+    key: &str,
+) -> Result<Option<T>, String> {
+    let parsed = fields.remove(key).map(|text| text.parse());
+    parsed.transpose().map_err(|error| format!("`{key}`: {error}"))
+}
+
+fn nothing_left(fields: &BTreeMap<String, String>) -> Result<(), String> {
+    fields.keys().next().map_or(Ok(()), |key| Err(format!("`{key}=` means nothing here")))
+}
+
+/// Splits at white space outside of quotes and brackets.
+fn split_words(line: &str) -> Vec<String> {
+    let (mut words, mut word) = (Vec::new(), String::new());
+    let (mut depth, mut is_quoted, mut is_escaped) = (0_i32, false, false);
+    for c in line.chars() {
+        if c.is_whitespace() && depth == 0 && !is_quoted {
+            words.push(std::mem::take(&mut word));
+            continue;
+        }
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_quoted => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            '{' | '[' if !is_quoted => depth += 1,
+            '}' | ']' if !is_quoted => depth -= 1,
+            _ => {}
+        }
+        word.push(c);
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn read_value(text: &str) -> Value {
+    let repeated = text.strip_prefix("repeat(").and_then(|rest| rest.strip_suffix(')')?.split_once(','));
+    if let Some((count, unit)) = repeated
+        && let Ok(count) = count.parse()
+    {
+        return Value::String(unit.repeat(count));
+    }
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+fn text_of(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            value.to_string()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn files_and_steps_are_read_in_order() {
+        let text = "# about\nfile subscribers/a.toml\n| [subscriber]\n|   id = 1\n|\n\n@0 open s1 workspace=/w parent=s0\n@5  tick\n";
+        let scenario = parse(text).expect("valid");
+        assert_eq!(scenario.files, [("subscribers/a.toml".into(), "[subscriber]\n  id = 1\n\n".into())]);
+        let harness = Harness {
+            workspace: Some("/w".into()),
+            parent: Some(SessionId::new("s0")),
+            ..Harness::default()
+        };
+        let open = Step { at: 0, action: Action::Open(SessionId::new("s1"), harness) };
+        assert_eq!(scenario.steps, [open, Step { at: 5, action: Action::Tick }]);
+    }
+
+    #[test]
+    fn an_event_takes_values_of_every_kind() {
+        let line = r#"@0 emit a.b --severity=warn --session=s1 n=3 t=true s=x q="a \"b\" c" long=repeat(3,ab) {"k v": [1, 2]}"#;
+        let mut scenario = parse(line).expect("valid");
+        let Some(Step { action: Action::Emit(event), .. }) = scenario.steps.pop() else { panic!("an event") };
+        assert_eq!(event.severity, Some(Severity::Warning));
+        assert_eq!(event.envelope, [("session".to_owned(), "s1".to_owned())].into());
+        let payload = json!({"n": 3, "t": true, "s": "x", "q": "a \"b\" c", "long": "ababab", "k v": [1, 2]});
+        assert_eq!(event.payload, payload);
+    }
+
+    #[test]
+    fn an_exchange_takes_limits_acks_and_a_carrier_of_its_own() {
+        let scenario =
+            parse("\n@9 exchange s1 turn_end max_tokens=40 ack=i1,last format=json turn=t1").expect("valid");
+        let Some(Step { at: 9, action: Action::Exchange(exchange, acks) }) = scenario.steps.first() else {
+            panic!("an exchange")
+        };
+        assert_eq!(acks, &["i1", "last"]);
+        assert_eq!((&*exchange.carrier, exchange.point), ("line2", InjectionPoint::TurnEnd));
+        assert_eq!((exchange.budget.max_tokens, exchange.format), (Some(Tokens(40)), Some(Format::Json)));
+    }
+
+    #[test]
+    fn a_bad_line_is_named_with_what_is_wrong() {
+        for (text, part) in [
+            ("@0 tick\n@x tick", "2: no milliseconds"),
+            ("@5 tick\n@4 tick", "2: earlier"),
+            ("tick", "1: neither"),
+            ("| x", "before `file NAME`"),
+            ("@0 jump s1", "`jump s1` is no action"),
+            ("@0 emit tool", "has 1"),
+            ("@0 emit a.b x", "`x` is no `key=value`"),
+            ("@0 emit a.b --sessoin=s1", "`--sessoin` is not among"),
+            ("@0 emit a.b --severity=bad", "`bad` is no severity"),
+            ("@0 exchange s1 after", "`after` is not one of"),
+            ("@0 exchange s1 turn_end budget=4", "`budget=` means nothing"),
+            ("@0 exchange s1 turn_end max_tokens=x", "`max_tokens`: invalid digit"),
+        ] {
+            let error = parse(text).expect_err(text).to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Runs a scenario and writes down what the engine did, one line an output.
+//!
+//! Notifications and injections are called `n1`, `i1` and so on, in the order in which they were made, also inside of texts:
+//! how ids are derived is not what a scenario is about. What is left in open batches at the end is listed, so an event that
+//! ended nowhere shows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use aside::{
+    engine::io::{Input, Output, Pending},
+    event::{Event, Payload, Seq, SessionId, Severity, catalogue},
+    exchange::{Answer, Directive, InjectionId, Released},
+    ledger::{LedgerEntry, Reason},
+    notification::{InjectionPoint, NotificationId, Priority},
+    time::Timestamp,
+};
+
+use super::timeline::{Action, Emitted, Scenario, Step};
+use crate::support::drive::Drive;
+
+/// Where a scenario's `@0` lies in time: 2023-11-14T22:13:20Z. Not zero, so that nothing passes by being zero.
+const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+/// Runs `scenario` to its last step and returns one line for each output.
+pub(crate) fn run(scenario: &Scenario) -> String {
+    let mut drive = Drive::new(&scenario.files);
+    let mut transcript = Transcript::default();
+    for step in &scenario.steps {
+        let now = Timestamp::from_millis(BEGIN.as_millis() + step.at);
+        drive.advance(now);
+        act(&mut drive, &mut transcript, step, now);
+        for (at, output) in drive.take_outputs() {
+            transcript.write(at, &output);
+        }
+    }
+    transcript.finish()
+}
+
+fn act(drive: &mut Drive, transcript: &mut Transcript, step: &Step, now: Timestamp) {
+    // What fell due before this step may name the injection that the step is about.
+    for (at, output) in drive.take_outputs() {
+        transcript.write(at, &output);
+    }
+    match &step.action {
+        Action::Open(session, harness) => {
+            drive.input(Input::SessionOpened { session: session.clone(), harness: harness.clone() }, now);
+        }
+        Action::Emit(emitted) => {
+            let mut event = event_of(emitted, drive.next_seq(), now);
+            event.cause = event.cause.map(|cause| transcript.cause(cause));
+            drive.emit(&event, now);
+        }
+        Action::Exchange(exchange, acks) => {
+            let mut exchange = exchange.clone();
+            exchange.acks = acks.iter().map(|name| transcript.injection(&exchange.session, name)).collect();
+            let point = exchange.point;
+            let request = drive.exchange(exchange, now);
+            transcript.points.insert(request.0, point);
+        }
+        Action::Ack(session, name) => {
+            let injection = transcript.injection(session, name);
+            drive.input(Input::Ack { session: session.clone(), injection }, now);
+        }
+        Action::Undelivered(session, name) => {
+            let injection = transcript.injection(session, name);
+            drive.input(Input::Undelivered { session: session.clone(), injection }, now);
+        }
+        Action::Close(session) => drive.input(Input::SessionClosed { session: session.clone() }, now),
+        Action::Shutdown => drive.input(Input::ShuttingDown, now),
+        Action::Tick => drive.input(Input::Tick, now),
+    }
+}
+
+fn event_of(emitted: &Emitted, seq: Seq, now: Timestamp) -> Event {
+    let field = |name: &str| emitted.envelope.get(name).map(String::as_str);
+    let by_type: Option<Severity> = catalogue::default_severity(&emitted.event_type);
+    Event {
+        id: field("id").map_or_else(|| format!("e{seq}").into(), Into::into),
+        event_type: emitted.event_type.parse().expect("checked when it was read"),
+        source: field("source").unwrap_or("test").into(),
+        severity: emitted.severity.or(by_type).unwrap_or(catalogue::SEVERITY_DEFAULT),
+        timestamp: now,
+        payload: Payload::from(emitted.payload.clone()),
+        dedupe_key: field("dedupe_key").map(Into::into),
+        session: field("session").map(SessionId::new),
+        workspace: field("workspace").map(Into::into),
+        cause: field("cause").map(Into::into),
+    }
+}
+
+#[derive(Default)]
+struct Transcript {
+    text: String,
+    /// The point at which a request asked, by the request's number.
+    points: BTreeMap<u64, InjectionPoint>,
+    notifications: Vec<NotificationId>,
+    injections: Vec<(SessionId, InjectionId)>,
+    /// Rows of open batches.
+    open: BTreeSet<(Seq, String)>,
+    /// What the ledger says was injected.
+    recorded: BTreeSet<(String, NotificationId)>,
+}
+
+impl Transcript {
+    fn write(&mut self, at: Timestamp, output: &Output) {
+        match output {
+            Output::Record(entry) => self.write_record(at, entry),
+            Output::Answer { request, session, answer } => {
+                let point = self.points.get(&request.0).map_or("unasked", |point| point.as_str());
+                self.write_answer(at, point, session, answer);
+            }
+            Output::Publish(event) => {
+                let what = format!("{} {} {}", event.event_type, event.severity, event.payload.as_str());
+                self.line(at, "publish", &what);
+            }
+            Output::Wake(Pending { session, count, top }) => {
+                self.line(
+                    at,
+                    "wake",
+                    &format!("{session} pending={count} top={}", top.map_or("none", Priority::as_str)),
+                );
+            }
+        }
+    }
+
+    fn write_record(&mut self, at: Timestamp, entry: &LedgerEntry) {
+        match entry {
+            LedgerEntry::Unmatched { seq } => self.line(at, "unmatched", &format!("seq={seq}")),
+            LedgerEntry::HeldBack { seq } => self.line(at, "held_back", &format!("seq={seq}")),
+            LedgerEntry::Batched { seq, subscriber } => {
+                self.open.insert((*seq, subscriber.to_string()));
+            }
+            LedgerEntry::EventEnded { seq, subscriber, reason } => {
+                let reason = reason_text(reason);
+                self.line(at, "ended", &format!("seq={seq} subscriber={subscriber} reason={reason}"));
+            }
+            LedgerEntry::Created { notification, subscriber, events, .. } => {
+                for seq in events {
+                    self.open.remove(&(*seq, subscriber.to_string()));
+                }
+                let seqs: Vec<String> = events.iter().map(Seq::to_string).collect();
+                let name = self.name(notification);
+                self.line(at, "notification", &format!("{name} {subscriber} events={}", seqs.join(",")));
+            }
+            LedgerEntry::Unclaimed { notification } => {
+                let name = self.name(notification);
+                self.line(at, "unclaimed", &name);
+            }
+            LedgerEntry::Queued { notification, session } => {
+                let name = self.name(notification);
+                self.line(at, "queued", &format!("{name} {session}"));
+            }
+            LedgerEntry::Injected { notification, injection, .. } => {
+                self.recorded.insert((injection.clone(), notification.clone()));
+            }
+            LedgerEntry::Confirmed { notification, session, by } => {
+                let name = self.name(notification);
+                self.line(at, "confirmed", &format!("{name} {session} by={}", by.as_str()));
+            }
+            LedgerEntry::Returned { notification, session } => {
+                let name = self.name(notification);
+                self.line(at, "returned", &format!("{name} {session}"));
+            }
+            LedgerEntry::NotificationEnded { notification, session, reason } => {
+                let name = self.name(notification);
+                let session = session.as_ref().map_or("none", SessionId::as_str);
+                self.line(at, "ended", &format!("{name} session={session} reason={}", reason_text(reason)));
+            }
+        }
+    }
+
+    fn write_answer(&mut self, at: Timestamp, point: &str, session: &SessionId, answer: &Answer) {
+        let mut tail = format!("pending={}", answer.pending);
+        if answer.check_before_tool {
+            tail.push_str(" check_before_tool");
+        }
+        if let Some(Directive::Continue { reason }) = &answer.directive {
+            tail.push_str(&format!(" continue={reason:?}"));
+        }
+        let Some(injection) = &answer.injection else {
+            self.line(at, "nothing", &format!("{session} {point} {tail}"));
+            return;
+        };
+        for released in &injection.notifications {
+            if !self.recorded.contains(&(injection.id.to_string(), released.id.clone())) {
+                self.line(at, "UNRECORDED", &format!("{} was said before it was written down", released.id));
+            }
+        }
+        let names: Vec<String> =
+            injection.notifications.iter().map(|released| self.released(released)).collect();
+        let known = self.injections.iter().position(|(_, id)| *id == injection.id);
+        let number = known.unwrap_or(self.injections.len());
+        if known.is_none() {
+            self.injections.push((session.clone(), injection.id.clone()));
+        }
+        let role = injection.role.as_str();
+        let what =
+            format!("{session} {point} i{} role={role} {tail} notifications={}", number + 1, names.join(","));
+        self.line(at, "inject", &what);
+        for line in self.with_names(&injection.text).split('\n') {
+            self.text.push_str(format!("          | {line}").trim_end());
+            self.text.push('\n');
+        }
+    }
+
+    fn released(&mut self, released: &Released) -> String {
+        let mark = if released.redelivered { "(redelivered)" } else { "" };
+        format!("{}{mark}", self.name(&released.id))
+    }
+
+    fn line(&mut self, at: Timestamp, verb: &str, rest: &str) {
+        let rest = self.with_names(rest);
+        self.text.push_str(&format!("@{:<8} {verb:<12} {rest}\n", relative(at)));
+    }
+
+    fn name(&mut self, id: &NotificationId) -> String {
+        let known = self.notifications.iter().position(|known| known == id);
+        let number = known.unwrap_or_else(|| {
+            self.notifications.push(id.clone());
+            self.notifications.len() - 1
+        });
+        format!("n{}", number + 1)
+    }
+
+    /// The id of the notification that is called `cause` here, or an event's id as it stands.
+    fn cause(&self, cause: Arc<str>) -> Arc<str> {
+        let number = cause.strip_prefix('n').and_then(|number| number.parse::<usize>().ok());
+        let named = number.and_then(|number| self.notifications.get(number.checked_sub(1)?));
+        named.map_or(cause, |id| id.as_str().into())
+    }
+
+    /// The injection of `session` that a scenario calls `name`.
+    fn injection(&self, session: &SessionId, name: &str) -> InjectionId {
+        let number = name.strip_prefix('i').and_then(|number| number.parse::<usize>().ok());
+        let found = match number {
+            Some(number) => self.injections.get(number.wrapping_sub(1)).map(|(_, id)| id),
+            None => self.injections.iter().rev().find(|(own, _)| own == session).map(|(_, id)| id),
+        };
+        found.cloned().unwrap_or_else(|| InjectionId::new(name))
+    }
+
+    fn with_names(&self, text: &str) -> String {
+        let injections = self.injections.iter().map(|(_, id)| id.as_str()).enumerate();
+        let text = injections
+            .fold(text.to_owned(), |text, (index, id)| text.replace(id, &format!("i{}", index + 1)));
+        let notifications = self.notifications.iter().map(NotificationId::as_str).enumerate();
+        notifications.fold(text, |text, (index, id)| text.replace(id, &format!("n{}", index + 1)))
+    }
+
+    fn finish(mut self) -> String {
+        for (seq, subscriber) in std::mem::take(&mut self.open) {
+            self.text.push_str(&format!("@end      open         seq={seq} subscriber={subscriber}\n"));
+        }
+        self.text
+    }
+}
+
+fn relative(at: Timestamp) -> u64 {
+    at.as_millis().saturating_sub(BEGIN.as_millis())
+}
+
+fn reason_text(reason: &Reason) -> String {
+    let word = reason.as_str();
+    match reason {
+        Reason::FilteredOut(by) => format!("{word} by={by:?}"),
+        Reason::Duplicate { of } => format!("{word} of={of}"),
+        Reason::RateLimited { retry_at } => format!("{word} retry_at={}", relative(*retry_at)),
+        Reason::Expired
+        | Reason::QueueOverflow
+        | Reason::SessionGone
+        | Reason::Uncertain
+        | Reason::SubscriberOff => word.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aside::{
+        exchange::{Injection, Role},
+        notification::SubscriberId,
+    };
+
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(BEGIN.as_millis() + ms)
+    }
+
+    fn answer(redelivered: bool) -> Output {
+        let released = Released {
+            id: NotificationId::new("9f3a"),
+            subscriber: SubscriberId::new("tools"),
+            priority: Priority::High,
+            severity: Severity::Error,
+            redelivered,
+        };
+        let injection = Injection {
+            id: InjectionId::new("k2q7"),
+            text: "<n id=\"k2q7\">\n\nnone</n>".into(),
+            role: Role::Tool,
+            notifications: vec![released],
+        };
+        let answer =
+            Answer { injection: Some(injection), pending: 2, check_before_tool: true, directive: None };
+        Output::Answer { request: aside::engine::io::RequestId(4), session: SessionId::new("s1"), answer }
+    }
+
+    fn injected() -> Output {
+        Output::Record(LedgerEntry::Injected {
+            notification: NotificationId::new("9f3a"),
+            session: SessionId::new("s1"),
+            injection: "k2q7".to_owned(),
+            point: InjectionPoint::AfterTool,
+            redelivered: false,
+        })
+    }
+
+    #[test]
+    fn outputs_are_lines_with_names_instead_of_ids() {
+        let subscriber = || SubscriberId::new("tools");
+        let notification = || NotificationId::new("9f3a");
+        let mut transcript = Transcript::default();
+        transcript.points.insert(4, InjectionPoint::AfterTool);
+        for (ms, output) in [
+            (1, Output::Record(LedgerEntry::Batched { seq: Seq(1), subscriber: subscriber() })),
+            (2, Output::Record(LedgerEntry::Batched { seq: Seq(2), subscriber: subscriber() })),
+            (
+                3,
+                Output::Record(LedgerEntry::EventEnded {
+                    seq: Seq(3),
+                    subscriber: subscriber(),
+                    reason: Reason::RateLimited { retry_at: at(60) },
+                }),
+            ),
+            (
+                4,
+                Output::Record(LedgerEntry::Created {
+                    notification: notification(),
+                    subscriber: subscriber(),
+                    events: vec![Seq(1)],
+                    created_at: at(4),
+                }),
+            ),
+            (5, Output::Wake(Pending { session: SessionId::new("s1"), count: 1, top: Some(Priority::High) })),
+            (6, injected()),
+            (6, answer(true)),
+        ] {
+            transcript.write(at(ms), &output);
+        }
+        assert_eq!(transcript.injection(&SessionId::new("s1"), "last"), InjectionId::new("k2q7"));
+        let expected = "\
+@3        ended        seq=3 subscriber=tools reason=over_rate retry_at=60
+@4        notification n1 tools events=1
+@5        wake         s1 pending=1 top=high
+@6        inject       s1 after_tool i1 role=tool pending=2 check_before_tool notifications=n1(redelivered)
+          | <n id=\"i1\">
+          |
+          | none</n>
+@end      open         seq=2 subscriber=tools
+";
+        assert_eq!(transcript.finish(), expected);
+    }
+
+    #[test]
+    fn what_is_said_before_it_is_written_down_shows() {
+        let mut transcript = Transcript::default();
+        transcript.write(at(6), &answer(false));
+        assert!(transcript.finish().starts_with("@6        UNRECORDED   9f3a"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Drives an engine by hand, as the daemon's event loop does: time is a number, and what the engine publishes comes back.
+
+use std::sync::Arc;
+
+use aside::{
+    config::{
+        compile::compile,
+        layers::{LayerKind, SourceFile, Sources},
+    },
+    engine::{
+        Engine,
+        io::{Input, Output, RequestId},
+        rules::CompiledRules,
+    },
+    event::{Event, Seq},
+    exchange::Exchange,
+    time::Timestamp,
+};
+
+/// An engine with its journal's next position.
+pub(crate) struct Drive {
+    engine: Engine,
+    seq: Seq,
+    outputs: Vec<(Timestamp, Output)>,
+}
+
+impl Drive {
+    /// Starts an engine with the shipped rules and `files`, name and text, as the user's layer.
+    pub(crate) fn new(files: &[(String, String)]) -> Self {
+        Self { engine: Engine::new(rules(files)), seq: Seq::ZERO, outputs: Vec::new() }
+    }
+
+    /// Wakes the engine whenever it asks to be woken, up to and including `now`.
+    pub(crate) fn advance(&mut self, now: Timestamp) {
+        while let Some((due, reason)) = self.engine.poll_timeout().filter(|(due, _)| *due <= now) {
+            self.handle(Input::Tick, due);
+            let again = self.engine.poll_timeout();
+            assert!(
+                again != Some((due, reason)),
+                "woken at {due} for {reason:?}, the engine asks for the same again"
+            );
+        }
+    }
+
+    /// The position that the next journaled input gets.
+    pub(crate) fn next_seq(&self) -> Seq {
+        self.seq.next()
+    }
+
+    pub(crate) fn emit(&mut self, event: &Event, now: Timestamp) {
+        self.seq = self.seq.next();
+        self.handle(Input::Event { seq: self.seq, event: event.as_ref() }, now);
+    }
+
+    /// Asks as a harness does; the request is named by its position.
+    pub(crate) fn exchange(&mut self, exchange: Exchange, now: Timestamp) -> RequestId {
+        self.seq = self.seq.next();
+        let request = RequestId(self.seq.0);
+        self.handle(Input::Exchange { seq: self.seq, request, exchange }, now);
+        request
+    }
+
+    /// Hands in anything that does not carry its own position.
+    pub(crate) fn input(&mut self, input: Input<'_>, now: Timestamp) {
+        if !matches!(input, Input::Tick) {
+            self.seq = self.seq.next();
+        }
+        self.handle(input, now);
+    }
+
+    /// What the engine asked for, in its order.
+    pub(crate) fn take_outputs(&mut self) -> Vec<(Timestamp, Output)> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    fn handle(&mut self, input: Input<'_>, now: Timestamp) {
+        self.engine.handle(input, now);
+        let mut published = Vec::new();
+        while let Some(output) = self.engine.poll_output() {
+            if let Output::Publish(event) = &output {
+                published.push(event.clone());
+            }
+            self.outputs.push((now, output));
+        }
+        for event in published {
+            self.emit(&event, now);
+        }
+    }
+}
+
+/// The shipped rules with `files`, name and text, as the user's layer on top.
+///
+/// # Panics
+/// When they do not compile, with the report.
+pub(crate) fn rules(files: &[(String, String)]) -> Arc<CompiledRules> {
+    let file = |(name, text): &(String, String)| SourceFile {
+        layer: LayerKind::User,
+        name: name.as_str().into(),
+        path: name.as_str().into(),
+        text: text.as_str().into(),
+    };
+    let sources = Sources::shipped().with(files.iter().map(file), []);
+    let compiled = compile(&sources, &[]);
+    assert!(compiled.report.error_count() == 0, "rules do not compile:\n{}", compiled.report);
+    Arc::new(compiled.rules)
+}

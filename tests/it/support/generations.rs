@@ -1,0 +1,191 @@
+//! Three generations of rules: subscribers of every kind, of which some go, come back or change, under small limits.
+
+use std::sync::{Arc, LazyLock};
+
+use aside::{
+    config::{
+        compile::compile,
+        layers::{LayerKind, SourceFile, Sources},
+    },
+    engine::CompiledRules,
+};
+
+/// How many generations there are.
+pub(crate) const GENERATIONS: usize = 3;
+
+/// Window batches with dedupe; a full batch closes early and an exchange takes an open one.
+const WINDOWED: &str = r#"
+[subscriber]
+id = "windowed"
+[events]
+types = ["tool.call.*"]
+severity_filter = "info"
+[batching]
+window_ms = 2000
+max_size = 3
+dedupe_key = "type:payload.tool"
+dedupe_window_ms = 5000
+[output]
+priority = "high"
+inject_at = "after_tool"
+"#;
+
+/// Quiet batches by group, which go together with what expires.
+const QUIET: &str = r#"
+[subscriber]
+id = "quiet"
+[events]
+types = ["fs.**"]
+[batching]
+window_ms = 2000
+max_size = 4
+mode = "debounce"
+max_wait_ms = 6000
+group_by = "payload.tool"
+[limits]
+ttl = "20s"
+"#;
+
+/// The same with a rate and a wait that is shorter than a batch may have been open already.
+const QUIET_OTHERWISE: &str = r#"
+[subscriber]
+id = "quiet"
+[events]
+types = ["fs.**", "ci.check.passed"]
+[batching]
+window_ms = 300
+max_size = 3
+mode = "debounce"
+max_wait_ms = 400
+group_by = "payload.tool"
+[limits]
+rate = "2/min"
+"#;
+
+/// Nothing is collected, and little may pass.
+const LIMITED: &str = r#"
+[subscriber]
+id = "limited"
+[events]
+types = ["ci.**"]
+[batching]
+window_ms = 0
+[limits]
+rate = "2/s"
+[output]
+priority = "normal"
+inject_at = "turn_start"
+"#;
+
+const URGENT: &str = r#"
+[subscriber]
+id = "urgent"
+[events]
+types = ["budget.*.exceeded"]
+[output]
+priority = "critical"
+inject_at = "immediate"
+"#;
+
+/// What waits for the end of a turn, unless an event is severe enough.
+const PATIENT: &str = r#"
+[subscriber]
+id = "patient"
+[events]
+types = ["fs.file.modified", "tool.call.failure"]
+sources = ["tools"]
+[batching]
+window_ms = 3000
+[output]
+priority = "low"
+inject_at = "turn_end"
+escalate_at = "critical"
+"#;
+
+const OFF: &str = r#"
+[subscriber]
+id = "off"
+enabled = false
+[events]
+types = ["ci.check.passed"]
+"#;
+
+/// Its condition cannot be evaluated for most events, and its template for none.
+const BROKEN: &str = r#"
+[subscriber]
+id = "broken"
+[events]
+types = ["budget.**"]
+where = "payload.n + 1 > 2"
+[output]
+template = "templates/broken.toon.j2"
+"#;
+
+const BROKEN_TEMPLATE: &str = "told: {{ events[0].payload.missing.deeper }}\n";
+
+/// Listens to what the engine itself says.
+const WATCHER: &str = r#"
+[subscriber]
+id = "watcher"
+[events]
+types = ["subscriber.failed", "source.throttled"]
+"#;
+
+const LIMITS: &str = r#"
+[injection]
+max_notifications = 3
+max_tokens = 120
+max_chars = 500
+lease = "10s"
+[sessions]
+queue_len_max = 12
+idle_close = "10m"
+unclaimed_ttl = "5m"
+"#;
+
+/// Under these, queues and silences that were fine before are too long.
+const NARROW_LIMITS: &str = r#"
+[injection]
+max_notifications = 2
+lease = "5s"
+[sessions]
+queue_len_max = 10
+idle_close = "1m"
+unclaimed_ttl = "1m"
+"#;
+
+/// The files of a generation.
+pub(crate) fn sources(number: usize) -> Sources {
+    match number {
+        0 => files(LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, OFF, BROKEN, WATCHER]),
+        1 => files(NARROW_LIMITS, &[QUIET_OTHERWISE, LIMITED, URGENT, WATCHER]),
+        _ => files(NARROW_LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, BROKEN]),
+    }
+}
+
+/// The rules of a generation.
+pub(crate) fn rules(number: usize) -> Arc<CompiledRules> {
+    static ALL: LazyLock<[Arc<CompiledRules>; GENERATIONS]> =
+        LazyLock::new(|| std::array::from_fn(|number| compiled(&sources(number))));
+    ALL[number].clone()
+}
+
+fn files(settings: &str, subscribers: &[&str]) -> Sources {
+    let file = |name: String, text: &str| SourceFile {
+        layer: LayerKind::User,
+        path: name.as_str().into(),
+        name: name.into(),
+        text: text.into(),
+    };
+    let subscribers =
+        subscribers.iter().enumerate().map(|(n, text)| file(format!("subscribers/s{n}.toml"), text));
+    let others =
+        [file("aside.toml".into(), settings), file("templates/broken.toon.j2".into(), BROKEN_TEMPLATE)];
+    Sources::new(subscribers.chain(others))
+}
+
+fn compiled(sources: &Sources) -> Arc<CompiledRules> {
+    let compiled = compile(sources, &[]);
+    assert_eq!(compiled.report.error_count(), 0, "{}", compiled.report);
+    Arc::new(compiled.rules)
+}

@@ -1,0 +1,137 @@
+//! Reads the text of an injection back, format by format, with as little of the program's own code as possible.
+//!
+//! Each reader fails the test when the text is not exactly one block of its format, or when something in it opens, closes or forges
+//! another one.
+
+use aside::{exchange::Format, toon};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Tags that may stand nowhere but around the whole; written out here, so that a name lost from the program's list shows.
+const TAGS: [&str; 13] = [
+    "notifications",
+    "notification",
+    "event",
+    "event-bus",
+    "system-reminder",
+    "system_reminder",
+    "task-notification",
+    "channel",
+    "hook_context",
+    "hook_prompt",
+    "system",
+    "user",
+    "assistant",
+];
+const INTRO: &str = "Automated notifications from the environment (injection ";
+
+/// The JSON format when nothing was left out.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Injection {
+    injection: String,
+    notifications: Vec<Notification>,
+}
+
+#[derive(Deserialize)]
+struct Notification {
+    content: Value,
+}
+
+/// What an injection says.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Said {
+    /// TOON documents, each with the level it stands under if it has one.
+    Documents(Vec<(Option<String>, Value)>),
+    /// The content of each notification.
+    Contents(Vec<Value>),
+}
+
+/// Reads `text`, which holds `count` notifications.
+///
+/// # Panics
+/// When it is not one block of `format`, or not strict TOON or JSON.
+pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
+    match format {
+        Format::Xml => Said::Documents(vec![(None, read_xml(text, count))]),
+        Format::Toon => {
+            assert_no_tag(text);
+            Said::Documents(vec![(None, decode(text))])
+        }
+        Format::Markdown => Said::Documents(read_markdown(text)),
+        Format::Json => Said::Contents(read_json(text)),
+    }
+}
+
+/// Strict TOON as this program and another one read it.
+pub(crate) fn decode(document: &str) -> Value {
+    let ours = toon::decode(document).unwrap_or_else(|error| panic!("{error} in\n{document}"));
+    let strict = serde_toon::DecodeOptions::strict();
+    let theirs: Value = serde_toon::from_str_with_options(document, strict)
+        .unwrap_or_else(|error| panic!("another reader: {error} in\n{document}"));
+    assert_eq!(ours, theirs, "two readers of\n{document}");
+    ours
+}
+
+fn read_xml(text: &str, count: usize) -> Value {
+    let (first, rest) = text.split_once('\n').expect("a first line");
+    let (document, last) = rest.rsplit_once('\n').expect("a last line");
+    let id = first
+        .strip_prefix(&format!("<notifications count=\"{count}\" id=\""))
+        .and_then(|rest| rest.strip_suffix("\">"))
+        .unwrap_or_else(|| panic!("the first line is {first}"));
+    assert!(!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "the id is {id}");
+    assert_eq!(last, "</notifications>");
+    assert_no_tag(document);
+    assert_eq!(text.matches("<notifications").count(), 1, "openings in\n{text}");
+    assert_eq!(text.matches("</notifications>").count(), 1, "closings in\n{text}");
+    decode(document)
+}
+
+/// The fenced documents as CommonMark finds them: a fence ends at the first line of as many backticks or more and nothing else but
+/// up to three spaces before and white space behind.
+fn read_markdown(text: &str) -> Vec<(Option<String>, Value)> {
+    assert_no_tag(text);
+    let mut documents = Vec::new();
+    let mut lines = text.split('\n');
+    let intro = lines.next().unwrap_or_default();
+    assert!(intro.starts_with(INTRO), "the intro is {intro}");
+    let mut level = None;
+    while let Some(line) = lines.next() {
+        if let Some(name) = line.strip_prefix("## ") {
+            assert!(["critical", "high", "normal", "low"].contains(&name), "the heading is {name}");
+            assert!(level.replace(name.to_owned()).is_none(), "a heading without a document");
+        } else if let Some(fence) = line.strip_suffix("toon").filter(|fence| fence.len() >= 3) {
+            let is_end = |line: &&str| {
+                let ticks = line.trim_start_matches(' ');
+                let indent = line.len() - ticks.len();
+                let ticks = ticks.trim_end_matches([' ', '\t']);
+                indent <= 3 && ticks.len() >= fence.len() && ticks.bytes().all(|byte| byte == b'`')
+            };
+            let inside: Vec<&str> = lines.by_ref().take_while(|line| !is_end(line)).collect();
+            let level = level.take().expect("a document stands under a heading");
+            documents.push((Some(level), decode(&inside.join("\n"))));
+        } else {
+            assert_eq!(line, "", "text outside of the blocks");
+        }
+    }
+    assert_eq!(level, None, "a heading without a document");
+    documents
+}
+
+fn read_json(text: &str) -> Vec<Value> {
+    assert!(!text.contains(['<', '\n', '\r']), "more than one line, or a bracket, in\n{text}");
+    let injection: Injection =
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
+    assert!(!injection.injection.is_empty());
+    injection.notifications.into_iter().map(|notification| notification.content).collect()
+}
+
+/// Whether a bracket is followed by a reserved name, in any case and whatever white space and slashes stand between.
+fn assert_no_tag(text: &str) {
+    for (at, _) in text.match_indices('<') {
+        let rest = text[at + 1..].trim_start_matches(|c: char| c.is_whitespace() || c == '/');
+        let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || "-_".contains(*c)).collect();
+        assert!(!TAGS.contains(&name.to_lowercase().as_str()), "a tag `{name}` in\n{text}");
+    }
+}
