@@ -30,3 +30,7 @@ pub mod pipeline;
 // Decides: the whole; and describes what comes in and goes out.
 pub mod config;
 pub mod engine;
+
+// Moves.
+pub mod bus;
+pub mod journal;

@@ -1,0 +1,196 @@
+//! What the rest of the program uses of the journal: append, then wake whoever follows.
+//!
+//! The journal is the buffer, so the bus has no queue of its own. What it adds is the key that makes publishing idempotent,
+//! and back-pressure: publishing waits while the engine is far behind, so that an exchange, which never waits here, is
+//! handled soon after it is appended also in the midst of a burst.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+
+use crate::{
+    event::Seq,
+    journal::{AppendBatch, AppendError, Appended, Appending, Journal, Level, Poisoned, Reader},
+};
+
+/// How many records the engine may be behind before publishing waits.
+///
+/// At about a microsecond a record the engine is through in some 20 ms, which is what an exchange waits at most behind events.
+pub const LAG_MAX: u64 = 16_384;
+
+/// A handle of the bus; cloning gives another one.
+#[derive(Debug, Clone)]
+pub struct Bus {
+    journal: Journal,
+    /// How far the engine is. Each value replaces the one before; who waits looks at the newest.
+    consumed: Arc<watch::Sender<Seq>>,
+}
+
+/// The key by which an event is known to be published already.
+///
+/// Shape: the first 128 bits of a SHA-256, so that no producer can find an id that collides with another one's event.
+pub fn publish_key(source: &str, id: &str) -> u128 {
+    let mut hash = Sha256::new();
+    // The length keeps ("ab", "c") and ("a", "bc") apart.
+    hash.update((source.len() as u64).to_le_bytes());
+    hash.update(source);
+    hash.update(id);
+    let digest: [u8; 32] = hash.finalize().into();
+    u128::from_le_bytes(*digest.first_chunk().expect("32 bytes begin with 16"))
+}
+
+impl Bus {
+    /// A bus on a journal of which the engine has consumed everything up to `consumed`.
+    pub fn new(journal: Journal, consumed: Seq) -> Self {
+        Self { journal, consumed: Arc::new(watch::Sender::new(consumed)) }
+    }
+
+    /// Publishes events: waits until the engine is near, appends, and answers when they are as durable as is set.
+    ///
+    /// A caller that waits holds one batch, so what waits is bounded by the number of callers.
+    ///
+    /// Errors: the journal is poisoned or closed.
+    pub async fn publish(&self, batch: AppendBatch) -> Result<Appended, AppendError> {
+        self.begin_publish(batch).await?.done().await
+    }
+
+    /// Waits until the engine is near and gives the events their place; whoever has more to read meanwhile waits for the disk
+    /// later.
+    ///
+    /// Errors: the journal is poisoned or closed.
+    pub async fn begin_publish(&self, batch: AppendBatch) -> Result<Appending, AppendError> {
+        let written = self.journal.written();
+        let is_near = |consumed: &Seq| written.borrow().0.saturating_sub(consumed.0) <= LAG_MAX;
+        // The sender is a part of the bus, so waiting does not fail while someone can wait.
+        let _ = self.consumed.subscribe().wait_for(is_near).await;
+        self.journal.begin_append(batch, Level::Synced).await
+    }
+
+    /// Appends what must not wait for the engine: exchanges, acks, sessions, rules, ticks.
+    ///
+    /// Errors: the journal is poisoned or closed.
+    pub async fn append(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
+        self.journal.append(batch, level).await
+    }
+
+    /// Says that the engine has handled everything up to `seq`.
+    pub fn consumed(&self, seq: Seq) {
+        self.consumed.send_if_modified(|consumed| {
+            let has_moved = seq > *consumed;
+            *consumed = seq.max(*consumed);
+            has_moved
+        });
+    }
+
+    /// How many records the engine has yet to handle.
+    pub fn lag(&self) -> u64 {
+        self.journal.written().borrow().0.saturating_sub(self.consumed.borrow().0)
+    }
+
+    /// A reader whose first record is the one at `seq`.
+    pub fn read_from(&self, seq: Seq) -> Reader {
+        self.journal.read_from(seq)
+    }
+
+    /// The last record that can be read, as it moves.
+    pub fn written(&self) -> watch::Receiver<Seq> {
+        self.journal.written()
+    }
+
+    /// The last record that survives a power loss, as it moves.
+    pub fn synced(&self) -> watch::Receiver<Seq> {
+        self.journal.synced()
+    }
+
+    /// The failure after which nothing more is appended, if there was one.
+    pub fn poisoned(&self) -> Option<Poisoned> {
+        self.journal.poisoned()
+    }
+
+    /// The journal itself, for whoever looks up single records or waits for its failure.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Closes the journal after what was handed over, and lets those who wait for the engine go, to be refused.
+    ///
+    /// Errors: the journal is poisoned, so what was not synced may be lost.
+    pub async fn close(&self) -> Result<(), Poisoned> {
+        let closed = self.journal.close().await;
+        self.consumed(Seq(u64::MAX));
+        closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+    use crate::{
+        journal::{JournalSettings, memory::MemoryFiles, record::RecordKind},
+        time::Timestamp,
+    };
+
+    #[test]
+    fn a_publish_key_depends_on_source_and_id_and_stays_the_same() {
+        // Computed apart from this program: sha256(u64 2, "fs1"), the first 16 bytes, little-endian.
+        assert_eq!(publish_key("fs", "1"), 0xdcd7_d900_8321_0523_03b7_9bb7_6259_0db2);
+        assert_ne!(publish_key("ab", "c"), publish_key("a", "bc"));
+    }
+
+    #[tokio::test]
+    async fn publishing_waits_while_the_engine_is_far_behind_and_exchanges_do_not() {
+        let bus = bus();
+        bus.publish(batch(LAG_MAX + 1)).await.expect("the engine was near before it");
+        let mut waiting = pin!(bus.publish(batch(1)));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        bus.append(batch(1), Level::Written).await.expect("appended");
+        assert_eq!(bus.lag(), LAG_MAX + 2);
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        bus.consumed(Seq(2));
+        let published = waiting.await.expect("appended");
+        assert_eq!(published.first(), Some(Seq(LAG_MAX + 3)));
+    }
+
+    #[tokio::test]
+    async fn the_engine_does_not_step_back() {
+        let bus = bus();
+        bus.publish(batch(5)).await.expect("appended");
+        bus.consumed(Seq(4));
+        bus.consumed(Seq(2));
+        assert_eq!(bus.lag(), 1);
+    }
+
+    #[tokio::test]
+    async fn closing_refuses_who_waits_for_the_engine() {
+        let bus = bus();
+        bus.publish(batch(LAG_MAX + 1)).await.expect("the engine was near before it");
+        let mut waiting = pin!(bus.publish(batch(1)));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        bus.close().await.expect("closed");
+        let refused = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(refused, Poll::Ready(Err(AppendError::Closed))), "{refused:?}");
+        assert_eq!(*bus.synced().borrow(), Seq(LAG_MAX + 1));
+    }
+
+    fn bus() -> Bus {
+        let settings = JournalSettings { segment_bytes: 1 << 16, ..JournalSettings::default() };
+        let files = Arc::new(MemoryFiles::new());
+        let opened = Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None).expect("opened");
+        Bus::new(opened.journal, opened.last_seq)
+    }
+
+    fn batch(records: u64) -> AppendBatch {
+        let mut batch = AppendBatch::new();
+        for _ in 0..records {
+            batch.push(RecordKind(1), b"event", None).expect("small");
+        }
+        batch
+    }
+}

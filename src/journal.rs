@@ -1,0 +1,479 @@
+//! The one truth: an append-only, checksummed log of every input, and the only order and time there is.
+//!
+//! A record is a kind, a position without gaps, a time that never steps back, and a body that the journal does not
+//! interpret. Records lie in segment files. One thread writes all that waits with one write; a second one makes it durable
+//! with one sync for all who asked for that. Readers own their positions, read files, and follow.
+//!
+//! What it promises: an append answered at [`Level::Synced`] survives a power loss, one at [`Level::Written`] the death of
+//! the process; a reader sees a record as soon as its append is answered. After a failed write or sync nothing more is
+//! appended, and reading goes on. It does not know the engine, the protocol, or who reads.
+
+pub mod files;
+pub mod memory;
+pub mod record;
+
+mod append;
+mod cursor;
+mod flusher;
+mod published;
+mod reader;
+mod recover;
+mod segment;
+#[cfg(test)]
+mod testing;
+mod verify;
+mod writer;
+
+use std::{
+    fmt, io,
+    path::PathBuf,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError, RwLock, mpsc::sync_channel},
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, JoinHandle, Thread},
+    time::Duration,
+};
+
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use crate::{event::Seq, time::Timestamp};
+
+use self::{
+    files::{File, Files},
+    flusher::{Commits, Flusher},
+    recover::Recovered,
+    segment::Segment,
+    writer::{Command, Group, Place, Writer},
+};
+
+pub use self::{
+    append::{AppendBatch, AppendError, Appended, BodyTooLarge, Level, Outcome, Poisoned},
+    published::{PUBLISHED_KEYS_MAX, PublishedKeys},
+    reader::{Closed, ReadError, Reader, RecordBuf, Records},
+    record::{Record, RecordKind},
+    recover::{Cut, KeyOf, OpenError},
+    verify::{Verified, verify},
+};
+
+/// How large a segment is, in bytes, unless set otherwise.
+///
+/// Source: opening and pruning work by segment; at 400 bytes an event this is about 160,000 of them.
+pub const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// How many appends wait for the writer; the one after waits for room before it hands over its batch.
+const QUEUE_LEN_MAX: usize = 1_024;
+
+/// How many appends wait for the disk at once; the one after waits, and appends that only need writing go on.
+const SYNCED_IN_FLIGHT_MAX: usize = 4_096;
+
+/// Reads the time; what it says is used only where it does not step back.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// When what is written is made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Before an append at [`Level::Synced`] is answered.
+    Sync,
+    /// At most this long after it was written: every append is answered before, so a power loss can take that much.
+    Interval(Duration),
+}
+
+/// How the journal is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalSettings {
+    /// How large a segment is; a record that is larger gets one of its own.
+    pub segment_bytes: u64,
+    /// When what is written is made durable.
+    pub durability: Durability,
+}
+
+/// A journal that was opened, and what was found.
+#[derive(Debug)]
+pub struct Opened {
+    /// The journal.
+    pub journal: Journal,
+    /// The torn ends that were cut off: of the last segment, and of the file that was to follow it.
+    pub cuts: Vec<Cut>,
+    /// The last record; [`Seq::ZERO`] when there is none.
+    pub last_seq: Seq,
+    /// Its time.
+    pub last_time: Timestamp,
+}
+
+/// A segment that could not be deleted.
+#[derive(Debug, thiserror::Error)]
+#[error("delete {}", path.display())]
+pub struct ForgetError {
+    /// Which file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// A batch on its way into the journal. Dropping it does not undo the append.
+#[derive(Debug)]
+pub struct Appending {
+    answer: oneshot::Receiver<Result<Appended, AppendError>>,
+}
+
+/// A handle of a running journal.
+///
+/// Cloning gives another handle. When the last one is dropped the journal closes by itself, but only [`Journal::close`] says
+/// when that is done.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    commands: mpsc::Sender<Command>,
+    synced_permits: Arc<Semaphore>,
+    written: watch::Receiver<Seq>,
+    synced: watch::Receiver<Seq>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the threads and the readers have in common.
+#[derive(Debug)]
+struct Shared {
+    files: Arc<dyn Files>,
+    /// In order, without gaps, never empty. Held only to look something up or to add one.
+    segments: RwLock<Vec<Arc<Segment>>>,
+    poison: watch::Sender<Option<Poisoned>>,
+}
+
+impl Default for JournalSettings {
+    fn default() -> Self {
+        Self { segment_bytes: SEGMENT_BYTES, durability: Durability::Sync }
+    }
+}
+
+impl Appending {
+    /// Waits until the batch is at the level that was asked for.
+    ///
+    /// Errors: the journal is poisoned or closed.
+    pub async fn done(self) -> Result<Appended, AppendError> {
+        self.answer.await.map_err(|_| AppendError::Closed)?
+    }
+}
+
+impl Journal {
+    /// Opens the journal in a folder, or begins one there, and starts its threads.
+    ///
+    /// `key_of` tells the publish key of a record, if it has one; it is asked for the newest records until as many keys are
+    /// known as are remembered.
+    ///
+    /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
+    pub fn open(
+        files: Arc<dyn Files>,
+        settings: JournalSettings,
+        clock: Clock,
+        key_of: &KeyOf<'_>,
+    ) -> Result<Opened, OpenError> {
+        let recovered = recover::recover(files.as_ref(), settings.segment_bytes, key_of)?;
+        let Recovered { segments, last, time, published, cuts } = recovered;
+        let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
+        let capacity = tail.file.size().map_err(|source| OpenError::Io {
+            operation: "read",
+            path: files.path(&tail.name()),
+            source,
+        })?;
+        let shared =
+            Arc::new(Shared { files, segments: RwLock::new(segments), poison: watch::Sender::new(None) });
+        let (written_sender, written) = watch::channel(last);
+        let (synced_sender, synced) = watch::channel(last);
+        let (commands_sender, commands) = mpsc::channel(QUEUE_LEN_MAX);
+        let commits = Arc::new(Commits::new(last, Arc::clone(&tail)));
+        let Helpers { threads, prepared } = start_helpers(&shared, &commits, settings, synced_sender)?;
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            commands,
+            clock,
+            durability: settings.durability,
+            published,
+            written: written_sender,
+            commits,
+            prepared,
+            place: Place {
+                offset: tail.end(),
+                segment: tail,
+                capacity,
+                segment_bytes: settings.segment_bytes,
+                last,
+                time,
+            },
+            group: Group::default(),
+            threads,
+        };
+        let thread = start("journal-writer", move || writer.run())?;
+        let inner = Inner {
+            shared,
+            commands: commands_sender,
+            synced_permits: Arc::new(Semaphore::new(SYNCED_IN_FLIGHT_MAX)),
+            written,
+            synced,
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok(Opened { journal: Self { inner: Arc::new(inner) }, cuts, last_seq: last, last_time: time })
+    }
+
+    /// Appends a batch and waits until it is at `level`.
+    ///
+    /// Waits while the queue is full. A caller that stops waiting does not undo the append.
+    ///
+    /// Errors: the journal is poisoned or closed.
+    pub async fn append(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
+        self.begin_append(batch, level).await?.done().await
+    }
+
+    /// Gives a batch its place behind all that was begun before, and leaves the waiting to [`Appending::done`].
+    ///
+    /// Waits while the queue is full.
+    ///
+    /// Errors: the journal is poisoned or closed.
+    pub async fn begin_append(&self, batch: AppendBatch, level: Level) -> Result<Appending, AppendError> {
+        if let Some(poisoned) = self.poisoned() {
+            return Err(poisoned.into());
+        }
+        let permit = match level {
+            Level::Written => None,
+            Level::Synced => {
+                let permits = Arc::clone(&self.inner.synced_permits);
+                Some(permits.acquire_owned().await.map_err(|_| AppendError::Closed)?)
+            }
+        };
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Append { batch, level, reply, permit };
+        self.inner.commands.send(command).await.map_err(|_| AppendError::Closed)?;
+        Ok(Appending { answer })
+    }
+
+    /// Does what [`Journal::append`] does, blocking the thread.
+    ///
+    /// Errors: the journal is poisoned or closed.
+    pub fn append_blocking(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
+        block_on(self.append(batch, level))
+    }
+
+    /// A reader whose first record is the one at `seq`, or the first of all.
+    pub fn read_from(&self, seq: Seq) -> Reader {
+        Reader::new(Arc::clone(&self.inner.shared), self.inner.written.clone(), seq)
+    }
+
+    /// The record at `seq`; `None` when it is not written yet.
+    ///
+    /// Errors: it is gone or cannot be read.
+    pub fn read_at(&self, seq: Seq) -> Result<Option<RecordBuf>, ReadError> {
+        let mut reader = self.read_from(seq);
+        let records = reader.next_batch(1)?;
+        Ok(records.iter().next().filter(|record| record.seq == seq).map(RecordBuf::from))
+    }
+
+    /// The first record that `is_wanted` takes, in the newest segment that has one.
+    ///
+    /// Reads everything when there is none: about a quarter of a second a gigabyte.
+    ///
+    /// Errors: a record cannot be read.
+    pub fn find(
+        &self,
+        mut is_wanted: impl FnMut(Record<'_>) -> bool,
+    ) -> Result<Option<RecordBuf>, ReadError> {
+        let mut end = self.written().borrow().next();
+        for first in self.inner.shared.firsts().into_iter().rev() {
+            let mut reader = self.read_from(first);
+            while reader.position() < end {
+                let left = usize::try_from(end.0 - reader.position().0).unwrap_or(usize::MAX);
+                let records = reader.next_batch(left)?;
+                if let Some(found) = records.iter().find(|record| is_wanted(*record)) {
+                    return Ok(Some(found.into()));
+                }
+                if records.is_empty() {
+                    break;
+                }
+            }
+            end = end.min(first);
+        }
+        Ok(None)
+    }
+
+    /// Deletes the segments all of whose records are before `seq`, oldest first; returns how many.
+    ///
+    /// Shape: the segment with the last durable record always stays. A reader that is in a deleted segment reads it to its
+    /// end; one that comes later gets `ReadError::Gone`.
+    ///
+    /// Errors: a file cannot be removed; it and what follows it is there again after a restart.
+    pub fn forget_before(&self, seq: Seq) -> Result<usize, ForgetError> {
+        // A following segment with a durable record has its name, and so has the one before it.
+        let seq = seq.min(*self.inner.synced.borrow());
+        let mut count = 0;
+        while let Some(oldest) = self.inner.shared.take_oldest_before(seq) {
+            let files = &self.inner.shared.files;
+            // One after the other, so that no crash can leave a gap.
+            files
+                .remove(&oldest.name())
+                .and_then(|()| files.sync_dir())
+                .map_err(|source| ForgetError { path: files.path(&oldest.name()), source })?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// The last record that can be read, as it moves.
+    pub fn written(&self) -> watch::Receiver<Seq> {
+        self.inner.written.clone()
+    }
+
+    /// The last record that survives a power loss, as it moves.
+    pub fn synced(&self) -> watch::Receiver<Seq> {
+        self.inner.synced.clone()
+    }
+
+    /// The failure after which nothing more is appended, if there was one.
+    pub fn poisoned(&self) -> Option<Poisoned> {
+        self.inner.shared.poisoned()
+    }
+
+    /// Waits for such a failure; forever if there is none.
+    pub async fn wait_for_poison(&self) -> Poisoned {
+        let mut poison = self.inner.shared.poison.subscribe();
+        let found = poison.wait_for(Option::is_some).await.map(|poisoned| poisoned.clone());
+        match found {
+            Ok(Some(poisoned)) => poisoned,
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Appends what was handed over, syncs everything, and ends the threads; later appends are refused.
+    ///
+    /// Errors: the journal is poisoned, so what was not synced may be lost.
+    pub async fn close(&self) -> Result<(), Poisoned> {
+        let (done, is_done) = oneshot::channel();
+        if self.inner.commands.send(Command::Close { done }).await.is_ok() {
+            // An error says that the thread ended without an answer, and joining it says why.
+            let _ = is_done.await;
+        }
+        let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the journal's writer panicked");
+        }
+        self.poisoned().map_or(Ok(()), Err)
+    }
+
+    /// Does what [`Journal::close`] does, blocking the thread.
+    ///
+    /// Errors: the journal is poisoned, so what was not synced may be lost.
+    pub fn close_blocking(&self) -> Result<(), Poisoned> {
+        block_on(self.close())
+    }
+}
+
+impl Shared {
+    fn poisoned(&self) -> Option<Poisoned> {
+        self.poison.borrow().clone()
+    }
+
+    /// Remembers a failure, unless there was one before; returns the first.
+    fn poison(&self, operation: &'static str, name: &str, error: io::Error) -> Poisoned {
+        let poisoned = Poisoned { operation, path: self.files.path(name), source: Arc::new(error) };
+        let is_first = self.poison.send_if_modified(|first| {
+            let is_first = first.is_none();
+            first.get_or_insert_with(|| poisoned.clone());
+            is_first
+        });
+        if is_first {
+            tracing::error!(operation, path = %poisoned.path.display(), error = %poisoned.source, "the journal is poisoned");
+        }
+        self.poisoned().unwrap_or(poisoned)
+    }
+
+    fn add_segment(&self, segment: Arc<Segment>) {
+        self.segments.write().unwrap_or_else(PoisonError::into_inner).push(segment);
+    }
+
+    /// Takes the oldest segment out if another one follows that begins at or before `seq`.
+    fn take_oldest_before(&self, seq: Seq) -> Option<Arc<Segment>> {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        let is_before = segments.get(1).is_some_and(|following| following.first <= seq);
+        is_before.then(|| segments.remove(0))
+    }
+
+    fn firsts(&self) -> Vec<Seq> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        segments.iter().map(|segment| segment.first).collect()
+    }
+
+    /// The segment that `seq` is in, and the first record of the following one; else the oldest record there is.
+    fn segment_of(&self, seq: Seq) -> Result<(Arc<Segment>, Option<Seq>), Seq> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let after = segments.partition_point(|segment| segment.first <= seq);
+        let segment = after.checked_sub(1).and_then(|at| segments.get(at));
+        let following = segments.get(after).map(|segment| segment.first);
+        segment.map(|segment| (Arc::clone(segment), following)).ok_or(following.unwrap_or_default())
+    }
+}
+
+/// The threads that help the writer, and where prepared files come from.
+struct Helpers {
+    threads: Vec<JoinHandle<()>>,
+    prepared: std::sync::mpsc::Receiver<io::Result<Arc<dyn File>>>,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+fn start_helpers(
+    shared: &Arc<Shared>,
+    commits: &Arc<Commits>,
+    settings: JournalSettings,
+    synced: watch::Sender<Seq>,
+) -> Result<Helpers, OpenError> {
+    // Both hold one and are never full: a file is ordered when the one before was taken, the first one here.
+    let (orders_sender, orders) = sync_channel(1);
+    let (prepared_sender, prepared) = sync_channel(1);
+    let files = Arc::clone(&shared.files);
+    let size = settings.segment_bytes;
+    let preparer = start("journal-preparer", move || {
+        flusher::prepare_files(files.as_ref(), size, &orders, &prepared_sender)
+    })?;
+    // The thread just started; if it could have ended, the first rotation would say so.
+    let _ = orders_sender.try_send(());
+    let flusher = Flusher {
+        commits: Arc::clone(commits),
+        shared: Arc::clone(shared),
+        durability: settings.durability,
+        synced,
+        orders: Some(orders_sender),
+    };
+    let flusher = start("journal-flusher", move || flusher.run())?;
+    Ok(Helpers { threads: vec![flusher, preparer], prepared })
+}
+
+fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(OpenError::Thread)
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls on this thread until the future is ready.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

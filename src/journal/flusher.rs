@@ -1,0 +1,367 @@
+//! Makes written records durable, on a thread of its own, so that nobody who does not ask for it waits for the disk.
+//!
+//! One sync covers all that waits when it begins; while it runs, the next group gathers. There is no timer, except under
+//! `Durability::Interval` while something is unsynced. The flusher also gives the prepared file its name as a segment once
+//! the segment before it is synced, and has the next one prepared by a second thread.
+
+use std::{
+    io, mem,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, SyncSender},
+    },
+    time::Duration,
+};
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+
+use crate::{
+    event::Seq,
+    journal::{
+        Durability, Shared,
+        append::{AppendError, Appended, Poisoned},
+        files::{File, Files},
+        segment::{self, NEXT_NAME, Segment},
+    },
+};
+
+/// Where the answer to an append goes.
+pub(super) type Reply = oneshot::Sender<Result<Appended, AppendError>>;
+
+/// A caller who is answered when what it appended is durable.
+///
+/// How many there are at once is limited by the permits of `SYNCED_IN_FLIGHT_MAX`.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) appended: Appended,
+    pub(super) reply: Reply,
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What the writer tells the flusher.
+#[derive(Debug)]
+pub(super) struct Commits {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    waiters: Vec<Waiter>,
+    /// The last record written.
+    written: Seq,
+    /// The segment it is in.
+    segment: Arc<Segment>,
+    /// The segment before, when it is full and `segment` has no name yet.
+    full: Option<Arc<Segment>>,
+    is_closing: bool,
+}
+
+/// What one round makes durable.
+#[derive(Debug)]
+struct Commit {
+    target: Seq,
+    segment: Arc<Segment>,
+    full: Option<Arc<Segment>>,
+    is_last: bool,
+}
+
+/// The thread that syncs.
+#[derive(Debug)]
+pub(super) struct Flusher {
+    pub(super) commits: Arc<Commits>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) durability: Durability,
+    pub(super) synced: watch::Sender<Seq>,
+    /// Asks for the next prepared file; the channel holds one order and there is never a second one.
+    pub(super) orders: Option<SyncSender<()>>,
+}
+
+impl Commits {
+    /// Nothing waits; all up to `written` is durable.
+    pub(super) fn new(written: Seq, segment: Arc<Segment>) -> Self {
+        let state = State { waiters: Vec::new(), written, segment, full: None, is_closing: false };
+        Self { state: Mutex::new(state), wake: Condvar::new() }
+    }
+
+    /// Takes note of what was written, and of who waits for it to be durable.
+    pub(super) fn add(&self, written: Seq, waiters: &mut Vec<Waiter>, durability: Durability) {
+        let mut state = self.lock();
+        state.written = written;
+        state.waiters.append(waiters);
+        let has_work = !state.waiters.is_empty() || matches!(durability, Durability::Interval(_));
+        drop(state);
+        if has_work {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes note that `full` is full and what follows is in `segment`.
+    pub(super) fn rotate(&self, full: Arc<Segment>, segment: Arc<Segment>) {
+        let mut state = self.lock();
+        debug_assert!(
+            state.full.is_none(),
+            "a file is prepared only after the segment before it got its name"
+        );
+        state.full = Some(full);
+        state.segment = segment;
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Has everything synced and the thread end.
+    pub(super) fn close(&self) {
+        self.lock().is_closing = true;
+        self.wake.notify_one();
+    }
+
+    /// Waits for work and moves who waits into `waiters`.
+    fn next(&self, synced: Seq, interval: Option<Duration>, waiters: &mut Vec<Waiter>) -> Commit {
+        let mut state = self.lock();
+        loop {
+            if !state.waiters.is_empty() || state.full.is_some() || state.is_closing {
+                break;
+            }
+            match interval.filter(|_| state.written > synced) {
+                Some(interval) => {
+                    let is_calm = |state: &mut State| !state.is_closing && state.full.is_none();
+                    state = self
+                        .wake
+                        .wait_timeout_while(state, interval, is_calm)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0;
+                    break;
+                }
+                None => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+        waiters.append(&mut state.waiters);
+        Commit {
+            target: state.written,
+            segment: Arc::clone(&state.segment),
+            full: state.full.take(),
+            is_last: state.is_closing,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flusher {
+    /// Runs until the journal is closed.
+    pub(super) fn run(mut self) {
+        let mut waiters = Vec::new();
+        let mut poisoned: Option<Poisoned> = None;
+        loop {
+            let interval = match self.durability {
+                Durability::Interval(interval) if poisoned.is_none() => Some(interval),
+                Durability::Interval(_) | Durability::Sync => None,
+            };
+            let synced = *self.synced.borrow();
+            let commit = self.commits.next(synced, interval, &mut waiters);
+            if poisoned.is_none() {
+                poisoned = self.commit(&commit, synced).err();
+            }
+            for Waiter { appended, reply, permit } in waiters.drain(..) {
+                let answer = poisoned.clone().map_or(Ok(appended), |poisoned| Err(poisoned.into()));
+                // A caller that no longer waits has lost interest, not the record.
+                let _ = reply.send(answer);
+                drop(permit);
+            }
+            if commit.is_last {
+                return;
+            }
+        }
+    }
+
+    fn commit(&mut self, commit: &Commit, synced: Seq) -> Result<(), Poisoned> {
+        let result = self.sync(commit, synced);
+        if result.is_err() {
+            // Without orders nothing is prepared, so that a writer that waits for a file is told.
+            self.orders = None;
+        }
+        result
+    }
+
+    fn sync(&self, commit: &Commit, synced: Seq) -> Result<(), Poisoned> {
+        if let Some(full) = &commit.full {
+            let name = commit.segment.name();
+            self.check("sync", &full.name(), full.file.sync_data())?;
+            self.check("name", &name, self.shared.files.rename(NEXT_NAME, &name))?;
+            self.check("sync the folder of", &name, self.shared.files.sync_dir())?;
+            if let Some(orders) = &self.orders {
+                // The thread that prepares ends only after this one.
+                let _ = orders.try_send(());
+            }
+        }
+        if commit.target > synced {
+            self.check("sync", &commit.segment.name(), commit.segment.file.sync_data())?;
+            self.synced.send_replace(commit.target);
+        }
+        Ok(())
+    }
+
+    fn check<T>(&self, operation: &'static str, name: &str, result: io::Result<T>) -> Result<T, Poisoned> {
+        result.map_err(|error| self.shared.poison(operation, name, error))
+    }
+}
+
+/// Prepares a file for every order, until no more can come.
+pub(super) fn prepare_files(
+    files: &dyn Files,
+    size: u64,
+    orders: &Receiver<()>,
+    prepared: &SyncSender<io::Result<Arc<dyn File>>>,
+) {
+    while orders.recv().is_ok() {
+        if prepared.send(segment::prepare(files, size)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Empties `waiters` with the answer that nothing was appended.
+pub(super) fn refuse(waiters: &mut Vec<Waiter>, poisoned: &Poisoned) {
+    for waiter in mem::take(waiters) {
+        // A caller that no longer waits has lost interest, not the record.
+        let _ = waiter.reply.send(Err(poisoned.clone().into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::{super::testing::*, *};
+    use crate::{
+        journal::{
+            Level, block_on,
+            memory::{Faults, MemoryFiles},
+        },
+        time::Timestamp,
+    };
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn one_sync_covers_all_that_waits() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 1 << 20);
+        let before = files.operations().syncs;
+        files.close_gate();
+        thread::scope(|scope| {
+            for number in 1..=64 {
+                let journal = &journal;
+                scope.spawn(move || journal.append_blocking(batch(number), Level::Synced).expect("appended"));
+            }
+            block_on(journal.written().wait_for(|written| *written == Seq(64))).expect("open");
+            assert_eq!(files.operations().syncs, before);
+            files.open_gate();
+        });
+        // One may have begun before all were written, and one before the last were handed over.
+        let syncs = files.operations().syncs - before;
+        assert!((1..=3).contains(&syncs), "{syncs} syncs");
+        assert_eq!(*journal.synced().borrow(), Seq(64));
+    }
+
+    #[test]
+    fn who_asks_for_writing_only_does_not_wait_for_a_sync() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 1 << 20);
+        files.close_gate();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| journal.append_blocking(batch(1), Level::Synced).expect("appended"));
+            files.wait_for_sync_at_gate();
+            let written = journal.append_blocking(batch(2), Level::Written).expect("appended");
+            assert_eq!((written.first(), written.level), (Some(Seq(2)), Level::Written));
+            assert_eq!(*journal.synced().borrow(), Seq::ZERO);
+            files.open_gate();
+            assert_eq!(waits.join().expect("no panic").level, Level::Synced);
+        });
+        assert!(*journal.synced().borrow() >= Seq(1));
+    }
+
+    #[test]
+    fn writing_goes_on_in_the_next_segment_while_the_full_one_is_being_synced() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, SEGMENT_BYTES);
+        files.close_gate();
+        // The first segment takes eight of them, the second one the rest.
+        for number in 1..=12 {
+            journal.append_blocking(batch(number), Level::Written).expect("appended");
+        }
+        assert_eq!(numbers(&journal), (1..=12).collect::<Vec<_>>());
+        let killed = files.after_kill();
+        files.open_gate();
+        let next = killed.open(NEXT_NAME).expect("there");
+        assert!(segment::used_end(next.as_ref(), segment::HEADER_BYTES).expect("read").is_some());
+        assert_eq!(Files::list(&killed).expect("listed"), ["00000000000000000001.seg", NEXT_NAME]);
+        let again = open(&killed);
+        assert_eq!(again.cuts, []);
+        assert_eq!(numbers(&again.journal), (1..=12).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn after_a_failed_sync_nothing_is_appended_and_no_sync_is_tried_again() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, SEGMENT_BYTES);
+        journal.append_blocking(batch(1), Level::Synced).expect("appended");
+        let failing = files.operations().syncs + 1;
+        files.set_faults(Faults { fail_sync: Some(failing), ..Faults::default() });
+        let error = journal.append_blocking(batch(2), Level::Synced).expect_err("refused").to_string();
+        assert!(error.contains("could not sync memory/00000000000000000001.seg"), "{error}");
+        for level in [Level::Written, Level::Synced] {
+            assert!(journal.append_blocking(batch(3), level).is_err());
+        }
+        assert!(block_on(journal.wait_for_poison()).source.to_string().contains("told to fail"));
+        assert!(journal.close_blocking().is_err());
+        assert_eq!(files.operations().syncs, failing);
+        assert_eq!(*journal.synced().borrow(), Seq(1));
+        assert_eq!(numbers(&journal), [1, 2]);
+    }
+
+    #[test]
+    fn a_writer_that_needs_the_next_file_is_told_when_there_will_be_none() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, SEGMENT_BYTES);
+        files.set_faults(Faults { fail_sync: Some(files.operations().syncs + 1), ..Faults::default() });
+        let refused =
+            (1..100).find_map(|number| journal.append_blocking(batch(number), Level::Written).err());
+        let error = refused.expect("refused at last").to_string();
+        assert!(error.contains("could not sync memory/00000000000000000001.seg"), "{error}");
+    }
+
+    #[test]
+    fn an_interval_answers_before_the_sync_and_says_so() {
+        let files = MemoryFiles::new();
+        let clock = || Timestamp::from_millis(5);
+        let opened = open_with(&files, 1 << 20, Durability::Interval(HOUR), Arc::new(clock)).expect("opened");
+        let appended = opened.journal.append_blocking(batch(1), Level::Synced).expect("appended");
+        assert_eq!(appended.level, Level::Written);
+        assert_eq!(*opened.journal.synced().borrow(), Seq::ZERO);
+        opened.journal.close_blocking().expect("closed");
+        assert_eq!(*opened.journal.synced().borrow(), Seq(1));
+    }
+
+    #[test]
+    fn an_interval_syncs_by_itself_what_is_unsynced() {
+        let files = MemoryFiles::new();
+        let clock = || Timestamp::from_millis(5);
+        let interval = Durability::Interval(Duration::from_millis(1));
+        let journal = open_with(&files, 1 << 20, interval, Arc::new(clock)).expect("opened").journal;
+        journal.append_blocking(batch(1), Level::Written).expect("appended");
+        block_on(journal.synced().wait_for(|synced| *synced == Seq(1))).expect("open");
+    }
+
+    #[test]
+    fn a_clean_journal_is_not_synced_when_it_closes() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 1 << 20);
+        journal.append_blocking(batch(1), Level::Synced).expect("appended");
+        let before = files.operations();
+        journal.close_blocking().expect("closed");
+        assert_eq!(files.operations(), before);
+    }
+}

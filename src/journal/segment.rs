@@ -1,0 +1,213 @@
+//! One segment: a preallocated file of records, named by the first of them.
+//!
+//! A file begins with a header (magic, format version), then records without gaps, then zeros. The file that will be filled
+//! next is prepared ahead under a name of its own; it gets a segment's name when everything before it is synced, so only
+//! the last segment, or the prepared file after it, can ever hold the torn end of a crash.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::{
+    event::Seq,
+    journal::files::{File, Files, fill_with_zeros},
+};
+
+/// The file that is prepared, or already being filled, and not yet named as a segment.
+pub(super) const NEXT_NAME: &str = "next.seg";
+
+/// Where the first record of a segment begins, in bytes.
+pub(super) const HEADER_BYTES: u64 = 16;
+
+/// The format that this program writes, and the newest that it reads.
+pub(super) const FORMAT_VERSION: u32 = 1;
+
+/// The first bytes of every segment.
+const MAGIC: [u8; 8] = *b"asidejnl";
+
+/// How far apart the places are that are kept in memory, in bytes: 256 for a segment of 64 MiB.
+const INDEX_BYTES: u64 = 256 << 10;
+
+/// What the first bytes of a file say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Header {
+    /// A segment that this program reads.
+    Segment,
+    /// A segment of a newer format.
+    Newer(u32),
+    /// No segment.
+    Other,
+}
+
+/// A segment that is being read or filled.
+#[derive(Debug)]
+pub(super) struct Segment {
+    /// The number of its first record, whether or not that is there yet.
+    pub(super) first: Seq,
+    /// Its bytes.
+    pub(super) file: Arc<dyn File>,
+    end: AtomicU64,
+    places: Mutex<Vec<(Seq, u64)>>,
+}
+
+impl Segment {
+    /// An empty segment.
+    pub(super) fn new(first: Seq, file: Arc<dyn File>) -> Self {
+        Self { first, file, end: AtomicU64::new(HEADER_BYTES), places: Mutex::default() }
+    }
+
+    /// The name of its file.
+    pub(super) fn name(&self) -> String {
+        name_of(self.first)
+    }
+
+    /// Where its last whole record ends, in bytes.
+    pub(super) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// Says that whole records are written up to `end`.
+    pub(super) fn set_end(&self, end: u64) {
+        self.end.store(end, Ordering::Release);
+    }
+
+    /// Remembers that `seq` begins at `offset`, if the last place remembered is far enough away.
+    pub(super) fn note_place(&self, seq: Seq, offset: u64) {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = places.last().map_or(HEADER_BYTES, |(_, offset)| *offset);
+        if offset >= last + INDEX_BYTES {
+            places.push((seq, offset));
+        }
+    }
+
+    /// The nearest remembered place at or before `seq`.
+    pub(super) fn place_before(&self, seq: Seq) -> (Seq, u64) {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = places.partition_point(|(placed, _)| *placed <= seq);
+        after.checked_sub(1).and_then(|at| places.get(at)).copied().unwrap_or((self.first, HEADER_BYTES))
+    }
+}
+
+/// The file name of the segment that begins with `first`.
+pub(super) fn name_of(first: Seq) -> String {
+    format!("{:020}.seg", first.0)
+}
+
+/// The first record of the segment with this file name; `None` for other files.
+pub(super) fn first_of(name: &str) -> Option<Seq> {
+    let seq = Seq(name.strip_suffix(".seg")?.parse().ok()?);
+    (name_of(seq) == name).then_some(seq)
+}
+
+/// Makes an empty segment of `size` bytes under [`NEXT_NAME`], durably.
+///
+/// What an earlier run prepared and did not fill is taken as it is.
+pub(super) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>> {
+    if files.list()?.iter().any(|name| name == NEXT_NAME) {
+        let file = files.open(NEXT_NAME)?;
+        if file.size()? == size
+            && header_of(file.as_ref())? == Header::Segment
+            && used_end(file.as_ref(), HEADER_BYTES)?.is_none()
+        {
+            return Ok(file);
+        }
+    }
+    let file = files.create(NEXT_NAME)?;
+    let mut header = [0; HEADER_BYTES as usize];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    file.write_at(&header, 0)?;
+    fill_with_zeros(file.as_ref(), HEADER_BYTES, size)?;
+    file.sync_data()?;
+    files.sync_dir()?;
+    Ok(file)
+}
+
+/// Reads what kind of file this is.
+pub(super) fn header_of(file: &dyn File) -> io::Result<Header> {
+    let mut header = [0; HEADER_BYTES as usize];
+    file.read_at(&mut header, 0)?;
+    let [m0, m1, m2, m3, m4, m5, m6, m7, v0, v1, v2, v3, ..] = header;
+    if [m0, m1, m2, m3, m4, m5, m6, m7] != MAGIC {
+        return Ok(Header::Other);
+    }
+    Ok(match u32::from_le_bytes([v0, v1, v2, v3]) {
+        0 => Header::Other,
+        1..=FORMAT_VERSION => Header::Segment,
+        newer => Header::Newer(newer),
+    })
+}
+
+/// Where the last byte after `offset` that is not zero ends; `None` when all are zero.
+pub(super) fn used_end(file: &dyn File, offset: u64) -> io::Result<Option<u64>> {
+    let mut buffer = vec![0; super::cursor::READ_BYTES];
+    let (mut offset, mut end) = (offset, None);
+    loop {
+        let count = file.read_at(&mut buffer, offset)?;
+        let there = buffer.get(..count).unwrap_or_default();
+        if there.is_empty() {
+            return Ok(end);
+        }
+        // Nearly all of it is zero, and a fold without an exit is what the compiler makes wide instructions of.
+        if there.iter().fold(0, |all, byte| all | byte) != 0 {
+            end = there.iter().rposition(|byte| *byte != 0).map(|at| offset + at as u64 + 1);
+        }
+        offset += count as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::memory::MemoryFiles, *};
+
+    #[test]
+    fn a_name_tells_the_first_record_and_nothing_else_is_a_name() {
+        assert_eq!(name_of(Seq(1)), "00000000000000000001.seg");
+        assert_eq!(first_of("00000000000000000042.seg"), Some(Seq(42)));
+        for other in ["42.seg", "next.seg", "00000000000000000042.seg.bak", "+0000000000000000042.seg"] {
+            assert_eq!(first_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_prepared_file_is_taken_again_unless_it_was_used() {
+        let files = MemoryFiles::new();
+        let file = prepare(&files, 4_096).expect("prepared");
+        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Segment);
+        let writes = files.operations().writes;
+        prepare(&files, 4_096).expect("taken");
+        assert_eq!(files.operations().writes, writes);
+        file.write_at(&[1], 4_000).expect("written");
+        assert_eq!(used_end(file.as_ref(), HEADER_BYTES).expect("read"), Some(4_001));
+        let again = prepare(&files, 4_096).expect("prepared");
+        assert_eq!(used_end(again.as_ref(), HEADER_BYTES).expect("read"), None);
+    }
+
+    #[test]
+    fn headers_of_newer_formats_and_other_files_are_told_apart() {
+        let files = MemoryFiles::new();
+        let file = prepare(&files, 64).expect("prepared");
+        file.write_at(&2_u32.to_le_bytes(), 8).expect("written");
+        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Newer(2));
+        file.write_at(b"X", 0).expect("written");
+        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Other);
+        assert_eq!(header_of(files.create("empty").expect("created").as_ref()).expect("read"), Header::Other);
+    }
+
+    #[test]
+    fn the_nearest_place_before_a_record_is_found() {
+        let files = MemoryFiles::new();
+        let segment = Segment::new(Seq(100), files.create("a").expect("created"));
+        assert_eq!(segment.place_before(Seq(500)), (Seq(100), HEADER_BYTES));
+        let far = HEADER_BYTES + INDEX_BYTES;
+        segment.note_place(Seq(150), far - 1);
+        segment.note_place(Seq(200), far);
+        segment.note_place(Seq(300), far + INDEX_BYTES);
+        let found = [199, 200, 299, 300, 900].map(|seq| segment.place_before(Seq(seq)).0.0);
+        assert_eq!(found, [100, 200, 200, 300, 300]);
+    }
+}

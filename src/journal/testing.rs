@@ -1,0 +1,106 @@
+//! What the tests of the journal share: a small journal on files in memory, and records that tell their own number.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::{
+    event::Seq,
+    journal::{
+        AppendBatch, Clock, Durability, Journal, JournalSettings, OpenError, Opened, RecordBuf,
+        memory::MemoryFiles,
+        record::{Record, RecordKind},
+    },
+    time::Timestamp,
+};
+
+/// Small enough that a few records fill a segment.
+pub(super) const SEGMENT_BYTES: u64 = 400;
+
+/// Opens with small segments and a clock that stands still.
+pub(super) fn open(files: &MemoryFiles) -> Opened {
+    try_open(files).expect("opened")
+}
+
+pub(super) fn try_open(files: &MemoryFiles) -> Result<Opened, OpenError> {
+    open_with(files, SEGMENT_BYTES, Durability::Sync, Arc::new(|| Timestamp::from_millis(5)))
+}
+
+pub(super) fn open_with(
+    files: &MemoryFiles,
+    segment_bytes: u64,
+    durability: Durability,
+    clock: Clock,
+) -> Result<Opened, OpenError> {
+    let settings = JournalSettings { segment_bytes, durability };
+    Journal::open(Arc::new(files.clone()), settings, clock, &key_of)
+}
+
+/// Opens such that from now on every write and sync is the test's: the next segment is prepared.
+pub(super) fn open_prepared(files: &MemoryFiles, segment_bytes: u64) -> Journal {
+    let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
+    for _ in 0..2 {
+        let opened = open_with(files, segment_bytes, Durability::Sync, Arc::clone(&clock)).expect("opened");
+        opened.journal.close_blocking().expect("closed");
+    }
+    open_with(files, segment_bytes, Durability::Sync, clock).expect("opened").journal
+}
+
+/// A clock that a test sets.
+pub(super) fn set_clock() -> (Arc<AtomicU64>, Clock) {
+    let millis = Arc::new(AtomicU64::new(0));
+    let read = Arc::clone(&millis);
+    (millis, Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst))))
+}
+
+/// One record with a body that depends on `number` alone, in its length too, and a publish key.
+pub(super) fn batch(number: u64) -> AppendBatch {
+    batch_of([number])
+}
+
+pub(super) fn batch_of(numbers: impl IntoIterator<Item = u64>) -> AppendBatch {
+    let mut batch = AppendBatch::new();
+    for number in numbers {
+        batch.push(RecordKind(1), body(number).as_bytes(), Some(number.into())).expect("small");
+    }
+    batch
+}
+
+pub(super) fn body(number: u64) -> String {
+    format!("{number} {}", "x".repeat(usize::try_from(number * 7 % 40).expect("small")))
+}
+
+/// The number that a record was made of.
+pub(super) fn number_of(body: &[u8]) -> u64 {
+    let text = std::str::from_utf8(body).expect("text");
+    let number = text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
+    assert_eq!(text, self::body(number));
+    number
+}
+
+/// All records from `seq` on, as they are read in batches of three.
+pub(super) fn read_all(journal: &Journal, seq: Seq) -> Vec<RecordBuf> {
+    let mut reader = journal.read_from(seq);
+    let mut all = Vec::new();
+    loop {
+        let records = reader.next_batch(3).expect("readable");
+        if records.is_empty() {
+            return all;
+        }
+        all.extend(records.iter().map(RecordBuf::from));
+    }
+}
+
+/// The numbers of all records, after checking that positions have no gap.
+pub(super) fn numbers(journal: &Journal) -> Vec<u64> {
+    let records = read_all(journal, Seq(1));
+    for (record, seq) in records.iter().zip(1..) {
+        assert_eq!(record.seq, Seq(seq));
+    }
+    records.iter().map(|record| number_of(&record.body)).collect()
+}
+
+fn key_of(record: Record<'_>) -> Option<u128> {
+    Some(number_of(record.body).into())
+}
