@@ -30,6 +30,8 @@ pub mod pipeline;
 // Decides: the whole; and describes what comes in and goes out.
 pub mod config;
 pub mod engine;
+pub mod harness;
+pub mod protocol;
 
 // Moves.
 pub mod bus;

@@ -1,0 +1,130 @@
+//! What one harness says at its hooks, in the words of the engine, and what it is answered, in its own.
+//!
+//! A harness's module turns its hook input into a [`HookCall`]: events to publish, and at most one thing to do with the
+//! session. The answer to an exchange becomes the hook's output again. Nothing here knows a socket or a clock; a call that
+//! cannot be read is a [`HookError`] for the daemon's log, and nothing for the harness.
+
+pub mod caps;
+pub mod claude;
+
+use crate::{
+    event::{Event, SessionId},
+    exchange::Exchange,
+};
+
+/// What the environment of a hook's process told, as the `hook` command forwards it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HookEnv {
+    /// The harness's process.
+    pub pid: Option<u32>,
+    /// How the harness was started, such as `cli`.
+    pub entrypoint: Option<String>,
+    /// The folder the harness was started in.
+    pub project: Option<String>,
+}
+
+impl HookEnv {
+    /// Reads the headers `aside-pid`, `aside-entrypoint` and `aside-project`, whose values are percent-encoded.
+    ///
+    /// Errors: none. What is empty or no number counts as absent.
+    pub fn from_headers<'h>(header: impl Fn(&str) -> Option<&'h str>) -> Self {
+        let text = |name| header(name).map(percent_decode).filter(|text| !text.is_empty());
+        Self {
+            pid: text("aside-pid").and_then(|pid| pid.parse().ok()),
+            entrypoint: text("aside-entrypoint"),
+            project: text("aside-project"),
+        }
+    }
+}
+
+fn percent_decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let escaped = match after {
+            [high, low, ..] if *first == b'%' => hex(*high).zip(hex(*low)),
+            _ => None,
+        };
+        match escaped {
+            Some((high, low)) => bytes.push(high << 4 | low),
+            None => bytes.push(*first),
+        }
+        let length = if escaped.is_some() { 3 } else { 1 };
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+/// One call of a hook.
+#[derive(Debug)]
+pub struct HookCall {
+    /// The harness's name of the hook, which its output repeats.
+    pub hook: String,
+    /// Events to publish, in order, before [`HookCall::then`]. Their ids derive from the call, so the same call again
+    /// publishes nothing new.
+    pub observe: Vec<Event>,
+    /// What to do with the session.
+    pub then: Then,
+}
+
+/// What a hook call asks for besides publishing.
+#[derive(Debug)]
+pub enum Then {
+    /// Make this exchange and answer the hook with what it releases.
+    Exchange(Box<Exchange>),
+    /// The conversation has ended.
+    SessionClosed {
+        /// Which.
+        session: SessionId,
+    },
+    /// Nothing; the hook is answered with silence.
+    Nothing,
+}
+
+/// Why a hook's input cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// Not JSON, or a field of the wrong kind.
+    #[error("hook input is wrong at `{field}`")]
+    Input {
+        /// Path of the field; `.` for the whole.
+        field: String,
+        /// What is wrong, with line and column.
+        source: serde_json::Error,
+    },
+    /// A field that the hook always has is not there.
+    #[error("hook input of {hook} has no `{field}`")]
+    Missing {
+        /// Which hook.
+        hook: String,
+        /// Which field.
+        field: &'static str,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_decoded_and_what_says_nothing_is_absent() {
+        let cases = [
+            (["41", "cli", "/home/%C3%BC/100%25"], (Some(41), Some("cli"), Some("/home/\u{fc}/100%"))),
+            (["x", "", "/odd/%zz%4"], (None, None, Some("/odd/%zz%4"))),
+        ];
+        for ([pid, entrypoint, project], expected) in cases {
+            let env = HookEnv::from_headers(|name| match name {
+                "aside-pid" => Some(pid),
+                "aside-entrypoint" => Some(entrypoint),
+                "aside-project" => Some(project),
+                _ => None,
+            });
+            assert_eq!((env.pid, env.entrypoint.as_deref(), env.project.as_deref()), expected);
+        }
+        assert_eq!(HookEnv::from_headers(|_| None), HookEnv::default());
+    }
+}

@@ -1,0 +1,110 @@
+//! The fields of Claude Code's hook input that are used; all others are skipped without being built.
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use crate::harness::HookError;
+
+/// What the error of a shell command begins with.
+const EXIT_CODE_PREFIX: &str = "Exit code ";
+
+/// The fields of every hook.
+#[derive(Debug, Deserialize)]
+pub(super) struct Common {
+    pub(super) hook_event_name: String,
+    pub(super) session_id: Option<String>,
+    pub(super) cwd: Option<String>,
+    pub(super) prompt_id: Option<String>,
+    pub(super) agent_id: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct SessionStart {
+    pub(super) source: String,
+    pub(super) model: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct UserPromptSubmit {
+    pub(super) prompt: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct PostToolBatch {
+    pub(super) tool_calls: Vec<ToolCall>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ToolCall {
+    pub(super) tool_name: String,
+    pub(super) tool_use_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct PostToolUseFailure {
+    pub(super) tool_name: String,
+    pub(super) tool_use_id: String,
+    pub(super) error: String,
+    #[serde(default)]
+    pub(super) is_interrupt: bool,
+    pub(super) duration_ms: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Stop {
+    #[serde(default)]
+    pub(super) stop_hook_active: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct SessionEnd {
+    pub(super) reason: String,
+}
+
+/// Reads what is wanted from the input, and skips the rest.
+pub(super) fn read<T: DeserializeOwned>(stdin: &[u8]) -> Result<T, HookError> {
+    let mut json = serde_json::Deserializer::from_slice(stdin);
+    let value = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| HookError::Input { field: error.path().to_string(), source: error.into_inner() })?;
+    json.end().map_err(|source| HookError::Input { field: ".".to_owned(), source })?;
+    Ok(value)
+}
+
+impl PostToolUseFailure {
+    /// What kind of error it is, and what it says.
+    pub(super) fn split_error(&self) -> (String, &str) {
+        let error = self.error.as_str();
+        let exit_code =
+            error.strip_prefix(EXIT_CODE_PREFIX).map(|rest| rest.split_once('\n').unwrap_or((rest, "")));
+        match exit_code {
+            Some((code, output)) if code.bytes().all(|byte| byte.is_ascii_digit()) && !code.is_empty() => {
+                (format!("exit_{code}"), output)
+            }
+            _ => ("error".to_owned(), error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_of_an_error_is_its_exit_code_if_it_has_one() {
+        for (error, expected) in [
+            ("Exit code 127\nnot found", ("exit_127", "not found")),
+            ("Exit code 1", ("exit_1", "")),
+            ("Exit code unknown", ("error", "Exit code unknown")),
+            ("File does not exist.", ("error", "File does not exist.")),
+        ] {
+            let failure = PostToolUseFailure {
+                tool_name: String::new(),
+                tool_use_id: String::new(),
+                error: error.to_owned(),
+                is_interrupt: false,
+                duration_ms: None,
+            };
+            let (error_type, message) = failure.split_error();
+            assert_eq!((error_type.as_str(), message), expected);
+        }
+    }
+}

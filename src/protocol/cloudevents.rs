@@ -1,0 +1,329 @@
+//! CloudEvents 1.0 taken as events: structured and batch mode as JSON, binary mode as headers and a body.
+//!
+//! `id`, `source`, `type` and `time` are the event's own; the extension attributes `severity`, `session`, `workspace`, `cause` and
+//! `dedupekey` are too, other attributes are not kept. `data` that is an object is the payload; anything else becomes
+//! `{"data": ...}`, bytes that are no text `{"data_base64": ...}`. `subject` is added to the payload unless it has one.
+//!
+//! Source: CloudEvents 1.0.2, its JSON format and its HTTP protocol binding.
+
+use std::borrow::Cow;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::value::RawValue;
+
+use crate::{
+    event::codec::IdOrigin,
+    protocol::{
+        FieldError,
+        event::{
+            ParsedEvent, check_payload, check_size, read_dedupe_key, read_name, read_severity,
+            read_timestamp, read_type, read_workspace,
+        },
+        excerpt,
+        fields::{Fields, Unknown},
+    },
+    time::Timestamp,
+};
+
+const FIELDS: [&str; 13] = [
+    "specversion",
+    "id",
+    "source",
+    "type",
+    "time",
+    "subject",
+    "data",
+    "data_base64",
+    "severity",
+    "session",
+    "workspace",
+    "cause",
+    "dedupekey",
+];
+
+struct Attributes<'a> {
+    specversion: Option<Cow<'a, str>>,
+    id: Option<Cow<'a, str>>,
+    source: Option<Cow<'a, str>>,
+    event_type: Option<Cow<'a, str>>,
+    time: Option<Cow<'a, str>>,
+    subject: Option<Cow<'a, str>>,
+    severity: Option<Cow<'a, str>>,
+    session: Option<Cow<'a, str>>,
+    workspace: Option<Cow<'a, str>>,
+    cause: Option<Cow<'a, str>>,
+    dedupe_key: Option<Cow<'a, str>>,
+}
+
+/// Reads one CloudEvent in structured mode; in batch mode, one item of the array.
+///
+/// Errors: the first attribute that is missing or no attribute of an event.
+pub fn structured(body: &[u8], now: Timestamp) -> Result<ParsedEvent<'_>, FieldError> {
+    check_size(body.len())?;
+    let text =
+        std::str::from_utf8(body).map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
+    let fields = Fields::read(text, &FIELDS, Unknown::Ignored)?;
+    let payload = match (fields.raw("data"), fields.text("data_base64")?) {
+        (Some(_), Some(_)) => {
+            return Err(FieldError::new("data_base64", "stands beside `data`; only one may"));
+        }
+        (Some(data), None) => payload_of_json(data.get()),
+        (None, Some(encoded)) => {
+            let bytes = BASE64_STANDARD
+                .decode(&*encoded)
+                .map_err(|_| FieldError::new("data_base64", "is not base64 (RFC 4648, with padding)"))?;
+            payload_of_bytes(&bytes).into_owned().into()
+        }
+        (None, None) => Cow::Borrowed("{}"),
+    };
+    let attributes = Attributes {
+        specversion: fields.text("specversion")?,
+        id: fields.text("id")?,
+        source: fields.text("source")?,
+        event_type: fields.text("type")?,
+        time: fields.text("time")?,
+        subject: fields.text("subject")?,
+        severity: fields.text("severity")?,
+        session: fields.text("session")?,
+        workspace: fields.text("workspace")?,
+        cause: fields.text("cause")?,
+        dedupe_key: fields.text("dedupekey")?,
+    };
+    event(attributes, payload, now)
+}
+
+/// Reads one CloudEvent in binary mode.
+///
+/// Shape: `header` gives the text of `ce-<attribute>`, still percent-encoded; `body` is the data.
+/// Errors: as [`structured`].
+pub fn binary<'a>(
+    header: impl Fn(&str) -> Option<&'a str>,
+    body: &'a [u8],
+    now: Timestamp,
+) -> Result<ParsedEvent<'a>, FieldError> {
+    check_size(body.len())?;
+    let attribute = |name: &'static str| {
+        let decode = |text: &'a str| {
+            percent_decoded(text).ok_or_else(|| FieldError::new(name, "is not percent-encoded UTF-8"))
+        };
+        header(&format!("ce-{name}")).map(decode).transpose()
+    };
+    let payload = if body.is_empty() { Cow::Borrowed("{}") } else { payload_of_bytes(body) };
+    let attributes = Attributes {
+        specversion: attribute("specversion")?,
+        id: attribute("id")?,
+        source: attribute("source")?,
+        event_type: attribute("type")?,
+        time: attribute("time")?,
+        subject: attribute("subject")?,
+        severity: attribute("severity")?,
+        session: attribute("session")?,
+        workspace: attribute("workspace")?,
+        cause: attribute("cause")?,
+        dedupe_key: attribute("dedupekey")?,
+    };
+    event(attributes, payload, now)
+}
+
+fn event<'a>(
+    attributes: Attributes<'a>,
+    payload: Cow<'a, str>,
+    now: Timestamp,
+) -> Result<ParsedEvent<'a>, FieldError> {
+    match attributes.specversion.as_deref() {
+        Some("1.0") => {}
+        Some(other) => {
+            return Err(FieldError::new("specversion", format!("must be `1.0`, not `{}`", excerpt(other))));
+        }
+        None => return Err(missing("specversion")),
+    }
+    let event_type = attributes.event_type.ok_or_else(|| missing("type"))?;
+    let severity = read_severity(attributes.severity.as_deref(), read_type(&event_type)?)?;
+    let payload = match attributes.subject {
+        None => payload,
+        Some(subject) => with_subject(payload, &subject)?,
+    };
+    check_payload(&payload).map_err(|error| FieldError::new("data", error.message))?;
+    Ok(ParsedEvent {
+        id: read_name("id", attributes.id)?.ok_or_else(|| missing("id"))?,
+        id_origin: IdOrigin::Producer,
+        event_type,
+        source: read_name("source", attributes.source)?.ok_or_else(|| missing("source"))?,
+        severity,
+        timestamp: read_timestamp("time", attributes.time.as_deref(), now)?,
+        payload,
+        dedupe_key: read_dedupe_key("dedupekey", attributes.dedupe_key)?,
+        session: read_name("session", attributes.session)?,
+        workspace: read_workspace("workspace", attributes.workspace)?,
+        cause: read_name("cause", attributes.cause)?,
+    })
+}
+
+fn missing(attribute: &'static str) -> FieldError {
+    FieldError::new(attribute, "is missing")
+}
+
+fn payload_of_json(data: &str) -> Cow<'_, str> {
+    if data.trim_start().starts_with('{') {
+        Cow::Borrowed(data)
+    } else {
+        format!(r#"{{"data":{data}}}"#).into()
+    }
+}
+
+fn payload_of_bytes(bytes: &[u8]) -> Cow<'_, str> {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return format!(r#"{{"data_base64":"{}"}}"#, BASE64_STANDARD.encode(bytes)).into();
+    };
+    match serde_json::from_str::<&RawValue>(text) {
+        Ok(json) => payload_of_json(json.get()),
+        Err(_) => format!(r#"{{"data":{}}}"#, serde_json::Value::from(text)).into(),
+    }
+}
+
+/// Adds `subject` behind the payload's own keys, unless it is one of them.
+fn with_subject<'a>(payload: Cow<'a, str>, subject: &str) -> Result<Cow<'a, str>, FieldError> {
+    let fields = Fields::read(&payload, &["subject"], Unknown::Ignored)
+        .map_err(|error| FieldError::new("data", error.message))?;
+    if fields.raw("subject").is_some() {
+        return Ok(payload);
+    }
+    let Some(open) = payload.trim_end().strip_suffix('}') else { return Ok(payload) };
+    let comma = if open.trim() == "{" { "" } else { "," };
+    Ok(format!(r#"{open}{comma}"subject":{}}}"#, serde_json::Value::from(subject)).into())
+}
+
+/// Undoes percent-encoding; `None` when it is broken or what results is not UTF-8.
+fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('%') {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let high = char::from(rest.next()?).to_digit(16)?;
+        let low = char::from(rest.next()?).to_digit(16)?;
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::protocol::event::to_json;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    fn shown(event: Result<ParsedEvent<'_>, FieldError>) -> String {
+        event.map_or_else(|error| error.to_string(), |event| to_json(&event.as_event(), None))
+    }
+
+    fn with(rest: &str) -> String {
+        format!(r#"{{"specversion":"1.0","id":"1","source":"/s","type":"com.example.pushed"{rest}}}"#)
+    }
+
+    fn payload_of(rest: &str) -> String {
+        let text = with(rest);
+        structured(text.as_bytes(), NOW)
+            .map_or_else(|error| error.to_string(), |event| event.payload.into_owned())
+    }
+
+    #[test]
+    fn attributes_and_extensions_become_the_event() {
+        let text = concat!(
+            r#"{"specversion":"1.0","id":"A234","source":"https://github.com/x/y","type":"com.github.pull_request.opened","#,
+            r#""time":"2026-11-21T12:00:00+01:00","datacontenttype":"application/json","traceparent":"00-1","#,
+            r#""severity":"warn","session":"s1","workspace":"/w","cause":"c0","dedupekey":"k","data":{"n":1}}"#
+        );
+        let expected = concat!(
+            r#"{"id":"A234","type":"com.github.pull_request.opened","source":"https://github.com/x/y","severity":"warning","#,
+            r#""timestamp":"2026-11-21T11:00:00Z","payload":{"n":1},"dedupe_key":"k","session":"s1","workspace":"/w","cause":"c0"}"#
+        );
+        assert_eq!(shown(structured(text.as_bytes(), NOW)), expected);
+    }
+
+    #[test]
+    fn data_of_every_kind_becomes_an_object() {
+        for (rest, expected) in [
+            ("", "{}"),
+            (r#","data":{"a":1}"#, r#"{"a":1}"#),
+            (r#","data":[1,2]"#, r#"{"data":[1,2]}"#),
+            (r#","data":"text""#, r#"{"data":"text"}"#),
+            (r#","data":null"#, "{}"),
+            (r#","data_base64":"eyJhIjoxfQ==""#, r#"{"a":1}"#),
+            (r#","data_base64":"aGk=""#, r#"{"data":"hi"}"#),
+            (r#","data_base64":"/w==""#, r#"{"data_base64":"/w=="}"#),
+            (r#","subject":"pr/7""#, r#"{"subject":"pr/7"}"#),
+            (r#","subject":"pr/7","data":{"a":1}"#, r#"{"a":1,"subject":"pr/7"}"#),
+            (r#","subject":"pr/7","data":{"subject":"own"}"#, r#"{"subject":"own"}"#),
+            (r#","subject":"pr/7","data":3"#, r#"{"data":3,"subject":"pr/7"}"#),
+        ] {
+            assert_eq!(payload_of(rest), expected, "{rest}");
+        }
+    }
+
+    #[test]
+    fn bad_cloudevents_are_refused_with_the_attribute() {
+        for (text, expected) in [
+            (r#"{"id":"1"}"#.to_owned(), "specversion: is missing"),
+            (r#"{"specversion":"0.3"}"#.to_owned(), "specversion: must be `1.0`, not `0.3`"),
+            (r#"{"specversion":"1.0"}"#.to_owned(), "type: is missing"),
+            (r#"{"specversion":"1.0","type":"a.b"}"#.to_owned(), "id: is missing"),
+            (r#"{"specversion":"1.0","type":"a.b","id":"1"}"#.to_owned(), "source: is missing"),
+            (
+                r#"{"specversion":"1.0","type":"pushed"}"#.to_owned(),
+                "type: an event type has 2 to 8 segments separated by dots, `pushed` has 1",
+            ),
+            (
+                with(r#","time":"noon""#),
+                "time: `noon` is not an RFC 3339 timestamp after 1970, such as 2026-11-21T12:00:00Z",
+            ),
+            (with(r#","data":1,"data_base64":"aGk=""#), "data_base64: stands beside `data`; only one may"),
+            (with(r#","data_base64":"?""#), "data_base64: is not base64 (RFC 4648, with padding)"),
+            (with(r#","data_base64":"aGk""#), "data_base64: is not base64 (RFC 4648, with padding)"),
+            (
+                with(&format!(r#","data":{}{}"#, "[".repeat(16), "]".repeat(16))),
+                "data: is nested deeper than 16 levels",
+            ),
+            (with(r#","workspace":"w""#), "workspace: must be an absolute path, not `w`"),
+        ] {
+            assert_eq!(shown(structured(text.as_bytes(), NOW)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn binary_mode_reads_headers_and_takes_the_body_as_data() {
+        let headers: BTreeMap<&str, &'static str> = [
+            ("ce-specversion", "1.0"),
+            ("ce-id", "1"),
+            ("ce-source", "/s"),
+            ("ce-type", "com.example.pushed"),
+            ("ce-session", "caf%C3%A9"),
+        ]
+        .into();
+        let header = |name: &str| headers.get(name).copied();
+        let expected = |payload: &str| {
+            format!(
+                r#"{{"id":"1","type":"com.example.pushed","source":"/s","severity":"info","timestamp":"1970-01-01T00:00:01Z","payload":{payload},"session":"caf{}"}}"#,
+                '\u{e9}'
+            )
+        };
+        for (body, payload) in [
+            (&b"{\"a\":1}"[..], r#"{"a":1}"#),
+            (b"", "{}"),
+            (b"plain \"text\"", r#"{"data":"plain \"text\""}"#),
+            (b"\xff\xfe", r#"{"data_base64":"//4="}"#),
+        ] {
+            assert_eq!(shown(binary(header, body, NOW)), expected(payload));
+        }
+        assert_eq!(shown(binary(|_| Some("%zz"), b"", NOW)), "specversion: is not percent-encoded UTF-8");
+        assert_eq!(shown(binary(|_| None, b"", NOW)), "specversion: is missing");
+    }
+}

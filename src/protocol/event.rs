@@ -1,0 +1,486 @@
+//! An event as JSON: what is taken from a request, what is refused, and how it is shown again.
+//!
+//! Shape: `id`, `type`, `source`, `severity`, `timestamp`, `payload`, `dedupe_key`, `session`, `workspace`, `cause`; only
+//! `type` must be there. What a producer sends is borrowed from its bytes and the payload stays the text it was, so that an
+//! event nobody subscribed to is read once and never rebuilt. An unknown field is refused, because it is a field misspelt.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::{
+    event::{
+        EVENT_BYTES_MAX, EventRef, EventType, Payload, PayloadError, Seq, Severity, catalogue, clean_text,
+        codec::IdOrigin,
+    },
+    protocol::{
+        FieldError, excerpt,
+        fields::{Fields, Unknown},
+    },
+    time::Timestamp,
+};
+
+/// Longest id, source, session or cause, in bytes.
+pub const NAME_BYTES_MAX: usize = 256;
+/// Longest dedupe key, in bytes; twice a name, because keys are made by joining names.
+pub const DEDUPE_KEY_BYTES_MAX: usize = 512;
+/// Longest folder, in bytes (`PATH_MAX` of Linux).
+pub const WORKSPACE_BYTES_MAX: usize = 4096;
+/// The source of an event that names none.
+pub const SOURCE_DEFAULT: &str = "api";
+
+const FIELDS: [&str; 10] = [
+    "id",
+    "type",
+    "source",
+    "severity",
+    "timestamp",
+    "payload",
+    "dedupe_key",
+    "session",
+    "workspace",
+    "cause",
+];
+
+/// What an event is given for what it does not say.
+#[derive(Debug, Clone, Copy)]
+pub struct Defaults<'a> {
+    /// The source.
+    pub source: &'a str,
+    /// The session of an event that names neither a session nor a folder.
+    pub session: Option<&'a str>,
+    /// The timestamp.
+    pub now: Timestamp,
+}
+
+impl Defaults<'_> {
+    /// Those of the API: its own name as the source, and no session.
+    pub const fn api(now: Timestamp) -> Self {
+        Self { source: SOURCE_DEFAULT, session: None, now }
+    }
+}
+
+/// An event that was read and found valid; most of it is borrowed from the bytes it came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParsedEvent<'a> {
+    pub(super) id: Cow<'a, str>,
+    pub(super) id_origin: IdOrigin,
+    pub(super) event_type: Cow<'a, str>,
+    pub(super) source: Cow<'a, str>,
+    pub(super) severity: Severity,
+    pub(super) timestamp: Timestamp,
+    pub(super) payload: Cow<'a, str>,
+    pub(super) dedupe_key: Option<Cow<'a, str>>,
+    pub(super) session: Option<Cow<'a, str>>,
+    pub(super) workspace: Option<Cow<'a, str>>,
+    pub(super) cause: Option<Cow<'a, str>>,
+}
+
+impl ParsedEvent<'_> {
+    /// Who gave it its id.
+    pub fn id_origin(&self) -> IdOrigin {
+        self.id_origin
+    }
+
+    /// Lends its parts.
+    pub fn as_event(&self) -> EventRef<'_> {
+        EventRef {
+            id: &self.id,
+            event_type: &self.event_type,
+            source: &self.source,
+            severity: self.severity,
+            timestamp: self.timestamp,
+            payload: &self.payload,
+            dedupe_key: self.dedupe_key.as_deref(),
+            session: self.session.as_deref(),
+            workspace: self.workspace.as_deref(),
+            cause: self.cause.as_deref(),
+        }
+    }
+}
+
+/// Reads one event.
+///
+/// Shape: `line` is one JSON object. `new_id` is asked for an id if the event has none.
+/// Errors: the first rule that is broken, with the field; nothing is taken from such an event.
+pub fn parse<'a>(
+    line: &'a [u8],
+    defaults: &Defaults<'a>,
+    new_id: &mut dyn FnMut() -> String,
+) -> Result<ParsedEvent<'a>, FieldError> {
+    check_size(line.len())?;
+    let text =
+        std::str::from_utf8(line).map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
+    let fields = Fields::read(text, &FIELDS, Unknown::Refused)?;
+    let event_type = fields.required("type")?;
+    let severity = read_severity(fields.text("severity")?.as_deref(), read_type(&event_type)?)?;
+    let timestamp = read_timestamp("timestamp", fields.text("timestamp")?.as_deref(), defaults.now)?;
+    let session = read_name("session", fields.text("session")?)?;
+    let workspace = read_workspace("workspace", fields.text("workspace")?)?;
+    let is_addressed = session.is_some() || workspace.is_some();
+    let (id, id_origin) = match read_name("id", fields.text("id")?)? {
+        Some(id) => (id, IdOrigin::Producer),
+        None => (new_id().into(), IdOrigin::Daemon),
+    };
+    Ok(ParsedEvent {
+        id,
+        id_origin,
+        event_type,
+        source: read_name("source", fields.text("source")?)?.unwrap_or(Cow::Borrowed(defaults.source)),
+        severity,
+        timestamp,
+        payload: read_payload(fields.raw("payload"))?,
+        dedupe_key: read_dedupe_key("dedupe_key", fields.text("dedupe_key")?)?,
+        session: if is_addressed { session } else { defaults.session.map(Cow::Borrowed) },
+        workspace,
+        cause: read_name("cause", fields.text("cause")?)?,
+    })
+}
+
+/// Writes an event as the JSON of the API, on one line.
+///
+/// Shape: the fields in the order of semantics 2, `seq` first if it is known, absent ones left out.
+pub fn to_json(event: &EventRef<'_>, seq: Option<Seq>) -> String {
+    // Line breaks in JSON text can only stand between tokens, where any blank means the same.
+    let payload: Cow<'_, str> = match memchr::memchr2(b'\n', b'\r', event.payload.as_bytes()) {
+        Some(_) => event.payload.replace(['\n', '\r'], " ").into(),
+        None => event.payload.into(),
+    };
+    let wire = EventView {
+        seq: seq.map(|seq| seq.0),
+        id: event.id,
+        event_type: event.event_type,
+        source: event.source,
+        severity: event.severity.as_str(),
+        timestamp: event.timestamp.to_string(),
+        payload: serde_json::from_str(&payload).expect("an EventRef holds a valid payload"),
+        dedupe_key: event.dedupe_key,
+        session: event.session,
+        workspace: event.workspace,
+        cause: event.cause,
+    };
+    serde_json::to_string(&wire).expect("text and numbers always serialize")
+}
+
+/// An event; of one that is published only `type` must be there.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Event)]
+pub struct EventView<'a> {
+    /// Its position in the journal; not for publishing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(read_only)]
+    seq: Option<u64>,
+    /// Unique for its source; made up if absent.
+    #[schema(required = false)]
+    id: &'a str,
+    /// 2 to 8 dotted segments of letters, digits, `_` and `-`.
+    #[serde(rename = "type")]
+    event_type: &'a str,
+    /// The component it comes from; `api` if absent.
+    #[schema(required = false)]
+    source: &'a str,
+    /// `debug`, `info`, `warning` (or `warn`), `error` or `critical`; the catalogue's for the type if absent.
+    #[schema(required = false)]
+    severity: &'static str,
+    /// RFC 3339; when it was received if absent.
+    #[schema(required = false)]
+    timestamp: String,
+    /// A JSON object, nested at most 16 deep; empty if absent.
+    #[schema(required = false, value_type = Object)]
+    payload: &'a RawValue,
+    /// The producer's own key of sameness.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dedupe_key: Option<&'a str>,
+    /// The session it is addressed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<&'a str>,
+    /// The folder it concerns, absolute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workspace: Option<&'a str>,
+    /// Id of the event or notification that led to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'a str>,
+}
+
+/// Refuses an event of more than [`EVENT_BYTES_MAX`] bytes.
+pub(super) fn check_size(bytes: usize) -> Result<(), FieldError> {
+    if bytes > EVENT_BYTES_MAX {
+        let message = format!("an event has at most {EVENT_BYTES_MAX} bytes of JSON, this one has {bytes}");
+        return Err(FieldError::whole(message));
+    }
+    Ok(())
+}
+
+/// Checks an event type and lends it back.
+pub(super) fn read_type(text: &str) -> Result<&str, FieldError> {
+    EventType::check(text).map(|()| text).map_err(|error| FieldError::new("type", excerpt_words(&error)))
+}
+
+// A type error repeats the type, which may be as long as an event.
+fn excerpt_words(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    if let Some((end, _)) = text.char_indices().nth(2 * NAME_BYTES_MAX) {
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+/// The severity that was said, else the catalogue's for the type, else `info`.
+pub(super) fn read_severity(said: Option<&str>, event_type: &str) -> Result<Severity, FieldError> {
+    said.map_or_else(
+        || Ok(catalogue::default_severity(event_type).unwrap_or(Severity::Info)),
+        |word| {
+            word.parse()
+                .map_err(|error: crate::event::SeverityError| FieldError::new("severity", error.to_string()))
+        },
+    )
+}
+
+/// The time that was said, else `now`.
+pub(super) fn read_timestamp(
+    field: &'static str,
+    said: Option<&str>,
+    now: Timestamp,
+) -> Result<Timestamp, FieldError> {
+    said.map_or(Ok(now), |text| {
+        text.parse().map_err(|error: crate::time::TimestampError| FieldError::new(field, error.to_string()))
+    })
+}
+
+/// Checks a name: printable, not empty, at most [`NAME_BYTES_MAX`] bytes.
+pub(crate) fn read_name<'a>(
+    field: &'static str,
+    text: Option<Cow<'a, str>>,
+) -> Result<Option<Cow<'a, str>>, FieldError> {
+    let Some(text) = text else { return Ok(None) };
+    if text.is_empty() {
+        return Err(FieldError::new(field, "must not be empty"));
+    }
+    check_printable(field, &text, NAME_BYTES_MAX)?;
+    Ok(Some(text))
+}
+
+/// Checks a folder: absolute, without `.` and `..`, because folders are compared segment by segment.
+pub(super) fn read_workspace<'a>(
+    field: &'static str,
+    text: Option<Cow<'a, str>>,
+) -> Result<Option<Cow<'a, str>>, FieldError> {
+    let Some(text) = text else { return Ok(None) };
+    check_printable(field, &text, WORKSPACE_BYTES_MAX)?;
+    let Some(relative) = text.strip_prefix('/') else {
+        return Err(FieldError::new(field, format!("must be an absolute path, not `{}`", excerpt(&text))));
+    };
+    let is_odd = |segment: &str| matches!(segment, "" | "." | "..");
+    if !relative.is_empty() && relative.strip_suffix('/').unwrap_or(relative).split('/').any(is_odd) {
+        let message = format!("must be a path without `.`, `..` and `//`, not `{}`", excerpt(&text));
+        return Err(FieldError::new(field, message));
+    }
+    Ok(Some(text))
+}
+
+/// Checks a dedupe key; an empty one means none.
+pub(super) fn read_dedupe_key<'a>(
+    field: &'static str,
+    text: Option<Cow<'a, str>>,
+) -> Result<Option<Cow<'a, str>>, FieldError> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    check_printable(field, &text, DEDUPE_KEY_BYTES_MAX)?;
+    Ok(Some(text))
+}
+
+fn check_printable(field: &'static str, text: &str, bytes_max: usize) -> Result<(), FieldError> {
+    if text.len() > bytes_max {
+        let message = format!("has {} bytes, at most {bytes_max} are allowed", text.len());
+        return Err(FieldError::new(field, message));
+    }
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if !is_plain && (text.contains(['\n', '\t']) || clean_text(text) != text) {
+        let message = "must be made of printable characters: no line breaks, control or invisible ones";
+        return Err(FieldError::new(field, message));
+    }
+    Ok(())
+}
+
+/// Checks the payload of an event; an absent one is empty.
+pub(super) fn read_payload(raw: Option<&RawValue>) -> Result<Cow<'_, str>, FieldError> {
+    let Some(raw) = raw else { return Ok(Cow::Borrowed("{}")) };
+    Payload::check_raw(raw).map_err(|error| payload_error(&error))?;
+    Ok(Cow::Borrowed(raw.get()))
+}
+
+/// Refuses what is no payload.
+pub(super) fn check_payload(text: &str) -> Result<(), FieldError> {
+    Payload::check(text).map_err(|error| payload_error(&error))
+}
+
+fn payload_error(error: &PayloadError) -> FieldError {
+    let message = match error {
+        PayloadError::Syntax(detail) => format!("is not JSON: {detail}"),
+        PayloadError::NotAnObject(kind) => format!("must be a JSON object, not {kind}"),
+        PayloadError::TooDeep => format!("is nested deeper than {} levels", crate::event::NESTING_MAX),
+    };
+    FieldError::new("payload", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    fn parse_text(text: &str) -> Result<ParsedEvent<'_>, FieldError> {
+        parse(text.as_bytes(), &Defaults::api(NOW), &mut || "generated".to_owned())
+    }
+
+    #[test]
+    fn what_an_event_does_not_say_gets_its_default() {
+        let parsed = parse_text(r#"{"type":"made.up"}"#).expect("valid");
+        let expected = EventRef {
+            id: "generated",
+            event_type: "made.up",
+            source: "api",
+            severity: Severity::Info,
+            timestamp: NOW,
+            payload: "{}",
+            dedupe_key: None,
+            session: None,
+            workspace: None,
+            cause: None,
+        };
+        assert_eq!(parsed.as_event(), expected);
+    }
+
+    #[test]
+    fn a_full_event_is_borrowed_and_comes_out_as_it_went_in() {
+        let text = concat!(
+            r#"{"id":"e1","type":"tool.call.failure","source":"tool_executor","severity":"error","#,
+            r#""timestamp":"2026-11-21T12:00:00Z","payload":{"b":1,"a":[true,null,"\u00e4"]},"dedupe_key":"k","#,
+            r#""session":"s1","workspace":"/home/u/project","cause":"e0"}"#
+        );
+        let parsed = parse_text(text).expect("valid");
+        assert!(matches!(
+            (&parsed.id, &parsed.payload, &parsed.workspace),
+            (Cow::Borrowed(_), Cow::Borrowed(_), Some(Cow::Borrowed(_)))
+        ));
+        assert_eq!(to_json(&parsed.as_event(), None), text);
+        assert_eq!(to_json(&parsed.as_event(), Some(Seq(7))), text.replacen('{', r#"{"seq":7,"#, 1));
+    }
+
+    #[test]
+    fn an_event_is_shown_on_one_line_however_it_was_written() {
+        let parsed = parse_text("{\"id\":\"e\",\"type\":\"a.b\",\r\n\"payload\":{\r\n\"k\":\"v\\n\"}}")
+            .expect("valid");
+        let shown = to_json(&parsed.as_event(), None);
+        assert_eq!(
+            shown,
+            r#"{"id":"e","type":"a.b","source":"api","severity":"info","timestamp":"1970-01-01T00:00:01Z","payload":{  "k":"v\n"}}"#
+        );
+    }
+
+    #[test]
+    fn the_default_session_is_for_events_that_address_nobody() {
+        let defaults = Defaults { source: "claude-code", session: Some("s1"), now: NOW };
+        let session_of = |text: &'static str| {
+            let parsed = parse(text.as_bytes(), &defaults, &mut String::new).expect("valid");
+            parsed.session.map(Cow::into_owned)
+        };
+        assert_eq!(session_of(r#"{"id":"1","type":"a.b"}"#).as_deref(), Some("s1"));
+        assert_eq!(session_of(r#"{"id":"1","type":"a.b","session":"s2"}"#).as_deref(), Some("s2"));
+        assert_eq!(session_of(r#"{"id":"1","type":"a.b","workspace":"/w"}"#), None);
+    }
+
+    #[test]
+    fn bad_events_are_refused_with_the_field_and_the_reason() {
+        let long_name = format!(r#"{{"type":"a.b","id":"{}"}}"#, "x".repeat(257));
+        let long_key = format!(r#"{{"type":"a.b","dedupe_key":"{}"}}"#, "x".repeat(513));
+        let deep = format!(r#"{{"type":"a.b","payload":{}1{}}}"#, r#"{"a":"#.repeat(17), "}".repeat(17));
+        for (text, expected) in [
+            ("nonsense", "is not JSON: expected ident at line 1 column 2"),
+            ("[]", "must be a JSON object, not an array"),
+            (r#"{"type":"a.b""#, "is not JSON: EOF while parsing an object at line 1 column 13"),
+            ("{}", "type: is missing"),
+            (r#"{"type":null}"#, "type: is missing"),
+            (r#"{"type":7}"#, "type: must be a string, not a number"),
+            (r#"{"type":"tool"}"#, "type: an event type has 2 to 8 segments separated by dots, `tool` has 1"),
+            (
+                r#"{"type":"a.b","severity":"fatal"}"#,
+                "severity: `fatal` is no severity; there are debug, info, warning (or warn), error and critical",
+            ),
+            (r#"{"type":"a.b","severty":"error"}"#, "severty: unknown field; did you mean `severity`?"),
+            (
+                r#"{"type":"a.b","color":"red"}"#,
+                "color: unknown field; there are id, type, source, severity, timestamp, payload, dedupe_key, session, workspace, cause",
+            ),
+            (
+                r#"{"type":"a.b","timestamp":"yesterday"}"#,
+                "timestamp: `yesterday` is not an RFC 3339 timestamp after 1970, such as 2026-11-21T12:00:00Z",
+            ),
+            (r#"{"type":"a.b","timestamp":1700000000}"#, "timestamp: must be a string, not a number"),
+            (r#"{"type":"a.b","payload":[1]}"#, "payload: must be a JSON object, not an array"),
+            (r#"{"type":"a.b","payload":"x"}"#, "payload: must be a JSON object, not a string"),
+            (&deep, "payload: is nested deeper than 16 levels"),
+            (r#"{"type":"a.b","type":"a.c"}"#, "type: stands there twice"),
+            (r#"{"type":"a.b","id":""}"#, "id: must not be empty"),
+            (&long_name, "id: has 257 bytes, at most 256 are allowed"),
+            (&long_key, "dedupe_key: has 513 bytes, at most 512 are allowed"),
+            (
+                r#"{"type":"a.b","source":"a\nb"}"#,
+                "source: must be made of printable characters: no line breaks, control or invisible ones",
+            ),
+            (
+                r#"{"type":"a.b","session":"a\u202eb"}"#,
+                "session: must be made of printable characters: no line breaks, control or invisible ones",
+            ),
+            (r#"{"type":"a.b","workspace":"project"}"#, "workspace: must be an absolute path, not `project`"),
+            (
+                r#"{"type":"a.b","workspace":"/a/../b"}"#,
+                "workspace: must be a path without `.`, `..` and `//`, not `/a/../b`",
+            ),
+            (
+                r#"{"type":"a.b","id":"\ud800"}"#,
+                "id: is not text: unexpected end of hex escape at line 1 column 8",
+            ),
+        ] {
+            assert_eq!(parse_text(text).expect_err(text).to_string(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn payloads_that_no_reader_could_build_are_refused() {
+        for (payload, expected) in
+            [(r#"{"a":"\ud800"}"#, "unexpected end of hex escape"), (r#"{"a":1e999}"#, "number out of range")]
+        {
+            let text = format!(r#"{{"type":"a.b","payload":{payload}}}"#);
+            let error = parse_text(&text).expect_err(payload);
+            assert_eq!(error.field.as_deref(), Some("payload"));
+            assert!(error.message.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_event_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
+        let sized = |bytes: usize| {
+            let shell = r#"{"type":"a.b","payload":{"a":""}}"#;
+            let filling = "x".repeat(bytes - shell.len());
+            shell.replace(r#""""#, &format!("\"{filling}\""))
+        };
+        assert!(parse_text(&sized(EVENT_BYTES_MAX)).is_ok());
+        assert_eq!(
+            parse_text(&sized(1_000_000)).expect_err("too large").to_string(),
+            "an event has at most 65536 bytes of JSON, this one has 1000000"
+        );
+        assert!(parse(b"{\"type\":\"a.b\xff\"}", &Defaults::api(NOW), &mut String::new).is_err());
+    }
+
+    #[test]
+    fn folders_in_every_normal_form_are_taken_and_an_empty_dedupe_key_means_none() {
+        for folder in ["/", "/a", "/a/", "/a/b.c/..d"] {
+            let text = format!(r#"{{"type":"a.b","workspace":"{folder}","dedupe_key":""}}"#);
+            let parsed = parse_text(&text).expect(folder);
+            assert_eq!((parsed.workspace.as_deref(), parsed.dedupe_key), (Some(folder), None));
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! The JSON of an exchange: what a harness sends, and what it is answered.
+//!
+//! The same fields stand in the journal's record of an exchange (`record`), without the observed events, which are records of
+//! their own. A field that is misspelt or of the wrong kind refuses the whole exchange and names the field.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    event::SessionId,
+    exchange::{Answer, Budget, Carries, Directive, Exchange, Format, Harness, InjectionId, Released},
+    notification::{InjectionPoint, Tokens},
+    protocol::{
+        FieldError,
+        event::{self, Defaults, EventView, ParsedEvent, read_name, read_workspace},
+        excerpt,
+        fields::{Fields, Unknown, text_of},
+        hint,
+        views::HarnessView,
+    },
+    time::Timestamp,
+};
+
+/// Most events in one exchange; a turn's parallel tool calls fit several times.
+pub const OBSERVE_MAX: usize = 100;
+/// Most confirmations in one exchange; more leases than this are not open at once.
+pub const ACKS_MAX: usize = 64;
+
+const FIELDS: [&str; 10] =
+    ["point", "carrier", "turn", "harness", "tool", "observe", "ack", "budget", "format", "carries"];
+const HARNESS_FIELDS: [&str; 6] = ["name", "version", "workspace", "user", "pid", "parent"];
+const BUDGET_FIELDS: [&str; 3] = ["max_notifications", "max_tokens", "max_chars"];
+const CARRIES: [(&str, Carries); 2] =
+    [("always", Carries::Always), ("only_to_continue", Carries::OnlyToContinue)];
+
+/// An exchange as it was asked for, with the events it tells of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExchangeRequest<'a> {
+    /// What it says.
+    pub exchange: Exchange,
+    /// What it observed, in the order in which it happened.
+    pub observed: Vec<ParsedEvent<'a>>,
+}
+
+/// Reads the request of an exchange.
+///
+/// Shape: an observed event that names no session and no folder is of `session`.
+/// Errors: the first field that is wrong; then nothing of the exchange counts.
+pub fn parse<'a>(
+    body: &'a [u8],
+    session: &'a SessionId,
+    now: Timestamp,
+    new_id: &mut dyn FnMut() -> String,
+) -> Result<ExchangeRequest<'a>, FieldError> {
+    let text =
+        std::str::from_utf8(body).map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
+    let fields = Fields::read(text, &FIELDS, Unknown::Refused)?;
+    let exchange = read(&fields, session)?;
+    if exchange.harness.parent.as_ref() == Some(session) {
+        return Err(FieldError::new("harness.parent", "is the session itself"));
+    }
+    let items = fields.items("observe")?;
+    check_count("observe", items.len(), OBSERVE_MAX)?;
+    let defaults = Defaults { source: event::SOURCE_DEFAULT, session: Some(session.as_str()), now };
+    let mut observed = Vec::with_capacity(items.len());
+    for (index, item) in items.into_iter().enumerate() {
+        let parsed = event::parse(item.get().as_bytes(), &defaults, new_id)
+            .map_err(|error| error.within(&format!("observe[{index}]")))?;
+        observed.push(parsed);
+    }
+    Ok(ExchangeRequest { exchange, observed })
+}
+
+/// Reads the fields that requests and records have in common.
+pub(super) fn read<const N: usize>(
+    fields: &Fields<'_, N>,
+    session: &SessionId,
+) -> Result<Exchange, FieldError> {
+    let harness = fields.raw("harness").map_or_else(
+        || Ok(Harness::default()),
+        |raw| read_harness(raw.get()).map_err(|error| error.within("harness")),
+    )?;
+    let budget = fields.raw("budget").map_or_else(
+        || Ok(Budget::default()),
+        |raw| read_budget(raw.get()).map_err(|error| error.within("budget")),
+    )?;
+    Ok(Exchange {
+        session: session.clone(),
+        point: read_point(&fields.required("point")?)?,
+        carrier: name(fields, "carrier")?.ok_or_else(|| FieldError::new("carrier", "is missing"))?,
+        turn: name(fields, "turn")?,
+        harness,
+        tool: name(fields, "tool")?,
+        acks: read_acks(fields)?,
+        budget,
+        format: fields.text("format")?.map(|word| read_format(&word)).transpose()?,
+        carries: fields.text("carries")?.map_or(Ok(Carries::default()), |word| read_carries(&word))?,
+    })
+}
+
+/// Reads what is known of a harness.
+pub(super) fn read_harness(text: &str) -> Result<Harness, FieldError> {
+    let fields = Fields::read(text, &HARNESS_FIELDS, Unknown::Refused)?;
+    Ok(Harness {
+        name: name(&fields, "name")?,
+        version: name(&fields, "version")?,
+        workspace: read_workspace("workspace", fields.text("workspace")?)?.map(shared),
+        user: name(&fields, "user")?,
+        pid: fields.count("pid")?,
+        parent: read_name("parent", fields.text("parent")?)?.map(|id| SessionId::new(&id)),
+    })
+}
+
+fn read_budget(text: &str) -> Result<Budget, FieldError> {
+    let fields = Fields::read(text, &BUDGET_FIELDS, Unknown::Refused)?;
+    Ok(Budget {
+        max_notifications: fields.count("max_notifications")?,
+        max_tokens: fields.count("max_tokens")?.map(Tokens),
+        max_chars: fields.count("max_chars")?,
+    })
+}
+
+fn read_point(word: &str) -> Result<InjectionPoint, FieldError> {
+    let allowed = InjectionPoint::ALL.map(InjectionPoint::as_str);
+    word.parse().map_err(|_| wrong_word("point", "injection point", word, &allowed))
+}
+
+fn read_format(word: &str) -> Result<Format, FieldError> {
+    let allowed = Format::ALL.map(Format::as_str);
+    word.parse().map_err(|_| wrong_word("format", "format", word, &allowed))
+}
+
+fn read_carries(word: &str) -> Result<Carries, FieldError> {
+    let allowed = CARRIES.map(|(word, _)| word);
+    let found = CARRIES.into_iter().find(|(known, _)| *known == word);
+    found.map(|(_, carries)| carries).ok_or_else(|| wrong_word("carries", "way to carry", word, &allowed))
+}
+
+fn read_acks<const N: usize>(fields: &Fields<'_, N>) -> Result<Vec<InjectionId>, FieldError> {
+    let items = fields.items("ack")?;
+    check_count("ack", items.len(), ACKS_MAX)?;
+    let read = |(index, raw)| {
+        let place = |error: FieldError| FieldError::new(format!("ack[{index}]"), error.message);
+        let text = text_of(raw).map_err(|message| place(FieldError::whole(message)))?;
+        let id = read_name("ack", Some(text)).map_err(place)?;
+        Ok(InjectionId::new(&id.unwrap_or_default()))
+    };
+    items.into_iter().enumerate().map(read).collect()
+}
+
+fn wrong_word(field: &'static str, noun: &str, word: &str, allowed: &[&str]) -> FieldError {
+    FieldError::new(field, format!("`{}` is no {noun}; {}", excerpt(word), hint(word, allowed)))
+}
+
+fn check_count(field: &'static str, count: usize, count_max: usize) -> Result<(), FieldError> {
+    if count > count_max {
+        return Err(FieldError::new(field, format!("has {count} items, at most {count_max} are allowed")));
+    }
+    Ok(())
+}
+
+fn name<const N: usize>(fields: &Fields<'_, N>, field: &'static str) -> Result<Option<Arc<str>>, FieldError> {
+    Ok(read_name(field, fields.text(field)?)?.map(shared))
+}
+
+fn shared(text: Cow<'_, str>) -> Arc<str> {
+    text.as_ref().into()
+}
+
+/// An exchange as it is sent and as the journal keeps it, there without what was observed.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Exchange)]
+pub struct ExchangeView<'a> {
+    /// `turn_start`, `before_tool`, `after_tool`, `turn_end` or `immediate`.
+    point: &'static str,
+    /// Id of the message the answer will ride on; the same one again gets the same answer.
+    carrier: &'a str,
+    /// The harness's name of the turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<&'a str>,
+    /// Who asks; what is absent stays as it was.
+    #[serde(skip_serializing_if = "HarnessView::is_empty")]
+    #[schema(required = false)]
+    harness: HarnessView,
+    /// The tool whose call or result this is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<&'a str>,
+    /// Events to publish, at most 100; those that address nobody are of this session.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    observe: Vec<EventView<'a>>,
+    /// Injections that are known to have arrived, at most 64.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ack: Vec<&'a str>,
+    /// Limits below the configured ones.
+    #[serde(skip_serializing_if = "BudgetFields::is_empty")]
+    #[schema(required = false)]
+    budget: BudgetFields,
+    /// `xml`, `markdown`, `toon` or `json`; the configured one if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<&'static str>,
+    /// `always`, or `only_to_continue` when text at `turn_end` makes the agent go on; `always` if absent.
+    #[schema(required = false)]
+    carries: &'static str,
+}
+
+/// The most an injection may hold.
+#[derive(Debug, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[schema(as = Budget)]
+struct BudgetFields {
+    /// Notifications.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_notifications: Option<u32>,
+    /// Estimated tokens, wrapper included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    /// Characters, wrapper included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_chars: Option<u32>,
+}
+
+impl BudgetFields {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl<'a> ExchangeView<'a> {
+    /// Lends the parts of `exchange`.
+    pub(super) fn of(exchange: &'a Exchange) -> Self {
+        Self {
+            point: exchange.point.as_str(),
+            carrier: &exchange.carrier,
+            turn: exchange.turn.as_deref(),
+            harness: HarnessView::of(&exchange.harness),
+            tool: exchange.tool.as_deref(),
+            observe: Vec::new(),
+            ack: exchange.acks.iter().map(InjectionId::as_str).collect(),
+            budget: BudgetFields {
+                max_notifications: exchange.budget.max_notifications,
+                max_tokens: exchange.budget.max_tokens.map(|tokens| tokens.0),
+                max_chars: exchange.budget.max_chars,
+            },
+            format: exchange.format.map(Format::as_str),
+            carries: match exchange.carries {
+                Carries::Always => "always",
+                Carries::OnlyToContinue => "only_to_continue",
+            },
+        }
+    }
+}
+
+/// What an exchange is answered.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Answer)]
+pub struct AnswerView<'a> {
+    /// The injection's short name, to be confirmed by `ack`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    injection: Option<&'a str>,
+    /// What goes into the agent's context, as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    /// The role of the message it belongs in: `tool`, `user` or `system`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    /// What is in the text, in its order.
+    notifications: Vec<ReleasedView<'a>>,
+    /// What the harness is asked to do besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    directive: Option<DirectiveView<'a>>,
+    /// How many notifications stay in the session's queue.
+    pending: u32,
+    /// Whether to ask before the next tool, because something critical waits.
+    check_before_tool: bool,
+}
+
+/// One notification of an injection.
+#[derive(Debug, Serialize, ToSchema)]
+struct ReleasedView<'a> {
+    /// Its id.
+    id: &'a str,
+    /// Who made it.
+    subscriber: &'a str,
+    /// `critical`, `high`, `normal` or `low`.
+    priority: &'static str,
+    /// The worst severity among its events.
+    severity: &'static str,
+    /// Whether it had been released before without anything showing that it arrived.
+    redelivered: bool,
+}
+
+/// What a harness is asked to do besides carrying text.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum DirectiveView<'a> {
+    /// Let the agent go on.
+    Continue {
+        /// One line for whoever wonders why.
+        reason: &'a str,
+    },
+}
+
+impl<'a> AnswerView<'a> {
+    /// Shows `answer`; `None` when there is nothing to carry and nothing to do.
+    pub fn of(answer: &'a Answer) -> Option<Self> {
+        if answer.injection.is_none() && answer.directive.is_none() {
+            return None;
+        }
+        let injection = answer.injection.as_ref();
+        Some(Self {
+            injection: injection.map(|injection| injection.id.as_str()),
+            text: injection.map(|injection| &*injection.text),
+            role: injection.map(|injection| injection.role.as_str()),
+            notifications: injection.map_or_else(Vec::new, |injection| {
+                injection.notifications.iter().map(ReleasedView::of).collect()
+            }),
+            directive: answer.directive.as_ref().map(|directive| match directive {
+                Directive::Continue { reason } => DirectiveView::Continue { reason },
+            }),
+            pending: answer.pending,
+            check_before_tool: answer.check_before_tool,
+        })
+    }
+}
+
+impl<'a> ReleasedView<'a> {
+    fn of(released: &'a Released) -> Self {
+        Self {
+            id: released.id.as_str(),
+            subscriber: released.subscriber.as_str(),
+            priority: released.priority.as_str(),
+            severity: released.severity.as_str(),
+            redelivered: released.redelivered,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::Severity,
+        exchange::{Injection, Role},
+        notification::{NotificationId, Priority, SubscriberId},
+    };
+
+    fn parse_text(text: &str) -> Result<(Exchange, Vec<String>), FieldError> {
+        let (session, now) = (SessionId::new("s1"), Timestamp::from_millis(1_000));
+        let mut next = 0;
+        let mut new_id = || {
+            next += 1;
+            format!("x{next}")
+        };
+        let request = parse(text.as_bytes(), &session, now, &mut new_id)?;
+        let observed = request.observed.iter().map(|event| event::to_json(&event.as_event(), None)).collect();
+        Ok((request.exchange, observed))
+    }
+
+    fn minimal() -> Exchange {
+        Exchange::new(SessionId::new("s1"), InjectionPoint::AfterTool, "c1")
+    }
+
+    fn full() -> Exchange {
+        Exchange {
+            turn: Some("t1".into()),
+            harness: Harness {
+                name: Some("claude-code".into()),
+                version: Some("2.1".into()),
+                workspace: Some("/w".into()),
+                user: Some("u".into()),
+                pid: Some(7),
+                parent: Some(SessionId::new("s0")),
+            },
+            tool: Some("Bash".into()),
+            acks: vec![InjectionId::new("a1"), InjectionId::new("a2")],
+            budget: Budget {
+                max_notifications: Some(3),
+                max_tokens: Some(Tokens(400)),
+                max_chars: Some(5_000),
+            },
+            format: Some(Format::Markdown),
+            carries: Carries::OnlyToContinue,
+            ..minimal()
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for exchange in [minimal(), full()] {
+            let text = serde_json::to_string(&ExchangeView::of(&exchange)).expect("serializes");
+            assert_eq!(parse_text(&text), Ok((exchange, Vec::new())), "{text}");
+        }
+    }
+
+    #[test]
+    fn observed_events_are_of_the_session_unless_they_say_otherwise() {
+        let text = r#"{"point":"after_tool","carrier":"c1","observe":[{"type":"a.b"},{"type":"a.c","id":"own","workspace":"/w"}]}"#;
+        let (exchange, observed) = parse_text(text).expect("valid");
+        assert_eq!(exchange, minimal());
+        let expected = [
+            r#"{"id":"x1","type":"a.b","source":"api","severity":"info","timestamp":"1970-01-01T00:00:01Z","payload":{},"session":"s1"}"#,
+            r#"{"id":"own","type":"a.c","source":"api","severity":"info","timestamp":"1970-01-01T00:00:01Z","payload":{},"workspace":"/w"}"#,
+        ];
+        assert_eq!(observed, expected);
+    }
+
+    #[test]
+    fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
+        let with = |rest: &str| format!(r#"{{"point":"after_tool","carrier":"c1",{rest}}}"#);
+        for (text, expected) in [
+            ("[]".to_owned(), "must be a JSON object, not an array"),
+            ("{}".to_owned(), "point: is missing"),
+            (r#"{"point":"after_tool"}"#.to_owned(), "carrier: is missing"),
+            (
+                r#"{"point":"aftertool"}"#.to_owned(),
+                "point: `aftertool` is no injection point; did you mean `after_tool`?",
+            ),
+            (
+                r#"{"point":"whenever"}"#.to_owned(),
+                "point: `whenever` is no injection point; there are immediate, turn_start, before_tool, after_tool, turn_end",
+            ),
+            (with(r#""carier":"c""#), "carier: unknown field; did you mean `carrier`?"),
+            (with(r#""format":"xlm""#), "format: `xlm` is no format; did you mean `xml`?"),
+            (
+                with(r#""carries":"maybe""#),
+                "carries: `maybe` is no way to carry; there are always, only_to_continue",
+            ),
+            (with(r#""turn":"""#), "turn: must not be empty"),
+            (with(r#""harness":"claude""#), "harness: must be a JSON object, not a string"),
+            (
+                with(r#""harness":{"pid":"x"}"#),
+                "harness.pid: must be a whole number up to 4294967295, not a string",
+            ),
+            (with(r#""harness":{"parent":"s1"}"#), "harness.parent: is the session itself"),
+            (with(r#""harness":{"workspace":"w"}"#), "harness.workspace: must be an absolute path, not `w`"),
+            (
+                with(r#""budget":{"max_token":1}"#),
+                "budget.max_token: unknown field; did you mean `max_tokens`?",
+            ),
+            (
+                with(r#""budget":{"max_tokens":1.5}"#),
+                "budget.max_tokens: must be a whole number up to 4294967295, not `1.5`",
+            ),
+            (with(r#""ack":"a1""#), "ack: must be an array, not a string"),
+            (with(r#""ack":["a1",2]"#), "ack[1]: must be a string, not a number"),
+            (with(r#""ack":["a1",""]"#), "ack[1]: must not be empty"),
+            (
+                with(&format!(r#""ack":[{}"a"]"#, r#""a","#.repeat(ACKS_MAX))),
+                "ack: has 65 items, at most 64 are allowed",
+            ),
+            (
+                with(&format!(r#""observe":[{}1]"#, "1,".repeat(OBSERVE_MAX))),
+                "observe: has 101 items, at most 100 are allowed",
+            ),
+            (
+                with(r#""observe":[{"type":"a.b"},{"type":"a"}]"#),
+                "observe[1].type: an event type has 2 to 8 segments separated by dots, `a` has 1",
+            ),
+            (with(r#""observe":[7]"#), "observe[0]: must be a JSON object, not a number"),
+        ] {
+            assert_eq!(parse_text(&text).expect_err(&text).to_string(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_shows_what_is_released_and_nothing_when_there_is_nothing_to_do() {
+        let mut answer = Answer { injection: None, pending: 3, check_before_tool: true, directive: None };
+        assert!(AnswerView::of(&answer).is_none());
+        answer.directive = Some(Directive::Continue { reason: "ci failed".into() });
+        answer.injection = Some(Injection {
+            id: InjectionId::new("a1"),
+            text: "tool_fail: grep".into(),
+            role: Role::Tool,
+            notifications: vec![Released {
+                id: NotificationId::new("n1"),
+                subscriber: SubscriberId::new("tool_failure"),
+                priority: Priority::High,
+                severity: Severity::Error,
+                redelivered: false,
+            }],
+        });
+        let shown = serde_json::to_string(&AnswerView::of(&answer)).expect("serializes");
+        let expected = concat!(
+            r#"{"injection":"a1","text":"tool_fail: grep","role":"tool","notifications":[{"id":"n1","subscriber":"tool_failure","#,
+            r#""priority":"high","severity":"error","redelivered":false}],"directive":{"continue":{"reason":"ci failed"}},"#,
+            r#""pending":3,"check_before_tool":true}"#
+        );
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,0 +1,441 @@
+//! The bodies of journal records: what each kind holds, how it is written and how it is read again.
+//!
+//! An event's body is `event::codec`'s; every other one is a JSON object whose `v` is its version, so that a record of today can be
+//! read by the program of later. What is read is an input of the engine, so a replay feeds it what live traffic fed it.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::{
+    engine::io::{Input, RequestId},
+    event::{
+        EventRef, Seq, SessionId,
+        codec::{self, IdOrigin},
+    },
+    exchange::{Exchange, Harness, InjectionId},
+    protocol::{
+        FieldError,
+        event::read_name,
+        exchange::{self, ExchangeView},
+        fields::{Fields, Unknown},
+        views::HarnessView,
+    },
+};
+
+/// An event.
+pub const EVENT: u8 = 1;
+/// An exchange.
+pub const EXCHANGE: u8 = 2;
+/// An injection is known to have arrived.
+pub const ACK: u8 = 3;
+/// An injection is known not to have arrived.
+pub const UNDELIVERED: u8 = 4;
+/// A conversation began, or said where it stands.
+pub const SESSION_OPENED: u8 = 5;
+/// A conversation ended.
+pub const SESSION_CLOSED: u8 = 6;
+/// The rules are others from here on.
+pub const RULES: u8 = 7;
+/// The daemon stops.
+pub const SHUTTING_DOWN: u8 = 8;
+/// Nothing but time has passed.
+pub const TICK: u8 = 9;
+
+/// The version of every JSON body that is written here.
+const VERSION: u32 = 1;
+
+const EXCHANGE_FIELDS: [&str; 12] = [
+    "v", "request", "session", "point", "carrier", "turn", "harness", "tool", "ack", "budget", "format",
+    "carries",
+];
+const OTHER_FIELDS: [&str; 5] = ["v", "session", "injection", "harness", "hash"];
+
+/// What a record says.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives for one call; a box would cost an allocation for each event"
+)]
+pub enum RecordInput<'a> {
+    /// Something for the engine.
+    Input(Input<'a>),
+    /// The rules are those of this content hash; whoever reads it loads and compiles them.
+    Rules {
+        /// Lower-case hex of the SHA-256 of what they were compiled from.
+        hash: Arc<str>,
+    },
+}
+
+/// A record body that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The kind is not known to this program.
+    #[error("record {seq} is of kind {kind}, which this version does not know")]
+    Kind {
+        /// Where.
+        seq: Seq,
+        /// Which.
+        kind: u8,
+    },
+    /// The body is of a later version.
+    #[error("record {seq} ({kind}) is of version {version}, this program reads up to {VERSION}")]
+    Version {
+        /// Where.
+        seq: Seq,
+        /// Which.
+        kind: &'static str,
+        /// Its version.
+        version: u32,
+    },
+    /// The body is an event's, and broken.
+    #[error("record {seq} (event) cannot be read")]
+    Event {
+        /// Where.
+        seq: Seq,
+        /// What is broken.
+        source: codec::EventCodecError,
+    },
+    /// The body is not what its kind says.
+    #[error("record {seq} ({kind}) cannot be read")]
+    Body {
+        /// Where.
+        seq: Seq,
+        /// Which.
+        kind: &'static str,
+        /// What is broken.
+        source: FieldError,
+    },
+}
+
+/// The word for a kind of record; `None` for one that is not known.
+pub const fn kind_name(kind: u8) -> Option<&'static str> {
+    Some(match kind {
+        EVENT => "event",
+        EXCHANGE => "exchange",
+        ACK => "ack",
+        UNDELIVERED => "undelivered",
+        SESSION_OPENED => "session_opened",
+        SESSION_CLOSED => "session_closed",
+        RULES => "rules",
+        SHUTTING_DOWN => "shutting_down",
+        TICK => "tick",
+        _ => return None,
+    })
+}
+
+#[derive(Serialize, Default)]
+struct Written<'a> {
+    v: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    injection: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    harness: Option<HarnessView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct WrittenRequest<'a> {
+    v: u32,
+    request: u64,
+    session: &'a str,
+    #[serde(flatten)]
+    exchange: ExchangeView<'a>,
+}
+
+/// Appends the body of an [`EVENT`] that has its producer's id.
+pub fn encode_event(event: &EventRef<'_>, body: &mut Vec<u8>) {
+    codec::encode(event, IdOrigin::Producer, body);
+}
+
+/// Appends the body of an [`EVENT`] whose id the daemon just made; it is published without a key.
+pub fn encode_event_with_new_id(event: &EventRef<'_>, body: &mut Vec<u8>) {
+    codec::encode(event, IdOrigin::Daemon, body);
+}
+
+/// Appends the body of an [`EXCHANGE`].
+pub fn encode_exchange(request: RequestId, exchange: &Exchange, body: &mut Vec<u8>) {
+    let written = WrittenRequest {
+        v: VERSION,
+        request: request.0,
+        session: exchange.session.as_str(),
+        exchange: ExchangeView::of(exchange),
+    };
+    write(&written, body);
+}
+
+/// Appends the body of an [`ACK`] or an [`UNDELIVERED`].
+pub fn encode_injection(session: &SessionId, injection: &InjectionId, body: &mut Vec<u8>) {
+    let (session, injection) = (Some(session.as_str()), Some(injection.as_str()));
+    write(&Written { v: VERSION, session, injection, ..Written::default() }, body);
+}
+
+/// Appends the body of a [`SESSION_OPENED`].
+pub fn encode_session_opened(session: &SessionId, harness: &Harness, body: &mut Vec<u8>) {
+    let (session, harness) = (Some(session.as_str()), Some(HarnessView::of(harness)));
+    write(&Written { v: VERSION, session, harness, ..Written::default() }, body);
+}
+
+/// Appends the body of a [`SESSION_CLOSED`].
+pub fn encode_session_closed(session: &SessionId, body: &mut Vec<u8>) {
+    write(&Written { v: VERSION, session: Some(session.as_str()), ..Written::default() }, body);
+}
+
+/// Appends the body of [`RULES`].
+pub fn encode_rules(hash: &str, body: &mut Vec<u8>) {
+    write(&Written { v: VERSION, hash: Some(hash), ..Written::default() }, body);
+}
+
+/// Appends the body of a [`SHUTTING_DOWN`] or a [`TICK`], which say nothing but that they happened.
+pub fn encode_bare(body: &mut Vec<u8>) {
+    write(&Written { v: VERSION, ..Written::default() }, body);
+}
+
+fn write(written: &impl Serialize, body: &mut Vec<u8>) {
+    serde_json::to_writer(body, written).expect("text and numbers always serialize into memory");
+}
+
+/// Reads the body of a record.
+///
+/// Errors: the kind or its version is not known, or the body was not written by the functions above.
+pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, RecordError> {
+    let name = kind_name(kind).ok_or(RecordError::Kind { seq, kind })?;
+    let broken = |source| RecordError::Body { seq, kind: name, source };
+    let input = match kind {
+        EVENT => {
+            let event = codec::decode(body).map_err(|source| RecordError::Event { seq, source })?;
+            Input::Event { seq, event }
+        }
+        EXCHANGE => {
+            let fields = read_fields(body, &EXCHANGE_FIELDS).map_err(broken)?;
+            check_version(&fields, seq, name)?;
+            decode_exchange(&fields, seq).map_err(broken)?
+        }
+        _ => {
+            let fields = read_fields(body, &OTHER_FIELDS).map_err(broken)?;
+            check_version(&fields, seq, name)?;
+            if kind == RULES {
+                let hash = fields.required("hash").map_err(broken)?;
+                return Ok(RecordInput::Rules { hash: hash.as_ref().into() });
+            }
+            decode_other(kind, &fields).map_err(broken)?
+        }
+    };
+    Ok(RecordInput::Input(input))
+}
+
+fn read_fields<'a, const N: usize>(
+    body: &'a [u8],
+    names: &'static [&'static str; N],
+) -> Result<Fields<'a, N>, FieldError> {
+    let text =
+        std::str::from_utf8(body).map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
+    // A later version may have fields more: the version is looked at first.
+    Fields::read(text, names, Unknown::Ignored)
+}
+
+fn check_version<const N: usize>(
+    fields: &Fields<'_, N>,
+    seq: Seq,
+    kind: &'static str,
+) -> Result<(), RecordError> {
+    let version = fields
+        .count("v")
+        .and_then(|version| version.ok_or_else(|| FieldError::new("v", "is missing")))
+        .map_err(|source| RecordError::Body { seq, kind, source })?;
+    if version > VERSION {
+        return Err(RecordError::Version { seq, kind, version });
+    }
+    Ok(())
+}
+
+fn decode_exchange<'a>(fields: &Fields<'_, 12>, seq: Seq) -> Result<Input<'a>, FieldError> {
+    let request = fields
+        .raw("request")
+        .and_then(|raw| raw.get().parse().ok())
+        .ok_or_else(|| FieldError::new("request", "must be a number"))?;
+    let exchange = exchange::read(fields, &session(fields)?)?;
+    Ok(Input::Exchange { seq, request: RequestId(request), exchange })
+}
+
+fn decode_other<'a>(kind: u8, fields: &Fields<'_, 5>) -> Result<Input<'a>, FieldError> {
+    Ok(match kind {
+        ACK => Input::Ack { session: session(fields)?, injection: injection(fields)? },
+        UNDELIVERED => Input::Undelivered { session: session(fields)?, injection: injection(fields)? },
+        SESSION_OPENED => {
+            let harness = fields.raw("harness").ok_or_else(|| FieldError::new("harness", "is missing"))?;
+            let harness = exchange::read_harness(harness.get()).map_err(|error| error.within("harness"))?;
+            Input::SessionOpened { session: session(fields)?, harness }
+        }
+        SESSION_CLOSED => Input::SessionClosed { session: session(fields)? },
+        SHUTTING_DOWN => Input::ShuttingDown,
+        _ => Input::Tick,
+    })
+}
+
+fn session<const N: usize>(fields: &Fields<'_, N>) -> Result<SessionId, FieldError> {
+    named(fields, "session").map(|id| SessionId::new(&id))
+}
+
+fn injection<const N: usize>(fields: &Fields<'_, N>) -> Result<InjectionId, FieldError> {
+    named(fields, "injection").map(|id| InjectionId::new(&id))
+}
+
+fn named<'a, const N: usize>(
+    fields: &Fields<'a, N>,
+    name: &'static str,
+) -> Result<std::borrow::Cow<'a, str>, FieldError> {
+    read_name(name, fields.text(name)?)?.ok_or_else(|| FieldError::new(name, "is missing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::{
+        event::Severity,
+        exchange::{Budget, Carries, Format},
+        notification::{InjectionPoint, Tokens},
+        time::Timestamp,
+    };
+
+    const SEQ: Seq = Seq(9);
+
+    fn event() -> EventRef<'static> {
+        EventRef {
+            id: "e1",
+            event_type: "tool.call.failure",
+            source: "tool_executor",
+            severity: Severity::Error,
+            timestamp: Timestamp::from_millis(5),
+            payload: "{}",
+            dedupe_key: None,
+            session: None,
+            workspace: None,
+            cause: None,
+        }
+    }
+
+    fn harness() -> Harness {
+        Harness { name: Some("claude-code".into()), workspace: Some("/w".into()), ..Harness::default() }
+    }
+
+    fn exchange() -> Exchange {
+        Exchange {
+            session: SessionId::new("s1"),
+            point: InjectionPoint::TurnEnd,
+            carrier: "c1".into(),
+            turn: Some("t1".into()),
+            harness: harness(),
+            tool: Some("Bash".into()),
+            acks: vec![InjectionId::new("a1")],
+            budget: Budget { max_tokens: Some(Tokens(9)), ..Budget::default() },
+            format: Some(Format::Json),
+            carries: Carries::OnlyToContinue,
+        }
+    }
+
+    /// Every kind with a body and what the body must be read as.
+    fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
+        let (session, injection) = (SessionId::new("s1"), InjectionId::new("a1"));
+        let body = |encode: &dyn Fn(&mut Vec<u8>)| {
+            let mut body = Vec::new();
+            encode(&mut body);
+            body
+        };
+        let input = |input: Input<'_>| format!("{:?}", RecordInput::Input(input));
+        let both = body(&|body| encode_injection(&session, &injection, body));
+        let request = RequestId(u64::MAX);
+        vec![
+            (
+                EVENT,
+                body(&|body| encode_event(&event(), body)),
+                input(Input::Event { seq: SEQ, event: event() }),
+            ),
+            (
+                EXCHANGE,
+                body(&|body| encode_exchange(request, &exchange(), body)),
+                input(Input::Exchange { seq: SEQ, request, exchange: exchange() }),
+            ),
+            (ACK, both.clone(), input(Input::Ack { session: session.clone(), injection: injection.clone() })),
+            (
+                UNDELIVERED,
+                both,
+                input(Input::Undelivered { session: session.clone(), injection: injection.clone() }),
+            ),
+            (
+                SESSION_OPENED,
+                body(&|body| encode_session_opened(&session, &harness(), body)),
+                input(Input::SessionOpened { session: session.clone(), harness: harness() }),
+            ),
+            (
+                SESSION_CLOSED,
+                body(&|body| encode_session_closed(&session, body)),
+                input(Input::SessionClosed { session: session.clone() }),
+            ),
+            (
+                RULES,
+                body(&|body| encode_rules("0abc", body)),
+                format!("{:?}", RecordInput::Rules { hash: "0abc".into() }),
+            ),
+            (SHUTTING_DOWN, body(&encode_bare), input(Input::ShuttingDown)),
+            (TICK, body(&encode_bare), input(Input::Tick)),
+        ]
+    }
+
+    #[test]
+    fn every_kind_of_record_is_read_as_what_was_written() {
+        let kinds = every_kind();
+        assert_eq!(kinds.iter().map(|(kind, _, _)| *kind).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
+        for (kind, body, expected) in kinds {
+            let read = decode(kind, SEQ, &body).expect("just written");
+            assert_eq!(format!("{read:?}"), expected);
+        }
+    }
+
+    #[test]
+    fn a_body_cut_anywhere_is_an_error_that_names_the_kind() {
+        for (kind, body, _) in every_kind() {
+            let name = kind_name(kind).expect("known");
+            for end in 0..body.len() {
+                let error = decode(kind, SEQ, &body[..end]).expect_err(name);
+                assert_eq!(error.to_string(), format!("record 9 ({name}) cannot be read"), "cut at {end}");
+                assert!(error.source().is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn bodies_of_another_kind_or_version_are_refused() {
+        let cases: [(u8, &[u8], &str, &str); 7] = [
+            (0, b"{}", "record 9 is of kind 0, which this version does not know", ""),
+            (TICK, br#"{"v":2,"new":1}"#, "record 9 (tick) is of version 2, this program reads up to 1", ""),
+            (TICK, b"{}", "record 9 (tick) cannot be read", "v: is missing"),
+            (ACK, br#"{"v":1,"session":"s1"}"#, "record 9 (ack) cannot be read", "injection: is missing"),
+            (RULES, br#"{"v":1}"#, "record 9 (rules) cannot be read", "hash: is missing"),
+            (
+                EXCHANGE,
+                br#"{"v":1,"request":1,"session":"s1","point":"x","carrier":"c"}"#,
+                "record 9 (exchange) cannot be read",
+                "point: `x` is no injection point; there are immediate, turn_start, before_tool, after_tool, turn_end",
+            ),
+            (
+                SESSION_OPENED,
+                br#"{"v":1,"session":"s1","harness":{"pid":-1}}"#,
+                "record 9 (session_opened) cannot be read",
+                "harness.pid: must be a whole number up to 4294967295, not `-1`",
+            ),
+        ];
+        for (kind, body, expected, source) in cases {
+            let error = decode(kind, SEQ, body).expect_err(expected);
+            assert_eq!(error.to_string(), expected);
+            assert_eq!(error.source().map(ToString::to_string).unwrap_or_default(), source);
+        }
+    }
+}

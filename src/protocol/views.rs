@@ -1,0 +1,209 @@
+//! What the API shows of the daemon and its sessions: plain data, filled in by whoever owns what is shown.
+//!
+//! Counts are since the journal's first record unless a field says otherwise; times are RFC 3339 in UTC.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{engine::io::Pending, exchange::Harness};
+
+/// How the daemon is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct StatusView {
+    /// The program's version.
+    pub version: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// When it started.
+    pub started_at: String,
+    /// How long it has been running, in milliseconds.
+    pub uptime_ms: u64,
+    /// The journal.
+    pub journal: JournalView,
+    /// The rules in force.
+    pub rules: RulesView,
+    /// What was published and what became of it before it reached a notification.
+    pub events: EventCounts,
+    /// What was made of it and what became of that.
+    pub notifications: NotificationCounts,
+    /// The sessions.
+    pub sessions: SessionCounts,
+    /// Every subscriber, by id.
+    pub subscribers: BTreeMap<String, SubscriberCounts>,
+}
+
+/// The journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct JournalView {
+    /// The last record that was written.
+    pub head: u64,
+    /// The last record that is known to survive a power failure.
+    pub synced: u64,
+    /// `sync` or `interval`.
+    pub durability: &'static str,
+    /// Why nothing more is taken, if the disk failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// The rules in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RulesView {
+    /// Names their content: lower-case hex of a SHA-256.
+    pub hash: String,
+    /// Subscribers that run.
+    pub enabled: usize,
+    /// Subscribers that are switched off.
+    pub disabled: usize,
+}
+
+/// Counts of events.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct EventCounts {
+    /// Journaled.
+    pub published: u64,
+    /// That no subscriber asked for.
+    pub unmatched: u64,
+    /// That were not dispatched, because their chain of causes is too long.
+    pub held_back: u64,
+    /// That ended in a pipeline, by reason.
+    pub ended: BTreeMap<String, u64>,
+}
+
+/// Counts of notifications.
+///
+/// Shape: a notification for several sessions is counted once as created and once for each of them from there on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct NotificationCounts {
+    /// Made.
+    pub created: u64,
+    /// Handed to a carrier; a redelivery counts again.
+    pub injected: u64,
+    /// Known to have arrived.
+    pub confirmed: u64,
+    /// In the queue of a session at this moment.
+    pub pending: u64,
+    /// Waiting at this moment for a session that is not open yet.
+    pub unclaimed: u64,
+    /// That ended without being delivered, by reason.
+    pub ended: BTreeMap<String, u64>,
+}
+
+/// Counts of sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct SessionCounts {
+    /// Open at this moment.
+    pub open: u64,
+    /// Waiting at this moment for an answer or a change of their queue.
+    pub waiting: u64,
+}
+
+/// What one subscriber did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct SubscriberCounts {
+    /// Whether it runs.
+    pub enabled: bool,
+    /// Events that waited in one of its batches.
+    pub batched: u64,
+    /// Events behind the rows of its notifications.
+    pub rows: u64,
+    /// Events that ended in its pipeline, by reason.
+    pub ended: BTreeMap<String, u64>,
+    /// Notifications that it made.
+    pub created: u64,
+}
+
+/// One session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct SessionView {
+    /// The harness's own name of the conversation.
+    pub id: String,
+    /// Whether it is open.
+    pub is_open: bool,
+    /// What is known of its harness.
+    pub harness: HarnessView,
+    /// When it was first heard of.
+    pub opened_at: String,
+    /// When it was last heard of.
+    pub seen_at: String,
+    /// Notifications in its queue.
+    pub pending: u32,
+    /// The most urgent one's priority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top: Option<&'static str>,
+    /// Injections that nothing has confirmed yet.
+    pub unconfirmed: u32,
+}
+
+/// What is known of a harness.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[schema(as = Harness)]
+pub struct HarnessView {
+    /// Such as `claude-code`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub name: Option<Arc<str>>,
+    /// The harness's version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub version: Option<Arc<str>>,
+    /// The folder the session works in, absolute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub workspace: Option<Arc<str>>,
+    /// Whom the agent works for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub user: Option<Arc<str>>,
+    /// The harness's process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// The session this one is a subagent of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub parent: Option<Arc<str>>,
+}
+
+impl HarnessView {
+    /// Shows `harness`.
+    pub fn of(harness: &Harness) -> Self {
+        Self {
+            name: harness.name.clone(),
+            version: harness.version.clone(),
+            workspace: harness.workspace.clone(),
+            user: harness.user.clone(),
+            pid: harness.pid,
+            parent: harness.parent.as_ref().map(|parent| parent.as_str().into()),
+        }
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What waits in a session's queue, without its text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PendingView {
+    /// Which session.
+    pub session: String,
+    /// How many notifications.
+    pub pending: u32,
+    /// The most urgent one's priority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top: Option<&'static str>,
+}
+
+impl PendingView {
+    /// Shows `pending`.
+    pub fn of(pending: &Pending) -> Self {
+        Self {
+            session: pending.session.to_string(),
+            pending: pending.count,
+            top: pending.top.map(crate::notification::Priority::as_str),
+        }
+    }
+}
