@@ -35,4 +35,6 @@ pub mod protocol;
 
 // Moves.
 pub mod bus;
+pub mod daemon;
 pub mod journal;
+pub mod server;

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod config;
+mod crash;
 mod hostile;
 mod model;
 mod reference;

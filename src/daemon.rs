@@ -1,0 +1,279 @@
+//! The daemon: everything that lives as long as the process does, started in order and stopped in four phases.
+//!
+//! Start: lock the state folder, read the configuration, open the journal, replay it into the engine, listen. Stop: take nothing
+//! more in, let the engine come to the journal's head, sync, close. It decides nothing about events; that is the engine's.
+
+mod clock;
+mod event_loop;
+pub mod fold;
+mod history;
+mod listen;
+mod lock;
+pub mod recovery;
+mod reload;
+pub mod rules;
+mod shutdown;
+mod supervisor;
+mod views;
+
+use std::{
+    error::Error,
+    fs, io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::{sync::watch, time::timeout};
+
+pub use self::{
+    clock::Clock, event_loop::LoopError, listen::ListenError, lock::LockError, reload::ReloadError,
+    supervisor::TaskError,
+};
+use self::{
+    event_loop::EventLoop,
+    recovery::{Recovered, RecoveryError},
+    rules::RulesStore,
+    shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
+    supervisor::{Supervisor, TaskKind},
+    views::About,
+};
+use crate::{
+    bus::Bus,
+    config::{
+        compile::Compiled,
+        daemon::{Durability, HttpConfig},
+    },
+    journal::Poisoned,
+    server::{self, App, EngineHandle, Registry},
+    time::Timestamp,
+};
+
+/// Where the daemon keeps and finds its things.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// The Unix socket.
+    pub socket: PathBuf,
+    /// The user's configuration folder.
+    pub config: PathBuf,
+    /// The state folder.
+    pub state: PathBuf,
+}
+
+/// Why the daemon cannot start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The state folder cannot be made.
+    #[error("make the state folder {}", path.display())]
+    State {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The state folder cannot be had.
+    #[error("take the state folder")]
+    Lock(#[from] LockError),
+    /// The journal cannot be opened or replayed.
+    #[error("rebuild the state from the journal")]
+    Recovery(#[from] RecoveryError),
+    /// The rules cannot be put in force.
+    #[error("put the rules in force")]
+    Rules(#[from] ReloadError),
+    /// The daemon cannot listen.
+    #[error("listen")]
+    Listen(#[from] ListenError),
+    /// The signals cannot be listened to.
+    #[error("listen to signals")]
+    Signals(#[source] io::Error),
+    /// A task that the daemon cannot do without ended.
+    #[error("keep running")]
+    Task(#[from] TaskError),
+    /// The disk failed.
+    #[error("keep the journal")]
+    Poisoned(#[from] Poisoned),
+}
+
+/// Runs the daemon until a signal asks it to stop; `on_ready` is called once, when it listens.
+pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), DaemonError> {
+    let mut signals = Signals::listen().map_err(DaemonError::Signals)?;
+    make_private(&options.state)
+        .map_err(|source| DaemonError::State { path: options.state.clone(), source })?;
+    let _lock = lock::StateLock::take(&options.state)?;
+    let (sources, compiled) = reload::read(&options.config);
+    if !compiled.report.diagnostics().is_empty() {
+        tracing::warn!(
+            errors = compiled.report.error_count(),
+            "the configuration has findings\n{}",
+            compiled.report
+        );
+    }
+    let recovered = recovery::recover(&options.state, &compiled.daemon.journal).await?;
+    reload::adopt(&recovered.bus, &recovered.fold.rules, &sources, &recovered.fold.engine.rules().hash)
+        .await?;
+    let mut daemon = Daemon::start(options, recovered, &compiled).await?;
+    on_ready();
+    let watched = daemon.watch(&mut signals).await;
+    let stopped = daemon.stop().await;
+    watched.and(stopped)
+}
+
+/// The running parts.
+struct Daemon {
+    options: ServeOptions,
+    bus: Bus,
+    rules: RulesStore,
+    tasks: Supervisor,
+    /// Becomes true when nothing more is taken in.
+    stop_intake: watch::Sender<bool>,
+    /// Becomes true when the engine is to come to the journal's head.
+    drain: watch::Sender<bool>,
+}
+
+impl Daemon {
+    async fn start(
+        options: ServeOptions,
+        recovered: Recovered,
+        compiled: &Compiled,
+    ) -> Result<Self, DaemonError> {
+        let Recovered { fold, bus, reader, clock } = recovered;
+        let (stop_intake, intake) = watch::channel(false);
+        let (drain, draining) = watch::channel(false);
+        let (engine, queries) = EngineHandle::new();
+        let started_at = clock.now();
+        let durability = match compiled.daemon.journal.durability {
+            Durability::Sync => "sync",
+            Durability::Interval(_) => "interval",
+        };
+        let registry = Arc::new(Registry::new(started_at.as_millis() << 20));
+        let app = App {
+            bus: bus.clone(),
+            engine,
+            registry: registry.clone(),
+            clock: clock_fn(&clock),
+            shutdown: intake,
+        };
+        let rules = fold.rules.clone();
+        let about = About { started_at, durability };
+        let event_loop =
+            EventLoop { fold, bus: bus.clone(), reader, clock, registry, queries, about, drain: draining };
+        let mut tasks = Supervisor::default();
+        tasks.start(TaskKind::EventLoop, event_loop.run());
+        listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
+        Ok(Self { options, bus, rules, tasks, stop_intake, drain })
+    }
+
+    /// Reloads when asked to; returns when asked to stop, or when something ended that the daemon cannot do without.
+    async fn watch(&mut self, signals: &mut Signals) -> Result<(), DaemonError> {
+        loop {
+            tokio::select! {
+                asked = signals.next() => match asked {
+                    Asked::Stop(signal) => {
+                        tracing::info!(signal, "stopping");
+                        return Ok(());
+                    }
+                    Asked::Reload => self.reload().await,
+                },
+                ended = self.tasks.next_end() => {
+                    // None can be missing, so one that ends without an error ends the daemon with one.
+                    let task = ended.transpose()?;
+                    return Err(TaskError::Ended { task: task.map_or("task", TaskKind::as_str) }.into());
+                }
+                poisoned = self.bus.journal().wait_for_poison() => return Err(poisoned.into()),
+            }
+        }
+    }
+
+    async fn reload(&self) {
+        match reload::reload(&self.bus, &self.rules, &self.options.config).await {
+            Ok(()) => tracing::info!("the configuration was read again"),
+            Err(error) => tracing::error!(error = &error as &dyn Error, "the rules stay as they were"),
+        }
+    }
+
+    /// Stops in four phases, within [`GRACE`]; what is not done by then is done by the next start.
+    async fn stop(mut self) -> Result<(), DaemonError> {
+        let stopping = async {
+            tracing::debug!(phase = %Phase::Intake, "stopping");
+            self.stop_intake.send_replace(true);
+            match timeout(INTAKE_GRACE, self.tasks.wait_for(TaskKind::Listener)).await {
+                Ok(ended) => ended?,
+                Err(_) => tracing::warn!("some clients do not let go; their requests are given up"),
+            }
+            tracing::debug!(phase = %Phase::Drain, "stopping");
+            self.drain.send_replace(true);
+            self.tasks.wait_for(TaskKind::EventLoop).await?;
+            tracing::debug!(phase = %Phase::Sync, "stopping");
+            self.bus.close().await?;
+            Ok(())
+        };
+        let outcome = timeout(GRACE, stopping).await.unwrap_or_else(|_| {
+            tracing::warn!("stopping took too long; the next start finishes it");
+            Ok(())
+        });
+        tracing::debug!(phase = %Phase::Close, "stopping");
+        if let Err(error) = listen::remove(&self.options.socket) {
+            tracing::warn!(%error, "the socket could not be removed");
+        }
+        outcome
+    }
+}
+
+async fn listen_everywhere(
+    tasks: &mut Supervisor,
+    options: &ServeOptions,
+    http: Option<&HttpConfig>,
+    app: App,
+) -> Result<(), ListenError> {
+    if let Some(http) = http {
+        let (listener, token) = listen::tcp(http, &options.state).await?;
+        let app = app.clone();
+        tasks.start(TaskKind::Listener, async move { server::serve_tcp(listener, app, &token).await });
+    }
+    let listener = listen::unix(&options.socket)?;
+    tasks.start(TaskKind::Listener, server::serve_unix(listener, app));
+    Ok(())
+}
+
+fn clock_fn(clock: &Arc<Clock>) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+    let clock = clock.clone();
+    Arc::new(move || clock.now())
+}
+
+fn make_private(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, future};
+
+    use super::*;
+    use crate::journal::{Journal, JournalSettings, memory::MemoryFiles};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_let_go_takes_nothing_from_the_other_phases() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = Arc::new(MemoryFiles::new());
+        let opened =
+            Journal::open(files, JournalSettings::default(), Arc::new(|| Timestamp::ZERO), &|_| None);
+        let opened = opened.expect("opened");
+        let (stop_intake, _) = watch::channel(false);
+        let (drain, mut draining) = watch::channel(false);
+        let mut tasks = Supervisor::default();
+        tasks.start(TaskKind::Listener, future::pending::<Result<(), Infallible>>());
+        let (drained, mut has_drained) = watch::channel(false);
+        tasks.start(TaskKind::EventLoop, async move {
+            draining.changed().await.expect("asked to");
+            drained.send_replace(true);
+            Ok::<(), Infallible>(())
+        });
+        let [socket, config, state] = ["socket", "config", "state"].map(|name| folder.path().join(name));
+        let rules = RulesStore::new(&state);
+        let bus = Bus::new(opened.journal, opened.last_seq);
+        let options = ServeOptions { socket, config, state };
+        let daemon = Daemon { options, bus, rules, tasks, stop_intake, drain };
+        daemon.stop().await.expect("stopped");
+        assert!(*has_drained.borrow_and_update());
+    }
+}

@@ -1,0 +1,161 @@
+//! The one task that owns the engine: reads the journal in order, does what the engine asks for, and wakes it in time.
+//!
+//! The loop decides nothing. Whatever is to change the engine is appended to the journal and comes back from there; what does
+//! not change it (a question about its state) is answered between two slices. A slice is bounded, so that a question or a
+//! deadline never waits for a long backlog.
+#![expect(clippy::disallowed_methods, reason = "the one timer of the program is armed here")]
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    clock::Clock,
+    fold::{Fold, FoldError},
+    views::{self, About},
+};
+use crate::{
+    bus::{Bus, publish_key},
+    engine::Output,
+    event::{Event, Seq, SessionId},
+    exchange::InjectionId,
+    journal::{AppendBatch, AppendError, Level, ReadError, Reader, RecordKind},
+    protocol::record,
+    server::{Query, Registry},
+};
+
+/// Most records between two looks at questions and deadlines; at a few microseconds a record some milliseconds.
+const SLICE_RECORDS_MAX: usize = 1_024;
+/// How long the loop sleeps when nothing has a deadline; only so that the timer has a value.
+const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Owns the engine and the journal's cursor.
+pub(super) struct EventLoop {
+    pub(super) fold: Fold,
+    pub(super) bus: Bus,
+    pub(super) reader: Reader,
+    pub(super) clock: Arc<Clock>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) queries: mpsc::Receiver<Query>,
+    pub(super) about: About,
+    /// Becomes true when nothing more is taken in.
+    pub(super) drain: watch::Receiver<bool>,
+}
+
+/// Why the loop cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopError {
+    /// The journal cannot be read.
+    #[error("the journal cannot be read")]
+    Read(#[from] ReadError),
+    /// The journal takes nothing more.
+    #[error("the journal cannot be written")]
+    Append(#[from] AppendError),
+    /// A record cannot be applied.
+    #[error("the journal cannot be followed")]
+    Fold(#[from] FoldError),
+}
+
+impl EventLoop {
+    /// Runs until the daemon drains, then brings the engine to the journal's head.
+    pub(super) async fn run(mut self) -> Result<(), LoopError> {
+        let mut ticked = Seq::ZERO;
+        while !*self.drain.borrow() {
+            let wait = self.until_deadline().filter(|_| self.fold.applied >= ticked);
+            tokio::select! {
+                _ = self.drain.changed() => {}
+                Some(query) = self.queries.recv() => self.answer(query),
+                _ = self.reader.wait() => self.consume_slice().await?,
+                () = tokio::time::sleep(wait.unwrap_or(FAR)), if wait.is_some() => {
+                    ticked = append(&self.bus, record::TICK, record::encode_bare).await?;
+                }
+            }
+        }
+        self.close_and_catch_up().await
+    }
+
+    async fn close_and_catch_up(&mut self) -> Result<(), LoopError> {
+        append(&self.bus, record::SHUTTING_DOWN, record::encode_bare).await?;
+        while self.fold.applied < *self.bus.written().borrow() {
+            self.consume_slice().await?;
+        }
+        Ok(())
+    }
+
+    fn answer(&self, query: Query) {
+        views::answer(query, &self.fold, &self.about, &self.bus, self.registry.waiting(), self.clock.now());
+    }
+
+    fn until_deadline(&self) -> Option<Duration> {
+        let (deadline, _) = self.fold.engine.poll_timeout()?;
+        Some(deadline.since(self.clock.now()))
+    }
+
+    async fn consume_slice(&mut self) -> Result<(), LoopError> {
+        let mut owed = Vec::new();
+        for record in self.reader.next_batch(SLICE_RECORDS_MAX)?.iter() {
+            self.fold.apply(&record)?;
+            while let Some(output) = self.fold.poll_output() {
+                owed.extend(act(&self.registry, output));
+            }
+        }
+        self.bus.consumed(self.fold.applied);
+        for owed in owed {
+            owed.append_to(&self.bus).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What is to be appended after a slice.
+enum Owed {
+    Event(Event),
+    Undelivered { session: SessionId, injection: InjectionId },
+}
+
+impl Owed {
+    async fn append_to(self, bus: &Bus) -> Result<(), AppendError> {
+        match self {
+            Self::Event(event) => publish(bus, &event).await,
+            Self::Undelivered { session, injection } => {
+                let body = |body: &mut Vec<u8>| record::encode_injection(&session, &injection, body);
+                append(bus, record::UNDELIVERED, body).await.map(|_| ())
+            }
+        }
+    }
+}
+
+/// Does at once what needs no journal, and returns what does.
+fn act(registry: &Registry, output: Output) -> Option<Owed> {
+    match output {
+        Output::Record(_) => None,
+        Output::Wake(pending) => {
+            registry.wake(pending);
+            None
+        }
+        Output::Publish(event) => Some(Owed::Event(event)),
+        Output::Answer { request, session, answer } => {
+            let injection = answer.injection.as_ref().map(|injection| injection.id.clone());
+            let has_left = registry.answer(request, answer);
+            let injection = injection.filter(|_| !has_left)?;
+            Some(Owed::Undelivered { session, injection })
+        }
+    }
+}
+
+/// Appends one record that need not be on the disk before the program goes on.
+pub(super) async fn append(bus: &Bus, kind: u8, body: impl FnOnce(&mut Vec<u8>)) -> Result<Seq, AppendError> {
+    let mut batch = AppendBatch::new();
+    batch.push_with(RecordKind(kind), None, body).expect("the daemon's own records are small");
+    let appended = bus.append(batch, Level::Written).await?;
+    Ok(appended.last().unwrap_or_default())
+}
+
+/// Publishes an event of the engine's own; once, however often it is asked to.
+pub(super) async fn publish(bus: &Bus, event: &Event) -> Result<(), AppendError> {
+    let mut batch = AppendBatch::new();
+    let key = publish_key(&event.source, &event.id);
+    let body = |body: &mut Vec<u8>| record::encode_event(&event.as_ref(), body);
+    batch.push_with(RecordKind(record::EVENT), Some(key), body).expect("the engine's own events are small");
+    bus.append(batch, Level::Written).await.map(|_| ())
+}

@@ -1,0 +1,124 @@
+//! From the journal to the engine's state, by the same fold that serves live traffic.
+//!
+//! Every record is applied with the time it was written at. Of the outputs only one kind can still be owed: an event of the
+//! engine's own that was not yet in the journal when the process died. Answers had a waiting request that is gone; what they
+//! released is under a lease and ends as leases end.
+
+use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+
+use super::{
+    clock::Clock,
+    clock_fn, event_loop,
+    fold::{Fold, FoldError},
+    rules::RulesStore,
+};
+use crate::{
+    bus::{Bus, publish_key},
+    config::daemon::{Durability as Configured, JournalConfig},
+    engine::Output,
+    event::{
+        Event, Seq,
+        codec::{self, IdOrigin},
+    },
+    journal::{
+        AppendError, Durability, Journal, JournalSettings, OpenError, Opened, ReadError, Reader, Record,
+        files::DirFiles,
+    },
+    protocol::record,
+    time::Timestamp,
+};
+
+/// Most records that are read at a time.
+const BATCH_RECORDS_MAX: usize = 4_096;
+
+/// Why the state cannot be rebuilt.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoveryError {
+    /// The journal's folder cannot be made.
+    #[error("make the journal's folder")]
+    Folder(#[source] io::Error),
+    /// The journal cannot be opened.
+    #[error("open the journal")]
+    Open(#[from] OpenError),
+    /// The journal cannot be read.
+    #[error("read the journal")]
+    Read(#[from] ReadError),
+    /// A record cannot be applied.
+    #[error("follow the journal")]
+    Fold(#[from] FoldError),
+    /// What is owed cannot be appended.
+    #[error("write the journal")]
+    Append(#[from] AppendError),
+}
+
+/// The state as the journal has it, and the reader that goes on from there.
+pub(super) struct Recovered {
+    pub(super) fold: Fold,
+    pub(super) bus: Bus,
+    pub(super) reader: Reader,
+    pub(super) clock: Arc<Clock>,
+}
+
+/// Opens the journal in `state` and rebuilds what it says.
+pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Recovered, RecoveryError> {
+    let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
+    let files = DirFiles::new(&state.join("journal")).map_err(RecoveryError::Folder)?;
+    let settings = JournalSettings {
+        segment_bytes: config.segment_bytes,
+        durability: match config.durability {
+            Configured::Sync => Durability::Sync,
+            Configured::Interval(interval) => Durability::Interval(interval),
+        },
+    };
+    let opened = Journal::open(Arc::new(files), settings, clock_fn(&clock), &key_of)?;
+    let Opened { journal, cuts, last_seq, last_time } = opened;
+    clock.go_on_from(last_time);
+    for cut in &cuts {
+        tracing::warn!("{cut}");
+    }
+    let mut fold = Fold::new(RulesStore::new(state));
+    let bus = Bus::new(journal, last_seq);
+    let mut reader = bus.read_from(Seq(1));
+    for event in replay(&mut reader, &mut fold)? {
+        event_loop::publish(&bus, &event).await?;
+    }
+    Ok(Recovered { fold, bus, reader, clock })
+}
+
+/// The publish key of a record, so that what was published before is known after a restart.
+fn key_of(found: Record<'_>) -> Option<u128> {
+    // An id that the daemon made cannot come again, so no key is kept for it.
+    let is_producers = found.kind.0 == record::EVENT && codec::id_origin(found.body) == IdOrigin::Producer;
+    let event = is_producers.then(|| codec::decode(found.body).ok()).flatten()?;
+    Some(publish_key(event.source, event.id))
+}
+
+/// Applies everything that `reader` finds to `fold`; returns the events that are still to be published.
+pub fn replay(reader: &mut Reader, fold: &mut Fold) -> Result<Vec<Event>, RecoveryError> {
+    let mut owed: BTreeMap<Arc<str>, Event> = BTreeMap::new();
+    loop {
+        let before = fold.applied;
+        for record in reader.next_batch(BATCH_RECORDS_MAX)?.iter() {
+            fold.apply(&record)?;
+            if record.kind.0 == record::EVENT && !owed.is_empty() {
+                settle(&mut owed, record.body);
+            }
+            while let Some(output) = fold.poll_output() {
+                if let Output::Publish(event) = output {
+                    owed.insert(event.id.clone(), event);
+                }
+            }
+        }
+        if fold.applied == before {
+            return Ok(owed.into_values().collect());
+        }
+    }
+}
+
+fn settle(owed: &mut BTreeMap<Arc<str>, Event>, body: &[u8]) {
+    if let Ok(event) = codec::decode(body)
+        && owed.get(event.id).is_some_and(|own| *own.source == *event.source)
+    {
+        owed.remove(event.id);
+    }
+}

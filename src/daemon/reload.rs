@@ -1,0 +1,72 @@
+//! Which rules hold: read at the start, and again when the daemon is asked to.
+//!
+//! A reload is all or nothing: with one error in one file everything stays as it was. At the start there is nothing to stay, so
+//! what is good is used and what is not is said.
+
+use std::path::Path;
+
+use super::{
+    event_loop,
+    rules::{RulesError, RulesStore},
+};
+use crate::{
+    bus::Bus,
+    config::{
+        compile::{Compiled, compile},
+        layers::Sources,
+        load::{layers_of, read_layers},
+    },
+    event::catalogue,
+    journal::AppendError,
+    protocol::record,
+};
+
+/// Why rules could not be replaced.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// Some file has an error; the rules stay as they were.
+    #[error("a file of the configuration has an error\n{report}")]
+    Broken {
+        /// Every finding.
+        report: String,
+    },
+    /// The rules cannot be kept beside the journal.
+    #[error("keep the rules")]
+    Rules(#[from] RulesError),
+    /// The journal takes nothing more.
+    #[error("write the journal")]
+    Append(#[from] AppendError),
+}
+
+/// Reads every layer and compiles it.
+pub(super) fn read(user_folder: &Path) -> (Sources, Compiled) {
+    let sources = read_layers(&layers_of(user_folder));
+    let known: Vec<&str> = catalogue::types().map(|entry| entry.event_type.as_str()).collect();
+    let compiled = compile(&sources, &known);
+    (sources, compiled)
+}
+
+/// Says in the journal that the rules are those of `sources` from here on, unless they hold already.
+pub(super) async fn adopt(
+    bus: &Bus,
+    store: &RulesStore,
+    sources: &Sources,
+    hash_in_force: &str,
+) -> Result<(), ReloadError> {
+    let hash = sources.hash();
+    if hash != hash_in_force {
+        store.keep(sources)?;
+        event_loop::append(bus, record::RULES, |body| record::encode_rules(&hash, body)).await?;
+    }
+    Ok(())
+}
+
+/// Reads the files again and adopts them if they are without an error.
+pub(super) async fn reload(bus: &Bus, store: &RulesStore, user_folder: &Path) -> Result<(), ReloadError> {
+    let (sources, compiled) = read(user_folder);
+    if compiled.report.error_count() > 0 {
+        return Err(ReloadError::Broken { report: compiled.report.to_string() });
+    }
+    // Adopting what holds already changes nothing, so the hash in force need not be known here.
+    adopt(bus, store, &sources, "").await
+}

@@ -1,0 +1,72 @@
+//! When to stop, and the four phases of stopping.
+//!
+//! 1. Intake: listeners take nothing more; requests under way are finished.
+//! 2. Drain: open batches close and the engine comes to the journal's head.
+//! 3. Sync: everything written is made durable. (A snapshot of the engine has its place here.)
+//! 4. Close: the socket goes, the lock is released.
+//!
+//! All of it has [`GRACE`], of which the first phase has [`INTAKE_GRACE`]. A kill in any phase loses nothing: the next start replays what was written.
+
+use std::{fmt, io, time::Duration};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long stopping may take before what is left is abandoned to the next start.
+pub(super) const GRACE: Duration = Duration::from_secs(5);
+
+/// How long requests under way are waited for; a client that neither sends nor reads must not use up the time for the rest.
+pub(super) const INTAKE_GRACE: Duration = Duration::from_secs(2);
+
+/// Where a stop is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Intake,
+    Drain,
+    Sync,
+    Close,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Intake => "intake",
+            Self::Drain => "drain",
+            Self::Sync => "sync",
+            Self::Close => "close",
+        })
+    }
+}
+
+/// The signals that the daemon listens to.
+pub(super) struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// By the signal of this name.
+    Stop(&'static str),
+    Reload,
+}
+
+impl Signals {
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the next signal. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::Stop("SIGINT"),
+            _ = self.terminate.recv() => Asked::Stop("SIGTERM"),
+            _ = self.hang_up.recv() => Asked::Reload,
+        }
+    }
+}

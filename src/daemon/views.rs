@@ -1,0 +1,130 @@
+//! What the API shows of the engine, read between two records; changes nothing.
+
+use std::collections::BTreeMap;
+
+use super::fold::Fold;
+use crate::{
+    bus::Bus,
+    engine::{SessionView as OpenSession, SubscriberTally},
+    notification::Priority,
+    pipeline::rule::Activity,
+    protocol::views::{
+        EventCounts, HarnessView, JournalView, NotificationCounts, RulesView, SessionCounts, SessionView,
+        StatusView, SubscriberCounts,
+    },
+    server::Query,
+    time::{Timestamp, duration_millis},
+};
+
+/// What does not change while the daemon runs.
+#[derive(Debug, Clone)]
+pub(super) struct About {
+    pub(super) started_at: Timestamp,
+    /// `sync` or `interval`.
+    pub(super) durability: &'static str,
+}
+
+/// Answers a question. That nobody waits for the answer any more is no error.
+pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp) {
+    match query {
+        Query::Status(reply) => drop(reply.send(status(fold, about, bus, waiting, now))),
+        Query::Sessions(reply) => {
+            let sessions = fold.engine.sessions();
+            drop(reply.send(sessions.map(|open| session(&open)).collect()));
+        }
+        Query::Session(id, reply) => {
+            drop(reply.send(fold.engine.session(&id).map(|open| session(&open))));
+        }
+        Query::History(seq, reply) => drop(reply.send(fold.history.of_event(seq))),
+    }
+}
+
+fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp) -> StatusView {
+    StatusView {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        started_at: about.started_at.to_string(),
+        uptime_ms: duration_millis(now.since(about.started_at)),
+        journal: JournalView {
+            head: bus.written().borrow().0,
+            synced: bus.synced().borrow().0,
+            durability: about.durability,
+            failed: bus.poisoned().map(|poisoned| poisoned.to_string()),
+        },
+        rules: rules(fold),
+        events: events(fold),
+        notifications: notifications(fold),
+        sessions: SessionCounts {
+            open: u64::try_from(fold.engine.sessions().count()).unwrap_or(u64::MAX),
+            waiting: u64::try_from(waiting).unwrap_or(u64::MAX),
+        },
+        subscribers: subscribers(fold),
+    }
+}
+
+fn session(session: &OpenSession<'_>) -> SessionView {
+    let (pending, top) = session.injector.pending();
+    SessionView {
+        id: session.id.to_string(),
+        is_open: true,
+        harness: HarnessView::of(session.harness),
+        opened_at: session.opened_at.to_string(),
+        seen_at: session.last_seen.to_string(),
+        pending,
+        top: top.map(Priority::as_str),
+        unconfirmed: session.injector.unconfirmed(),
+    }
+}
+
+fn rules(fold: &Fold) -> RulesView {
+    let rules = fold.engine.rules();
+    let disabled = rules.subscribers.iter().filter(|rule| rule.activity == Activity::Disabled).count();
+    RulesView { hash: rules.hash.to_string(), enabled: rules.subscribers.len() - disabled, disabled }
+}
+
+fn events(fold: &Fold) -> EventCounts {
+    let tally = fold.engine.tally();
+    let mut ended = BTreeMap::new();
+    for (reason, count) in tally.subscribers.values().flat_map(|subscriber| &subscriber.events_ended) {
+        *ended.entry((*reason).to_owned()).or_default() += count;
+    }
+    EventCounts { published: tally.events, unmatched: tally.unmatched, held_back: tally.held_back, ended }
+}
+
+fn notifications(fold: &Fold) -> NotificationCounts {
+    let tally = fold.engine.tally();
+    NotificationCounts {
+        created: tally.created,
+        injected: tally.injected,
+        confirmed: tally.confirmed,
+        pending: fold.engine.sessions().map(|session| u64::from(session.injector.pending().0)).sum(),
+        unclaimed: u64::try_from(fold.engine.unclaimed_len()).unwrap_or(u64::MAX),
+        ended: owned(&tally.notifications_ended),
+    }
+}
+
+/// Every subscriber of the rules in force, and every other one that ever did something.
+fn subscribers(fold: &Fold) -> BTreeMap<String, SubscriberCounts> {
+    let mut shown: BTreeMap<String, SubscriberCounts> = BTreeMap::new();
+    for (id, tally) in &fold.engine.tally().subscribers {
+        shown.insert(id.to_string(), counts(tally));
+    }
+    for rule in &fold.engine.rules().subscribers {
+        shown.entry(rule.id.to_string()).or_default().enabled = rule.activity != Activity::Disabled;
+    }
+    shown
+}
+
+fn counts(tally: &SubscriberTally) -> SubscriberCounts {
+    SubscriberCounts {
+        enabled: false,
+        batched: tally.batched,
+        rows: tally.rows,
+        ended: owned(&tally.events_ended),
+        created: tally.created,
+    }
+}
+
+fn owned(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
+    counts.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect()
+}

@@ -1,0 +1,102 @@
+//! The API: HTTP on a Unix socket, and on loopback TCP when that is configured.
+//!
+//! Handlers are thin: they read a request with `protocol`, append to the journal through the bus, and wait for what the daemon's
+//! event loop says. They decide nothing and hold no state but who waits for what ([`sessions::Registry`]). A handler whose client
+//! is gone is dropped at its next wait, and leaves nothing behind that waits.
+
+mod admin;
+mod auth;
+mod connections;
+mod error;
+mod events;
+mod exchange;
+mod extract;
+mod hooks;
+mod intake;
+mod lines;
+mod router;
+mod stream;
+
+pub mod engine_handle;
+pub mod sessions;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::Path,
+    sync::Arc,
+};
+
+use axum::serve::ListenerExt;
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::watch,
+};
+
+use crate::{bus::Bus, journal::Clock, time::Timestamp};
+
+use self::connections::{CONNECTIONS_MAX, Limited};
+
+pub use engine_handle::{EngineHandle, Query};
+pub use router::openapi;
+pub use sessions::Registry;
+
+/// What every handler works with; cloning it is cheap.
+#[derive(Clone)]
+pub struct App {
+    /// Where everything is appended and read.
+    pub bus: Bus,
+    /// Whom questions about sessions and counts go to.
+    pub engine: EngineHandle,
+    /// Who waits for answers and for changes of a queue.
+    pub registry: Arc<Registry>,
+    /// The time.
+    pub clock: Clock,
+    /// Becomes true when the daemon stops; streams and long polls then end.
+    pub shutdown: watch::Receiver<bool>,
+}
+
+impl App {
+    fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Waits until the daemon stops.
+    async fn stopped(&self) {
+        let mut shutdown = self.shutdown.clone();
+        // An error means that the daemon's side is gone, which is the same.
+        drop(shutdown.wait_for(|is_stopping| *is_stopping).await);
+    }
+}
+
+/// Opens the Unix socket: its folder is made for this user alone, the socket too.
+///
+/// Errors: the folder cannot be made, or something is at `path`; whether that is a living daemon is for the caller to find out.
+pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Serves processes of this user until the daemon stops and open requests are answered.
+pub async fn serve_unix(listener: UnixListener, app: App) -> io::Result<()> {
+    let service =
+        auth::same_user_only(router::router(app.clone())).into_make_service_with_connect_info::<auth::Peer>();
+    let listener = Limited::new(listener, CONNECTIONS_MAX);
+    axum::serve(listener, service).with_graceful_shutdown(async move { app.stopped().await }).await
+}
+
+/// Serves whoever has the token until the daemon stops and open requests are answered.
+pub async fn serve_tcp(listener: TcpListener, app: App, token: &str) -> io::Result<()> {
+    let router = auth::token_only(router::router(app.clone()), token);
+    // Answers are small and awaited: a delayed one helps nobody. A connection that does not allow it works all the same.
+    let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
+    let listener = Limited::new(listener, CONNECTIONS_MAX);
+    axum::serve(listener, router).with_graceful_shutdown(async move { app.stopped().await }).await
+}

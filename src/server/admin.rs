@@ -1,0 +1,42 @@
+//! How the daemon is, and what the API looks like.
+
+use axum::{Json, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    protocol::views::StatusView,
+    server::{App, error::ApiError, router::openapi},
+};
+
+/// That the daemon is there.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// Always `ok`.
+    status: &'static str,
+}
+
+/// Shows how the daemon is.
+#[utoipa::path(get, path = "/v1/status", tag = "admin", responses((status = 200, body = StatusView)))]
+pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, ApiError> {
+    app.engine.status().await.map(Json)
+}
+
+/// Says that the daemon is there and its event loop answers.
+#[utoipa::path(
+    get, path = "/healthz", tag = "admin",
+    responses((status = 200, body = Health), (status = 503, body = super::error::ErrorBody)),
+)]
+pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
+    app.engine.status().await?;
+    Ok(Json(Health { status: "ok" }))
+}
+
+/// The API as an OpenAPI document.
+#[utoipa::path(
+    get, path = "/v1/openapi.json", tag = "admin",
+    responses((status = 200, content_type = "application/json", body = Object)),
+)]
+pub(crate) async fn document() -> Json<utoipa::openapi::OpenApi> {
+    Json(openapi())
+}

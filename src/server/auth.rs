@@ -1,0 +1,68 @@
+//! Who may ask: on the Unix socket processes of the daemon's own user, on TCP whoever has the token.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{ConnectInfo, Request, connect_info::Connected},
+    http::{StatusCode, header},
+    middleware::{Next, from_fn},
+    response::{IntoResponse, Response},
+    serve::IncomingStream,
+};
+use subtle::ConstantTimeEq;
+use tokio::net::UnixListener;
+
+use crate::server::{connections::Limited, error::ApiError, extract};
+
+/// The process at the other end of a Unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Its user; `None` when the system does not tell.
+    uid: Option<u32>,
+}
+
+impl Connected<IncomingStream<'_, Limited<UnixListener>>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Limited<UnixListener>>) -> Self {
+        Self { uid: stream.io().io().peer_cred().ok().map(|credentials| credentials.uid()) }
+    }
+}
+
+/// Refuses processes of other users.
+pub(crate) fn same_user_only(router: Router) -> Router {
+    let own = rustix::process::geteuid().as_raw();
+    router.layer(from_fn(move |request: Request, next: Next| async move {
+        let peer = request.extensions().get::<ConnectInfo<Peer>>().and_then(|info| info.0.uid);
+        match peer {
+            Some(uid) if uid == own => next.run(request).await,
+            Some(_) | None => refuse_user(),
+        }
+    }))
+}
+
+fn refuse_user() -> Response {
+    ApiError::new(StatusCode::FORBIDDEN, "the daemon answers only the user it runs as").into_response()
+}
+
+/// Refuses whoever does not send `Authorization: Bearer <token>`.
+pub(crate) fn token_only(router: Router, token: &str) -> Router {
+    let token: Arc<str> = token.into();
+    router.layer(from_fn(move |request: Request, next: Next| {
+        let is_known = has_token(&request, &token);
+        async move { if is_known { next.run(request).await } else { refuse_token() } }
+    }))
+}
+
+fn has_token(request: &Request, token: &str) -> bool {
+    let sent = extract::header(request.headers(), header::AUTHORIZATION.as_str());
+    let sent = sent
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    // An empty token would let everybody in who sends an empty one.
+    !token.is_empty() && sent.is_some_and(|(_, sent)| sent.trim().as_bytes().ct_eq(token.as_bytes()).into())
+}
+
+fn refuse_token() -> Response {
+    ApiError::new(StatusCode::UNAUTHORIZED, "send the daemon's token as `Authorization: Bearer <token>`")
+        .into_response()
+}

@@ -1,0 +1,68 @@
+//! How handlers ask the event loop, which alone owns the engine.
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    event::{Seq, SessionId},
+    ledger::LedgerEntry,
+    protocol::views::{SessionView, StatusView},
+    server::error::ApiError,
+};
+
+/// Most questions that wait for the event loop; it answers each in microseconds, so more than this is a loop that is stuck.
+pub const QUERIES_MAX: usize = 64;
+
+/// One question, with the place for its answer.
+#[derive(Debug)]
+pub enum Query {
+    /// How the daemon is.
+    Status(oneshot::Sender<StatusView>),
+    /// Every session, by id.
+    Sessions(oneshot::Sender<Vec<SessionView>>),
+    /// One session; `None` when it is not known.
+    Session(SessionId, oneshot::Sender<Option<SessionView>>),
+    /// What was written down of the event at a position and of what was made of it, oldest first; empty when nothing is known.
+    History(Seq, oneshot::Sender<Vec<LedgerEntry>>),
+}
+
+/// Asks the event loop; cloning it is cheap.
+#[derive(Debug, Clone)]
+pub struct EngineHandle {
+    queries: mpsc::Sender<Query>,
+}
+
+impl EngineHandle {
+    /// A handle, and where the event loop takes the questions from.
+    ///
+    /// Shape: when [`QUERIES_MAX`] questions wait, whoever asks waits too, because every question is one connection's.
+    pub fn new() -> (Self, mpsc::Receiver<Query>) {
+        let (queries, receiver) = mpsc::channel(QUERIES_MAX);
+        (Self { queries }, receiver)
+    }
+
+    /// How the daemon is.
+    pub(crate) async fn status(&self) -> Result<StatusView, ApiError> {
+        self.ask(Query::Status).await
+    }
+
+    /// Every session.
+    pub(crate) async fn sessions(&self) -> Result<Vec<SessionView>, ApiError> {
+        self.ask(Query::Sessions).await
+    }
+
+    /// One session.
+    pub(crate) async fn session(&self, session: SessionId) -> Result<Option<SessionView>, ApiError> {
+        self.ask(|reply| Query::Session(session, reply)).await
+    }
+
+    /// What became of the event at a position.
+    pub(crate) async fn history(&self, seq: Seq) -> Result<Vec<LedgerEntry>, ApiError> {
+        self.ask(|reply| Query::History(seq, reply)).await
+    }
+
+    async fn ask<T>(&self, query: impl FnOnce(oneshot::Sender<T>) -> Query) -> Result<T, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        self.queries.send(query(reply)).await.map_err(|_| ApiError::stopping())?;
+        answer.await.map_err(|_| ApiError::stopping())
+    }
+}

@@ -1,0 +1,237 @@
+//! Events in, and what became of them.
+
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
+    journal::{ReadError, Record},
+    protocol::{
+        FieldError,
+        body::{self, BodyKind, Items},
+        cloudevents,
+        event::{self, Defaults, EventView, to_json},
+        history::LedgerLine,
+        record,
+    },
+    server::{
+        App,
+        error::{ApiError, ErrorBody},
+        extract::{Params, Segment, header, read_body},
+        intake::{Intake, NewIds, Results, Summary},
+        lines,
+    },
+};
+
+/// How the answer is given.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PublishParams {
+    /// `full`: a verdict for each event. `summary`: counts, and the first refusals. The default is `full`, for an NDJSON body
+    /// that is answered at its end `summary`.
+    results: Option<ResultsKind>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ResultsKind {
+    Full,
+    Summary,
+}
+
+/// Publishes events.
+///
+/// The body is one event, an array of them, NDJSON, or CloudEvents 1.0 in structured, batch or binary mode, as its content type says.
+/// Each event has its own verdict; (source, id) makes publishing idempotent. An NDJSON body of any length is published while it
+/// arrives; with `Accept: application/x-ndjson` each batch is acknowledged by a line as soon as it is published.
+#[utoipa::path(
+    post, path = "/v1/events", tag = "events",
+    params(PublishParams),
+    request_body(content(
+        (EventView = "application/json"), (String = "application/x-ndjson"),
+        (Object = "application/cloudevents+json"), (Vec<Object> = "application/cloudevents-batch+json"),
+    )),
+    responses(
+        (status = 200, description = "All were published", content((Results = "application/json"), (Summary = "application/x-ndjson"))),
+        (status = 207, description = "Some were refused", body = Results),
+        (status = 400, description = "Nothing was published", body = ErrorBody),
+        (status = 413, description = "Too large", body = ErrorBody),
+        (status = 415, description = "Of no known content type", body = ErrorBody),
+        (status = 503, description = "The journal takes nothing", body = ErrorBody),
+    ),
+)]
+pub(crate) async fn publish(
+    State(app): State<App>,
+    Params(params): Params<PublishParams>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let kind = BodyKind::of(header(&headers, header::CONTENT_TYPE.as_str()));
+    let is_binary = headers.contains_key("ce-specversion")
+        && !matches!(kind, Ok(BodyKind::CloudEvent | BodyKind::CloudEvents));
+    let mut intake = Intake::default();
+    let is_lone = if is_binary {
+        let body = read_lone(read_body(body).await?)?;
+        let event = cloudevents::binary(|name| header(&headers, name), &body, app.now());
+        intake.take(1, event);
+        true
+    } else {
+        match kind.map_err(|error| ApiError::bad(error).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))? {
+            BodyKind::Lines => return publish_lines(app, &params, &headers, body).await,
+            BodyKind::Json => take_json(&app, &mut intake, read_body(body).await?)?,
+            BodyKind::CloudEvent => {
+                let body = read_lone(read_body(body).await?)?;
+                intake.take(1, cloudevents::structured(&body, app.now()));
+                true
+            }
+            BodyKind::CloudEvents => {
+                let body = read_body(body).await?;
+                for (number, item) in (1..).zip(body::many(&body).map_err(ApiError::bad)?) {
+                    intake.take(number, cloudevents::structured(item.get().as_bytes(), app.now()));
+                }
+                false
+            }
+        }
+    };
+    let mut verdicts = intake.commit(&app).await?;
+    if is_lone {
+        verdicts = verdicts.into_lone_refusal()?;
+    }
+    let status = verdicts.status();
+    Ok(match params.results {
+        Some(ResultsKind::Summary) => {
+            let mut summary = Summary::default();
+            summary.add(verdicts);
+            (status, Json(summary)).into_response()
+        }
+        Some(ResultsKind::Full) | None => (status, Json(verdicts.into_results())).into_response(),
+    })
+}
+
+async fn publish_lines(
+    app: App,
+    params: &PublishParams,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let accepts_lines = header(headers, header::ACCEPT.as_str())
+        .is_some_and(|accept| accept.split(',').any(|kind| BodyKind::of(Some(kind)) == Ok(BodyKind::Lines)));
+    if accepts_lines {
+        return Ok(lines::publish_streaming(app, body, params.results == Some(ResultsKind::Summary)));
+    }
+    if params.results == Some(ResultsKind::Full) {
+        // A verdict for each line of a body of any length would have to be held in memory until its end.
+        let message = "`full` for an NDJSON body needs `Accept: application/x-ndjson`";
+        return Err(ApiError::bad(FieldError::new("results", message)));
+    }
+    lines::publish(app, body).await
+}
+
+/// Takes a JSON body; says whether it was a lone event.
+fn take_json(app: &App, intake: &mut Intake, body: bytes::Bytes) -> Result<bool, ApiError> {
+    let defaults = Defaults::api(app.now());
+    let mut ids = NewIds::default();
+    let mut new_id = || ids.next_id();
+    match body::items(&body).map_err(ApiError::bad)? {
+        Items::One(_) => {
+            let body = read_lone(body)?;
+            intake.take(1, event::parse(&body, &defaults, &mut new_id));
+            Ok(true)
+        }
+        Items::Many(items) => {
+            for (number, item) in (1..).zip(items) {
+                intake.take(number, event::parse(item.get().as_bytes(), &defaults, &mut new_id));
+            }
+            Ok(false)
+        }
+    }
+}
+
+fn read_lone(body: bytes::Bytes) -> Result<bytes::Bytes, ApiError> {
+    if body.len() > EVENT_BYTES_MAX {
+        let message = format!("an event has at most {EVENT_BYTES_MAX} bytes, this one has {}", body.len());
+        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+    }
+    Ok(body)
+}
+
+/// Which of several events with the same id is meant.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventParams {
+    /// The event's source; without it the newest event of that id is meant.
+    source: Option<String>,
+}
+
+/// An event and what became of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventWithHistory {
+    /// The event.
+    #[schema(value_type = EventView)]
+    event: Box<RawValue>,
+    /// What was written down of it and of the notifications made of it, oldest first.
+    history: Vec<LedgerLine>,
+}
+
+/// Shows an event, by its id or its position, and what became of it.
+#[utoipa::path(
+    get, path = "/v1/events/{id}", tag = "events",
+    params(("id" = String, Path, description = "The event's id, or its position in the journal"), EventParams),
+    responses((status = 200, body = EventWithHistory), (status = 404, body = ErrorBody)),
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    Segment(name): Segment,
+    Params(params): Params<EventParams>,
+) -> Result<Json<EventWithHistory>, ApiError> {
+    let found = find(&app, name.clone(), params.source).await?;
+    let (seq, event) = found.ok_or_else(|| ApiError::not_found("event", &name))?;
+    let history = app.engine.history(seq).await?;
+    Ok(Json(EventWithHistory { event, history: history.iter().map(LedgerLine::of).collect() }))
+}
+
+/// Looks in the journal, newest segment first, on a thread that may block.
+///
+/// A number may be a producer's id as well as a position; the id goes first, because positions can always be had by id.
+async fn find(
+    app: &App,
+    name: String,
+    source: Option<String>,
+) -> Result<Option<(Seq, Box<RawValue>)>, ApiError> {
+    let journal = app.bus.journal().clone();
+    let looked = tokio::task::spawn_blocking(move || {
+        let is_wanted = |found: Record<'_>| {
+            as_event(&found).is_some_and(|event| {
+                event.id == name && source.as_deref().is_none_or(|source| event.source == source)
+            })
+        };
+        match journal.find(is_wanted)? {
+            Some(found) => Ok(Some(found)),
+            None => match name.parse().ok().filter(|_| source.is_none()) {
+                Some(seq) => journal.read_at(Seq(seq)),
+                None => Ok(None),
+            },
+        }
+    })
+    .await;
+    let internal = |error: &dyn std::error::Error| {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the journal cannot be read: {error}"))
+    };
+    let found = looked.map_err(|error| internal(&error))?.map_err(|error: ReadError| internal(&error))?;
+    let Some(found) = found else { return Ok(None) };
+    let shown = as_event(&found.as_record()).map(|event| to_json(&event, Some(found.seq)));
+    let shown = shown.map(RawValue::from_string).transpose().map_err(|error| internal(&error))?;
+    Ok(shown.map(|event| (found.seq, event)))
+}
+
+fn as_event<'a>(found: &Record<'a>) -> Option<EventRef<'a>> {
+    (found.kind.0 == record::EVENT).then(|| codec::decode(found.body).ok()).flatten()
+}

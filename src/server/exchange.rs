@@ -1,0 +1,121 @@
+//! The one call of a harness: events and the exchange go into the journal in one batch, the answer comes from the event loop.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    event::{EventRef, SessionId},
+    exchange::{Answer, Exchange},
+    journal::{AppendBatch, Level, record::RecordKind},
+    protocol::{
+        FieldError,
+        event::ParsedEvent,
+        exchange::{AnswerView, ExchangeView, parse},
+        record,
+    },
+    server::{
+        App,
+        error::{ApiError, ErrorBody},
+        extract::{SessionSegment, read_body},
+        intake::push_event,
+    },
+};
+
+/// How long an exchange waits for the event loop; far longer than any harness does, so it is met only when the loop is stuck.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// What is told of the queue when there is nothing to carry.
+const PENDING_HEADER: &str = "aside-pending";
+/// Whether to ask before the next tool, when there is nothing to carry.
+const CHECK_HEADER: &str = "aside-check-before-tool";
+
+/// Tells where the agent stands and takes what may be told now.
+///
+/// Answers 204 when there is nothing to carry and nothing to do; the headers `aside-pending` and `aside-check-before-tool` then hold
+/// what the body would say. The same session and carrier get the same answer. The first exchange opens the session.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/exchange", tag = "sessions",
+    params(("id" = String, Path, description = "The session")),
+    request_body = ExchangeView,
+    responses(
+        (status = 200, body = AnswerView<'static>), (status = 204),
+        (status = 400, body = ErrorBody), (status = 503, body = ErrorBody),
+    ),
+)]
+pub(crate) async fn exchange(
+    State(app): State<App>,
+    SessionSegment(session): SessionSegment,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body = read_body(body).await?;
+    let request =
+        parse(&body, &session, app.now(), &mut derived_ids(&session, &body)).map_err(ApiError::bad)?;
+    let observed = request.observed.iter().map(ParsedEvent::as_event);
+    let answer = perform(&app, observed, &request.exchange).await?;
+    Ok(AnswerView::of(&answer).map_or_else(|| silence(&answer), |view| Json(view).into_response()))
+}
+
+fn silence(answer: &Answer) -> Response {
+    let headers =
+        [(PENDING_HEADER, answer.pending.to_string()), (CHECK_HEADER, answer.check_before_tool.to_string())];
+    (StatusCode::NO_CONTENT, headers).into_response()
+}
+
+/// Ids for observed events that have none: the same request again observes nothing new.
+fn derived_ids(session: &SessionId, body: &[u8]) -> impl FnMut() -> String {
+    let mut hash = Sha256::new();
+    hash.update(session.as_str());
+    hash.update([0]);
+    hash.update(body);
+    let digest = hash.finalize();
+    let (prefix, mut made) = (hex(digest.iter().take(16)), 0_usize);
+    move || {
+        made += 1;
+        format!("{prefix}-{made}")
+    }
+}
+
+fn hex<'a>(bytes: impl Iterator<Item = &'a u8>) -> String {
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Appends what was observed and the exchange, and waits for the answer.
+///
+/// Errors: the journal takes nothing, or the event loop does not answer. If this is dropped while it waits, the event loop finds nobody
+/// to answer and takes the injection back.
+pub(crate) async fn perform<'e>(
+    app: &App,
+    observed: impl Iterator<Item = EventRef<'e>>,
+    exchange: &Exchange,
+) -> Result<Answer, ApiError> {
+    let mut waiter = app.registry.register();
+    let request = waiter.request();
+    let mut batch = batch_of(observed)?;
+    batch
+        .push_with(RecordKind(record::EXCHANGE), None, |body| {
+            record::encode_exchange(request, exchange, body)
+        })
+        .map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
+    app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;
+    match tokio::time::timeout(ANSWER_WAIT_MAX, waiter.answer()).await {
+        Ok(answer) => answer.ok_or_else(ApiError::stopping),
+        Err(_) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon did not answer in time")),
+    }
+}
+
+/// A batch of events that a harness observed.
+pub(crate) fn batch_of<'e>(observed: impl Iterator<Item = EventRef<'e>>) -> Result<AppendBatch, ApiError> {
+    let mut batch = AppendBatch::new();
+    for event in observed {
+        push_event(&mut batch, &event).map_err(ApiError::bad)?;
+    }
+    Ok(batch)
+}

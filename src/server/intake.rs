@@ -1,0 +1,337 @@
+//! Events on their way into the journal: collected into one batch, appended, each with its own verdict.
+
+use std::ops::Range;
+
+use axum::http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::{
+    bus::publish_key,
+    event::{EventRef, codec::IdOrigin},
+    journal::{AppendBatch, Appended, Appending, Level, Outcome, record::RecordKind},
+    protocol::{FieldError, event::ParsedEvent, record},
+    server::{
+        App,
+        error::{ApiError, ErrorView},
+    },
+};
+
+/// Most refusals that a summary lists; the rest is counted.
+const SUMMARY_ERRORS_MAX: usize = 100;
+
+/// Adds an event to a batch, under its publish key.
+pub(crate) fn push_event(batch: &mut AppendBatch, event: &EventRef<'_>) -> Result<(), FieldError> {
+    let key = publish_key(event.source, event.id);
+    batch
+        .push_with(RecordKind(record::EVENT), Some(key), |body| record::encode_event(event, body))
+        .map_err(|error| FieldError::whole(error.to_string()))
+}
+
+/// Adds an event whose id was just made: nobody can publish it again, so no key is kept for it.
+fn push_new_event(batch: &mut AppendBatch, event: &EventRef<'_>) -> Result<(), FieldError> {
+    batch
+        .push_with(RecordKind(record::EVENT), None, |body| record::encode_event_with_new_id(event, body))
+        .map_err(|error| FieldError::whole(error.to_string()))
+}
+
+/// Makes ids for the events of one body.
+///
+/// Shape: UUIDv7; the first is random, the others count on from it, so that only one a body asks for random bits.
+#[derive(Debug, Default)]
+pub(crate) struct NewIds {
+    last: Option<Uuid>,
+}
+
+impl NewIds {
+    /// The bits after version and variant, in which an id is counted on.
+    const COUNTED: u128 = (1 << 62) - 1;
+
+    /// The next id.
+    pub(crate) fn next_id(&mut self) -> String {
+        let next = self.last.map_or_else(Uuid::now_v7, |last| {
+            let counted = last.as_u128().wrapping_add(1) & Self::COUNTED;
+            Uuid::from_u128(last.as_u128() & !Self::COUNTED | counted)
+        });
+        self.last = Some(next);
+        next.to_string()
+    }
+}
+
+/// Events that wait to be appended together.
+#[derive(Debug, Default)]
+pub(crate) struct Intake {
+    batch: AppendBatch,
+    drafts: Vec<Draft>,
+    ids: Ids,
+}
+
+/// The ids of the events of a batch, in one text; an allocation for each would be for nothing where only counts are asked for.
+#[derive(Debug, Default)]
+struct Ids(String);
+
+/// What is known of an event before it is appended; its place in the body counts from 1.
+#[derive(Debug)]
+enum Draft {
+    Taken { id: Range<usize> },
+    Refused { number: u64, error: FieldError },
+}
+
+/// Events that have their place in the journal.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    drafts: Vec<Draft>,
+    ids: Ids,
+    /// `None` when there is nothing to append.
+    appending: Option<Appending>,
+}
+
+impl Ids {
+    fn add(&mut self, id: &str) -> Range<usize> {
+        let start = self.0.len();
+        self.0.push_str(id);
+        start..self.0.len()
+    }
+
+    fn get(&self, id: Range<usize>) -> &str {
+        self.0.get(id).unwrap_or_default()
+    }
+}
+
+impl Intake {
+    /// Takes an event into the batch, or remembers why not.
+    pub(crate) fn take(&mut self, number: u64, event: Result<ParsedEvent<'_>, FieldError>) {
+        let taken = event.and_then(|event| {
+            let (origin, event) = (event.id_origin(), event.as_event());
+            match origin {
+                IdOrigin::Producer => push_event(&mut self.batch, &event),
+                IdOrigin::Daemon => push_new_event(&mut self.batch, &event),
+            }?;
+            Ok(self.ids.add(event.id))
+        });
+        self.drafts.push(match taken {
+            Ok(id) => Draft::Taken { id },
+            Err(error) => Draft::Refused { number, error },
+        });
+    }
+
+    /// How many events have been taken or refused.
+    pub(crate) fn len(&self) -> usize {
+        self.drafts.len()
+    }
+
+    /// Appends what was taken and leaves the intake empty.
+    ///
+    /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
+    pub(crate) async fn commit(&mut self, app: &App) -> Result<Verdicts, ApiError> {
+        self.begin(app).await?.done().await
+    }
+
+    /// Gives what was taken its place in the journal and leaves the intake empty.
+    ///
+    /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
+    pub(crate) async fn begin(&mut self, app: &App) -> Result<Begun, ApiError> {
+        let Self { batch, drafts, ids } = std::mem::take(self);
+        let appending = match batch.is_empty() {
+            true => None,
+            false => Some(app.bus.begin_publish(batch).await.map_err(|error| ApiError::append(&error))?),
+        };
+        Ok(Begun { drafts, ids, appending })
+    }
+}
+
+impl Begun {
+    /// Waits until what was begun is as durable as is set.
+    ///
+    /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
+    pub(crate) async fn done(self) -> Result<Verdicts, ApiError> {
+        let Self { drafts, ids, appending } = self;
+        let appended = match appending {
+            None => None,
+            Some(appending) => Some(appending.done().await.map_err(|error| ApiError::append(&error))?),
+        };
+        let level = appended.as_ref().map(|appended| appended.level);
+        let mut outcomes = appended.iter().flat_map(Appended::outcomes);
+        let settle = |draft| match draft {
+            Draft::Refused { number, error } => Some(Verdict::Refused { number, error }),
+            Draft::Taken { id } => outcomes.next().map(|outcome| match outcome {
+                Outcome::Appended(seq) => Verdict::Published { seq: seq.0, id, is_duplicate: false },
+                Outcome::Duplicate(seq) => Verdict::Published { seq: seq.0, id, is_duplicate: true },
+            }),
+        };
+        Ok(Verdicts { verdicts: drafts.into_iter().filter_map(settle).collect(), ids, level })
+    }
+}
+
+/// What became of the events of one batch, in their order.
+#[derive(Debug)]
+pub(crate) struct Verdicts {
+    verdicts: Vec<Verdict>,
+    ids: Ids,
+    /// What is true of what was published; `None` when nothing was.
+    level: Option<Level>,
+}
+
+#[derive(Debug)]
+enum Verdict {
+    Published { seq: u64, id: Range<usize>, is_duplicate: bool },
+    Refused { number: u64, error: FieldError },
+}
+
+/// What became of each event of a request.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Results {
+    /// In the order of the request.
+    results: Vec<ResultView>,
+    /// `sync` when what was published survives a power failure, `interval` when only the death of the daemon; absent when nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durability: Option<&'static str>,
+}
+
+/// What became of one event: published (with `seq` and `id`), or refused (with `error`).
+#[derive(Debug, Default, Serialize, ToSchema)]
+struct ResultView {
+    /// Its position in the journal; a duplicate has the first one's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
+    /// Its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    /// Whether an event of the same source and id was there before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    duplicate: bool,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorView>,
+}
+
+/// What became of the events of a request, counted.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(crate) struct Summary {
+    /// Published and new.
+    accepted: u64,
+    /// Published before.
+    duplicates: u64,
+    /// Not taken.
+    refused: u64,
+    /// The least position among the new ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first: Option<u64>,
+    /// The greatest position among the new ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last: Option<u64>,
+    /// Why events were refused; the first 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<NumberedError>,
+    /// `sync` when what was published survives a power failure, `interval` when only the death of the daemon; absent when nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durability: Option<&'static str>,
+}
+
+/// Why one event was refused.
+#[derive(Debug, Serialize, ToSchema)]
+struct NumberedError {
+    /// Its line in the body, or its place in the array, from 1.
+    number: u64,
+    /// What is wrong.
+    error: ErrorView,
+}
+
+impl Verdicts {
+    /// 200 when nothing was refused, 400 when everything was, else 207.
+    pub(crate) fn status(&self) -> StatusCode {
+        let is_refused = |verdict: &&Verdict| matches!(verdict, Verdict::Refused { .. });
+        let refused = self.verdicts.iter().filter(is_refused).count();
+        status((self.verdicts.len() - refused) as u64, refused as u64)
+    }
+
+    /// The refusal of a lone event that was refused.
+    pub(crate) fn into_lone_refusal(mut self) -> Result<Self, ApiError> {
+        match self.verdicts.pop() {
+            Some(Verdict::Refused { error, .. }) if self.verdicts.is_empty() => Err(ApiError::bad(error)),
+            last => {
+                self.verdicts.extend(last);
+                Ok(self)
+            }
+        }
+    }
+
+    /// Shows each verdict.
+    pub(crate) fn into_results(self) -> Results {
+        let ids = self.ids;
+        let show = |verdict| match verdict {
+            Verdict::Published { seq, id, is_duplicate } => {
+                let id = Some(ids.get(id).to_owned());
+                ResultView { seq: Some(seq), id, duplicate: is_duplicate, error: None }
+            }
+            Verdict::Refused { error, .. } => {
+                ResultView { error: Some(error.into()), ..ResultView::default() }
+            }
+        };
+        let durability = self.level.map(durability_name);
+        Results { results: self.verdicts.into_iter().map(show).collect(), durability }
+    }
+}
+
+impl Summary {
+    /// 200 when nothing was refused, 400 when everything was, else 207.
+    pub(crate) fn status(&self) -> StatusCode {
+        status(self.accepted + self.duplicates, self.refused)
+    }
+
+    /// Counts the verdicts of one batch.
+    pub(crate) fn add(&mut self, verdicts: Verdicts) {
+        self.durability = verdicts.level.map(durability_name).or(self.durability);
+        for verdict in verdicts.verdicts {
+            match verdict {
+                Verdict::Published { is_duplicate: true, .. } => self.duplicates += 1,
+                Verdict::Published { seq, .. } => {
+                    self.accepted += 1;
+                    self.first = self.first.or(Some(seq));
+                    self.last = Some(seq);
+                }
+                Verdict::Refused { number, error } => {
+                    self.refused += 1;
+                    if self.errors.len() < SUMMARY_ERRORS_MAX {
+                        self.errors.push(NumberedError { number, error: error.into() });
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn status(published: u64, refused: u64) -> StatusCode {
+    match (published, refused) {
+        (_, 0) => StatusCode::OK,
+        (0, _) => StatusCode::BAD_REQUEST,
+        (_, _) => StatusCode::MULTI_STATUS,
+    }
+}
+
+/// The word for what is true of published events.
+const fn durability_name(level: Level) -> &'static str {
+    match level {
+        Level::Synced => "sync",
+        Level::Written => "interval",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_ids_are_uuids_of_version_7_that_all_differ() {
+        let last = Uuid::from_u128(Uuid::now_v7().as_u128() | NewIds::COUNTED);
+        for mut ids in [NewIds::default(), NewIds { last: Some(last) }] {
+            let made: Vec<String> = (0..3).map(|_| ids.next_id()).collect();
+            let parsed: std::collections::BTreeSet<Uuid> =
+                made.iter().map(|id| id.parse().expect("a UUID")).collect();
+            assert_eq!(parsed.len(), 3, "{made:?}");
+            let is_7 = |id: &Uuid| id.get_version_num() == 7 && id.get_variant() == uuid::Variant::RFC4122;
+            assert!(parsed.iter().all(is_7), "{made:?}");
+        }
+    }
+}

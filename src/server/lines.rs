@@ -1,0 +1,197 @@
+//! NDJSON published while it arrives: what has come is appended and acknowledged without waiting for what may follow.
+
+use std::convert::Infallible;
+
+use axum::{
+    Json,
+    body::{Body, BodyDataStream},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt, stream};
+use serde::Serialize;
+
+use crate::{
+    protocol::{
+        body::LineSplitter,
+        event::{self, Defaults},
+    },
+    server::{
+        App,
+        error::ApiError,
+        extract::broken_off,
+        intake::{Begun, Intake, NewIds, Summary, Verdicts},
+    },
+};
+
+/// Most lines of one batch: where a bigger batch stops being cheaper.
+const BATCH_LINES_MAX: usize = 1_000;
+/// Most bytes of one batch.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+
+/// Publishes the lines and answers with one summary at the end.
+///
+/// Errors: the journal takes nothing more, or the body broke off; what was published before stays published, and publishing it
+/// again is harmless if its events have ids.
+pub(crate) async fn publish(app: App, body: Body) -> Result<Response, ApiError> {
+    let mut summary = Summary::default();
+    let mut lines = Lines::new(app, body);
+    // The disk works on one batch while the next one is read.
+    let mut ahead: Option<Begun> = None;
+    while let Some(begun) = lines.begin_batch().await {
+        if let Some(before) = ahead.replace(begun?) {
+            summary.add(before.done().await?);
+        }
+    }
+    if let Some(last) = ahead {
+        summary.add(last.done().await?);
+    }
+    Ok((summary.status(), Json(summary)).into_response())
+}
+
+/// Publishes the lines and answers with one line of JSON for each batch, as soon as it is published.
+///
+/// Errors: none; one that comes up is the last line.
+pub(crate) fn publish_streaming(app: App, body: Body, is_summary: bool) -> Response {
+    let reports = stream::unfold(Some(Lines::new(app, body)), move |lines| async move {
+        let mut lines = lines?;
+        Some(match lines.next_batch().await? {
+            Ok(verdicts) => (report(verdicts, is_summary), Some(lines)),
+            Err(error) => (json_line(&error.into_body()), None),
+        })
+    });
+    let body = Body::from_stream(reports.map(Ok::<_, Infallible>));
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
+}
+
+fn report(verdicts: Verdicts, is_summary: bool) -> Bytes {
+    if is_summary {
+        let mut summary = Summary::default();
+        summary.add(verdicts);
+        json_line(&summary)
+    } else {
+        json_line(&verdicts.into_results())
+    }
+}
+
+fn json_line(value: &impl Serialize) -> Bytes {
+    let mut line = serde_json::to_vec(value).expect("text and numbers always serialize");
+    line.push(b'\n');
+    line.into()
+}
+
+/// What comes of a body.
+enum Arrived {
+    Chunk(Bytes),
+    Broken(axum::Error),
+    End,
+    /// The daemon stops before more has come.
+    Stopping,
+}
+
+impl From<Option<Result<Bytes, axum::Error>>> for Arrived {
+    fn from(arrived: Option<Result<Bytes, axum::Error>>) -> Self {
+        match arrived {
+            Some(Ok(chunk)) => Self::Chunk(chunk),
+            Some(Err(error)) => Self::Broken(error),
+            None => Self::End,
+        }
+    }
+}
+
+/// A body on its way into the journal.
+struct Lines {
+    app: App,
+    body: BodyDataStream,
+    splitter: LineSplitter,
+    intake: Intake,
+    ids: NewIds,
+    /// Bytes of the lines in the intake.
+    bytes: usize,
+    is_ended: bool,
+}
+
+impl Lines {
+    fn new(app: App, body: Body) -> Self {
+        let body = body.into_data_stream();
+        Self {
+            app,
+            body,
+            splitter: LineSplitter::default(),
+            intake: Intake::default(),
+            ids: NewIds::default(),
+            bytes: 0,
+            is_ended: false,
+        }
+    }
+
+    /// Publishes what has arrived, at most one batch, and waits for it; `None` at the end of the body.
+    async fn next_batch(&mut self) -> Option<Result<Verdicts, ApiError>> {
+        match self.begin_batch().await? {
+            Ok(begun) => Some(begun.done().await),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Gives what has arrived, at most one batch, its place in the journal; `None` at the end of the body.
+    async fn begin_batch(&mut self) -> Option<Result<Begun, ApiError>> {
+        loop {
+            self.take_lines();
+            let is_full = self.intake.len() >= BATCH_LINES_MAX || self.bytes >= BATCH_BYTES_MAX;
+            if is_full || self.is_ended {
+                return self.begin().await;
+            }
+            let Some(arrived) = self.arrived().await else { return self.begin().await };
+            match arrived {
+                Arrived::Chunk(chunk) => self.splitter.push(&chunk),
+                Arrived::Broken(error) => return Some(Err(broken_off(&error))),
+                Arrived::Stopping => return Some(Err(ApiError::stopping())),
+                Arrived::End => self.is_ended = true,
+            }
+        }
+    }
+
+    /// What arrives next. With events in hand nobody waits for it: then `None` means that nothing is there yet.
+    async fn arrived(&mut self) -> Option<Arrived> {
+        if self.intake.len() == 0 {
+            // A body without an end must not keep the daemon from stopping.
+            return Some(tokio::select! {
+                arrived = self.body.next() => arrived.into(),
+                () = self.app.stopped() => Arrived::Stopping,
+            });
+        }
+        if let Some(arrived) = self.body.next().now_or_never() {
+            return Some(arrived.into());
+        }
+        // The connection is read by the task that runs this handler, so it needs a turn to see what the socket has.
+        tokio::task::yield_now().await;
+        self.body.next().now_or_never().map(Arrived::from)
+    }
+
+    fn take_lines(&mut self) {
+        let defaults = Defaults::api(self.app.now());
+        let mut new_id = || self.ids.next_id();
+        while self.intake.len() < BATCH_LINES_MAX && self.bytes < BATCH_BYTES_MAX {
+            let line = match self.splitter.next_line() {
+                Some(line) => line,
+                None if self.is_ended => match self.splitter.last_line() {
+                    Some(line) => line,
+                    None => return,
+                },
+                None => return,
+            };
+            self.bytes += line.bytes.as_ref().map_or(0, |bytes| bytes.len());
+            let event = line.bytes.and_then(|bytes| event::parse(bytes, &defaults, &mut new_id));
+            self.intake.take(line.number, event);
+        }
+    }
+
+    async fn begin(&mut self) -> Option<Result<Begun, ApiError>> {
+        if self.intake.len() == 0 {
+            return None;
+        }
+        self.bytes = 0;
+        Some(self.intake.begin(&self.app).await)
+    }
+}

@@ -1,0 +1,50 @@
+//! Every route, and the document that lists them.
+
+use axum::{
+    Router,
+    http::{Method, StatusCode, Uri},
+};
+use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::server::{App, admin, error::ApiError, events, exchange, hooks, sessions, stream};
+
+/// The routes, ready to serve; whoever serves them says who may ask.
+pub(crate) fn router(app: App) -> Router {
+    let (router, _) = routes().split_for_parts();
+    router.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(app)
+}
+
+/// The API as an OpenAPI document.
+pub fn openapi() -> OpenApi {
+    routes().split_for_parts().1
+}
+
+fn routes() -> OpenApiRouter<App> {
+    let info = InfoBuilder::new()
+        .title("aside")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some("Events in, notifications out at the safe points of an agent's turn"))
+        .build();
+    OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build())
+        .routes(routes!(events::publish))
+        .routes(routes!(stream::events))
+        .routes(routes!(events::get))
+        .routes(routes!(exchange::exchange))
+        .routes(routes!(sessions::list))
+        .routes(routes!(sessions::get))
+        .routes(routes!(sessions::wait))
+        .routes(routes!(stream::session))
+        .routes(routes!(hooks::hook))
+        .routes(routes!(admin::status))
+        .routes(routes!(admin::healthz))
+        .routes(routes!(admin::document))
+}
+
+async fn no_such_path(uri: Uri) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, format!("there is no `{}`; see /v1/openapi.json", uri.path()))
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> ApiError {
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, format!("`{}` does not take {method}", uri.path()))
+}

@@ -1,0 +1,299 @@
+//! Who waits for what, and what is shown of sessions.
+//!
+//! The [`Registry`] is the one place where handlers and the event loop meet: a handler waits under a request's id or a session's
+//! name, the loop finds it there. Whoever stops waiting leaves the registry, so it is as large as there are open requests.
+//! A wake-up carries no text and may be lost or merged with the next one; what is pending stays in the engine.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use dashmap::DashMap;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{oneshot, watch};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    engine::io::{Pending, RequestId},
+    event::SessionId,
+    exchange::Answer,
+    protocol::{
+        FieldError,
+        views::{PendingView, SessionView},
+    },
+    server::{
+        App,
+        error::{ApiError, ErrorBody},
+        extract::{Params, SessionSegment},
+    },
+};
+
+/// How long a long poll waits when it does not say, in seconds; below the minute after which idle connections tend to be cut.
+const WAIT_SECONDS_DEFAULT: u64 = 30;
+/// Longest a long poll may wait, in seconds.
+const WAIT_SECONDS_MAX: u64 = 600;
+
+/// The requests and watchers that wait.
+#[derive(Debug)]
+pub struct Registry {
+    next_request: AtomicU64,
+    waiters: DashMap<RequestId, oneshot::Sender<Answer>>,
+    watchers: DashMap<SessionId, watch::Sender<Pending>>,
+}
+
+impl Registry {
+    /// An empty registry whose request ids begin at `first_request`.
+    ///
+    /// Shape: ids of an earlier process stand in the journal, so a start that differs from process to process (the start's
+    /// time in milliseconds, shifted left by 20 bits) keeps a replayed exchange from answering a request of today.
+    pub fn new(first_request: u64) -> Self {
+        Self {
+            next_request: AtomicU64::new(first_request),
+            waiters: DashMap::new(),
+            watchers: DashMap::new(),
+        }
+    }
+
+    /// Hands an answer to the request that waits for it.
+    ///
+    /// Shape: false when nobody waits any more; then the injection did not arrive.
+    pub fn answer(&self, request: RequestId, answer: Answer) -> bool {
+        self.waiters.remove(&request).is_some_and(|(_, waiter)| waiter.send(answer).is_ok())
+    }
+
+    /// Tells whoever watches the session that its queue changed.
+    pub fn wake(&self, pending: Pending) {
+        if let Some(watcher) = self.watchers.get(&pending.session) {
+            watcher.send_replace(pending);
+        }
+    }
+
+    /// How many requests and sessions are waited for.
+    pub fn waiting(&self) -> usize {
+        self.waiters.len() + self.watchers.len()
+    }
+
+    /// Registers a request; to be done before its exchange is appended.
+    pub(crate) fn register(self: &Arc<Self>) -> Waiter {
+        let request = RequestId(self.next_request.fetch_add(1, Ordering::Relaxed));
+        let (sender, answer) = oneshot::channel();
+        self.waiters.insert(request, sender);
+        Waiter { registry: self.clone(), request, answer }
+    }
+
+    /// Watches a session's queue; what it shows first is not known until the next change.
+    pub(crate) fn watch(self: &Arc<Self>, session: &SessionId) -> Watcher {
+        let nothing = || watch::Sender::new(Pending { session: session.clone(), count: 0, top: None });
+        let changes = self.watchers.entry(session.clone()).or_insert_with(nothing).subscribe();
+        Watcher { registry: self.clone(), session: session.clone(), changes: Some(changes) }
+    }
+}
+
+/// A request that waits for its answer; dropping it means that nobody does.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    registry: Arc<Registry>,
+    request: RequestId,
+    answer: oneshot::Receiver<Answer>,
+}
+
+impl Waiter {
+    /// The name under which the event loop finds it.
+    pub(crate) fn request(&self) -> RequestId {
+        self.request
+    }
+
+    /// Waits for the answer; `None` when the daemon stops.
+    pub(crate) async fn answer(&mut self) -> Option<Answer> {
+        (&mut self.answer).await.ok()
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.registry.waiters.remove(&self.request);
+    }
+}
+
+/// A watch over one session's queue.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    registry: Arc<Registry>,
+    session: SessionId,
+    /// Always there until the watcher is dropped.
+    changes: Option<watch::Receiver<Pending>>,
+}
+
+impl Watcher {
+    /// The queue after its next change; `None` when the registry is gone.
+    pub(crate) async fn changed(&mut self) -> Option<Pending> {
+        let changes = self.changes.as_mut()?;
+        changes.changed().await.ok()?;
+        Some(changes.borrow_and_update().clone())
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        // Stops counting first: of two that leave at once, the later one sees that nobody is left.
+        self.changes = None;
+        self.registry.watchers.remove_if(&self.session, |_, watcher| watcher.receiver_count() == 0);
+    }
+}
+
+/// Every session that is known.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionList {
+    /// By id.
+    sessions: Vec<SessionView>,
+}
+
+/// Lists the sessions.
+#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", responses((status = 200, body = SessionList)))]
+pub(crate) async fn list(State(app): State<App>) -> Result<Json<SessionList>, ApiError> {
+    Ok(Json(SessionList { sessions: app.engine.sessions().await? }))
+}
+
+/// Shows one session.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}", tag = "sessions",
+    params(("id" = String, Path, description = "The session")),
+    responses((status = 200, body = SessionView), (status = 404, body = ErrorBody)),
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    SessionSegment(session): SessionSegment,
+) -> Result<Json<SessionView>, ApiError> {
+    let found = app.engine.session(session.clone()).await?;
+    found.map(Json).ok_or_else(|| ApiError::not_found("session", session.as_str()))
+}
+
+/// How long to wait.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WaitParams {
+    /// Such as `30s` or `500ms`; 30 seconds if it is absent, 10 minutes at most.
+    timeout: Option<String>,
+}
+
+/// Waits until something is pending for the session; carries no text.
+///
+/// Answers at once if something is, and 204 when nothing was until the timeout. A session that is not open yet can be waited for.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}/wait", tag = "sessions",
+    params(("id" = String, Path, description = "The session"), WaitParams),
+    responses((status = 200, body = PendingView), (status = 204), (status = 400, body = ErrorBody)),
+)]
+pub(crate) async fn wait(
+    State(app): State<App>,
+    SessionSegment(session): SessionSegment,
+    Params(params): Params<WaitParams>,
+) -> Result<Response, ApiError> {
+    let timeout =
+        params.timeout.as_deref().map_or(Ok(Duration::from_secs(WAIT_SECONDS_DEFAULT)), read_timeout)?;
+    let waited = tokio::select! {
+        waited = tokio::time::timeout(timeout, something_pending(&app, session)) => waited,
+        () = app.stopped() => return Ok(StatusCode::NO_CONTENT.into_response()),
+    };
+    Ok(match waited {
+        Ok(pending) => Json(pending?).into_response(),
+        Err(_) => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+async fn something_pending(app: &App, session: SessionId) -> Result<PendingView, ApiError> {
+    // Watched before asked: a change in between is seen.
+    let mut watcher = app.registry.watch(&session);
+    if let Some(pending) = pending_now(app, session).await?.filter(|pending| pending.pending > 0) {
+        return Ok(pending);
+    }
+    loop {
+        let pending = watcher.changed().await.ok_or_else(ApiError::stopping)?;
+        if pending.count > 0 {
+            return Ok(PendingView::of(&pending));
+        }
+    }
+}
+
+/// What waits in the session's queue at this moment; `None` when the session is not known.
+pub(crate) async fn pending_now(app: &App, session: SessionId) -> Result<Option<PendingView>, ApiError> {
+    let found = app.engine.session(session).await?;
+    Ok(found.map(|found| PendingView { session: found.id, pending: found.pending, top: found.top }))
+}
+
+fn read_timeout(text: &str) -> Result<Duration, ApiError> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let duration = digits.parse().ok().and_then(|number: u64| match unit {
+        "s" => Some(Duration::from_secs(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        _ => None,
+    });
+    duration.filter(|duration| *duration <= Duration::from_secs(WAIT_SECONDS_MAX)).ok_or_else(|| {
+        let message = format!("must be a duration such as `30s` or `500ms`, {WAIT_SECONDS_MAX}s at most");
+        ApiError::bad(FieldError::new("timeout", message))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn answer() -> Answer {
+        Answer { injection: None, pending: 0, check_before_tool: false, directive: None }
+    }
+
+    #[test]
+    fn an_answer_reaches_its_request_once_and_nobody_when_the_request_is_gone() {
+        let registry = Arc::new(Registry::new(7));
+        let (mut first, second) = (registry.register(), registry.register());
+        assert_eq!((first.request(), second.request()), (RequestId(7), RequestId(8)));
+        assert!(registry.answer(RequestId(7), answer()));
+        assert!(!registry.answer(RequestId(7), answer()));
+        assert_eq!(first.answer.try_recv(), Ok(answer()));
+        drop(second);
+        assert!(!registry.answer(RequestId(8), answer()));
+        drop(first);
+        assert_eq!(registry.waiting(), 0);
+    }
+
+    #[test]
+    fn a_watcher_sees_the_newest_change_and_leaves_nothing_behind() {
+        let registry = Arc::new(Registry::new(0));
+        let session = SessionId::new("s1");
+        let pending = |count| Pending { session: session.clone(), count, top: None };
+        registry.wake(pending(1));
+        let (mut first, second) = (registry.watch(&session), registry.watch(&session));
+        assert_eq!(first.changed().now_or_never(), None);
+        registry.wake(pending(2));
+        registry.wake(pending(3));
+        assert_eq!(first.changed().now_or_never(), Some(Some(pending(3))));
+        assert_eq!(first.changed().now_or_never(), None);
+        drop(first);
+        assert_eq!(registry.waiting(), 1);
+        drop(second);
+        assert_eq!(registry.waiting(), 0);
+    }
+
+    #[test]
+    fn a_timeout_has_a_unit_and_a_limit() {
+        let read = |text| read_timeout(text).map_err(|error| error.to_string());
+        assert_eq!(read("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(read("0ms"), Ok(Duration::ZERO));
+        let message = "timeout: must be a duration such as `30s` or `500ms`, 600s at most";
+        for bad in ["30", "s", "-1s", "1h", "601s", ""] {
+            assert_eq!(read(bad), Err(message.to_owned()), "{bad}");
+        }
+    }
+}

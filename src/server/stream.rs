@@ -1,0 +1,197 @@
+//! Server-sent events: the journal's events as they are written, and the state of one session's queue.
+//!
+//! A stream of events reads the journal from its own cursor, so a slow client loses nothing and holds up nobody. Both streams end when
+//! the daemon stops.
+
+use std::{collections::VecDeque, convert::Infallible};
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{
+        IntoResponse, Response,
+        sse::{Event as SseEvent, KeepAlive, Sse},
+    },
+};
+use futures_util::{Stream, StreamExt, stream};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::{
+    event::{Pattern, Seq, SessionId, Severity, codec},
+    journal::{Reader, record::Record},
+    protocol::{
+        FieldError,
+        event::{EventView, to_json},
+        record,
+        views::PendingView,
+    },
+    server::{
+        App,
+        error::{ApiError, ErrorBody},
+        extract::{Params, SessionSegment, header},
+        sessions::{Watcher, pending_now},
+    },
+};
+
+/// Most records that are read at a time.
+const READ_RECORDS_MAX: usize = 256;
+
+/// Which events to stream.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StreamParams {
+    /// Only types that this pattern selects, such as `tool.**`.
+    pattern: Option<String>,
+    /// Only events at least this severe.
+    severity: Option<String>,
+    /// The position to begin at; without it, with what is published from then on. `Last-Event-ID` goes before it.
+    from: Option<u64>,
+}
+
+/// Streams events as they are journaled.
+///
+/// Each has its position as the id, so a client that reconnects with `Last-Event-ID` goes on without a gap.
+#[utoipa::path(
+    get, path = "/v1/events/stream", tag = "events",
+    params(
+        StreamParams,
+        ("Last-Event-ID" = Option<u64>, Header, description = "The position of the last event that was received"),
+    ),
+    responses((status = 200, content_type = "text/event-stream", body = EventView), (status = 400, body = ErrorBody)),
+)]
+pub(crate) async fn events(
+    State(app): State<App>,
+    Params(params): Params<StreamParams>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let filter = Filter::read(&params).map_err(ApiError::bad)?;
+    let from = match header(&headers, "last-event-id").filter(|id| !id.is_empty()) {
+        Some(id) => id.parse().map(Seq).map(Seq::next).map_err(|_| {
+            ApiError::bad(FieldError::new("last-event-id", "must be the position of an event"))
+        })?,
+        None => params.from.map_or_else(|| app.bus.written().borrow().next(), Seq),
+    };
+    let reader = app.bus.read_from(from);
+    let tail = Tail { app, reader, filter, ready: VecDeque::new() };
+    Ok(respond(stream::unfold(tail, |mut tail| async move { Some((tail.next().await?, tail)) })))
+}
+
+fn respond(events: impl Stream<Item = SseEvent> + Send + 'static) -> Response {
+    // Comment lines every 15 seconds (the default) show either side that the other has gone.
+    Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::default()).into_response()
+}
+
+struct Filter {
+    pattern: Option<Pattern>,
+    severity_min: Severity,
+}
+
+impl Filter {
+    fn read(params: &StreamParams) -> Result<Self, FieldError> {
+        let pattern = params.pattern.as_deref().map(str::parse).transpose();
+        let severity = params.severity.as_deref().map_or(Ok(Severity::Debug), str::parse);
+        Ok(Self {
+            pattern: pattern.map_err(|error: crate::event::EventTypeError| {
+                FieldError::new("pattern", error.to_string())
+            })?,
+            severity_min: severity.map_err(|error: crate::event::SeverityError| {
+                FieldError::new("severity", error.to_string())
+            })?,
+        })
+    }
+
+    /// The record as it is streamed, if it is an event that passes.
+    fn show(&self, found: &Record<'_>) -> Option<SseEvent> {
+        if found.kind.0 != record::EVENT {
+            return None;
+        }
+        let event = codec::decode(found.body)
+            .inspect_err(|error| tracing::error!(seq = found.seq.0, %error, "an event record cannot be read"))
+            .ok()?;
+        let is_selected = self.pattern.as_ref().is_none_or(|pattern| pattern.matches_text(event.event_type));
+        let is_shown = is_selected && event.severity >= self.severity_min;
+        is_shown.then(|| SseEvent::default().id(found.seq.to_string()).data(to_json(&event, Some(found.seq))))
+    }
+}
+
+/// A client that follows the journal.
+struct Tail {
+    app: App,
+    reader: Reader,
+    filter: Filter,
+    ready: VecDeque<SseEvent>,
+}
+
+impl Tail {
+    /// The next event; `None` when the daemon stops or the journal cannot be read.
+    async fn next(&mut self) -> Option<SseEvent> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if *self.app.shutdown.borrow() {
+                return None;
+            }
+            let records = self
+                .reader
+                .next_batch(READ_RECORDS_MAX)
+                .inspect_err(|error| tracing::error!(%error, "a stream of events ends"))
+                .ok()?;
+            let is_at_end = records.is_empty();
+            self.ready.extend(records.iter().filter_map(|found| self.filter.show(&found)));
+            if is_at_end {
+                tokio::select! {
+                    waited = self.reader.wait() => waited.ok()?,
+                    () = self.app.stopped() => return None,
+                }
+            } else if self.ready.is_empty() {
+                // A long journal of which nothing is selected must not keep the thread from the others.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+/// Streams how many notifications wait for the session, at once and after each change; carries no text.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}/stream", tag = "sessions",
+    params(("id" = String, Path, description = "The session")),
+    responses((status = 200, content_type = "text/event-stream", body = PendingView)),
+)]
+pub(crate) async fn session(
+    State(app): State<App>,
+    SessionSegment(session): SessionSegment,
+) -> Result<Response, ApiError> {
+    // Watched before asked: a change in between is seen.
+    let watcher = app.registry.watch(&session);
+    let now = pending_now(&app, session.clone()).await?;
+    let first = now.unwrap_or_else(|| nothing_pending(&session));
+    let queue = Queue { app, watcher, first: Some(first) };
+    Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
+}
+
+fn nothing_pending(session: &SessionId) -> PendingView {
+    PendingView { session: session.to_string(), pending: 0, top: None }
+}
+
+/// A client that follows one session's queue.
+struct Queue {
+    app: App,
+    watcher: Watcher,
+    first: Option<PendingView>,
+}
+
+impl Queue {
+    async fn next(&mut self) -> Option<SseEvent> {
+        let pending = match self.first.take() {
+            Some(first) => first,
+            None => tokio::select! {
+                pending = self.watcher.changed() => PendingView::of(&pending?),
+                () = self.app.stopped() => return None,
+            },
+        };
+        let json = serde_json::to_string(&pending).expect("text and numbers always serialize");
+        Some(SseEvent::default().event("pending").data(json))
+    }
+}

@@ -1,0 +1,368 @@
+//! The API from the outside: requests into the router, over a journal in memory and an event loop that says what a test wants.
+
+mod publishing;
+mod waiting;
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body, BodyDataStream},
+    http::{HeaderMap, Request, StatusCode},
+};
+use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::{mpsc, watch},
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tower::ServiceExt;
+
+use super::*;
+use crate::{
+    engine::io::{Input, Pending, RequestId},
+    event::{Seq, SessionId, Severity},
+    exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
+    journal::{Journal, JournalSettings, memory::MemoryFiles},
+    ledger::LedgerEntry,
+    notification::{NotificationId, Priority, SubscriberId},
+    protocol::{
+        record::{self, RecordInput},
+        views::{HarnessView, SessionView},
+    },
+};
+
+/// A daemon whose event loop is the test.
+struct Daemon {
+    app: App,
+    queries: mpsc::Receiver<Query>,
+    stop: watch::Sender<bool>,
+    /// What the session is said to have pending.
+    pending: u32,
+}
+
+struct Reply {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Reply {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or(Value::Null)
+    }
+}
+
+fn daemon() -> Daemon {
+    let clock: Clock = Arc::new(|| Timestamp::from_millis(1_000));
+    let files = Arc::new(MemoryFiles::new());
+    let opened = Journal::open(files, JournalSettings::default(), clock.clone(), &|_| None).expect("opened");
+    let (engine, queries) = EngineHandle::new();
+    let (stop, shutdown) = watch::channel(false);
+    let registry = Arc::new(Registry::new(100));
+    let bus = Bus::new(opened.journal, Seq(u64::MAX));
+    Daemon { app: App { bus, engine, registry, clock, shutdown }, queries, stop, pending: 0 }
+}
+
+fn post(path: &str, content_type: &str, body: impl Into<Body>) -> Request<Body> {
+    let builder = Request::post(path).header("content-type", content_type);
+    builder.body(body.into()).expect("a request")
+}
+
+fn get(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).expect("a request")
+}
+
+async fn send_to(router: Router, request: Request<Body>) -> Reply {
+    let response = router.oneshot(request).await.expect("infallible");
+    let (parts, body) = response.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await.expect("a body");
+    let body = String::from_utf8(body.to_vec()).expect("text");
+    Reply { status: parts.status, headers: parts.headers, body }
+}
+
+async fn send(app: &App, request: Request<Body>) -> Reply {
+    send_to(router::router(app.clone()), request).await
+}
+
+fn open_stream(response: axum::response::Response) -> BodyDataStream {
+    assert_eq!(response.status(), StatusCode::OK);
+    response.into_body().into_data_stream()
+}
+
+async fn next_text(stream: &mut BodyDataStream) -> Option<String> {
+    let chunk: Bytes = stream.next().await?.expect("a chunk");
+    Some(String::from_utf8(chunk.to_vec()).expect("text"))
+}
+
+/// The records from `from` on, each as its kind's word and what it says.
+fn journaled(app: &App, from: u64) -> Vec<(&'static str, String)> {
+    let mut reader = app.bus.read_from(Seq(from));
+    let records = reader.next_batch(1_000).expect("readable");
+    let show = |found: crate::journal::record::Record<'_>| {
+        let kind = record::kind_name(found.kind.0).expect("known");
+        let said = match record::decode(found.kind.0, found.seq, found.body).expect("readable") {
+            RecordInput::Input(Input::Event { event, .. }) => event.event_type.to_owned(),
+            RecordInput::Input(Input::Exchange { exchange, .. }) => exchange.carrier.to_string(),
+            RecordInput::Input(Input::SessionClosed { session }) => session.to_string(),
+            other @ (RecordInput::Input(_) | RecordInput::Rules { .. }) => format!("{other:?}"),
+        };
+        (kind, said)
+    };
+    records.iter().map(show).collect()
+}
+
+fn injection() -> Answer {
+    let released = Released {
+        id: NotificationId::new("n1"),
+        subscriber: SubscriberId::new("ci"),
+        priority: Priority::High,
+        severity: Severity::Error,
+        redelivered: false,
+    };
+    let injection = Injection {
+        id: InjectionId::new("a1"),
+        text: "ci: failed".into(),
+        role: Role::Tool,
+        notifications: vec![released],
+    };
+    Answer { injection: Some(injection), pending: 1, check_before_tool: false, directive: None }
+}
+
+fn nothing() -> Answer {
+    Answer { injection: None, pending: 2, check_before_tool: true, directive: None }
+}
+
+/// The next exchange in the journal from `from` on, once it is there.
+async fn next_exchange(app: &App, from: u64) -> (RequestId, Exchange) {
+    let mut reader = app.bus.read_from(Seq(from));
+    loop {
+        for found in reader.next_batch(100).expect("readable").iter() {
+            if let Ok(RecordInput::Input(Input::Exchange { request, exchange, .. })) =
+                record::decode(found.kind.0, found.seq, found.body)
+            {
+                return (request, exchange);
+            }
+        }
+        reader.wait().await.expect("open");
+    }
+}
+
+/// Makes a request whose exchange is answered with `answer`.
+async fn send_answered(app: &App, request: Request<Body>, from: u64, answer: Answer) -> (Reply, Exchange) {
+    let answering = async {
+        let (request, exchange) = next_exchange(app, from).await;
+        assert!(app.registry.answer(request, answer));
+        exchange
+    };
+    tokio::join!(send(app, request), answering)
+}
+
+/// Makes a request while an event loop answers questions.
+async fn send_asked(daemon: &mut Daemon, request: Request<Body>) -> Reply {
+    let app = daemon.app.clone();
+    tokio::select! {
+        reply = send(&app, request) => reply,
+        () = answer_queries(&mut daemon.queries, daemon.pending) => panic!("the daemon is gone"),
+    }
+}
+
+async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
+    while let Some(query) = queries.recv().await {
+        match query {
+            Query::Status(reply) => drop(reply),
+            Query::Sessions(reply) => drop(reply.send(vec![session("s1", pending)])),
+            Query::Session(id, reply) => {
+                drop(reply.send((id.as_str() == "s1").then(|| session("s1", pending))));
+            }
+            Query::History(seq, reply) => drop(reply.send(vec![LedgerEntry::Unmatched { seq }])),
+        }
+    }
+}
+
+fn session(id: &str, pending: u32) -> SessionView {
+    SessionView {
+        id: id.to_owned(),
+        is_open: true,
+        harness: HarnessView::default(),
+        opened_at: "1970-01-01T00:00:01Z".to_owned(),
+        seen_at: "1970-01-01T00:00:01Z".to_owned(),
+        pending,
+        top: (pending > 0).then_some("high"),
+        unconfirmed: 0,
+    }
+}
+
+/// Makes each request, which must be refused with this status, field (none if it is empty) and message.
+async fn check_refused<const N: usize>(cases: [(Request<Body>, u16, &str, &str); N]) {
+    let Daemon { app, .. } = daemon();
+    for (request, status, field, message) in cases {
+        let path = request.uri().clone();
+        let reply = send(&app, request).await;
+        let mut error = json!({ "message": message });
+        if !field.is_empty() {
+            error["field"] = json!(field);
+        }
+        assert_eq!((reply.status.as_u16(), reply.json()["error"].clone()), (status, error), "{path}");
+    }
+    assert_eq!(journaled(&app, 1), []);
+}
+
+#[tokio::test]
+async fn other_bad_requests_get_one_error_that_names_the_place() {
+    let json = "application/json";
+    check_refused([
+        (
+            post("/v1/sessions/s1/exchange", json, r#"{"point":"x"}"#),
+            400,
+            "point",
+            "`x` is no injection point; there are immediate, turn_start, before_tool, after_tool, turn_end",
+        ),
+        (
+            post("/v1/sessions/a%0Ab/exchange", json, "{}"),
+            400,
+            "session",
+            "must be made of printable characters: no line breaks, control or invisible ones",
+        ),
+        (
+            get("/v1/sessions/s1/wait?timeout=soon"),
+            400,
+            "timeout",
+            "must be a duration such as `30s` or `500ms`, 600s at most",
+        ),
+        (
+            get("/v1/events/stream?severity=bad"),
+            400,
+            "severity",
+            "`bad` is no severity; there are debug, info, warning (or warn), error and critical",
+        ),
+        (
+            get("/v1/events/stream?form=1"),
+            400,
+            "query",
+            "form: unknown field `form`, expected one of `pattern`, `severity`, `from`",
+        ),
+        (get("/nowhere"), 404, "", "there is no `/nowhere`; see /v1/openapi.json"),
+        (get("/v1/sessions/s1/exchange"), 405, "", "`/v1/sessions/s1/exchange` does not take GET"),
+        (post("/v1/hooks/vim", json, "{}"), 404, "", "there is no harness `vim`; there is `claude`"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn sessions_and_events_are_shown_and_what_is_not_known_is_not_found() {
+    let mut daemon = daemon();
+    let event = r#"{"id":"e1","type":"a.b","payload":{"n":1}}"#;
+    send(&daemon.app, post("/v1/events", "application/json", event)).await;
+    let list = send_asked(&mut daemon, get("/v1/sessions")).await;
+    assert_eq!(list.json()["sessions"][0]["id"], "s1");
+    let one = send_asked(&mut daemon, get("/v1/sessions/s1")).await;
+    assert_eq!((one.status, one.json()), (StatusCode::OK, list.json()["sessions"][0].clone()));
+    for path in ["/v1/events/e1", "/v1/events/1"] {
+        let shown = send_asked(&mut daemon, get(path)).await;
+        let expected = json!({
+            "event": { "seq": 1, "id": "e1", "type": "a.b", "source": "api", "severity": "info",
+                "timestamp": "1970-01-01T00:00:01Z", "payload": { "n": 1 } },
+            "history": [{ "what": "unmatched", "events": [1] }],
+        });
+        assert_eq!(shown.json(), expected, "{path}");
+    }
+    for (path, message) in [
+        ("/v1/sessions/s9", "there is no session `s9`"),
+        ("/v1/events/e9", "there is no event `e9`"),
+        ("/v1/events/7", "there is no event `7`"),
+    ] {
+        let reply = send_asked(&mut daemon, get(path)).await;
+        assert_eq!(
+            (reply.status, reply.json()),
+            (StatusCode::NOT_FOUND, json!({ "error": { "message": message } }))
+        );
+    }
+    let status = send_asked(&mut daemon, get("/healthz")).await;
+    assert_eq!(status.status, StatusCode::SERVICE_UNAVAILABLE, "a loop that drops a question is stopping");
+}
+
+#[tokio::test]
+async fn tcp_needs_the_token_and_the_unix_socket_the_same_user() {
+    let Daemon { app, .. } = daemon();
+    let guarded = auth::token_only(router::router(app.clone()), "secret");
+    for (authorization, status) in [
+        (None, StatusCode::UNAUTHORIZED),
+        (Some("Bearer wrong"), StatusCode::UNAUTHORIZED),
+        (Some("Bearer secre"), StatusCode::UNAUTHORIZED),
+        (Some("Basic secret"), StatusCode::UNAUTHORIZED),
+        (Some("bearer secret"), StatusCode::OK),
+    ] {
+        let mut request = get("/v1/openapi.json");
+        if let Some(value) = authorization {
+            request.headers_mut().insert("authorization", value.parse().expect("a value"));
+        }
+        let reply = send_to(guarded.clone(), request).await;
+        assert_eq!(reply.status, status, "{authorization:?}");
+        assert_eq!(reply.headers.contains_key("www-authenticate"), status == StatusCode::UNAUTHORIZED);
+    }
+    let open = auth::token_only(router::router(app.clone()), "");
+    let mut request = get("/v1/openapi.json");
+    request.headers_mut().insert("authorization", "Bearer ".parse().expect("a value"));
+    assert_eq!(send_to(open, request).await.status, StatusCode::UNAUTHORIZED);
+    let unknown = send_to(auth::same_user_only(router::router(app)), get("/v1/openapi.json")).await;
+    assert_eq!(unknown.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn the_unix_socket_serves_its_user_and_closes_when_the_daemon_stops() {
+    let Daemon { app, stop, .. } = daemon();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run/aside.sock");
+    let listener = bind_unix(&path).expect("bound");
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    assert_eq!((mode(&path), mode(path.parent().expect("a folder"))), (0o600, 0o700));
+    let client = async {
+        let mut stream = tokio::net::UnixStream::connect(&path).await.expect("connected");
+        stream
+            .write_all(b"GET /v1/openapi.json HTTP/1.1\r\nhost: aside\r\nconnection: close\r\n\r\n")
+            .await
+            .expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("answered");
+        stop.send_replace(true);
+        answer
+    };
+    let (served, answer) = tokio::join!(serve_unix(listener, app), client);
+    served.expect("served");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+}
+
+#[test]
+fn the_document_lists_every_route() {
+    let document = serde_json::to_value(openapi()).expect("serializes");
+    let mut routes: Vec<String> = Vec::new();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            assert!(operation["summary"].is_string() || operation["description"].is_string(), "{path}");
+            routes.push(format!("{method} {path}"));
+        }
+    }
+    routes.sort();
+    let expected = [
+        "get /healthz",
+        "get /v1/events/stream",
+        "get /v1/events/{id}",
+        "get /v1/openapi.json",
+        "get /v1/sessions",
+        "get /v1/sessions/{id}",
+        "get /v1/sessions/{id}/stream",
+        "get /v1/sessions/{id}/wait",
+        "get /v1/status",
+        "post /v1/events",
+        "post /v1/hooks/{harness}",
+        "post /v1/sessions/{id}/exchange",
+    ];
+    assert_eq!(routes, expected);
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    for name in ["Event", "Exchange", "Answer", "StatusView", "SessionView", "ErrorBody"] {
+        assert!(schemas.contains_key(name), "{name} among {:?}", schemas.keys());
+    }
+}

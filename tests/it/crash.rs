@@ -1,0 +1,472 @@
+//! A workload is cut off at every write and at every sync, and what comes back must be a beginning of what was.
+//!
+//! The workload runs once as it should, through journal and engine, and every call of the journal is kept. Then the same calls
+//! are made again on a disk that fails at one point, for every point; what a restart finds there, after a power loss or a kill,
+//! is replayed and compared record by record and output by output. In the end the producers publish again whatever they were
+//! not answered for, and every event must be told once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::LazyLock,
+};
+
+use aside::{
+    daemon::{fold::Fold, rules::RulesStore},
+    engine::{Output, RequestId},
+    event::{Event, Payload, Seq, SessionId, Severity, codec},
+    exchange::{Budget, Carries, Exchange, Harness, InjectionId},
+    journal::{
+        AppendError, Level, Record, RecordBuf,
+        memory::{Faults, MemoryFiles},
+    },
+    ledger::LedgerEntry,
+    notification::InjectionPoint,
+    protocol::record,
+    time::Timestamp,
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::{
+    event_loop::{Append, Daemon, Disk, apply},
+    generations,
+};
+
+const BEGIN_MS: u64 = 1_700_000_000_000;
+/// A dozen records, so that the workload goes over many segments.
+const SEGMENT_BYTES: u64 = 4_096;
+const ROUNDS: u64 = 32;
+/// How a power loss may have gone, for each point.
+const SEEDS: u64 = 2;
+
+/// What producers, harnesses and the user do, one after the other.
+#[derive(Debug, Clone)]
+enum Act {
+    Publish(Vec<Event>),
+    Exchange(Exchange),
+    /// Confirms what the session got last.
+    Ack(SessionId),
+    Open(SessionId, Harness),
+    Close(SessionId),
+    Rules(usize),
+    Stop,
+}
+
+#[derive(Debug, Clone)]
+struct Timed {
+    at: Timestamp,
+    act: Act,
+}
+
+/// Everything that is the same for every cut.
+struct Workload {
+    /// Holds the folder of the rules.
+    folder: TempDir,
+    acts: Vec<Timed>,
+    appends: Vec<Append>,
+    /// Which act each append belongs to.
+    acts_of_appends: Vec<usize>,
+    records: Vec<RecordBuf>,
+    /// For each record.
+    outputs: Vec<Vec<String>>,
+    told: Told,
+}
+
+/// Which subscribers accounted for an event, by the event's id.
+type Told = BTreeMap<String, BTreeSet<String>>;
+
+static WORKLOAD: LazyLock<Workload> = LazyLock::new(Workload::new);
+
+fn acts() -> Vec<Timed> {
+    const TYPES: [&str; 5] =
+        ["tool.call.failure", "fs.file.modified", "ci.check.passed", "budget.token.exceeded", "nobody.asks"];
+    const SESSIONS: [Option<&str>; 4] = [Some("s1"), None, Some("s2"), Some("later")];
+    let (s1, s2) = (SessionId::new("s1"), SessionId::new("s2"));
+    let mut now = BEGIN_MS;
+    let mut acts = vec![Act::Rules(0), Act::Open(s1.clone(), Harness::default())];
+    let mut times = vec![now, now];
+    let event = |number: u64, at: u64| Event {
+        id: format!("e{number}").into(),
+        event_type: TYPES[index(number, TYPES.len())].parse().expect("a type"),
+        source: "tools".into(),
+        severity: if number % 11 == 5 { Severity::Critical } else { Severity::Error },
+        timestamp: Timestamp::from_millis(at),
+        payload: Payload::from(payload(number)),
+        dedupe_key: None,
+        session: SESSIONS[index(number / 3, SESSIONS.len())].map(SessionId::new),
+        workspace: None,
+        cause: None,
+    };
+    let mut published = 0;
+    for round in 0..ROUNDS {
+        now += 50 + round * 397 % 900;
+        let mut act = |act| {
+            acts.push(act);
+            times.push(now);
+        };
+        let mut events: Vec<Event> = (0..2 + round % 7).map(|n| event(published + n, now)).collect();
+        published += 2 + round % 7;
+        if round % 7 == 6 {
+            // A producer that is not sure publishes again.
+            events.push(event(published / 2, now));
+        }
+        act(Act::Publish(events));
+        let session = if round % 4 == 3 { &s2 } else { &s1 };
+        if round % 2 == 1 {
+            act(Act::Exchange(exchange(session, round)));
+        }
+        if round % 6 == 5 {
+            act(Act::Ack(session.clone()));
+        }
+        match round {
+            12 => act(Act::Open(
+                SessionId::new("child"),
+                Harness { parent: Some(s1.clone()), ..Harness::default() },
+            )),
+            20 => act(Act::Rules(1)),
+            26 => act(Act::Close(s2.clone())),
+            _ => {}
+        }
+    }
+    acts.push(Act::Stop);
+    times.push(now);
+    acts.into_iter().zip(times).map(|(act, at)| Timed { act, at: Timestamp::from_millis(at) }).collect()
+}
+
+fn payload(number: u64) -> serde_json::Value {
+    // What should be a number is not always one, which is for a subscriber's condition to fail on.
+    let n = if number % 4 == 3 { json!("three") } else { json!(number) };
+    json!({ "tool": format!("t{}", number % 5 / 2), "n": n })
+}
+
+fn index(number: u64, length: usize) -> usize {
+    usize::try_from(number).expect("small") % length
+}
+
+fn exchange(session: &SessionId, round: u64) -> Exchange {
+    Exchange {
+        session: session.clone(),
+        point: InjectionPoint::ALL[index(round / 2, InjectionPoint::ALL.len())],
+        carrier: format!("c{round}").into(),
+        turn: Some(format!("t{}", round / 8).into()),
+        harness: Harness::default(),
+        tool: None,
+        acks: Vec::new(),
+        budget: Budget::default(),
+        format: None,
+        carries: Carries::Always,
+    }
+}
+
+/// A daemon that lives through acts, and what it put out for each record.
+struct Run {
+    daemon: Daemon,
+    seen: Seen,
+}
+
+#[derive(Default)]
+struct Seen {
+    outputs: BTreeMap<Seq, Vec<String>>,
+    entries: Vec<LedgerEntry>,
+    injections: BTreeMap<SessionId, InjectionId>,
+}
+
+impl Seen {
+    fn see(&mut self, seq: Seq, output: Output) {
+        self.outputs.entry(seq).or_default().push(format!("{output:?}"));
+        match output {
+            Output::Record(entry) => self.entries.push(entry),
+            Output::Answer { session, answer, .. } => {
+                self.injections.extend(answer.injection.map(|injection| (session, injection.id)));
+            }
+            Output::Publish(_) | Output::Wake(_) => {}
+        }
+    }
+}
+
+impl Run {
+    fn act(&mut self, Timed { at, act }: &Timed) -> Result<(), AppendError> {
+        self.daemon.pass(*at, |seq, output| self.seen.see(seq, output))?;
+        let append = match act {
+            Act::Publish(events) => Append::events(events, Level::Synced, *at),
+            Act::Exchange(exchange) => Append::of(record::EXCHANGE, Level::Written, *at, |body| {
+                record::encode_exchange(RequestId(at.as_millis()), exchange, body);
+            }),
+            Act::Ack(session) => {
+                let injection = self.seen.injections.get(session).cloned();
+                let injection = injection.unwrap_or_else(|| InjectionId::new("none"));
+                Append::of(record::ACK, Level::Written, *at, |body| {
+                    record::encode_injection(session, &injection, body);
+                })
+            }
+            Act::Open(session, harness) => Append::of(record::SESSION_OPENED, Level::Written, *at, |body| {
+                record::encode_session_opened(session, harness, body);
+            }),
+            Act::Close(session) => Append::of(record::SESSION_CLOSED, Level::Written, *at, |body| {
+                record::encode_session_closed(session, body);
+            }),
+            Act::Rules(generation) => rules_at(*generation, *at),
+            Act::Stop => Append::of(record::SHUTTING_DOWN, Level::Written, *at, record::encode_bare),
+        };
+        self.daemon.append(append)?;
+        self.daemon.catch_up(*at, |seq, output| self.seen.see(seq, output))
+    }
+
+    /// Who accounted for which event.
+    ///
+    /// # Panics
+    /// When a subscriber accounted for an event twice, or a notification was made twice.
+    fn told(&self) -> Told {
+        let (mut ids, mut known) = (BTreeMap::new(), BTreeSet::new());
+        for found in self.daemon.disk().records() {
+            if found.kind.0 == record::EVENT {
+                let event = codec::decode(&found.body).expect("an event");
+                let id = format!("{} {}", event.source, event.id);
+                assert!(known.insert(id.clone()), "{id} is in the journal twice");
+                ids.insert(found.seq, id);
+            }
+        }
+        let (mut told, mut made) = (Told::new(), BTreeSet::new());
+        let mut tell = |seq: &Seq, subscriber: &str| {
+            let is_first = told.entry(ids[seq].clone()).or_default().insert(subscriber.to_owned());
+            assert!(is_first, "{} ends twice in {subscriber}", ids[seq]);
+        };
+        for entry in &self.seen.entries {
+            if let LedgerEntry::Created { notification, subscriber, events, .. } = entry {
+                assert!(made.insert(notification), "{notification} is made twice");
+                events.iter().for_each(|seq| tell(seq, subscriber.as_str()));
+            }
+            if let LedgerEntry::EventEnded { seq, subscriber, .. } = entry {
+                tell(seq, subscriber.as_str());
+            }
+            if let LedgerEntry::Unmatched { seq } = entry {
+                tell(seq, "nobody");
+            }
+        }
+        told
+    }
+}
+
+fn rules_at(generation: usize, at: Timestamp) -> Append {
+    let hash = generations::sources(generation).hash();
+    Append::of(record::RULES, Level::Written, at, |body| record::encode_rules(&hash, body))
+}
+
+impl Workload {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for generation in 0..generations::GENERATIONS {
+            RulesStore::new(folder.path()).keep(&generations::sources(generation)).expect("kept");
+        }
+        let disk = Disk::open(&MemoryFiles::new(), SEGMENT_BYTES).expect("opened");
+        let daemon = Daemon::start(disk, folder.path(), Timestamp::ZERO).expect("started");
+        let mut run = Run { daemon, seen: Seen::default() };
+        let (acts, mut acts_of_appends) = (acts(), Vec::new());
+        for (index, act) in acts.iter().enumerate() {
+            run.act(act).expect("nothing fails");
+            acts_of_appends.resize(run.daemon.appends.len(), index);
+        }
+        let records = run.daemon.disk().records();
+        let outputs =
+            records.iter().map(|found| run.seen.outputs.get(&found.seq).cloned().unwrap_or_default());
+        let outputs = outputs.collect();
+        let told = run.told();
+        Self { folder, acts, appends: run.daemon.appends, acts_of_appends, records, outputs, told }
+    }
+
+    fn rules(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Opens a journal and makes the calls.
+    fn open_and_make_calls(&self, files: &MemoryFiles) -> Interrupted {
+        match Disk::open(files, SEGMENT_BYTES) {
+            Ok(disk) => self.make_calls(&disk),
+            Err(_) => Interrupted { act: 0, synced: Seq::ZERO, written: Seq::ZERO, error: None },
+        }
+    }
+
+    /// Makes the calls of the journal until one fails.
+    fn make_calls(&self, disk: &Disk) -> Interrupted {
+        let mut made =
+            Interrupted { act: self.acts.len(), synced: Seq::ZERO, written: Seq::ZERO, error: None };
+        for (append, act) in self.appends.iter().zip(&self.acts_of_appends) {
+            match disk.append(append) {
+                Ok(appended) => {
+                    made.written = made.written.max(appended.last().unwrap_or_default());
+                    if appended.level == Level::Synced {
+                        made.synced = made.written;
+                    }
+                }
+                Err(error) => return Interrupted { act: *act, error: Some(error), ..made },
+            }
+        }
+        made
+    }
+
+    /// Lets one operation fail: everything after it is refused, what was written can be read, and a restart has it.
+    fn fail(&self, faults: Faults) {
+        let files = MemoryFiles::new();
+        let disk = Disk::open(&files, SEGMENT_BYTES).expect("nothing fails yet");
+        files.set_faults(faults);
+        let Interrupted { act, synced, written, error } = self.make_calls(&disk);
+        let Some(error) = error else { return };
+        let refused = disk.append(&self.appends[0]).expect_err("what failed stays failed");
+        for error in [error, refused] {
+            let AppendError::Poisoned(poisoned) = error else { panic!("{error}") };
+            let text = poisoned.to_string();
+            assert!(text.starts_with("the journal takes no more records since it could not "), "{text}");
+            assert!(poisoned.path.starts_with("memory"), "{poisoned:?}");
+            assert!(poisoned.source.to_string().contains("was told to fail"), "{}", poisoned.source);
+        }
+        let records = disk.records();
+        assert!(records.iter().eq(self.records.iter().take(records.len())));
+        assert!(records.len() as u64 >= written.0, "{written} was answered for");
+        let mut known = BTreeSet::new();
+        self.restart(&files.after_kill(), act, written, &mut known);
+        self.restart(&files.after_power_loss(synced.0), act, synced, &mut known);
+    }
+
+    /// Restarts on what `files` have left, checks that it is a beginning, and lives on to the end.
+    ///
+    /// What comes back is the same for many cuts, and so is then what follows from it: that is done once for each.
+    fn restart(&self, files: &MemoryFiles, act: usize, least: Seq, known: &mut BTreeSet<(usize, usize)>) {
+        let disk = Disk::open(files, SEGMENT_BYTES).expect("what a crash leaves can be opened");
+        let records = disk.records();
+        let count = records.len();
+        assert!(records.iter().eq(self.records.iter().take(count)), "it is not a beginning");
+        assert!(least.0 <= count as u64, "{least} was answered for, and {count} records are left");
+        if known.insert((count, act)) {
+            self.live_on(disk, &records, act);
+        } else {
+            let at = records.last().map_or(Timestamp::ZERO, |last| last.time);
+            let tick = Append::of(record::TICK, Level::Synced, at, record::encode_bare);
+            let appended = disk.append(&tick).expect("it can be appended to");
+            assert_eq!(appended.first(), Some(Seq(count as u64 + 1)));
+        }
+    }
+
+    fn live_on(&self, disk: Disk, records: &[RecordBuf], act: usize) {
+        let mut fold = Fold::new(RulesStore::new(self.rules()));
+        let mut seen = Seen::default();
+        for found in records {
+            let RecordBuf { kind, seq, time, body } = found;
+            let found = Record { kind: *kind, seq: *seq, time: *time, body };
+            apply(&mut fold, &found, |seq, output| seen.see(seq, output));
+            let outputs = seen.outputs.get(&found.seq).cloned().unwrap_or_default();
+            let expected = &self.outputs[index(found.seq.0 - 1, self.outputs.len())];
+            assert_eq!(&outputs, expected, "the outputs of record {}", found.seq);
+        }
+        let now = self.acts.get(act).or(self.acts.last()).expect("there are acts").at;
+        let daemon = Daemon::start(disk, self.rules(), now).expect("started");
+        let mut run = Run { daemon, seen };
+        self.adopt_rules(&mut run, act, now);
+        run.daemon.catch_up(now, |seq, output| run.seen.see(seq, output)).expect("nothing fails");
+        // The stop at the end is made in any case, so that what is open closes.
+        for timed in self.acts.iter().skip(act.min(self.acts.len() - 1)) {
+            run.act(timed).expect("nothing fails");
+        }
+        let told = run.told();
+        let ids: BTreeSet<&String> = told.keys().chain(self.told.keys()).collect();
+        let differs = |id: &&String| told.get(*id) != self.told.get(*id);
+        let differing: Vec<_> =
+            ids.into_iter().filter(differs).map(|id| (id, self.told.get(id), told.get(id))).collect();
+        assert!(differing.is_empty(), "events, who should account for them and who does: {differing:#?}");
+    }
+
+    /// Puts the rules of the files in force that hold before `act`, if a power loss took them; as a start of the daemon does.
+    fn adopt_rules(&self, run: &mut Run, act: usize, now: Timestamp) {
+        let before = self.acts.iter().take(act).rev();
+        let generation = before
+            .filter_map(|timed| if let Act::Rules(generation) = timed.act { Some(generation) } else { None })
+            .next();
+        if let Some(generation) = generation
+            && *run.daemon.fold.engine.rules().hash != *generations::sources(generation).hash()
+        {
+            run.daemon.append(rules_at(generation, now)).expect("nothing fails");
+        }
+    }
+
+    /// Cuts at one point after the other, and checks every way in which that may have gone.
+    fn cut_everywhere(&self, count: u64, cut: impl Fn(u64) -> Faults) {
+        let mut known = BTreeSet::new();
+        for at in 1..=count {
+            let files = MemoryFiles::new();
+            files.set_faults(cut(at));
+            let Interrupted { act, synced, written, .. } = self.open_and_make_calls(&files);
+            for seed in 0..SEEDS {
+                let left = files.after_power_loss(at * SEEDS + seed);
+                self.restart(&left, act, synced, &mut known);
+            }
+            self.restart(&files.after_kill(), act, written, &mut known);
+        }
+        assert!(known.len() > 30, "{} beginnings are too few to mean much", known.len());
+    }
+}
+
+/// How far a producer came: the act it was not answered for, and the last records that it was answered for.
+#[derive(Debug)]
+struct Interrupted {
+    act: usize,
+    synced: Seq,
+    written: Seq,
+    /// Why it was not answered, if the journal was open.
+    error: Option<AppendError>,
+}
+
+/// How many writes and syncs the workload takes.
+fn operations() -> aside::journal::memory::Operations {
+    let files = MemoryFiles::new();
+    WORKLOAD.open_and_make_calls(&files);
+    files.operations()
+}
+
+#[test]
+fn the_workload_has_something_of_everything() {
+    let Workload { records, told, outputs, .. } = &*WORKLOAD;
+    let kinds: BTreeSet<u8> = records.iter().map(|found| found.kind.0).collect();
+    assert_eq!(
+        kinds.len(),
+        8,
+        "every kind but `undelivered`, which needs a caller that went away: {kinds:?}"
+    );
+    let all = outputs.concat().join("\n");
+    for word in [
+        "Created",
+        "Duplicate",
+        "RateLimited",
+        "Injected",
+        "Confirmed",
+        "Unclaimed",
+        "Publish",
+        "SessionGone",
+    ] {
+        assert!(all.contains(word), "no {word}");
+    }
+    assert!(records.len() > 200 && told.len() > 140, "{} records, {} events", records.len(), told.len());
+    assert!(told.keys().any(|id| id.starts_with("aside ")), "{told:?}");
+}
+
+#[test]
+fn a_cut_at_any_write_leaves_a_beginning_from_which_everything_is_told_once() {
+    let at = |write| Faults { cut_after_write: Some(write), ..Faults::default() };
+    WORKLOAD.cut_everywhere(operations().writes, at);
+}
+
+#[test]
+fn a_cut_at_any_sync_leaves_a_beginning_from_which_everything_is_told_once() {
+    let at = |sync| Faults { cut_after_sync: Some(sync), ..Faults::default() };
+    WORKLOAD.cut_everywhere(operations().syncs, at);
+}
+
+#[test]
+fn a_failed_write_or_sync_refuses_what_follows_and_loses_nothing_that_was_answered_for() {
+    let all = operations();
+    for write in (2..=all.writes).step_by(7) {
+        WORKLOAD.fail(Faults { fail_write: Some(write), ..Faults::default() });
+    }
+    for sync in (2..=all.syncs).step_by(7) {
+        WORKLOAD.fail(Faults { fail_sync: Some(sync), ..Faults::default() });
+    }
+}
