@@ -38,3 +38,6 @@ pub mod bus;
 pub mod daemon;
 pub mod journal;
 pub mod server;
+
+pub mod cli;
+pub mod client;

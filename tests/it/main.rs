@@ -3,10 +3,14 @@
 
 mod config;
 mod crash;
+mod docs;
+mod hook;
 mod hostile;
+mod kill;
 mod model;
 mod reference;
 mod scenario;
+mod socket;
 mod subscribers;
 mod support;
 mod templates;

@@ -1,5 +1,6 @@
 //! What several tests share, and nothing else.
 
+pub(crate) mod daemon;
 pub(crate) mod drive;
 pub(crate) mod event_loop;
 pub(crate) mod generations;

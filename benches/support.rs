@@ -1,0 +1,59 @@
+//! What both benches need: their size, the middle of several rounds, and the machine's name.
+
+use std::{env, fs};
+
+/// Rounds of a full run; medians are taken over them.
+const ROUNDS: usize = 5;
+
+/// How large a run is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// As published.
+    Full,
+    /// `--quick`: only shows that the bench works.
+    Quick,
+}
+
+impl Size {
+    pub(crate) fn from_args() -> Self {
+        if env::args().any(|arg| arg == "--quick") { Self::Quick } else { Self::Full }
+    }
+
+    pub(crate) fn rounds(self) -> usize {
+        match self {
+            Self::Full => ROUNDS,
+            Self::Quick => 1,
+        }
+    }
+
+    /// `full` divided by `divisor` in a quick run.
+    pub(crate) fn scale(self, full: usize, divisor: usize) -> usize {
+        match self {
+            Self::Full => full,
+            Self::Quick => (full / divisor).max(1),
+        }
+    }
+}
+
+/// The value below which the fraction `quantile` of `values` lies; zero if there are none.
+pub(crate) fn quantile(values: &[f64], quantile: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((last as f64 * quantile).round() as usize).copied().unwrap_or(0.0)
+}
+
+/// Cores, kernel and load, as a line to print above figures.
+pub(crate) fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name));
+    let cores = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let load = read("/proc/loadavg");
+    let load = load.split(' ').next().unwrap_or("unknown");
+    let profile = if cfg!(debug_assertions) { "debug build" } else { "release build" };
+    format!("{cores} x {}, Linux {}, load {load}, {profile}", model.unwrap_or("unknown"), kernel.trim())
+}

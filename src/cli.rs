@@ -1,0 +1,395 @@
+//! The commands that people and scripts type, one file each.
+//!
+//! A command reads its arguments, makes requests to the daemon and prints what comes back; what happens is decided there.
+//! Output goes to stdout and is plain, short and aligned, or JSON where `--json` asks for it; an error is printed once, by
+//! `main`. Exit codes: 0, 1 for a failure, 2 for arguments that make no sense.
+
+mod check;
+mod exchange;
+pub mod paths;
+mod publish;
+mod run;
+mod serve;
+mod sessions;
+mod status;
+mod table;
+mod tail;
+
+use std::{
+    env,
+    ffi::OsString,
+    fmt, fs,
+    io::{self, Write},
+    path,
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Parser, Subcommand};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    client::{Client, ClientError, hook},
+    daemon::DaemonError,
+};
+use paths::{Paths, PathsError};
+
+/// How long a command waits for the daemon to read or write; a publish may wait for a slow disk.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Heading of the options that every command has.
+const PLACES: &str = "Places";
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "aside",
+    version,
+    about = "Tells AI agents what happened, at the next safe point of their turn."
+)]
+struct Cli {
+    /// Socket of the daemon [default: $ASIDE_SOCKET, or aside/aside.sock in $XDG_RUNTIME_DIR]
+    #[arg(long, global = true, value_name = "PATH", help_heading = PLACES)]
+    socket: Option<OsString>,
+    /// Folder of the configuration [default: $ASIDE_CONFIG, or aside in the XDG config folder]
+    #[arg(long, global = true, value_name = "DIR", help_heading = PLACES)]
+    config: Option<OsString>,
+    /// Folder of the journal [default: $ASIDE_STATE, or aside in the XDG state folder]
+    #[arg(long, global = true, value_name = "DIR", help_heading = PLACES)]
+    state: Option<OsString>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon, until it is told to stop
+    Serve(serve::Args),
+    /// Show how the daemon is
+    Status(status::Args),
+    /// Publish an event
+    Publish(publish::Args),
+    /// Follow the events as they come
+    Tail(tail::Args),
+    /// List the sessions
+    Sessions(sessions::Args),
+    /// Ask for what a session may be told now, as a harness does
+    Exchange(exchange::Args),
+    /// Run a command, and publish how it ends
+    Run(run::Args),
+    /// Look for errors in configuration, subscribers and templates
+    Check(check::Args),
+    /// Answer a harness's hook, which is on stdin; always succeeds
+    Hook {
+        /// The harness: claude
+        name: String,
+    },
+}
+
+/// What every command works with.
+struct Context<'a> {
+    /// Those who need no more than the socket do not mind if the folders are not known.
+    paths: Result<Paths, PathsError>,
+    client: Client,
+    out: &'a mut dyn Write,
+}
+
+/// Why a command failed; its text follows "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The folders are not known.
+    #[error("find the socket and folders")]
+    Paths(#[source] PathsError),
+    /// The daemon was not reached.
+    #[error("{doing}")]
+    Client {
+        /// What for.
+        doing: &'static str,
+        /// Why.
+        source: ClientError,
+    },
+    /// The daemon said no.
+    #[error("{doing}: {refusal}")]
+    Refused {
+        /// To what.
+        doing: &'static str,
+        /// Its words.
+        refusal: Refusal,
+    },
+    /// The daemon's answer is not what was asked for.
+    #[error("{doing}: the daemon's answer is of another shape than this version knows")]
+    Answer {
+        /// What was asked for.
+        doing: &'static str,
+        /// Where it differs.
+        source: serde_json::Error,
+    },
+    /// The daemon ended a stream.
+    #[error("follow the events: the daemon has stopped")]
+    StreamEnded,
+    /// Some events of several were refused; each was named before.
+    #[error("publish {refused} of {total} events")]
+    PartlyRefused {
+        /// How many were.
+        refused: u64,
+        /// Of how many.
+        total: u64,
+    },
+    /// A file or stdin cannot be read.
+    #[error("read {name}")]
+    Input {
+        /// Which.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Stdout cannot be written.
+    #[error("write the output")]
+    Output(#[source] io::Error),
+    /// The arguments make no sense together.
+    #[error("understand the arguments: {0}")]
+    Usage(String),
+    /// The configuration has errors; they were printed.
+    #[error("accept the configuration: {errors} {}", if *errors == 1 { "error" } else { "errors" })]
+    Check {
+        /// How many.
+        errors: usize,
+    },
+    /// A command cannot be watched.
+    #[error("run the command")]
+    Run(#[source] io::Error),
+    /// The daemon did not start.
+    #[error("start the daemon")]
+    Runtime(#[source] io::Error),
+    /// The daemon stopped with an error.
+    #[error("run the daemon")]
+    Daemon(#[source] DaemonError),
+}
+
+impl CliError {
+    /// What the process ends with.
+    pub fn exit_code(&self) -> ExitCode {
+        if matches!(self, Self::Usage(_)) {
+            ExitCode::from(2)
+        } else if self.is_silent() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+
+    /// Whether there is nothing to tell, because whoever read the output has read enough.
+    pub fn is_silent(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// The daemon's reason for saying no.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+pub struct Refusal {
+    /// The field that is wrong, if one is.
+    pub field: Option<String>,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field.as_deref().filter(|field| !field.is_empty()) {
+            Some(field) => write!(f, "{}: {}", table::one_line(field), table::one_line(&self.message)),
+            None => f.write_str(&table::one_line(&self.message)),
+        }
+    }
+}
+
+/// Runs the command that `args` name; the first of them is the program's own name.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliError> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            error.print().map_err(CliError::Output)?;
+            // A harness takes 2 as an order to stop its agent.
+            let is_hook = args.get(1).is_some_and(|command| command == "hook");
+            return Ok(ExitCode::from(if is_hook {
+                0
+            } else {
+                u8::try_from(error.exit_code()).unwrap_or(1)
+            }));
+        }
+    };
+    let variable = |name: &str| {
+        let flag = match name {
+            "ASIDE_SOCKET" => &cli.socket,
+            "ASIDE_CONFIG" => &cli.config,
+            "ASIDE_STATE" => &cli.state,
+            _ => &None,
+        };
+        flag.clone().or_else(|| env::var_os(name))
+    };
+    if let Command::Hook { name } = &cli.command {
+        if let Ok(socket) = Paths::socket_from_env(variable) {
+            hook(name, &socket, |name| env::var_os(name));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let socket = Paths::socket_from_env(variable).map_err(CliError::Paths)?;
+    let client = Client::new(socket, ANSWER_TIMEOUT);
+    // Not locked: what `run` passes on is written by threads of its own.
+    let mut stdout = io::stdout();
+    let context = Context { paths: Paths::from_env(variable), client, out: &mut stdout };
+    dispatch(cli.command, context)
+}
+
+fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Serve(args) => serve::run(&args, context.paths.map_err(CliError::Paths)?)?,
+        Command::Status(args) => status::run(&args, &mut context)?,
+        Command::Publish(args) => publish::run(&args, &mut context)?,
+        Command::Tail(args) => tail::run(&args, &mut context)?,
+        Command::Sessions(args) => sessions::run(&args, &mut context)?,
+        Command::Exchange(args) => exchange::run(&args, &mut context)?,
+        Command::Run(args) => return run::run(&args, &context.client).map(ExitCode::from),
+        Command::Check(args) => check::run(&args, &mut context)?,
+        Command::Hook { .. } => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Context<'_> {
+    /// Makes a request, and takes no other answer than a success.
+    fn ask(
+        &self,
+        doing: &'static str,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Vec<u8>, CliError> {
+        let text = body.map(Value::to_string).unwrap_or_default();
+        let headers: &[(&str, &str)] =
+            if body.is_some() { &[("content-type", "application/json")] } else { &[] };
+        let response = self
+            .client
+            .request(method, path, headers, text.as_bytes())
+            .map_err(|source| CliError::Client { doing, source })?;
+        match response.status {
+            200..=299 => Ok(response.body),
+            status => Err(CliError::Refused { doing, refusal: refusal(status, &response.body) }),
+        }
+    }
+
+    fn print(&mut self, text: &str) -> Result<(), CliError> {
+        self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).map_err(CliError::Output)
+    }
+}
+
+/// What a daemon's error says, or what can be said about one that says nothing.
+fn refusal(status: u16, body: &[u8]) -> Refusal {
+    #[derive(Deserialize)]
+    struct Wrapper {
+        error: Refusal,
+    }
+    serde_json::from_slice(body).map_or_else(
+        |_| Refusal { field: None, message: format!("the daemon answered with HTTP status {status}") },
+        |wrapper: Wrapper| wrapper.error,
+    )
+}
+
+/// Reads the daemon's JSON.
+fn parse<'b, T: Deserialize<'b>>(doing: &'static str, body: &'b [u8]) -> Result<T, CliError> {
+    serde_json::from_slice(body).map_err(|source| CliError::Answer { doing, source })
+}
+
+/// The folder that an event or session concerns, as scopes compare it: absolute, and without links if it exists.
+fn absolute_folder(folder: &str) -> String {
+    let path = fs::canonicalize(folder).or_else(|_| path::absolute(folder));
+    path.map_or_else(|_| folder.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
+/// The folder that was given, else the one the command runs in, if it still exists.
+fn workspace_or_current(given: Option<&str>) -> Option<String> {
+    match given {
+        Some(folder) => Some(absolute_folder(folder)),
+        None => Some(env::current_dir().ok()?.to_string_lossy().into_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::client::fake::FakeDaemon;
+
+    /// Runs a command against `daemon`; gives its output, or its error as one line.
+    pub(super) fn run_against(daemon: &FakeDaemon, args: &[&str]) -> Result<String, String> {
+        let cli = Cli::try_parse_from([&["aside"], args].concat()).map_err(|error| error.to_string())?;
+        let mut out = Vec::new();
+        let outcome = dispatch(cli.command, context(daemon, &mut out));
+        let out = String::from_utf8(out).expect("text");
+        outcome.map(|_| out.clone()).map_err(|error| format!("{out}{error}"))
+    }
+
+    pub(super) fn context<'a>(daemon: &FakeDaemon, out: &'a mut Vec<u8>) -> Context<'a> {
+        let paths = Paths { socket: daemon.socket().to_owned(), config: "c".into(), state: "s".into() };
+        Context { client: Client::new(paths.socket.clone(), ANSWER_TIMEOUT), paths: Ok(paths), out }
+    }
+
+    /// The JSON bodies of the requests that `daemon` got.
+    pub(super) fn bodies(daemon: &FakeDaemon) -> Vec<Value> {
+        let body = |request: &String| request.split_once("\r\n\r\n").expect("a head").1.to_owned();
+        daemon.requests().iter().map(|request| serde_json::from_str(&body(request)).expect("JSON")).collect()
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_and_anything_else_its_status() {
+        for (body, expected) in [
+            (r#"{"error":{"field":"payload","message":"must be an object"}}"#, "payload: must be an object"),
+            (r#"{"error":{"field":null,"message":"no such\nsession"}}"#, "no such session"),
+            ("<html>", "the daemon answered with HTTP status 502"),
+        ] {
+            assert_eq!(refusal(502, body.as_bytes()).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_folder_is_told_as_scopes_compare_it() {
+        let current = env::current_dir().expect("a folder").to_string_lossy().into_owned();
+        for (given, expected) in [
+            (None, current.clone()),
+            (Some("."), current.clone()),
+            (Some("src/.."), current.clone()),
+            (Some("not/there"), format!("{current}/not/there")),
+            (Some("/not/there"), "/not/there".to_owned()),
+        ] {
+            assert_eq!(workspace_or_current(given), Some(expected), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn status_and_sessions_show_what_the_daemon_says() {
+        let daemon = FakeDaemon::answering_json(200, r#"{"version":"0.1.0","events":{"total":3}}"#);
+        assert_eq!(
+            run_against(&daemon, &["status"]).as_deref(),
+            Ok("version       0.1.0\nevents.total  3\n")
+        );
+        assert_eq!(
+            run_against(&daemon, &["status", "--json"]).as_deref(),
+            Ok("{\"version\":\"0.1.0\",\"events\":{\"total\":3}}\n")
+        );
+        assert!(daemon.requests()[0].starts_with("GET /v1/status HTTP/1.1\r\n"));
+
+        let daemon = FakeDaemon::answering_json(200, r#"{"sessions":[{"id":"s1","pending":2}]}"#);
+        assert_eq!(run_against(&daemon, &["sessions"]).as_deref(), Ok("id  pending\ns1  2\n"));
+        let daemon = FakeDaemon::answering_json(200, r#"{"sessions":[]}"#);
+        assert_eq!(run_against(&daemon, &["sessions"]).as_deref(), Ok("no sessions\n"));
+        let daemon = FakeDaemon::answering_json(200, "[1]");
+        let error = run_against(&daemon, &["sessions"]).expect_err("another shape");
+        assert!(error.starts_with("list the sessions: the daemon's answer is of another shape"), "{error}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Where things are: the socket, the user's configuration and the daemon's state.
+//!
+//! Pure: the environment is a function, so that a flag can stand in for a variable and a test for both.
+
+use std::{ffi::OsString, path::PathBuf};
+
+/// The three places of one daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths {
+    /// The socket that the daemon listens at.
+    pub socket: PathBuf,
+    /// The folder of the user's own configuration; it need not exist.
+    pub config: PathBuf,
+    /// The folder of the journal and everything that is kept with it; it need not exist.
+    pub state: PathBuf,
+}
+
+/// Why a place is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("neither {variable} nor HOME is set")]
+pub struct PathsError {
+    /// The variable that would say it.
+    variable: &'static str,
+}
+
+impl Paths {
+    /// Finds all three.
+    ///
+    /// Shape: the config and state folders are `$ASIDE_CONFIG` and `$ASIDE_STATE`, else `aside` in the XDG folder for it; the
+    /// socket is `$ASIDE_SOCKET`, else `$XDG_RUNTIME_DIR/aside/aside.sock`, else `aside.sock` in the state folder. An empty
+    /// variable counts as unset, and so does an XDG folder that is not absolute.
+    /// Source: the XDG base directory specification.
+    pub fn from_env(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
+        Ok(Self {
+            socket: Self::socket_from_env(&variable)?,
+            config: folder(&variable, "ASIDE_CONFIG", "XDG_CONFIG_HOME", ".config")?,
+            state: state(&variable)?,
+        })
+    }
+
+    /// Finds the socket alone, which may be known where the others are not.
+    pub fn socket_from_env(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
+        if let Some(socket) = given(&variable, "ASIDE_SOCKET") {
+            return Ok(socket);
+        }
+        match given(&variable, "XDG_RUNTIME_DIR").filter(|folder| folder.is_absolute()) {
+            Some(folder) => Ok(folder.join("aside/aside.sock")),
+            None => Ok(state(&variable)?.join("aside.sock")),
+        }
+    }
+}
+
+fn state(variable: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
+    folder(variable, "ASIDE_STATE", "XDG_STATE_HOME", ".local/state")
+}
+
+fn folder(
+    variable: &impl Fn(&str) -> Option<OsString>,
+    own: &'static str,
+    xdg: &str,
+    below_home: &str,
+) -> Result<PathBuf, PathsError> {
+    if let Some(folder) = given(variable, own) {
+        return Ok(folder);
+    }
+    given(variable, xdg)
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| Some(given(variable, "HOME")?.join(below_home)))
+        .map(|folder| folder.join("aside"))
+        .ok_or(PathsError { variable: own })
+}
+
+fn given(variable: &impl Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
+    variable(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(variables: &[(&str, &str)]) -> Result<[String; 3], PathsError> {
+        let lookup = |wanted: &str| {
+            variables.iter().find(|(name, _)| *name == wanted).map(|(_, value)| OsString::from(value))
+        };
+        let paths = Paths::from_env(lookup)?;
+        Ok([paths.socket, paths.config, paths.state].map(|path| path.display().to_string()))
+    }
+
+    #[test]
+    fn own_variables_go_before_xdg_ones_and_those_before_home() {
+        let home = ("HOME", "/home/u");
+        for (variables, expected) in [
+            (
+                &[home][..],
+                [
+                    "/home/u/.local/state/aside/aside.sock",
+                    "/home/u/.config/aside",
+                    "/home/u/.local/state/aside",
+                ],
+            ),
+            (
+                &[
+                    home,
+                    ("XDG_RUNTIME_DIR", "/run/user/1"),
+                    ("XDG_CONFIG_HOME", "/c"),
+                    ("XDG_STATE_HOME", "/s"),
+                ],
+                ["/run/user/1/aside/aside.sock", "/c/aside", "/s/aside"],
+            ),
+            (
+                &[
+                    ("ASIDE_SOCKET", "a.sock"),
+                    ("ASIDE_CONFIG", "c"),
+                    ("ASIDE_STATE", "/s"),
+                    ("XDG_RUNTIME_DIR", "/run"),
+                ],
+                ["a.sock", "c", "/s"],
+            ),
+            (
+                &[home, ("ASIDE_STATE", ""), ("XDG_RUNTIME_DIR", "relative"), ("XDG_STATE_HOME", "relative")],
+                [
+                    "/home/u/.local/state/aside/aside.sock",
+                    "/home/u/.config/aside",
+                    "/home/u/.local/state/aside",
+                ],
+            ),
+        ] {
+            assert_eq!(find(variables), Ok(expected.map(str::to_owned)), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_home_the_missing_variable_is_named() {
+        let error =
+            find(&[("ASIDE_SOCKET", "/a.sock"), ("ASIDE_STATE", "/s")]).expect_err("no config folder");
+        assert_eq!(error.to_string(), "neither ASIDE_CONFIG nor HOME is set");
+        let socket = Paths::socket_from_env(|name| (name == "ASIDE_SOCKET").then(|| "/a.sock".into()));
+        assert_eq!(socket, Ok(PathBuf::from("/a.sock")));
+    }
+}

@@ -1,0 +1,445 @@
+//! `aside publish`: one event from the command line, or many from a file or a pipe.
+//!
+//! With a TYPE the arguments are one event: `key=value` pairs are its payload, on top of the object in `--json` if that is
+//! given. A value that is a JSON number, boolean, null, string, array or object is that; anything else is text, and so is a
+//! number that would lose digits or its spelling, such as `1.50` or `1e5`. Without a TYPE, `--json` holds whole events: one
+//! object, an array, or one object a line, which are published as the lines come.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Write},
+};
+
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Map, Value};
+
+use super::{CliError, Context, Refusal, absolute_folder, parse, refusal};
+use crate::event::{EventType, Severity};
+
+const DOING: &str = "publish";
+/// The source of events that name none.
+const SOURCE: &str = "cli";
+/// Most lines of one request; beyond it a larger one publishes no faster.
+const BATCH_LINES_MAX: usize = 1_000;
+/// Size from which on a request is sent, in bytes.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Longest line, and longest document that is not lines, in bytes; far above what the daemon takes.
+const INPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Type of the event, such as `task.failed`
+    #[arg(value_name = "TYPE")]
+    event_type: Option<EventType>,
+    /// Payload: `count=3` is a number, `name=grep` text, `tags='["a"]'` an array, `code='"3"'` the text 3
+    #[arg(value_name = "KEY=VALUE")]
+    pairs: Vec<String>,
+    /// How bad it is: debug, info, warning, error or critical [default: as catalogued for the type]
+    #[arg(long, requires = "event_type")]
+    severity: Option<Severity>,
+    /// The component it comes from [default: cli]
+    #[arg(long, requires = "event_type")]
+    source: Option<String>,
+    /// The session it is for
+    #[arg(long, value_name = "ID", requires = "event_type")]
+    session: Option<String>,
+    /// The folder it concerns
+    #[arg(long, value_name = "DIR", requires = "event_type")]
+    workspace: Option<String>,
+    /// Its id; publishing the same source and id again changes nothing [default: a new one]
+    #[arg(long, requires = "event_type")]
+    id: Option<String>,
+    /// File with the payload, or without TYPE with whole events; `-` is stdin
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    match (&args.event_type, &args.json) {
+        (Some(event_type), _) => publish_one(args, event_type, context),
+        (None, Some(name)) => publish_whole(name, open(name)?, context),
+        (None, None) => Err(CliError::Usage("a TYPE, or --json with whole events, is needed".to_owned())),
+    }
+}
+
+fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -> Result<(), CliError> {
+    let mut payload = args.json.as_ref().map(|name| read_payload(name)).transpose()?.unwrap_or_default();
+    payload.extend(parse_pairs(&args.pairs)?);
+    let fields = [
+        ("id", args.id.clone().map(Value::from)),
+        ("type", Some(event_type.as_str().into())),
+        ("source", Some(args.source.as_deref().unwrap_or(SOURCE).into())),
+        ("severity", args.severity.map(|severity| severity.as_str().into())),
+        ("session", args.session.clone().map(Value::from)),
+        ("workspace", args.workspace.as_deref().map(|folder| absolute_folder(folder).into())),
+        ("payload", Some(Value::Object(payload))),
+    ];
+    let event: Value =
+        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    let answer = send(context, "application/json", event.to_string().as_bytes())?;
+    let Some(Verdict { seq, duplicate, error }) = answer.results.into_iter().flatten().next() else {
+        return context.print("published\n");
+    };
+    match (seq, duplicate) {
+        (Some(seq), false) => context.print(&format!("published as {seq}\n")),
+        (Some(seq), true) => context.print(&format!("already published as {seq}\n")),
+        (None, _) => Err(CliError::Refused { doing: DOING, refusal: error.unwrap_or_default() }),
+    }
+}
+
+fn parse_pairs(pairs: &[String]) -> Result<Map<String, Value>, CliError> {
+    let mut payload = Map::new();
+    for pair in pairs {
+        let (key, value) = parse_pair(pair)?;
+        if payload.insert(key.clone(), value).is_some() {
+            return Err(CliError::Usage(format!("`{key}` is given twice")));
+        }
+    }
+    Ok(payload)
+}
+
+fn parse_pair(pair: &str) -> Result<(String, Value), CliError> {
+    match pair.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), parse_value(value))),
+        _ => Err(CliError::Usage(format!("`{pair}` is not KEY=VALUE"))),
+    }
+}
+
+fn parse_value(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(Value::Number(number)) if number.to_string() != text => text.into(),
+        Ok(value) => value,
+        Err(_) => text.into(),
+    }
+}
+
+fn read_payload(name: &str) -> Result<Map<String, Value>, CliError> {
+    let mut text = Vec::new();
+    open(name)?
+        .take(INPUT_BYTES_MAX)
+        .read_to_end(&mut text)
+        .and_then(|_| match serde_json::from_slice(&text)? {
+            Value::Object(payload) => Ok(payload),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "it must be a JSON object"))
+            }
+        })
+        .map_err(|source| CliError::Input { name: format!("the payload in {}", shown(name)), source })
+}
+
+fn open(name: &str) -> Result<Box<dyn Read>, CliError> {
+    if name == "-" {
+        return Ok(Box::new(io::stdin()));
+    }
+    let file = File::open(name).map_err(|source| CliError::Input { name: name.to_owned(), source })?;
+    Ok(Box::new(file))
+}
+
+fn shown(name: &str) -> &str {
+    if name == "-" { "stdin" } else { name }
+}
+
+/// What became of the events of all requests.
+#[derive(Default)]
+struct Tally {
+    published: u64,
+    duplicates: u64,
+    refused: u64,
+    /// Lines of the requests so far.
+    lines_before: u64,
+}
+
+fn publish_whole(name: &str, input: impl Read, context: &mut Context<'_>) -> Result<(), CliError> {
+    let failed = |source| CliError::Input { name: shown(name).to_owned(), source };
+    let mut reader = BufReader::new(input);
+    let mut first = Vec::new();
+    while first.trim_ascii().is_empty() {
+        if read_line(&mut reader, &mut first).map_err(failed)? == 0 {
+            return Err(CliError::Usage(format!("{} holds no event", shown(name))));
+        }
+    }
+    let mut tally = Tally::default();
+    if first.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(&first).is_ok() {
+        publish_lines(first, &mut reader, &mut tally, context, failed)?;
+    } else {
+        reader.take(INPUT_BYTES_MAX).read_to_end(&mut first).map_err(failed)?;
+        tally.send(context, "application/json", &first)?;
+    }
+    let Tally { published, duplicates, refused, .. } = tally;
+    context.print(&format!("published {published}, {duplicates} already known, {refused} refused\n"))?;
+    match refused {
+        0 => Ok(()),
+        refused => Err(CliError::PartlyRefused { refused, total: published + duplicates + refused }),
+    }
+}
+
+/// Sends what has come before it waits for more, so that events of a long-lived pipe are not held back.
+fn publish_lines<R: Read>(
+    first: Vec<u8>,
+    reader: &mut BufReader<R>,
+    tally: &mut Tally,
+    context: &mut Context<'_>,
+    failed: impl Fn(io::Error) -> CliError,
+) -> Result<(), CliError> {
+    let (mut batch, mut lines) = (first, 1);
+    loop {
+        let would_wait = memchr::memchr(b'\n', reader.buffer()).is_none();
+        if would_wait || lines >= BATCH_LINES_MAX || batch.len() >= BATCH_BYTES_MAX {
+            if !batch.trim_ascii().is_empty() {
+                tally.send(context, "application/x-ndjson", &batch)?;
+            }
+            batch.clear();
+            lines = 0;
+        }
+        if read_line(reader, &mut batch).map_err(&failed)? == 0 {
+            return Ok(());
+        }
+        lines += 1;
+    }
+}
+
+/// Appends one line, and a newline if the last one has none.
+fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    let count = reader.take(INPUT_BYTES_MAX).read_until(b'\n', line)?;
+    if count as u64 == INPUT_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a line too long for any event"));
+    }
+    if count > 0 && !line.ends_with(b"\n") {
+        line.push(b'\n');
+    }
+    Ok(count)
+}
+
+impl Tally {
+    fn send(&mut self, context: &mut Context<'_>, content_type: &str, body: &[u8]) -> Result<(), CliError> {
+        let Answer { results, accepted, duplicates, refused, errors } = send(context, content_type, body)?;
+        self.published += accepted.unwrap_or(0);
+        self.duplicates += duplicates;
+        self.refused += refused;
+        for NumberedError { number, error } in errors {
+            report(self.lines_before + number, &error);
+        }
+        for (number, verdict) in (1..).zip(results.into_iter().flatten()) {
+            match (verdict.error, verdict.duplicate) {
+                (Some(error), _) => {
+                    self.refused += 1;
+                    report(self.lines_before + number, &error);
+                }
+                (None, true) => self.duplicates += 1,
+                (None, false) => self.published += 1,
+            }
+        }
+        self.lines_before += memchr::memchr_iter(b'\n', body).count() as u64;
+        Ok(())
+    }
+}
+
+fn report(number: u64, error: &Refusal) {
+    // Without a stderr the count still says that some were refused.
+    writeln!(io::stderr(), "aside: event {number} is refused: {error}").ok();
+}
+
+/// What the daemon says: a verdict for each event, or for many their counts and the first refusals.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    results: Option<Vec<Verdict>>,
+    accepted: Option<u64>,
+    #[serde(default)]
+    duplicates: u64,
+    #[serde(default)]
+    refused: u64,
+    #[serde(default)]
+    errors: Vec<NumberedError>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Verdict {
+    seq: Option<u64>,
+    #[serde(default)]
+    duplicate: bool,
+    error: Option<Refusal>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NumberedError {
+    /// The line in the request's body, from 1.
+    number: u64,
+    error: Refusal,
+}
+
+fn send(context: &Context<'_>, content_type: &str, body: &[u8]) -> Result<Answer, CliError> {
+    let response = context
+        .client
+        .request("POST", "/v1/events", &[("content-type", content_type)], body)
+        .map_err(|source| CliError::Client { doing: DOING, source })?;
+    // Refused events stand in an answer too, so the body decides what a 400 is.
+    match (response.status, parse::<Answer>(DOING, &response.body)) {
+        (_, Ok(answer)) if answer.results.is_some() || answer.accepted.is_some() => Ok(answer),
+        (200..=299, Err(error)) => Err(error),
+        (status, _) => Err(CliError::Refused { doing: DOING, refusal: refusal(status, &response.body) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::tests::{bodies, run_against};
+    use crate::client::fake::{FakeDaemon, Scratch};
+
+    #[test]
+    fn a_value_is_json_if_it_is_and_text_if_not() {
+        for (text, expected) in [
+            ("3", json!(3)),
+            ("-2.5", json!(-2.5)),
+            ("true", json!(true)),
+            ("null", Value::Null),
+            ("\"3\"", json!("3")),
+            ("{\"a\":[1]}", json!({ "a": [1] })),
+            ("grep", json!("grep")),
+            ("", json!("")),
+            ("a=b", json!("a=b")),
+            ("1.50", json!("1.50")),
+            ("1e5", json!("1e5")),
+            ("007", json!("007")),
+            ("123456789012345678901234567890", json!("123456789012345678901234567890")),
+            ("{not json}", json!("{not json}")),
+        ] {
+            assert_eq!(parse_value(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn arguments_become_one_event() {
+        let daemon = FakeDaemon::answering_json(200, r#"{"results":[{"seq":12,"id":"e1"}]}"#);
+        let args = [
+            "publish",
+            "tool.call.failure",
+            "tool_name=grep",
+            "retry_count=2",
+            "--severity",
+            "warn",
+            "--source",
+            "executor",
+            "--session",
+            "s1",
+            "--workspace",
+            "/w",
+            "--id",
+            "e1",
+        ];
+        assert_eq!(run_against(&daemon, &args).as_deref(), Ok("published as 12\n"));
+        assert_eq!(run_against(&daemon, &["publish", "task.started"]).as_deref(), Ok("published as 12\n"));
+        assert_eq!(
+            bodies(&daemon),
+            [
+                json!({ "id": "e1", "type": "tool.call.failure", "source": "executor", "severity": "warning",
+                    "session": "s1", "workspace": "/w", "payload": { "tool_name": "grep", "retry_count": 2 } }),
+                json!({ "type": "task.started", "source": "cli", "payload": {} }),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_payload_file_goes_below_the_pairs() {
+        let folder = Scratch::new();
+        let file = folder.path().join("payload.json");
+        std::fs::write(&file, r#"{"a":1,"b":{"c":[]}}"#).expect("written");
+        let daemon = FakeDaemon::answering_json(200, r#"{"results":[{"seq":3,"duplicate":true}]}"#);
+        let file = file.display().to_string();
+        let output = run_against(&daemon, &["publish", "a.b", "a=2", "--json", &file]);
+        assert_eq!(output.as_deref(), Ok("already published as 3\n"));
+        assert_eq!(bodies(&daemon)[0]["payload"], json!({ "a": 2, "b": { "c": [] } }));
+    }
+
+    #[test]
+    fn whole_events_are_sent_as_they_are() {
+        let folder = Scratch::new();
+        let file = folder.path().join("events");
+        let path = file.display().to_string();
+        for (text, content_type, body) in [
+            (
+                "\n{\"type\":\"a.b\"}\n\n{\"type\":\"c.d\"}\n",
+                "application/x-ndjson",
+                "\n{\"type\":\"a.b\"}\n\n{\"type\":\"c.d\"}\n",
+            ),
+            ("{\n\"type\":\"a.b\"\n}\n", "application/json", "{\n\"type\":\"a.b\"\n}\n"),
+            ("[{\"type\":\"a.b\"}]", "application/json", "[{\"type\":\"a.b\"}]\n"),
+        ] {
+            std::fs::write(&file, text).expect("written");
+            let daemon =
+                FakeDaemon::answering_json(200, r#"{"results":[{"seq":1},{"seq":1,"duplicate":true}]}"#);
+            let output = run_against(&daemon, &["publish", "--json", &path]);
+            assert_eq!(output.as_deref(), Ok("published 1, 1 already known, 0 refused\n"), "{text}");
+            let [request] = daemon.requests().try_into().expect("one request");
+            assert!(request.contains(&format!("\r\ncontent-type: {content_type}\r\n")), "{request}");
+            assert!(request.ends_with(&format!("\r\n\r\n{body}")), "{request}");
+        }
+    }
+
+    #[test]
+    fn lines_are_sent_when_no_more_have_come_and_in_batches_when_many_have() {
+        let daemon = FakeDaemon::answering_json(200, r#"{"results":[{"seq":1}]}"#);
+        let mut out = Vec::new();
+        let mut context = crate::cli::tests::context(&daemon, &mut out);
+        let slow = io::Cursor::new(b"{\"n\":1}\n").chain(io::Cursor::new(b"{\"n\":2}\n{\"n\":3}\n".to_vec()));
+        publish_whole("-", slow, &mut context).expect("published");
+        let many = "{\"type\":\"a.b\"}\n".repeat(BATCH_LINES_MAX + 1);
+        publish_whole("-", many.as_bytes(), &mut context).expect("published");
+        let lines: Vec<usize> =
+            daemon.requests().iter().map(|request| request.matches("}\n").count()).collect();
+        assert_eq!(lines[..2], [1, 2]);
+        assert_eq!(lines[2..].iter().sum::<usize>(), BATCH_LINES_MAX + 1);
+        assert!(lines.iter().all(|lines| *lines <= BATCH_LINES_MAX));
+    }
+
+    #[test]
+    fn many_lines_are_answered_with_counts() {
+        let answer = r#"{"accepted":2,"duplicates":1,"refused":1,"first":4,"last":5,"durability":"sync",
+            "errors":[{"number":3,"error":{"field":"type","message":"`x` has 1 segment"}}]}"#;
+        let daemon = FakeDaemon::answering_json(207, answer);
+        let mut out = Vec::new();
+        let mut context = crate::cli::tests::context(&daemon, &mut out);
+        let error = publish_whole("-", &b"{}\n{}\n{}\n{}\n"[..], &mut context).expect_err("one refused");
+        assert_eq!(error.to_string(), "publish 1 of 4 events");
+        assert_eq!(String::from_utf8(out).as_deref(), Ok("published 2, 1 already known, 1 refused\n"));
+    }
+
+    #[test]
+    fn what_is_refused_is_counted_and_fails() {
+        let answer = r#"{"results":[{"seq":1},{"error":{"field":"type","message":"`x` has 1 segment"}}]}"#;
+        let daemon = FakeDaemon::answering_json(207, answer);
+        let mut out = Vec::new();
+        let mut context = crate::cli::tests::context(&daemon, &mut out);
+        let error = publish_whole("-", &b"[{},{}]"[..], &mut context).expect_err("one refused");
+        assert_eq!(error.to_string(), "publish 1 of 2 events");
+        assert_eq!(String::from_utf8(out).as_deref(), Ok("published 1, 0 already known, 1 refused\n"));
+        for body in [
+            r#"{"results":[{"error":{"field":"payload","message":"too large"}}]}"#,
+            r#"{"error":{"field":"payload","message":"too large"}}"#,
+        ] {
+            let daemon = FakeDaemon::answering_json(400, body);
+            let error = run_against(&daemon, &["publish", "a.b"]).expect_err("refused");
+            assert_eq!(error, "publish: payload: too large");
+        }
+    }
+
+    #[test]
+    fn arguments_that_make_no_sense_are_explained() {
+        let daemon = FakeDaemon::silent();
+        for (args, part) in [
+            (&["publish"][..], "a TYPE, or --json with whole events, is needed"),
+            (&["publish", "a.b", "novalue"], "`novalue` is not KEY=VALUE"),
+            (&["publish", "a.b", "=x"], "`=x` is not KEY=VALUE"),
+            (&["publish", "a.b", "k=1", "l=2", "k=3"], "`k` is given twice"),
+            (&["publish", "single"], "has 1"),
+            (&["publish", "--json", "/absent/file"], "read /absent/file"),
+            (&["publish", "a.b", "--severity", "loud"], "`loud` is no severity"),
+            (&["publish", "--json", "x", "--id", "e1"], "required arguments were not provided"),
+        ] {
+            let error = run_against(&daemon, args).expect_err(part);
+            assert!(error.contains(part), "{args:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! `aside run -- CMD`: runs a command as if it were run alone, and publishes that it started and how it ended.
+//!
+//! Output passes through byte for byte as it comes, stdin is the command's, signals reach it, and its exit code is that of
+//! `aside run`: 128 and the signal if one killed it, 127 if there is no such command, 126 if it cannot be run. The command
+//! does not wait for the daemon; without one it runs all the same, after one line of warning.
+
+mod child;
+mod last_lines;
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::{self, Write},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{CliError, Refusal, refusal, workspace_or_current};
+use crate::client::{Client, ClientError};
+use child::{Ending, Running, Sink};
+
+/// How long publishing may take; a command that has ended should not keep its caller for longer.
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most characters of the command line that are published.
+const COMMAND_CHARS_MAX: usize = 1_000;
+/// The source of these events.
+const SOURCE: &str = "run";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What the task is called [default: the name of the program]
+    #[arg(long)]
+    name: Option<String>,
+    /// The session that the events are for
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// The folder that the events concern [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the command; gives the code to exit with.
+pub(super) fn run(args: &Args, client: &Client) -> Result<u8, CliError> {
+    run_with(args, client, [Box::new(io::stdout()), Box::new(io::stderr())], &mut io::stderr())
+}
+
+fn run_with(
+    args: &Args,
+    client: &Client,
+    sinks: [Sink; 2],
+    warnings: &mut dyn Write,
+) -> Result<u8, CliError> {
+    let client = Client::new(client.socket().to_owned(), PUBLISH_TIMEOUT);
+    let task = Task::new(args);
+    let start = task.started();
+    let started = thread::scope(|scope| {
+        let starting = scope.spawn(|| publish(&client, &start));
+        let (ending, duration) = watch(&args.command, sinks)?;
+        // A panic there is a bug of ours, and no reason to lose the command's exit code.
+        let start_outcome = starting.join().unwrap_or(Ok(()));
+        let outcome = start_outcome.and(publish(&client, &task.ended(&ending, duration)));
+        Ok((ending, outcome))
+    });
+    let (ending, outcome) = started.map_err(CliError::Run)?;
+    // Without a stderr there is nobody to tell.
+    if let Ending::NotStarted(error) = &ending {
+        let program = args.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+        writeln!(warnings, "aside: {program:?} cannot be run: {error}").ok();
+    }
+    if let Err(error) = outcome {
+        writeln!(warnings, "aside: warning: {:?} is not published: {error}", task.name).ok();
+    }
+    Ok(ending.exit_code())
+}
+
+fn watch(command: &[OsString], sinks: [Sink; 2]) -> io::Result<(Ending, Duration)> {
+    let mut running = match Running::start(command, sinks) {
+        Ok(running) => running,
+        Err(error) => return Ok((Ending::NotStarted(error), Duration::ZERO)),
+    };
+    let (status, duration) = timed(|| running.wait());
+    Ok((Ending::Ended { status: status?, last_lines: running.finish_output() }, duration))
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long the command ran is known here and nowhere else")]
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let result = work();
+    (result, start.elapsed())
+}
+
+/// What all events of one run share.
+struct Task {
+    start_id: String,
+    name: String,
+    command: String,
+    session: Option<String>,
+    workspace: Option<String>,
+}
+
+impl Task {
+    fn new(args: &Args) -> Self {
+        let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
+        let program_name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+        Self {
+            start_id: Uuid::now_v7().to_string(),
+            name: args.name.clone().unwrap_or_else(|| program_name.into_owned()),
+            command: command_line(&args.command),
+            session: args.session.clone(),
+            workspace: workspace_or_current(args.workspace.as_deref()),
+        }
+    }
+
+    fn started(&self) -> Value {
+        self.event(&self.start_id, "task.started", json!({ "task": self.name, "command": self.command }))
+    }
+
+    fn ended(&self, ending: &Ending, duration: Duration) -> Value {
+        let mut payload = json!({
+            "task": self.name,
+            "command": self.command,
+            "exit_code": ending.exit_code(),
+            "duration_ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            "tail": ending.last_lines(),
+        });
+        if let (Some(signal), Some(payload)) = (ending.signal(), payload.as_object_mut()) {
+            payload.insert("signal".to_owned(), signal.into());
+        }
+        let event_type = if ending.exit_code() == 0 { "task.completed" } else { "task.failed" };
+        let mut event = self.event(&Uuid::now_v7().to_string(), event_type, payload);
+        if let Some(event) = event.as_object_mut() {
+            event.insert("cause".to_owned(), self.start_id.as_str().into());
+        }
+        event
+    }
+
+    fn event(&self, id: &str, event_type: &str, payload: Value) -> Value {
+        let fields = [
+            ("id", Some(id.into())),
+            ("type", Some(event_type.into())),
+            ("source", Some(SOURCE.into())),
+            ("session", self.session.clone().map(Value::from)),
+            ("workspace", self.workspace.clone().map(Value::from)),
+            ("payload", Some(payload)),
+        ];
+        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+}
+
+/// The command as it could be typed, cut to [`COMMAND_CHARS_MAX`].
+fn command_line(command: &[OsString]) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
+    let quote = |word: &OsString| {
+        let word = word.to_string_lossy();
+        match !word.is_empty() && word.chars().all(is_plain) {
+            true => word.into_owned(),
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        }
+    };
+    let line = command.iter().map(quote).collect::<Vec<_>>().join(" ");
+    line.chars().take(COMMAND_CHARS_MAX).collect()
+}
+
+/// Why an event of the run is not published.
+#[derive(Debug, thiserror::Error)]
+enum PublishError {
+    #[error("{0}")]
+    Client(ClientError),
+    #[error("{0}")]
+    Refused(Refusal),
+}
+
+fn publish(client: &Client, event: &Value) -> Result<(), PublishError> {
+    #[derive(Deserialize)]
+    struct Answer {
+        results: Vec<Verdict>,
+    }
+    #[derive(Deserialize)]
+    struct Verdict {
+        error: Option<Refusal>,
+    }
+    let headers = [("content-type", "application/json")];
+    let response = client
+        .request("POST", "/v1/events", &headers, event.to_string().as_bytes())
+        .map_err(PublishError::Client)?;
+    let verdict = serde_json::from_slice::<Answer>(&response.body)
+        .ok()
+        .and_then(|answer| answer.results.into_iter().next());
+    match (response.status, verdict) {
+        (_, Some(Verdict { error: Some(error) })) => Err(PublishError::Refused(error)),
+        (200..=299, _) => Ok(()),
+        (status, _) => Err(PublishError::Refused(refusal(status, &response.body))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::child::tests::Collected;
+    use super::*;
+    use crate::cli::tests::bodies;
+    use crate::client::fake::{FakeDaemon, Scratch};
+
+    struct Ran {
+        code: u8,
+        stdout: String,
+        stderr: String,
+        warnings: String,
+    }
+
+    fn run_command(socket: &Path, command: &[&str]) -> Ran {
+        let args = Args {
+            name: None,
+            session: Some("s1".to_owned()),
+            workspace: Some("/w".to_owned()),
+            command: command.iter().map(Into::into).collect(),
+        };
+        let (stdout, stderr, mut warnings) = (Collected::default(), Collected::default(), Vec::new());
+        let sinks: [Sink; 2] = [Box::new(stdout.clone()), Box::new(stderr.clone())];
+        let client = Client::new(socket.to_owned(), PUBLISH_TIMEOUT);
+        let code = run_with(&args, &client, sinks, &mut warnings).expect("watched");
+        let warnings = String::from_utf8(warnings).expect("text");
+        Ran { code, stdout: stdout.text(), stderr: stderr.text(), warnings }
+    }
+
+    fn published() -> FakeDaemon {
+        FakeDaemon::answering_json(200, r#"{"results":[{"seq":1,"id":"e"}]}"#)
+    }
+
+    /// The events without what differs each time, which is checked here.
+    fn events(daemon: &FakeDaemon) -> [Value; 2] {
+        let [mut started, mut ended]: [Value; 2] = bodies(daemon).try_into().expect("two events");
+        let take = |event: &mut Value, key: &str| event.as_object_mut().and_then(|event| event.remove(key));
+        assert_eq!(take(&mut ended, "cause"), take(&mut started, "id"));
+        assert!(take(&mut ended, "id").is_some());
+        assert!(take(&mut ended["payload"], "duration_ms").is_some_and(|duration| duration.is_u64()));
+        [started, ended]
+    }
+
+    #[test]
+    fn a_command_that_ends_well_is_completed() {
+        let daemon = published();
+        let ran = run_command(daemon.socket(), &["sh", "-c", "echo out; echo err >&2"]);
+        assert_eq!(
+            (ran.code, ran.stdout.as_str(), ran.stderr.as_str(), ran.warnings.as_str()),
+            (0, "out\n", "err\n", "")
+        );
+        let [started, ended] = events(&daemon);
+        let command = "sh -c 'echo out; echo err >&2'";
+        let around = |event_type: &str, payload: Value| json!({ "type": event_type, "source": "run", "session": "s1", "workspace": "/w", "payload": payload });
+        assert_eq!(started, around("task.started", json!({ "task": "sh", "command": command })));
+        let tail = ended["payload"]["tail"].clone();
+        assert!(tail == "out\nerr" || tail == "err\nout", "{tail}");
+        let payload = json!({ "task": "sh", "command": command, "exit_code": 0, "tail": tail });
+        assert_eq!(ended, around("task.completed", payload));
+    }
+
+    #[test]
+    fn failures_say_how_the_command_ended() {
+        for (command, code, payload) in [
+            (
+                &["sh", "-c", "echo no; exit 3"][..],
+                3,
+                json!({ "task": "sh", "command": "sh -c 'echo no; exit 3'", "exit_code": 3, "tail": "no" }),
+            ),
+            (
+                &["sh", "-c", "kill -TERM $$"],
+                143,
+                json!({ "task": "sh", "command": "sh -c 'kill -TERM $$'", "exit_code": 143, "tail": "", "signal": "SIGTERM" }),
+            ),
+            (
+                &["/absent/it's"],
+                127,
+                json!({ "task": "it's", "command": r"'/absent/it'\''s'", "exit_code": 127,
+                    "tail": "No such file or directory (os error 2)" }),
+            ),
+            (
+                &["/etc/passwd"],
+                126,
+                json!({ "task": "passwd", "command": "/etc/passwd", "exit_code": 126, "tail": "Permission denied (os error 13)" }),
+            ),
+        ] {
+            let daemon = published();
+            let ran = run_command(daemon.socket(), command);
+            let said = match payload["exit_code"].as_u64() {
+                Some(126 | 127) => {
+                    format!(
+                        "aside: {:?} cannot be run: {}\n",
+                        command[0],
+                        payload["tail"].as_str().expect("text")
+                    )
+                }
+                _ => String::new(),
+            };
+            assert_eq!((ran.code, ran.warnings), (code, said), "{command:?}");
+            let [_, ended] = events(&daemon);
+            assert_eq!((&ended["type"], &ended["payload"]), (&json!("task.failed"), &payload), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_daemon_the_command_runs_after_one_warning() {
+        let folder = Scratch::new();
+        let socket = folder.path().join("absent.sock");
+        let ran = run_command(&socket, &["sh", "-c", "echo out; exit 4"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (4, "out\n"));
+        let expected = format!(
+            "aside: warning: \"sh\" is not published: no daemon at {}: start it with `aside serve`\n",
+            socket.display()
+        );
+        assert_eq!(ran.warnings, expected);
+    }
+
+    #[test]
+    fn a_refused_event_is_a_warning() {
+        let daemon = FakeDaemon::answering_json(
+            400,
+            r#"{"results":[{"error":{"field":"workspace","message":"is odd"}}]}"#,
+        );
+        let ran = run_command(daemon.socket(), &["true"]);
+        assert_eq!(
+            (ran.code, ran.warnings.as_str()),
+            (0, "aside: warning: \"true\" is not published: workspace: is odd\n")
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! The child process: its output passed through and its end remembered, signals passed on, its exit awaited.
+//!
+//! After the child has exited, what it wrote is still passed through: at most a pipe's capacity. A grandchild that holds the
+//! pipe open keeps nobody: output is over when nothing has come for [`QUIET`], or when more has come than the child can have
+//! left behind.
+
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal, Read, Write},
+    os::unix::process::ExitStatusExt,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
+};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
+    iterator::{Handle, Signals},
+    low_level::signal_name,
+};
+
+use super::last_lines::LastLines;
+
+/// How long a pipe may stay silent after the child's exit; an empty pipe is silent at once, a busy machine not.
+const QUIET: Duration = Duration::from_millis(500);
+/// What a pipe can hold, in bytes, unless someone has enlarged it.
+const PIPE_BYTES: usize = 64 * 1024;
+
+/// Where one of the child's outputs goes.
+pub(super) type Sink = Box<dyn Write + Send>;
+
+/// How a command ended.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// It ran.
+    Ended { status: ExitStatus, last_lines: String },
+    /// It did not.
+    NotStarted(io::Error),
+}
+
+impl Ending {
+    /// What a shell would give.
+    pub(super) fn exit_code(&self) -> u8 {
+        let code = match self {
+            Self::Ended { status, .. } => {
+                status.code().or_else(|| status.signal().map(|signal| 128 + signal))
+            }
+            Self::NotStarted(error) if error.kind() == io::ErrorKind::NotFound => Some(127),
+            Self::NotStarted(_) => Some(126),
+        };
+        code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+    }
+
+    pub(super) fn signal(&self) -> Option<String> {
+        match self {
+            Self::Ended { status, .. } => status
+                .signal()
+                .map(|signal| signal_name(signal).map_or_else(|| signal.to_string(), str::to_owned)),
+            Self::NotStarted(_) => None,
+        }
+    }
+
+    pub(super) fn last_lines(&self) -> String {
+        match self {
+            Self::Ended { last_lines, .. } => last_lines.clone(),
+            Self::NotStarted(error) => error.to_string(),
+        }
+    }
+}
+
+/// A child that was started.
+pub(super) struct Running {
+    child: Child,
+    /// Whom signals go to; nobody once its number may be another process's.
+    target: Arc<Mutex<Option<Pid>>>,
+    signals: Handle,
+    output: Arc<Output>,
+}
+
+#[derive(Default)]
+struct Output {
+    state: Mutex<OutputState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct OutputState {
+    last_lines: LastLines,
+    /// Pipes that have not come to their end.
+    open: u32,
+    /// Chunks that were read and are being written.
+    writing: u32,
+    /// Chunks that were read so far.
+    chunks: u64,
+    has_exited: bool,
+}
+
+impl Output {
+    fn lock(&self) -> MutexGuard<'_, OutputState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    /// Starts `command`, whose stdout and stderr go to `sinks`.
+    pub(super) fn start(command: &[OsString], sinks: [Sink; 2]) -> io::Result<Self> {
+        let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        // Before the child, so that no signal ends this process and leaves the child alone.
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
+        let mut child =
+            Command::new(program).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let target = Arc::new(Mutex::new(Some(Pid::from_child(&child))));
+        let handle = signals.handle();
+        let forward_to = target.clone();
+        thread::spawn(move || forward(signals, &forward_to));
+        let output = Arc::new(Output::default());
+        output.lock().open = 2;
+        let [stdout, stderr] = sinks;
+        let pipes: [(Option<Box<dyn Read + Send>>, Sink); 2] = [
+            (child.stdout.take().map(|pipe| Box::new(pipe) as _), stdout),
+            (child.stderr.take().map(|pipe| Box::new(pipe) as _), stderr),
+        ];
+        for (pipe, sink) in pipes {
+            let pipe = pipe.expect("both outputs are piped");
+            let output = output.clone();
+            thread::spawn(move || pass(pipe, sink, &output));
+        }
+        Ok(Self { child, target, signals: handle, output })
+    }
+
+    /// Waits until the child has exited.
+    pub(super) fn wait(&mut self) -> io::Result<ExitStatus> {
+        let pid = Pid::from_child(&self.child);
+        // The number stays the child's until it is reaped, so signals are stopped in between.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while waitid(WaitId::Pid(pid), options).is_err_and(|error| error == Errno::INTR) {}
+        self.target.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.signals.close();
+        self.child.wait()
+    }
+
+    /// Waits for the rest of the output of a child that has exited; gives its last lines.
+    pub(super) fn finish_output(&self) -> String {
+        let mut state = self.output.lock();
+        state.has_exited = true;
+        while state.open > 0 {
+            let before = state.chunks;
+            let (next, wait) =
+                self.output.changed.wait_timeout(state, QUIET).unwrap_or_else(PoisonError::into_inner);
+            state = next;
+            if wait.timed_out() && state.writing == 0 && state.chunks == before {
+                break;
+            }
+        }
+        state.last_lines.text()
+    }
+}
+
+fn forward(mut signals: Signals, target: &Mutex<Option<Pid>>) {
+    let has_terminal = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
+    for signal in signals.forever() {
+        deliver(signal, has_terminal, target);
+    }
+}
+
+/// Passes a signal on, unless the terminal has sent it to the child as well: Ctrl-C and Ctrl-\ go to every process of the
+/// foreground.
+fn deliver(signal: i32, has_terminal: bool, target: &Mutex<Option<Pid>>) {
+    let has_reached_child = has_terminal && matches!(signal, SIGINT | SIGQUIT);
+    let target = target.lock().unwrap_or_else(PoisonError::into_inner);
+    if let (false, Some(pid), Some(signal)) = (has_reached_child, *target, Signal::from_named_raw(signal)) {
+        // A child that has gone needs no signal.
+        kill_process(pid, signal).ok();
+    }
+}
+
+/// Copies a pipe until it ends, or its sink takes no more; the child then learns of it as it would alone.
+fn pass(mut pipe: impl Read, mut sink: impl Write, output: &Output) {
+    let mut buffer = vec![0; PIPE_BYTES];
+    let mut left_behind = 0;
+    while left_behind < PIPE_BYTES {
+        let chunk = match pipe.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => break,
+            Ok(count) => buffer.get(..count).unwrap_or_default(),
+        };
+        {
+            let mut state = output.lock();
+            state.last_lines.push(chunk);
+            state.writing += 1;
+            state.chunks += 1;
+            left_behind += if state.has_exited { chunk.len() } else { 0 };
+        }
+        let written = sink.write_all(chunk).and_then(|()| sink.flush());
+        output.lock().writing -= 1;
+        output.changed.notify_all();
+        if written.is_err() {
+            break;
+        }
+    }
+    drop(pipe);
+    output.lock().open -= 1;
+    output.changed.notify_all();
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::io::BufRead;
+
+    use super::*;
+
+    /// A sink that keeps what it gets.
+    #[derive(Debug, Clone, Default)]
+    pub(in crate::cli::run) struct Collected(Arc<Mutex<Vec<u8>>>);
+
+    impl Collected {
+        pub(in crate::cli::run) fn text(&self) -> String {
+            String::from_utf8_lossy(&self.0.lock().expect("lock")).into_owned()
+        }
+    }
+
+    impl Write for Collected {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("lock").extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn start(script: &str, stdout: Sink) -> Running {
+        let command = ["sh", "-c", script].map(OsString::from);
+        Running::start(&command, [stdout, Box::new(io::sink())]).expect("sh runs")
+    }
+
+    #[test]
+    fn output_passes_byte_for_byte() {
+        let stdout = Collected::default();
+        let script =
+            r"printf 'a\000\377\r'; i=0; while [ $i -lt 20000 ]; do echo 0123456789; i=$((i+1)); done";
+        let mut running = start(script, Box::new(stdout.clone()));
+        assert_eq!(running.wait().expect("status").code(), Some(0));
+        running.finish_output();
+        let expected = [&b"a\0\xff\r"[..], "0123456789\n".repeat(20_000).as_bytes()].concat();
+        assert!(*stdout.0.lock().expect("lock") == expected, "{} bytes", expected.len());
+    }
+
+    #[test]
+    fn a_grandchild_that_keeps_the_pipe_keeps_nobody() {
+        for script in ["echo early; sleep 600 & echo $!", "yes chatter & echo $!; sleep 0.05"] {
+            let stdout = Collected::default();
+            let mut running = start(script, Box::new(stdout.clone()));
+            running.wait().expect("status");
+            running.finish_output();
+            let text = stdout.text();
+            let number = text.lines().find_map(|line| line.parse().ok()).and_then(Pid::from_raw);
+            // The chatting one may have learned already that nobody listens.
+            kill_process(number.expect("its number"), Signal::KILL).ok();
+        }
+    }
+
+    #[test]
+    fn a_sink_that_is_closed_ends_the_child_as_a_closed_pipe_would() {
+        let (reader, writer) = io::pipe().expect("pipe");
+        drop(reader);
+        let mut running = start("exec yes", Box::new(writer));
+        assert_eq!(running.wait().expect("status").signal(), Some(13));
+        assert_eq!(running.finish_output().lines().next(), Some("y"));
+    }
+
+    #[test]
+    fn a_signal_reaches_the_child_unless_the_terminal_has_sent_it_too() {
+        let (reader, writer) = io::pipe().expect("pipe");
+        let script = "trap 'echo INT' INT; trap 'kill $!; exit 9' TERM; sleep 600 & echo ready; wait";
+        let mut running = start(script, Box::new(writer));
+        let mut ready = String::new();
+        io::BufReader::new(reader).read_line(&mut ready).expect("output");
+        deliver(SIGINT, true, &running.target);
+        deliver(SIGTERM, false, &running.target);
+        assert_eq!(running.wait().expect("status").code(), Some(9));
+        assert_eq!(running.finish_output(), "ready");
+        assert_eq!(*running.target.lock().expect("lock"), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! `aside tail`: the events, as they are journaled.
+
+use serde_json::Value;
+
+use super::{CliError, Context, refusal, table::one_line};
+use crate::{
+    client::{StreamEvent, percent_encode},
+    event::{Pattern, Seq, Severity},
+};
+
+const DOING: &str = "follow the events";
+/// Width of a time to the millisecond; a whole second is written shorter.
+const TIME_WIDTH: usize = 24;
+/// Width of the longest severity.
+const SEVERITY_WIDTH: usize = 8;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Types to show; `*` is one segment, a final `**` one or more [default: all]
+    pattern: Option<Pattern>,
+    /// Begin with this position of the journal, then follow [default: what comes from here on]
+    #[arg(long, value_name = "SEQ")]
+    from: Option<u64>,
+    /// Least severity to show
+    #[arg(long)]
+    severity: Option<Severity>,
+    /// Print each event as a line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints events until the daemon or the reader of the output ends it.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    let failed = |source| CliError::Client { doing: DOING, source };
+    let accept = [("accept", "text/event-stream")];
+    let mut stream = context.client.stream(&path(args), &accept).map_err(failed)?.map_err(|response| {
+        CliError::Refused { doing: DOING, refusal: refusal(response.status, &response.body) }
+    })?;
+    while let Some(event) = stream.next_event().map_err(failed)? {
+        let value: Value = super::parse(DOING, event.data.as_bytes())?;
+        let line = if args.json { event.data } else { line(&event, &value) };
+        context.print(&format!("{line}\n"))?;
+    }
+    Err(CliError::StreamEnded)
+}
+
+fn path(args: &Args) -> String {
+    let pattern =
+        args.pattern.as_ref().map(|pattern| format!("pattern={}", percent_encode(&pattern.to_string())));
+    let severity = args.severity.map(|severity| format!("severity={severity}"));
+    let from = args.from.map(|from| format!("from={}", Seq(from)));
+    let query: Vec<String> = [pattern, severity, from].into_iter().flatten().collect();
+    match query.as_slice() {
+        [] => "/v1/events/stream".to_owned(),
+        query => format!("/v1/events/stream?{}", query.join("&")),
+    }
+}
+
+fn line(event: &StreamEvent, value: &Value) -> String {
+    let text = |name| value.get(name).and_then(Value::as_str).map_or("-".to_owned(), one_line);
+    let payload = value.get("payload").map_or(String::new(), |payload| one_line(&payload.to_string()));
+    let addressee =
+        |name| value.get(name).and_then(Value::as_str).map(|text| format!(" {name}={}", one_line(text)));
+    let scope = addressee("session").or_else(|| addressee("workspace")).unwrap_or_default();
+    format!(
+        "{:>6} {:TIME_WIDTH$} {:SEVERITY_WIDTH$} {} {}{scope} {payload}",
+        one_line(&event.id),
+        text("timestamp"),
+        text("severity"),
+        text("type"),
+        text("source"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::tests::run_against;
+    use crate::client::fake::FakeDaemon;
+
+    const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: hello\n\n\
+        id: 7\ndata: {\"id\":\"e1\",\"type\":\"task.failed\",\"source\":\"run\",\"severity\":\"error\",\
+        \"timestamp\":\"2026-11-21T12:00:00Z\",\"payload\":{\"task\":\"t\\n\"},\"workspace\":\"/w\"}\n\n\
+        id: 8\ndata: {\"id\":\"e2\",\"type\":\"task.started\",\"source\":\"run\",\"severity\":\"debug\"}\n\n";
+
+    #[test]
+    fn events_are_one_line_each_until_the_daemon_stops() {
+        let daemon = FakeDaemon::answering(&[STREAM]);
+        let ended = "follow the events: the daemon has stopped";
+        assert_eq!(
+            run_against(&daemon, &["tail"]),
+            Err(format!(
+                "     7 2026-11-21T12:00:00Z     error    task.failed run workspace=/w {{\"task\":\"t\\n\"}}\n\
+                 \x20    8 -                        debug    task.started run \n{ended}"
+            ))
+        );
+        assert_eq!(
+            run_against(&daemon, &["tail", "--json"]),
+            Err(format!(
+                "{{\"id\":\"e1\",\"type\":\"task.failed\",\"source\":\"run\",\"severity\":\"error\",\
+                 \"timestamp\":\"2026-11-21T12:00:00Z\",\"payload\":{{\"task\":\"t\\n\"}},\"workspace\":\"/w\"}}\n\
+                 {{\"id\":\"e2\",\"type\":\"task.started\",\"source\":\"run\",\"severity\":\"debug\"}}\n{ended}"
+            ))
+        );
+    }
+
+    #[test]
+    fn what_to_show_is_asked_of_the_daemon() {
+        let daemon =
+            FakeDaemon::answering_json(400, r#"{"error":{"field":"from","message":"is in the future"}}"#);
+        for args in [&["tail"][..], &["tail", "tool.**", "--from", "5", "--severity", "warn"]] {
+            let error = run_against(&daemon, args).expect_err("refused");
+            assert_eq!(error, "follow the events: from: is in the future");
+        }
+        let lines: Vec<String> = daemon
+            .requests()
+            .iter()
+            .filter_map(|request| request.lines().next().map(str::to_owned))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "GET /v1/events/stream HTTP/1.1",
+                "GET /v1/events/stream?pattern=tool.%2A%2A&severity=warning&from=5 HTTP/1.1"
+            ]
+        );
+        assert!(run_against(&daemon, &["tail", "tool.**.x"]).is_err());
+    }
+}

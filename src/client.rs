@@ -1,0 +1,397 @@
+//! Talks to the daemon over its Unix socket: bytes in, bytes out.
+//!
+//! Everything here is the standard library and HTTP/1.1 by hand, because the hook path runs once a tool call and pays for
+//! whatever it links to and starts. [`hook`] is that path; [`Client`] serves the commands people type. What the bytes mean
+//! is not known here.
+
+mod hook;
+mod http;
+
+#[cfg(test)]
+pub(crate) mod fake;
+
+use std::{
+    error, fmt,
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+pub use hook::{HOOK_DEADLINE, HOOK_HEADERS, HOOK_STDIN_BYTES_MAX, hook};
+
+use http::{Body, Head};
+
+/// Largest body that is taken from the daemon, in bytes; far above any list it answers with.
+pub const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Longest line of an event stream, in bytes: an event of 64 KiB whose every byte was escaped, and room for its envelope.
+const LINE_BYTES_MAX: u64 = 512 * 1024;
+
+/// Makes requests to one daemon, each on a connection of its own.
+#[derive(Debug, Clone)]
+pub struct Client {
+    socket: PathBuf,
+    timeout: Duration,
+}
+
+/// The daemon's answer to one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// Names in lower case, in the order they came.
+    pub headers: Vec<(String, String)>,
+    /// The body, whole.
+    pub body: Vec<u8>,
+}
+
+/// Why a request got no answer.
+#[derive(Debug)]
+pub enum ClientError {
+    /// Nothing listens at the socket.
+    NoDaemon {
+        /// Where.
+        socket: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The socket cannot be used.
+    Socket {
+        /// Which.
+        socket: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The connection broke or was silent for too long.
+    Connection {
+        /// What it was used for.
+        doing: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// What came back is not HTTP.
+    NotHttp {
+        /// What was wrong with it.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDaemon { socket, .. } => {
+                write!(f, "no daemon at {}: start it with `aside serve`", socket.display())
+            }
+            Self::Socket { socket, .. } => write!(f, "{} cannot be used as a socket", socket.display()),
+            Self::Connection { doing, source } if is_timeout(source) => {
+                write!(f, "the daemon took too long to {doing}")
+            }
+            Self::Connection { doing, .. } => write!(f, "the connection to the daemon failed to {doing}"),
+            Self::NotHttp { .. } => f.write_str("what listens at the socket does not answer as a daemon"),
+        }
+    }
+}
+
+impl error::Error for ClientError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            // That nothing is there is the whole story.
+            Self::NoDaemon { .. } => None,
+            Self::Connection { source, .. } if is_timeout(source) => None,
+            Self::Socket { source, .. } | Self::Connection { source, .. } | Self::NotHttp { source } => {
+                Some(source)
+            }
+        }
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+impl Client {
+    /// Talks to the daemon at `socket`; each read and write may take `timeout`.
+    pub fn new(socket: PathBuf, timeout: Duration) -> Self {
+        Self { socket, timeout }
+    }
+
+    /// Where the daemon is expected.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Makes one request and reads the whole answer.
+    ///
+    /// Shape: `path` is what stands in the request line, percent-encoded; header values are printable ASCII.
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Response, ClientError> {
+        let (head, mut reader) = self.open(method, path, headers, body)?;
+        let mut body = Vec::new();
+        reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut body).map_err(answer_error)?;
+        Ok(Response { status: head.status, headers: head.headers, body })
+    }
+
+    /// Asks for a stream of server-sent events, which may stay silent for any time.
+    ///
+    /// Errors: also an answer other than 200, which is then returned whole.
+    pub fn stream(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Result<EventStream, Response>, ClientError> {
+        let (head, mut reader) = self.open("GET", path, headers, b"")?;
+        if head.status == 200 {
+            let connection = reader.get_ref().get_ref();
+            connection
+                .set_read_timeout(None)
+                .map_err(|source| ClientError::Connection { doing: "stay open", source })?;
+            return Ok(Ok(EventStream { lines: BufReader::new(reader) }));
+        }
+        let mut body = Vec::new();
+        reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut body).map_err(answer_error)?;
+        Ok(Err(Response { status: head.status, headers: head.headers, body }))
+    }
+
+    fn open(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<(Head, Body<BufReader<UnixStream>>), ClientError> {
+        let failed = |doing| move |source| ClientError::Connection { doing, source };
+        let mut connection = UnixStream::connect(&self.socket).map_err(|source| {
+            let is_absent =
+                matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+            match is_absent {
+                true => ClientError::NoDaemon { socket: self.socket.clone(), source },
+                false => ClientError::Socket { socket: self.socket.clone(), source },
+            }
+        })?;
+        connection.set_read_timeout(Some(self.timeout)).map_err(failed("open"))?;
+        connection.set_write_timeout(Some(self.timeout)).map_err(failed("open"))?;
+        let sent = http::write_request(&mut connection, method, path, headers, body);
+        let mut reader = BufReader::new(connection);
+        // A daemon that refuses a large body answers before it has read all of it, so the answer counts first.
+        match (http::read_head(&mut reader), sent) {
+            (Ok(head), _) => {
+                let body = Body::new(reader, head.framing);
+                Ok((head, body))
+            }
+            (Err(_), Err(source)) => Err(failed("take the request")(source)),
+            (Err(error), Ok(())) => Err(answer_error(error)),
+        }
+    }
+}
+
+fn answer_error(source: io::Error) -> ClientError {
+    if source.kind() == io::ErrorKind::InvalidData {
+        ClientError::NotHttp { source }
+    } else {
+        ClientError::Connection { doing: "answer", source }
+    }
+}
+
+/// Writes `text` so that it can stand as one segment of a path or one value of a query.
+///
+/// ```
+/// assert_eq!(aside::client::percent_encode("s1/agent 2"), "s1%2Fagent%202");
+/// ```
+pub fn percent_encode(text: &str) -> String {
+    encode_bytes(text.as_bytes(), |byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
+}
+
+fn encode_bytes(bytes: &[u8], is_plain: impl Fn(u8) -> bool) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().map_or('0', char::from);
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if is_plain(byte) {
+            text.push(char::from(byte));
+        } else {
+            text.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+    text
+}
+
+/// One server-sent event.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamEvent {
+    /// Its `id` field, or empty.
+    pub id: String,
+    /// Its `event` field, or empty.
+    pub kind: String,
+    /// Its `data` lines, joined by newlines.
+    pub data: String,
+}
+
+/// Server-sent events as they come.
+#[derive(Debug)]
+pub struct EventStream {
+    lines: BufReader<Body<BufReader<UnixStream>>>,
+}
+
+impl EventStream {
+    /// Waits for the next event; `None` when the daemon ended the stream.
+    ///
+    /// Shape: events without data, which keep a connection alive, are passed over.
+    pub fn next_event(&mut self) -> Result<Option<StreamEvent>, ClientError> {
+        let mut event = StreamEvent::default();
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let length = self.lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+            if length.map_err(answer_error)? == 0 {
+                return Ok(None);
+            }
+            if line.pop_if(|last| *last == b'\n').is_none() {
+                let source =
+                    io::Error::new(io::ErrorKind::InvalidData, "a line of the stream is cut or too long");
+                return Err(ClientError::NotHttp { source });
+            }
+            line.pop_if(|last| *last == b'\r');
+            if line.is_empty() && !event.data.is_empty() {
+                event.data.pop();
+                return Ok(Some(event));
+            }
+            take_field(&mut event, &String::from_utf8_lossy(&line));
+        }
+    }
+}
+
+fn take_field(event: &mut StreamEvent, line: &str) {
+    let (name, value) = line.split_once(':').unwrap_or((line, ""));
+    let value = value.strip_prefix(' ').unwrap_or(value);
+    match name {
+        "id" => value.clone_into(&mut event.id),
+        "event" => value.clone_into(&mut event.kind),
+        "data" => event.data.extend([value, "\n"]),
+        _ => {}
+    }
+}
+
+/// Writes the request's bytes; used by both paths.
+fn send(connection: &mut impl Write, head: &str, body: &[u8]) -> io::Result<()> {
+    connection.write_all(head.as_bytes())?;
+    connection.write_all(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        fake::{FakeDaemon, Scratch},
+        *,
+    };
+
+    fn client(socket: &Path) -> Client {
+        Client::new(socket.to_owned(), Duration::from_secs(5))
+    }
+
+    #[test]
+    fn a_request_is_plain_http_and_its_answer_is_read_whole() {
+        let daemon = FakeDaemon::answering(&[
+            "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\nnope!",
+        ]);
+        let response = client(daemon.socket())
+            .request("POST", "/v1/events", &[("content-type", "application/json")], b"{}")
+            .expect("answer");
+        assert_eq!(
+            response,
+            Response {
+                status: 400,
+                headers: vec![
+                    ("content-type".to_owned(), "application/json".to_owned()),
+                    ("content-length".to_owned(), "5".to_owned()),
+                ],
+                body: b"nope!".to_vec(),
+            }
+        );
+        assert_eq!(
+            daemon.requests(),
+            [
+                "POST /v1/events HTTP/1.1\r\nhost: aside\r\nconnection: close\r\ncontent-type: application/json\r\n\
+              content-length: 2\r\n\r\n{}"
+            ]
+        );
+    }
+
+    #[test]
+    fn errors_say_what_is_missing_and_what_to_do() {
+        let folder = Scratch::new();
+        let absent = folder.path().join("absent.sock");
+        let stale = folder.path().join("stale.sock");
+        drop(std::os::unix::net::UnixListener::bind(&stale).expect("bind"));
+        for socket in [absent, stale] {
+            let error = client(&socket).request("GET", "/v1/status", &[], b"").expect_err("nobody there");
+            let expected = format!("no daemon at {}: start it with `aside serve`", socket.display());
+            assert_eq!(error.to_string(), expected);
+        }
+        let error = client(&folder.path().join("a".repeat(200))).request("GET", "/v1/status", &[], b"");
+        let error = error.expect_err("a socket's path is short").to_string();
+        assert!(error.ends_with("aaa cannot be used as a socket"), "{error}");
+        for garbage in
+            ["SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 2x0 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nno colon\r\n\r\n"]
+        {
+            let daemon = FakeDaemon::answering(&[garbage]);
+            let error = client(daemon.socket()).request("GET", "/", &[], b"").expect_err(garbage);
+            assert!(matches!(error, ClientError::NotHttp { .. }), "{garbage:?}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_breaks_off_is_an_error() {
+        for cut in [
+            "HTTP/1.1 200 OK\r\ncontent-le",
+            "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n",
+        ] {
+            let daemon = FakeDaemon::answering(&[cut]);
+            let error = client(daemon.socket()).request("GET", "/", &[], b"").expect_err(cut);
+            assert!(matches!(error, ClientError::Connection { doing: "answer", .. }), "{cut:?}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_answer_is_given_up() {
+        let daemon = FakeDaemon::silent();
+        let client = Client::new(daemon.socket().to_owned(), Duration::from_millis(20));
+        let error = client.request("GET", "/v1/status", &[], b"").expect_err("silence");
+        assert_eq!(error.to_string(), "the daemon took too long to answer");
+    }
+
+    #[test]
+    fn a_stream_gives_events_across_chunk_borders_until_it_ends() {
+        let daemon = FakeDaemon::answering(&[
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "c\r\n: hello\n\nid:\r\n",
+            "14;x=1\r\n 7\nevent: e\ndata: {\"\r\n",
+            "F\r\na\":1}\ndata: b\n\n\r\n",
+            "d\r\ndata: last\r\n\n\r\n",
+            "0\r\ntrailer: 1\r\n\r\n",
+        ]);
+        let mut stream =
+            client(daemon.socket()).stream("/v1/events/stream", &[]).expect("answer").expect("200");
+        let mut events = Vec::new();
+        while let Some(event) = stream.next_event().expect("stream") {
+            events.push((event.id, event.kind, event.data));
+        }
+        let expected = [("7", "e", "{\"a\":1}\nb"), ("", "", "last")]
+            .map(|(id, kind, data)| (id.into(), kind.into(), data.into()));
+        assert_eq!(events, expected);
+    }
+
+    #[test]
+    fn a_refused_stream_is_an_answer() {
+        let daemon = FakeDaemon::answering(&["HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{}"]);
+        let refused =
+            client(daemon.socket()).stream("/v1/events/stream", &[]).expect("answer").expect_err("400");
+        assert_eq!((refused.status, refused.body), (400, b"{}".to_vec()));
+    }
+}

@@ -1,0 +1,114 @@
+//! A daemon for tests: answers every connection the same, and keeps what it was sent.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+};
+
+/// An empty folder of its own, removed with this.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = env::temp_dir().join(format!("aside-{}-{number}", process::id()));
+        fs::create_dir(&folder).expect("a new folder");
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// Listens until the test ends.
+pub(crate) struct FakeDaemon {
+    _folder: Scratch,
+    socket: PathBuf,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl FakeDaemon {
+    /// Answers with `parts`, one write each, and closes.
+    pub(crate) fn answering(parts: &[&str]) -> Self {
+        let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+        Self::start(move |connection| {
+            for part in &parts {
+                connection.write_all(part.as_bytes()).expect("client reads");
+            }
+        })
+    }
+
+    /// Answers every request with this status and JSON body.
+    pub(crate) fn answering_json(status: u16, body: &str) -> Self {
+        let length = body.len();
+        Self::answering(&[&format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}")])
+    }
+
+    /// Takes connections and says nothing for as long as the client stays.
+    pub(crate) fn silent() -> Self {
+        Self::start(|connection| {
+            connection.read_to_end(&mut Vec::new()).expect("client leaves");
+        })
+    }
+
+    fn start(answer: impl Fn(&mut UnixStream) + Send + Sync + 'static) -> Self {
+        let folder = Scratch::new();
+        let socket = folder.path().join("fake.sock");
+        let listener = UnixListener::bind(&socket).expect("bind");
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (seen, answer) = (requests.clone(), Arc::new(answer));
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                let mut connection = connection.expect("accept");
+                let (seen, answer) = (seen.clone(), answer.clone());
+                thread::spawn(move || {
+                    if let Some(request) = read_request(&connection) {
+                        seen.lock().expect("lock").push(request);
+                        answer(&mut connection);
+                    }
+                });
+            }
+        });
+        Self { _folder: folder, socket, requests }
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Every whole request so far.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().expect("lock").clone()
+    }
+}
+
+fn read_request(connection: &UnixStream) -> Option<String> {
+    let mut reader = BufReader::new(connection);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.expect("a length").parse().expect("a number")];
+    reader.read_exact(&mut body).ok()?;
+    Some(head + &String::from_utf8_lossy(&body))
+}

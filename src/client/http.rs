@@ -1,0 +1,215 @@
+//! The little of HTTP/1.1 that one request on one connection needs: a head, and a body of known length, in chunks, or to the end.
+
+use std::io::{self, BufRead, Read, Write};
+
+/// Longest head of an answer, in bytes; a daemon's has a few hundred.
+const HEAD_BYTES_MAX: u64 = 64 * 1024;
+/// Longest line between two chunks, in bytes: a size, and extensions that nobody sends.
+const CHUNK_LINE_BYTES_MAX: u64 = 1024;
+
+/// What an answer begins with.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) framing: Framing,
+}
+
+/// How the end of a body is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    Length(u64),
+    Chunked,
+    ToEnd,
+}
+
+/// Writes a request; the connection stays open for writing, as a half-closed one looks like a client that has gone.
+pub(super) fn write_request(
+    connection: &mut impl Write,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<()> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: aside\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        head.extend([name, ": ", value, "\r\n"]);
+    }
+    let length = body.len();
+    head.push_str(&format!("content-length: {length}\r\n\r\n"));
+    super::send(connection, &head, body)
+}
+
+/// Reads up to the empty line.
+///
+/// Errors: `InvalidData` for what is not HTTP, `UnexpectedEof` for what breaks off.
+pub(super) fn read_head(reader: &mut impl BufRead) -> io::Result<Head> {
+    let mut reader = reader.take(HEAD_BYTES_MAX);
+    let status = parse_status(&read_line(&mut reader)?)?;
+    let mut headers = Vec::new();
+    loop {
+        let line = read_line(&mut reader)?;
+        if line.is_empty() {
+            break;
+        }
+        let (name, value) = line.split_once(':').ok_or_else(|| invalid("a header without a colon"))?;
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let framing = framing(status, &headers)?;
+    Ok(Head { status, headers, framing })
+}
+
+fn parse_status(line: &str) -> io::Result<u16> {
+    let code = line.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
+    code.filter(|code| code.len() == 3)
+        .and_then(|code| code.parse().ok())
+        .ok_or_else(|| invalid("no HTTP status line"))
+}
+
+fn framing(status: u16, headers: &[(String, String)]) -> io::Result<Framing> {
+    let value_of = |wanted| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    if matches!(status, 204 | 304) {
+        return Ok(Framing::Length(0));
+    }
+    if value_of("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
+        return Ok(Framing::Chunked);
+    }
+    match value_of("content-length") {
+        Some(length) => {
+            length.parse().map(Framing::Length).map_err(|_| invalid("a length that is no number"))
+        }
+        None => Ok(Framing::ToEnd),
+    }
+}
+
+/// A body, without its framing.
+#[derive(Debug)]
+pub(super) struct Body<R> {
+    reader: R,
+    /// Bytes until the end of the body or of the chunk.
+    left: u64,
+    framing: Framing,
+    is_first_chunk: bool,
+    is_done: bool,
+}
+
+impl<R: BufRead> Body<R> {
+    pub(super) fn new(reader: R, framing: Framing) -> Self {
+        let left = match framing {
+            Framing::Length(length) => length,
+            Framing::Chunked => 0,
+            Framing::ToEnd => u64::MAX,
+        };
+        Self { reader, left, framing, is_first_chunk: true, is_done: framing == Framing::Length(0) }
+    }
+
+    pub(super) fn get_ref(&self) -> &R {
+        &self.reader
+    }
+
+    fn next_chunk(&mut self) -> io::Result<()> {
+        if !self.is_first_chunk && !self.read_chunk_line()?.is_empty() {
+            return Err(invalid("a chunk longer than its size"));
+        }
+        self.is_first_chunk = false;
+        let line = self.read_chunk_line()?;
+        let size = line.split(';').next().unwrap_or_default().trim();
+        self.left = u64::from_str_radix(size, 16).map_err(|_| invalid("a chunk without a size"))?;
+        if self.left == 0 {
+            while !self.read_chunk_line()?.is_empty() {}
+            self.is_done = true;
+        }
+        Ok(())
+    }
+
+    fn read_chunk_line(&mut self) -> io::Result<String> {
+        read_line(&mut self.reader.by_ref().take(CHUNK_LINE_BYTES_MAX))
+    }
+}
+
+impl<R: BufRead> Read for Body<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.framing == Framing::Chunked && self.left == 0 && !self.is_done {
+            self.next_chunk()?;
+        }
+        if self.is_done || buffer.is_empty() {
+            return Ok(0);
+        }
+        let count = self.reader.by_ref().take(self.left).read(buffer)?;
+        match self.framing {
+            Framing::ToEnd => {}
+            Framing::Length(_) | Framing::Chunked if count == 0 => {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            Framing::Length(_) | Framing::Chunked => self.left -= count as u64,
+        }
+        self.is_done |= self.left == 0 && self.framing != Framing::Chunked;
+        Ok(count)
+    }
+}
+
+fn read_line(reader: &mut io::Take<impl BufRead>) -> io::Result<String> {
+    let mut line = Vec::new();
+    reader.read_until(b'\n', &mut line)?;
+    if line.pop_if(|last| *last == b'\n').is_none() {
+        let is_too_long = reader.limit() == 0;
+        return Err(if is_too_long {
+            invalid("a line too long")
+        } else {
+            io::ErrorKind::UnexpectedEof.into()
+        });
+    }
+    line.pop_if(|last| *last == b'\r');
+    String::from_utf8(line).map_err(|_| invalid("a head that is not text"))
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(answer: &str) -> io::Result<(u16, String)> {
+        let mut reader = answer.as_bytes();
+        let head = read_head(&mut reader)?;
+        let mut body = String::new();
+        Body::new(reader, head.framing).read_to_string(&mut body)?;
+        Ok((head.status, body))
+    }
+
+    #[test]
+    fn a_body_ends_where_its_framing_says() {
+        for (answer, expected) in [
+            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nabcd", "ab"),
+            ("HTTP/1.0 200 OK\n\nto the end", "to the end"),
+            ("HTTP/1.1 204 No Content\r\n\r\n", ""),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", ""),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\nx",
+                "abc0123456789",
+            ),
+        ] {
+            assert_eq!(read(answer).expect(answer).1, expected, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_http_is_named() {
+        let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(70_000));
+        for (answer, what) in [
+            ("hello\r\n\r\n", "no HTTP status line"),
+            ("HTTP/1.1 20 OK\r\n\r\n", "no HTTP status line"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", "a length that is no number"),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "a chunk without a size"),
+            (
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nab\r\n",
+                "a chunk longer than its size",
+            ),
+            (&long, "a line too long"),
+        ] {
+            assert_eq!(read(answer).expect_err(what).to_string(), what);
+        }
+    }
+}

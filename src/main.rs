@@ -1,0 +1,36 @@
+//! The `aside` command.
+
+use std::{
+    env,
+    error::Error,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use aside::{
+    cli::{self, paths::Paths},
+    client,
+};
+
+fn main() -> ExitCode {
+    let mut args = env::args_os().skip(1);
+    // A harness waits for this one at every step of an agent, so it starts nothing that it does not need.
+    if let (Some("hook"), Some(name), None) =
+        (args.next().as_deref().and_then(|arg| arg.to_str()), args.next(), args.next())
+        && let Some(name) = name.to_str().filter(|name| !name.starts_with('-'))
+    {
+        if let Ok(socket) = Paths::socket_from_env(|name| env::var_os(name)) {
+            client::hook(name, &socket, |name| env::var_os(name));
+        }
+        return ExitCode::SUCCESS;
+    }
+    cli::run(env::args_os()).unwrap_or_else(|error| {
+        if !error.is_silent() {
+            let causes = std::iter::successors(error.source(), |&cause| cause.source());
+            let chain: String = causes.map(|cause| format!(": {cause}")).collect();
+            // Without a stderr there is nobody to tell; the exit code still does.
+            writeln!(io::stderr(), "aside: failed to {error}{chain}").ok();
+        }
+        error.exit_code()
+    })
+}

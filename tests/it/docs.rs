@@ -1,0 +1,205 @@
+//! The examples in the documentation work: subscribers and templates compile, tests pass, shown outputs are the outputs.
+//!
+//! In `README.md` and `docs/subscribers.md` a `toml` block with `[subscriber]` is a subscriber's file, any other `toml` block a part
+//! of one. A `jinja` block with a `toon` block next is a template and what it makes of the events in the `json` block above; one that
+//! begins with `{# fails #}` has to fail. Any other `jinja` block is the template of the subscriber above it.
+
+use std::{fs, path::Path, sync::Arc};
+
+use aside::{
+    config::{
+        compile::{Compiled, compile},
+        layers::{LayerKind, SourceFile, Sources},
+    },
+    engine::Engine,
+    event::{Event, Payload, Seq, Severity},
+    notification::{SubscriberId, Tokens},
+    pipeline::{
+        render::{RenderInput, Rendered, Templates},
+        row::Row,
+    },
+    time::Timestamp,
+};
+use serde_json::Value;
+
+use crate::subscribers;
+
+const DOCUMENTS: [&str; 2] = ["README.md", "docs/subscribers.md"];
+/// The sections that a part of a file is completed with, unless it has them itself.
+const REQUIRED: [(&str, &str); 2] = [("subscriber", "id = \"example\""), ("events", "types = [\"**\"]")];
+
+struct Block {
+    language: String,
+    text: String,
+    /// Where it stands, for messages.
+    place: String,
+}
+
+#[test]
+fn every_subscriber_in_the_documentation_compiles_and_does_what_its_tests_say() {
+    for document in DOCUMENTS {
+        let blocks = blocks(document);
+        let templates = templates(&blocks);
+        let examples: Vec<&Block> = blocks.iter().filter(|block| block.language == "toml").collect();
+        assert!(!examples.is_empty(), "{document} shows no subscriber");
+        for block in examples {
+            let compiled = compile_with(&completed(block), &templates);
+            assert_eq!(compiled.report.to_string(), "", "{}", block.place);
+            run_tests(compiled, &block.place);
+        }
+    }
+}
+
+#[test]
+fn every_output_in_the_documentation_is_what_its_template_gives() {
+    let (mut compared, mut differences) = (0, Vec::new());
+    for document in DOCUMENTS {
+        let blocks = blocks(document);
+        let mut rows = Vec::new();
+        for (index, block) in blocks.iter().enumerate() {
+            match block.language.as_str() {
+                "json" => rows = rows_of(block),
+                "jinja" => {
+                    let Some(output) = output_of(&blocks, index) else { continue };
+                    let rendered = render(block, &rows);
+                    let is_failing = block.text.starts_with("{# fails #}");
+                    let Block { place, .. } = block;
+                    assert_eq!(rendered.failure.is_some(), is_failing, "{place}: {:?}", rendered.failure);
+                    if rendered.content != output.text.trim_end() {
+                        differences.push(format!("{place} gives\n{}", rendered.content));
+                    }
+                    compared += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n\n"));
+    assert!(compared > 5, "only {compared} outputs are shown");
+}
+
+fn blocks(document: &str) -> Vec<Block> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{document}: {error}"));
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut is_open = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        match (is_open, line.strip_prefix("```")) {
+            (true, Some(_)) => is_open = false,
+            (false, Some(language)) => {
+                let place = format!("{document}:{number}");
+                blocks.push(Block { language: language.to_owned(), text: String::new(), place });
+                is_open = true;
+            }
+            (true, None) => {
+                let block = blocks.last_mut().expect("a block is open");
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            (false, None) => {}
+        }
+    }
+    blocks
+}
+
+/// The block that shows what the template at `index` gives, if one does.
+fn output_of(blocks: &[Block], index: usize) -> Option<&Block> {
+    blocks.get(index + 1).filter(|next| next.language == "toon")
+}
+
+/// The name and text of each template that belongs to a subscriber.
+fn templates(blocks: &[Block]) -> Vec<(String, String)> {
+    let mut templates = Vec::new();
+    let mut named = None;
+    for (index, block) in blocks.iter().enumerate() {
+        match block.language.as_str() {
+            "toml" => named = template_named_by(block).or(named),
+            "jinja" if output_of(blocks, index).is_none() => {
+                let name = named.clone().unwrap_or_else(|| panic!("{} belongs to nothing", block.place));
+                templates.push((name, block.text.clone()));
+            }
+            _ => {}
+        }
+    }
+    templates
+}
+
+fn template_named_by(block: &Block) -> Option<String> {
+    Some(table(block).get("output")?.get("template")?.as_str()?.to_owned())
+}
+
+fn table(block: &Block) -> toml::Table {
+    block.text.parse().unwrap_or_else(|error| panic!("{}: {error}", block.place))
+}
+
+/// The text of a subscriber's file.
+fn completed(block: &Block) -> String {
+    let table = table(block);
+    let missing = REQUIRED.iter().filter(|(section, _)| !table.contains_key(*section));
+    missing.fold(block.text.clone(), |text, (section, keys)| format!("{text}\n[{section}]\n{keys}\n"))
+}
+
+fn compile_with(subscriber: &str, templates: &[(String, String)]) -> Compiled {
+    let file = |name: &str, text: &str| SourceFile {
+        layer: LayerKind::User,
+        name: name.into(),
+        path: name.into(),
+        text: text.into(),
+    };
+    let templates = templates.iter().map(|(name, text)| file(name, text));
+    let files = templates.chain([file("subscribers/example.toml", subscriber)]);
+    compile(&Sources::shipped().with(files, []), &[])
+}
+
+fn run_tests(compiled: Compiled, place: &str) {
+    let rules = Arc::new(compiled.rules);
+    for (id, tests) in &compiled.tests {
+        for test in tests {
+            let outcome = subscribers::run(Engine::new(rules.clone()), id, test);
+            assert_eq!(outcome, Ok(()), "{place}: {id}, {}", test.name);
+        }
+    }
+}
+
+/// The events of a `json` block, which is a list of objects.
+fn rows_of(block: &Block) -> Vec<Row> {
+    let Block { text, place, .. } = block;
+    let Ok(Value::Array(events)) = serde_json::from_str(text) else { return Vec::new() };
+    let row = |(seq, event): (u64, &Value)| {
+        let text = |name: &str| event[name].as_str().unwrap_or_else(|| panic!("{place}: no {name}"));
+        let event = Event {
+            id: format!("e{seq}").into(),
+            event_type: text("type").parse().expect("a valid type"),
+            source: text("source").into(),
+            severity: text("severity").parse::<Severity>().expect("a severity"),
+            timestamp: Timestamp::from_millis(1_700_000_000_000),
+            payload: Payload::from(event["payload"].clone()),
+            dedupe_key: None,
+            session: None,
+            workspace: None,
+            cause: None,
+        };
+        (seq, event)
+    };
+    let repeats = |event: &Value| event["repeats"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+    let rows = (1..).zip(&events).map(row).zip(&events);
+    rows.map(|((seq, event), json)| Row { seq: Seq(seq), event: Arc::new(event), repeats: repeats(json) })
+        .collect()
+}
+
+fn render(block: &Block, rows: &[Row]) -> Rendered {
+    let mut templates = Templates::new();
+    templates
+        .add("example", block.text.clone())
+        .unwrap_or_else(|error| panic!("{}, line {} of it: {error}", block.place, error.line));
+    let input = RenderInput {
+        subscriber: &SubscriberId::new("example"),
+        subscriber_name: "Example",
+        rows,
+        repeats: 0,
+        suppressed: 0,
+        now: Timestamp::from_millis(1_700_000_002_000),
+        max_tokens: Tokens(200),
+    };
+    templates.render("example", &input)
+}

@@ -1,0 +1,220 @@
+//! The real `aside hook`, between a harness and a daemon that behaves in one way or another.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    process::{self, Command, Output, Stdio},
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use crate::support::daemon::{Home, at, eventually};
+
+const STDIN: &str = r#"{"hook_event_name":"Stop","session_id":"s1"}"#;
+
+/// Runs the hook against whatever listens at `socket`.
+fn hook(socket: &PathBuf, args: &[&str]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_aside"))
+        .args(args)
+        .env_clear()
+        .env("ASIDE_SOCKET", socket)
+        .env("CLAUDE_PID", "41")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(STDIN.as_bytes()).expect("the hook reads its stdin");
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
+}
+
+fn socket(name: &str) -> PathBuf {
+    let path = env::temp_dir().join(format!("aside-hook-{}-{name}.sock", process::id()));
+    fs::remove_file(&path).ok();
+    path
+}
+
+fn read_request(connection: &UnixStream) -> String {
+    let mut reader = BufReader::new(connection);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(reader.read_line(&mut head).expect("a request"), 0, "{head}");
+    }
+    let mut body = vec![0; STDIN.len()];
+    reader.read_exact(&mut body).expect("the body");
+    head + &String::from_utf8_lossy(&body)
+}
+
+fn assert_silent(output: &Output) {
+    let Output { status, stdout, stderr } = output;
+    assert!(status.success() && stdout.is_empty() && stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn the_answer_of_the_daemon_is_the_output_of_the_hook() {
+    let path = socket("answer");
+    let listener = UnixListener::bind(&path).expect("bind");
+    let daemon = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().expect("a client");
+        let request = read_request(&connection);
+        connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n{\"a\":1}\n").expect("it reads");
+        request
+    });
+    let output = hook(&path, &["hook", "claude"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "{\"a\":1}\n");
+    let request = daemon.join().expect("served");
+    assert!(request.starts_with("POST /v1/hooks/claude HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("\r\naside-pid: 41\r\n"), "{request}");
+    assert!(request.ends_with(&format!("\r\n\r\n{STDIN}")), "{request}");
+    fs::remove_file(path).expect("removed");
+}
+
+#[test]
+fn without_a_daemon_the_hook_is_silent() {
+    assert_silent(&hook(&socket("absent"), &["hook", "claude"]));
+}
+
+#[test]
+fn a_daemon_that_hangs_does_not_hang_the_hook() {
+    let path = socket("hangs");
+    let listener = UnixListener::bind(&path).expect("bind");
+    let daemon = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().expect("a client");
+        // Comes to its end when the hook has gone.
+        connection.read_to_end(&mut Vec::new()).map(|_| ())
+    });
+    assert_silent(&hook(&path, &["hook", "claude"]));
+    daemon.join().expect("no panic").expect("the hook has hung up");
+    fs::remove_file(path).expect("removed");
+}
+
+#[test]
+fn a_hook_that_is_called_wrongly_never_stops_the_agent() {
+    for args in [&["hook"][..], &["hook", "claude", "extra"], &["hook", "--nonsense"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aside"));
+        let output = command.args(args).stdin(Stdio::null()).output().expect("the program runs");
+        assert!(output.status.success() && output.stdout.is_empty(), "{args:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("Usage: "), "{args:?}: {output:?}");
+    }
+}
+
+/// Every capture of the real client, by name.
+fn captures() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude-code/hook-stdin");
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("readable").path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == "json")).collect();
+    files.sort();
+    assert!(files.len() >= 31, "captures are missing: {files:?}");
+    let read = |path: PathBuf| (path.display().to_string(), fs::read_to_string(path).expect("text"));
+    files.into_iter().map(read).collect()
+}
+
+/// The text that a hook's output gives to the model; checks that nothing else is there.
+fn told(name: &str, stdin: &str, output: &Output) -> Option<String> {
+    assert!(output.status.success() && output.stderr.is_empty(), "{name}: {output:?}");
+    if output.stdout.is_empty() {
+        return None;
+    }
+    let input: Value = serde_json::from_str(stdin).expect("JSON");
+    let said: Value = serde_json::from_slice(&output.stdout).expect("one JSON value");
+    let context = at(&said, "/hookSpecificOutput/additionalContext").as_str().expect("a text").to_owned();
+    let expected = json!({ "hookEventName": at(&input, "/hook_event_name"), "additionalContext": context });
+    assert_eq!(said, json!({ "hookSpecificOutput": expected }), "{name}");
+    Some(context)
+}
+
+/// The hooks whose output carries text to the model.
+const CARRYING: [&str; 3] = ["PostToolBatch", "SessionStart", "UserPromptSubmit"];
+
+#[test]
+fn every_hook_of_the_real_client_is_answered_in_its_shape_or_not_at_all() {
+    let home = Home::new();
+    let daemon = home.serve();
+    for (name, stdin) in captures() {
+        let input: Value = serde_json::from_str(&stdin).expect("JSON");
+        let event = input["hook_event_name"].as_str().expect("a name");
+        assert_eq!(told(&name, &stdin, &home.hook(&stdin)), None, "{name}: nothing is pending");
+        let session = input["session_id"].as_str().expect("a session");
+        let failure =
+            json!({ "type": "tool.call.failure", "session": session, "payload": { "tool_name": name } });
+        home.publish(&failure);
+        let look = || told(&name, &stdin, &home.hook(&stdin));
+        if !CARRYING.contains(&event) {
+            assert_eq!(look(), None, "{name} carries nothing");
+        } else {
+            // An answer that misses the hook's deadline on a busy machine comes with the next one.
+            let context = eventually(&name, look);
+            assert!(
+                context.starts_with("<notifications count=") && context.contains(&name),
+                "{name}: {context}"
+            );
+        }
+        // What this one leaves behind is not the next one's.
+        home.exchange(session, &json!({ "point": "turn_start", "carrier": format!("after {name}") }));
+    }
+    assert_eq!(daemon.stop().status.code(), Some(0));
+    for (name, stdin) in captures() {
+        assert_eq!(told(&name, &stdin, &home.hook(&stdin)), None, "{name}: nobody is there");
+    }
+}
+
+#[test]
+fn what_is_pending_is_printed_once_and_confirmed_by_the_next_hook() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let capture = |name: &str| {
+        let found = captures().into_iter().find(|(path, _)| path.ends_with(name)).expect("a capture");
+        found.1
+    };
+    let batch = capture("/PostToolBatch.json");
+    let stop = json!({ "hook_event_name": "Stop", "session_id": "77e7b829-647f-4714-bc7b-808f2cb6a596",
+        "prompt_id": "0b22b073-9966-419d-aab8-4d409fbb534c", "stop_hook_active": false })
+    .to_string();
+    let hook = |stdin: &str| told("hook", stdin, &home.hook(stdin));
+    assert_eq!(hook(&batch), None);
+    let event = json!({ "id": "f", "type": "tool.call.failure", "source": "test",
+        "payload": { "tool_name": "grep", "error_type": "timeout" } });
+    let seq = home.publish(&event);
+    let context = eventually("it is printed", || hook(&batch));
+    let lines: Vec<&str> = context.lines().collect();
+    assert_eq!(lines[1..], ["tool_fail: grep timeout", "</notifications>"], "{context}");
+    let id = lines[0].split('"').nth(3).expect("an id");
+    assert_eq!(lines[0], format!("<notifications count=\"1\" id=\"{id}\">"));
+
+    let session = "77e7b829-647f-4714-bc7b-808f2cb6a596";
+    let unconfirmed = || home.get(&format!("/v1/sessions/{session}"))["unconfirmed"].clone();
+    assert_eq!(unconfirmed(), 1);
+    assert_eq!(hook(&stop), None);
+    assert_eq!(unconfirmed(), 0);
+    assert_eq!((hook(&batch), hook(&batch)), (None, None));
+
+    let shown = home.get("/v1/events/f?source=test");
+    let history: Vec<String> = shown["history"].as_array().expect("a list").iter().map(step).collect();
+    let expected =
+        ["batched", "created", "queued", &format!("injected {id} after_tool"), "confirmed later_exchange"];
+    assert_eq!((&shown["event"]["seq"], history), (&json!(seq[0]), expected.map(str::to_owned).to_vec()));
+}
+
+fn step(line: &Value) -> String {
+    let words = ["what", "injection", "by"].into_iter().filter_map(|key| line[key].as_str());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_hook_of_another_harness_or_without_sense_is_silent() {
+    let home = Home::new();
+    let daemon = home.serve();
+    for stdin in ["", "nonsense", "{}", "[]", r#"{"hook_event_name":"Stop"}"#] {
+        assert_silent(&home.hook(stdin));
+    }
+    let other = home.run(&["hook", "unheard-of"]);
+    assert_silent(&other);
+    assert_eq!(daemon.stop().status.code(), Some(0));
+}

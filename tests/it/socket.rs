@@ -1,0 +1,422 @@
+//! The real daemon over its real socket: what it promises its users, as they see it.
+
+use std::{
+    fs, io,
+    net::{TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    thread,
+};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::daemon::{Ended, Home, PATIENCE, eventually, roundtrip, text};
+
+/// Makes a notification of each event at once.
+const EACH: &str = r#"
+[subscriber]
+id = "each"
+[events]
+types = ["test.each"]
+[batching]
+window_ms = 0
+[output]
+priority = "high"
+"#;
+
+/// Collects for so long that no test sees the window end; its type is a catalogued one, so that nothing is said of it.
+const LONG: &str = r#"
+[subscriber]
+id = "long"
+[events]
+types = ["cli.event"]
+[batching]
+window_ms = 10000
+max_size = 100
+[output]
+priority = "normal"
+"#;
+
+/// The two kinds of importance that a release without proof of arrival may have.
+const CRITICAL: &str = r#"
+[subscriber]
+id = "critical"
+[events]
+types = ["test.critical"]
+[output]
+priority = "critical"
+inject_at = "immediate"
+"#;
+
+const FAILURE: [&str; 5] =
+    ["publish", "tool.call.failure", "tool_name=grep", "error_type=timeout", "error_message=took 30 s"];
+
+fn each(n: u64) -> Value {
+    json!({ "id": format!("e{n}"), "type": "test.each", "source": "test", "payload": { "n": n } })
+}
+
+#[test]
+fn the_daemon_says_where_it_listens_and_what_to_try() {
+    let home = Home::new();
+    let daemon = home.serve();
+    let expected = format!(
+        "aside listens at {}
+  try:  aside publish tool.call.failure tool_name=grep error_type=timeout error_message='took 30 s'
+        aside exchange demo after_tool      what a session named demo is told after its next tool
+        aside tail                          every event as it comes; aside status counts what became of them
+",
+        home.socket().display()
+    );
+    assert_eq!(daemon.greeting, expected);
+
+    let second = home.command(&["serve"]).env("ASIDE_SOCKET", home.path("other")).output().expect("it runs");
+    let refusal = format!(
+        "aside: failed to run the daemon: take the state folder: the state folder {} is in use by another daemon \
+         (process {})\n",
+        home.state().display(),
+        daemon.pid().as_raw_nonzero()
+    );
+    assert_eq!(
+        (second.status.code(), text(&second.stdout), text(&second.stderr)),
+        (Some(1), String::new(), refusal)
+    );
+    assert_eq!(home.get("/healthz"), json!({ "status": "ok" }));
+}
+
+#[test]
+fn a_published_failure_is_told_once_and_then_there_is_silence() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    assert_eq!(home.print(&FAILURE), "published as 2\n");
+    let exchange = ["exchange", "demo", "after_tool", "--format", "toon"];
+    assert_eq!(home.print(&exchange), "tool_fail: grep timeout\nerror: took 30 s\n");
+    assert_eq!(home.print(&exchange), "");
+
+    let silence = |carrier: &str| {
+        let answer = home.exchange("demo", &json!({ "point": "after_tool", "carrier": carrier })).0;
+        let told = answer.headers.into_iter().filter(|(name, _)| name != "date").collect::<Vec<_>>();
+        (answer.status, told, answer.body)
+    };
+    let headers = [("aside-pending", "0"), ("aside-check-before-tool", "false")];
+    let expected =
+        (204, headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(), Vec::new());
+    let (first, second) = (silence("c1"), silence("c2"));
+    assert_eq!(first, second);
+    let known = |(name, _): &(String, String)| name.starts_with("aside-");
+    assert_eq!((first.0, first.1.into_iter().filter(known).collect(), first.2), expected);
+}
+
+#[test]
+fn a_command_that_fails_is_told_to_the_session_in_its_folder_alone() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let exchange = |session: &str, workspace: &str| {
+        let harness = json!({ "workspace": workspace });
+        let carrier = format!("{session}-{}", home.get("/v1/status")["journal"]["head"]);
+        let body = json!({ "point": "after_tool", "carrier": carrier, "harness": harness, "format": "toon" });
+        home.exchange(session, &body).json()["text"].clone()
+    };
+    assert_eq!(
+        (exchange("here", &home.work()), exchange("elsewhere", "/elsewhere")),
+        (Value::Null, Value::Null)
+    );
+
+    let run = home.run(&["run", "--", "false"]);
+    assert_eq!(
+        (run.status.code(), text(&run.stdout), text(&run.stderr)),
+        (Some(1), String::new(), String::new())
+    );
+    let told = exchange("here", &home.work());
+    let lines: Vec<&str> = told.as_str().expect("text").lines().collect();
+    assert_eq!(lines[..3], ["task_failed: \"false\"", "task: \"false\"", "exit_code: 1"], "{told}");
+    assert!(lines[3].starts_with("duration_ms: ") && lines.len() == 4, "{told}");
+    assert_eq!(
+        (exchange("here", &home.work()), exchange("elsewhere", "/elsewhere")),
+        (Value::Null, Value::Null)
+    );
+}
+
+#[test]
+fn each_line_of_a_batch_has_its_own_verdict() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let lines =
+        [each(1).to_string(), "{\"type\":\"test\"}".to_owned(), "nonsense".to_owned(), each(2).to_string()];
+    let body = lines.join("\n");
+    let headers = [("content-type", "application/x-ndjson"), ("accept", "application/x-ndjson")];
+    let answer = home.client().request("POST", "/v1/events", &headers, body.as_bytes()).expect("answered");
+    let (mut results, mut durability) = (Vec::new(), Vec::new());
+    for line in text(&answer.body).lines() {
+        let mut report: Value = serde_json::from_str(line).expect("JSON");
+        results.append(report["results"].as_array_mut().expect("verdicts"));
+        durability.push(report["durability"].clone());
+    }
+    let type_error = results[1]["error"]["message"].clone();
+    let expected = [
+        json!({ "seq": 2, "id": "e1" }),
+        json!({ "error": { "field": "type", "message": type_error } }),
+        json!({ "error": { "message": results[2]["error"]["message"] } }),
+        json!({ "seq": 3, "id": "e2" }),
+    ];
+    assert_eq!((answer.status, results.as_slice()), (200, &expected[..]));
+    assert!(durability.iter().any(|level| level == "sync"), "{durability:?}");
+
+    fs::write(home.path("work/events.ndjson"), body).expect("written");
+    let again = home.run(&["publish", "--json", "events.ndjson"]);
+    assert_eq!(text(&again.stdout), "published 0, 2 already known, 2 refused\n");
+    let said = text(&again.stderr);
+    let said: Vec<&str> = said.lines().collect();
+    assert!(said[0].starts_with("aside: event 2 is refused: type: "), "{said:?}");
+    assert!(said[1].starts_with("aside: event 3 is refused: "), "{said:?}");
+    assert_eq!(said[2..], ["aside: failed to publish 2 of 4 events"]);
+    assert_eq!(again.status.code(), Some(1));
+}
+
+#[test]
+fn an_event_of_a_megabyte_is_refused_and_the_daemon_lives_on() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let large = json!({ "type": "test.each", "payload": { "text": "x".repeat(1 << 20) } }).to_string();
+    let answer = home.ask("POST", "/v1/events", &large);
+    let message = format!("an event has at most 65536 bytes, this one has {}", large.len());
+    assert_eq!((answer.status(), answer.json()), (413, json!({ "error": { "message": message } })));
+
+    let lines = [each(7).to_string(), large, each(8).to_string()].join("\n");
+    let kind = [("content-type", "application/x-ndjson")];
+    let answer = home.client().request("POST", "/v1/events", &kind, lines.as_bytes()).expect("answered");
+    let summary: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    let message = summary["errors"][0]["error"]["message"].clone();
+    let expected = json!({ "accepted": 2, "duplicates": 0, "refused": 1, "first": 2, "last": 3, "durability": "sync",
+        "errors": [{ "number": 2, "error": { "message": message } }] });
+    assert_eq!((answer.status, summary), (207, expected));
+    assert!(message.as_str().is_some_and(|message| message.contains("65536")), "{message}");
+
+    fs::write(home.path("work/large.json"), json!({ "text": "x".repeat(1 << 20) }).to_string())
+        .expect("written");
+    let refused = home.run(&["publish", "test.each", "--json", "large.json"]);
+    let said = text(&refused.stderr);
+    assert!(said.starts_with("aside: failed to publish: an event has at most 65536 bytes"), "{said}");
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(home.publish(&each(1)), [4]);
+}
+
+#[test]
+fn a_broken_file_is_named_at_the_start_and_the_rest_works() {
+    let broken = "[subscriber]\nid = \"broken\"\n[events]\ntypes = [\"test.each\"\n";
+    let home = Home::with(&[("subscribers/broken.toml", broken), ("subscribers/each.toml", EACH)]);
+    let daemon = home.serve();
+    let place = format!("{}:4:21", home.path("config/subscribers/broken.toml").display());
+    daemon.said(&place);
+    home.publish(&each(1));
+    let told = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c" })).json();
+    assert_eq!(told["notifications"][0]["subscriber"], "each");
+
+    let check = home.run(&["check"]);
+    assert_eq!(check.status.code(), Some(1));
+    assert!((text(&check.stdout) + &text(&check.stderr)).contains(&place), "{check:?}");
+}
+
+#[test]
+fn a_reload_takes_effect_whole_or_not_at_all() {
+    let home = Home::with(&[("subscribers/each.toml", EACH)]);
+    let daemon = home.serve();
+    let mut carrier = 0;
+    let mut told = |n: u64| {
+        home.publish(&each(n));
+        carrier += 1;
+        let answer =
+            home.exchange("s", &json!({ "point": "after_tool", "carrier": format!("c{carrier}") })).json();
+        answer["notifications"][0]["subscriber"].as_str().unwrap_or("nobody").to_owned()
+    };
+    assert_eq!(told(1), "each");
+    home.configure("subscribers/each.toml", &EACH.replace("\"each\"", "\"renamed\""));
+    home.configure("subscribers/broken.toml", "[subscriber]\nid = 7\n");
+    daemon.signal(Signal::HUP);
+    daemon.said("the rules stay as they were");
+    daemon.said(&format!("{}:2:6", home.path("config/subscribers/broken.toml").display()));
+    assert_eq!(told(2), "each");
+
+    fs::remove_file(home.path("config/subscribers/broken.toml")).expect("it was written");
+    daemon.signal(Signal::HUP);
+    daemon.said("the configuration was read again");
+    assert_eq!(told(3), "renamed");
+}
+
+#[test]
+fn a_tail_goes_on_where_it_was_without_a_gap() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let follow = |last: &str, count: usize| {
+        let headers = [("accept", "text/event-stream"), ("last-event-id", last)];
+        let stream = home.client().stream("/v1/events/stream?pattern=test.*&from=1", &headers);
+        let mut stream = stream.expect("answered").expect("a stream");
+        let mut next = || stream.next_event().expect("it goes on").expect("it has not ended");
+        let show = |data: &str| serde_json::from_str::<Value>(data).expect("JSON")["payload"]["n"].clone();
+        (0..count).map(|_| next()).map(|event| (event.id.clone(), show(&event.data))).collect::<Vec<_>>()
+    };
+    let publish = |numbers: std::ops::RangeInclusive<u64>| {
+        home.publish(&numbers.map(each).collect::<Value>());
+    };
+    publish(1..=3);
+    assert_eq!(follow("", 2), [("2".to_owned(), json!(1)), ("3".to_owned(), json!(2))]);
+    home.publish(&json!({ "type": "other.event", "payload": {} }));
+    publish(4..=5);
+    let expected = [("4", 3), ("6", 4), ("7", 5)].map(|(id, n)| (id.to_owned(), json!(n)));
+    assert_eq!(follow("3", 3), expected);
+
+    let waiting = thread::scope(|scope| {
+        let waiting = scope.spawn(|| follow("6", 3));
+        publish(6..=7);
+        waiting.join().expect("followed")
+    });
+    assert_eq!(waiting, [("7", 5), ("8", 6), ("9", 7)].map(|(id, n)| (id.to_owned(), json!(n))));
+}
+
+#[test]
+fn who_waits_is_told_as_soon_as_something_is_pending() {
+    let home = Home::with(&[("subscribers/each.toml", EACH)]);
+    let _daemon = home.serve();
+    home.exchange("s", &json!({ "point": "turn_start", "carrier": "c1" }));
+    let none = home.ask("GET", "/v1/sessions/s/wait?timeout=0ms", "");
+    assert_eq!((none.status(), none.json()), (204, Value::Null));
+    let pending = json!({ "session": "s", "pending": 1, "top": "high" });
+    let waited = thread::scope(|scope| {
+        let waiting = scope.spawn(|| home.get("/v1/sessions/s/wait?timeout=60s"));
+        eventually("the long poll waits", || {
+            (home.get("/v1/status")["sessions"]["waiting"] == 1).then_some(())
+        });
+        home.publish(&each(1));
+        waiting.join().expect("answered")
+    });
+    assert_eq!(waited, pending);
+    assert_eq!(home.get("/v1/sessions/s/wait"), pending);
+}
+
+#[test]
+fn a_stop_closes_open_batches_and_leaves_no_socket() {
+    let home = Home::with(&[("subscribers/long.toml", LONG)]);
+    let daemon = home.serve_logging("aside::daemon=debug");
+    home.exchange("s", &json!({ "point": "turn_start", "carrier": "c1" }));
+    home.publish(&json!([{ "type": "cli.event", "payload": { "n": 1 } }, { "type": "cli.event", "payload": { "n": 2 } }]));
+    assert_eq!(home.get("/v1/status")["subscribers"]["long"]["batched"], 2);
+    assert_eq!(home.get("/v1/sessions/s")["pending"], 0);
+    let Ended { status, log } = daemon.stop();
+    let said: Vec<_> = log.lines().map(|line| line.rsplit('=').next().unwrap_or(line)).collect();
+    assert_eq!(said, ["\"SIGTERM\"", "intake", "drain", "sync", "close"], "{log}");
+    assert_eq!((status.code(), home.socket().exists()), (Some(0), false));
+
+    let _daemon = home.serve();
+    assert_eq!(home.get("/v1/sessions/s")["pending"], 1);
+    let told =
+        home.exchange("s", &json!({ "point": "after_tool", "carrier": "c2", "format": "toon" })).json();
+    assert_eq!(told["notifications"].as_array().expect("a list").len(), 1);
+    assert!(told["text"].as_str().expect("text").contains("[2]"), "{told}");
+}
+
+#[test]
+fn sessions_queues_and_leases_outlive_the_daemon() {
+    let home = Home::with(&[
+        ("aside.toml", "[injection]\nlease = \"1s\"\n"),
+        ("subscribers/each.toml", EACH),
+        ("subscribers/critical.toml", CRITICAL),
+    ]);
+    let daemon = home.serve();
+    let exchange = |session: &str, carrier: &str| {
+        home.exchange(session, &json!({ "point": "after_tool", "carrier": carrier, "format": "toon" })).json()
+    };
+    let released = |answer: &Value| -> Vec<(String, bool)> {
+        let notifications = answer["notifications"].as_array().expect("a list").iter();
+        let name = |n: &Value| n["subscriber"].as_str().expect("a name").to_owned();
+        notifications.map(|n| (name(n), n["redelivered"].as_bool().expect("a flag"))).collect()
+    };
+    let publish = |event_type: &str, session: &str| {
+        home.publish(&json!({ "type": event_type, "session": session, "payload": { "n": 1 } }));
+    };
+    assert_eq!(exchange("queueing", "c0"), Value::Null);
+    publish("test.each", "queueing");
+    publish("test.each", "leasing");
+    publish("test.critical", "leasing");
+    let first = exchange("leasing", "c1");
+    assert_eq!(released(&first), [("critical".to_owned(), false), ("each".to_owned(), false)]);
+    let queueing = home.get("/v1/sessions/queueing");
+    assert_eq!(
+        (&queueing["pending"], &home.get("/v1/sessions/leasing")["unconfirmed"]),
+        (&json!(1), &json!(1))
+    );
+    daemon.kill();
+
+    let daemon = home.serve();
+    assert_eq!(home.get("/v1/sessions/queueing"), queueing);
+    // Nothing but the end of the lease changes this queue.
+    let pending = json!({ "session": "leasing", "pending": 1, "top": "critical" });
+    assert_eq!(home.get("/v1/sessions/leasing/wait"), pending);
+    assert_eq!(exchange("leasing", "c1"), first, "the same carrier gets the same answer");
+    let leasing = home.get("/v1/sessions/leasing");
+    assert_eq!(daemon.stop().status.code(), Some(0));
+
+    let _daemon = home.serve();
+    assert_eq!(home.get("/v1/sessions"), json!({ "sessions": [leasing, queueing] }));
+    let second = exchange("leasing", "c2");
+    assert_eq!(released(&second), [("critical".to_owned(), true)]);
+    assert_eq!(second["notifications"][0]["id"], first["notifications"][0]["id"]);
+    assert_eq!(home.get("/v1/status")["notifications"]["ended"], json!({ "uncertain": 1 }));
+    assert_eq!(released(&exchange("queueing", "c3")), [("each".to_owned(), false)]);
+}
+
+#[test]
+fn an_event_is_published_once_also_across_a_restart() {
+    let home = Home::new();
+    let daemon = home.serve();
+    let args = [&FAILURE[..], &["--source", "ci", "--id", "run-7"]].concat();
+    assert_eq!(home.print(&args), "published as 2\n");
+    assert_eq!(home.print(&args), "already published as 2\n");
+    let event = json!({ "type": "tool.call.failure", "source": "ci", "id": "run-7", "payload": {} });
+    let verdict =
+        json!({ "results": [{ "seq": 2, "id": "run-7", "duplicate": true }], "durability": "sync" });
+    let again = || home.ask("POST", "/v1/events", &event.to_string()).json();
+    assert_eq!(again(), verdict);
+    daemon.kill();
+    let _daemon = home.serve();
+    assert_eq!(again(), verdict);
+    let shown = home.get("/v1/events/run-7?source=ci");
+    assert_eq!(
+        (&shown["event"]["seq"], &shown["event"]["payload"]["tool_name"]),
+        (&json!(2), &json!("grep"))
+    );
+}
+
+#[test]
+fn tcp_is_served_when_it_is_configured_and_the_token_is_right() {
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+    let home = Home::new();
+    let daemon = home.serve();
+    let refused = TcpStream::connect(address).expect_err("nobody listens");
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    assert_eq!(daemon.stop().status.code(), Some(0));
+
+    home.configure("aside.toml", &format!("[http]\nlisten = \"{address}\"\n"));
+    let _daemon = home.serve();
+    let token = fs::read_to_string(home.path("state/token")).expect("the daemon made one");
+    let get = |authorization: &str| {
+        let request =
+            format!("GET /healthz HTTP/1.1\r\nhost: aside\r\nconnection: close\r\n{authorization}\r\n");
+        let connection = TcpStream::connect(address).expect("it listens");
+        connection.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        let answer = roundtrip(connection, &request);
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        (head.lines().next().expect("a status").to_owned(), body.to_owned())
+    };
+    let message = "send the daemon's token as `Authorization: Bearer <token>`";
+    let refusal =
+        ("HTTP/1.1 401 Unauthorized".to_owned(), json!({ "error": { "message": message } }).to_string());
+    for wrong in
+        ["", "authorization: Bearer \r\n", "authorization: Bearer 00\r\n", "authorization: Basic x\r\n"]
+    {
+        assert_eq!(get(wrong), refusal, "{wrong:?}");
+    }
+    let right = format!("authorization: Bearer {}\r\n", token.trim());
+    assert_eq!(get(&right), ("HTTP/1.1 200 OK".to_owned(), "{\"status\":\"ok\"}".to_owned()));
+    let local = UnixStream::connect(home.socket()).expect("it listens there too");
+    let request = "GET /healthz HTTP/1.1\r\nhost: aside\r\nconnection: close\r\n\r\n";
+    assert!(roundtrip(local, request).starts_with("HTTP/1.1 200 OK\r\n"));
+}

@@ -1,0 +1,291 @@
+//! The real program in a folder of its own: the daemon as a process, the commands beside it, and requests over its socket.
+//!
+//! Nothing here sleeps: that the daemon is ready is read from its first line, what it did from what it says, and where nothing
+//! is said [`eventually`] asks again within a bound.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use aside::client::{Client, ClientError, Response};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long anything may take before a test gives up; far more than a loaded machine needs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How often [`eventually`] looks: each look is a request or a process, so this is seconds.
+const LOOKS_MAX: usize = 2_000;
+/// Most lines of a log that wait to be read; no test makes a daemon say more, and one that does waits at its pipe.
+const LOG_LINES_MAX: usize = 10_000;
+/// Lines that the daemon prints when it is ready.
+const READY_LINES: usize = 4;
+
+/// A folder with a daemon's configuration, state and socket, which outlives the daemon's process.
+#[derive(Debug)]
+pub(crate) struct Home {
+    folder: TempDir,
+}
+
+/// A running daemon; it is killed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    child: Child,
+    /// What it printed when it was ready.
+    pub(crate) greeting: String,
+    log: mpsc::Receiver<String>,
+}
+
+/// How a daemon ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    /// What it wrote to stderr and nobody had read.
+    pub(crate) log: String,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        let home = Self { folder: TempDir::new().expect("a temporary folder") };
+        fs::create_dir(home.path("work")).expect("a new folder");
+        home
+    }
+
+    /// A folder with these files in its configuration.
+    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
+        let home = Self::new();
+        for (name, text) in files {
+            home.configure(name, text);
+        }
+        home
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.path("socket")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// The folder that the commands run in, as the program names it.
+    pub(crate) fn work(&self) -> String {
+        fs::canonicalize(self.path("work")).expect("it was made").to_string_lossy().into_owned()
+    }
+
+    /// Writes a file of the configuration.
+    pub(crate) fn configure(&self, name: &str, text: &str) {
+        let path = self.path("config").join(name);
+        fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder");
+        fs::write(path, text).expect("written");
+    }
+
+    /// The program with this home's places and nothing else of the environment but where programs are.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aside"));
+        command
+            .args(args)
+            .current_dir(self.path("work"))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("ASIDE_SOCKET", self.socket())
+            .env("ASIDE_CONFIG", self.path("config"))
+            .env("ASIDE_STATE", self.state())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("the program runs")
+    }
+
+    /// Runs a command that succeeds and says nothing of trouble; gives what it prints.
+    pub(crate) fn print(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {output:?}");
+        text(&output.stdout)
+    }
+
+    /// Runs `aside hook claude` with `stdin`.
+    pub(crate) fn hook(&self, stdin: &str) -> Output {
+        let mut child = self
+            .command(&["hook", "claude"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        let mut pipe = child.stdin.take().expect("piped");
+        pipe.write_all(stdin.as_bytes()).expect("the hook reads its stdin");
+        drop(pipe);
+        child.wait_with_output().expect("it ends")
+    }
+
+    /// Starts the daemon and waits until it is ready.
+    pub(crate) fn serve(&self) -> Daemon {
+        self.serve_logging("info")
+    }
+
+    /// Starts the daemon with this filter for its log.
+    pub(crate) fn serve_logging(&self, filter: &str) -> Daemon {
+        let mut child = self
+            .command(&["serve", "--log", filter])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        let stderr = child.stderr.take().expect("piped");
+        // The reader never waits for a test, so the daemon never waits for its log; it ends with the daemon.
+        let (lines, log) = mpsc::sync_channel(LOG_LINES_MAX);
+        thread::spawn(move || {
+            let read = BufReader::new(stderr).lines().map_while(Result::ok);
+            read.map(|line| lines.send(line + "\n")).take_while(Result::is_ok).for_each(drop);
+        });
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut greeting = String::new();
+        for _ in 0..READY_LINES {
+            stdout.read_line(&mut greeting).expect("text");
+        }
+        let mut daemon = Daemon { child, greeting, log };
+        if daemon.greeting.is_empty() {
+            let Ended { status, log } = daemon.end();
+            panic!("the daemon did not start: {status}\n{log}");
+        }
+        daemon
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.socket(), PATIENCE)
+    }
+
+    /// Makes a request with a JSON body, or without one if it is empty.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.try_ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    pub(crate) fn try_ask(&self, method: &str, path: &str, body: &str) -> Result<Answer, ClientError> {
+        self.client()
+            .request(method, path, &[("content-type", "application/json")], body.as_bytes())
+            .map(Answer)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let answer = self.ask("GET", path, "");
+        assert_eq!(answer.0.status, 200, "{path}: {answer:?}");
+        answer.json()
+    }
+
+    /// Publishes what `body` says, all of which is taken; gives the positions.
+    pub(crate) fn publish(&self, body: &Value) -> Vec<u64> {
+        let answer = self.ask("POST", "/v1/events", &body.to_string());
+        assert_eq!(answer.0.status, 200, "{answer:?}");
+        let answer = answer.json();
+        let results = at(&answer, "/results").as_array().expect("verdicts").iter();
+        results.map(|result| at(result, "/seq").as_u64().expect("a position")).collect()
+    }
+
+    /// Makes an exchange of `session` whose other fields are those of `body`.
+    pub(crate) fn exchange(&self, session: &str, body: &Value) -> Answer {
+        self.ask("POST", &format!("/v1/sessions/{session}/exchange"), &body.to_string())
+    }
+}
+
+/// A response, with what tests look at.
+#[derive(Debug)]
+pub(crate) struct Answer(pub(crate) Response);
+
+impl Answer {
+    pub(crate) fn status(&self) -> u16 {
+        self.0.status
+    }
+
+    /// The body; null if there is none.
+    pub(crate) fn json(&self) -> Value {
+        if self.0.body.is_empty() {
+            return Value::Null;
+        }
+        serde_json::from_slice(&self.0.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl Daemon {
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it runs");
+    }
+
+    /// Reads the log until a line holds `words`; gives that line.
+    pub(crate) fn said(&self, words: &str) -> String {
+        loop {
+            let line = self.log.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("`{words}`: {error}"));
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+
+    /// Asks it to stop as a service manager does.
+    pub(crate) fn stop(mut self) -> Ended {
+        self.signal(Signal::TERM);
+        self.end()
+    }
+
+    /// Ends it as `kill -9` does.
+    pub(crate) fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.end();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(&mut self) -> Ended {
+        let status = self.child.wait().expect("it was started here");
+        Ended { status, log: self.log.iter().collect() }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended before; what counts is that it is gone afterwards.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// What `pointer` leads to, or null.
+pub(crate) fn at<'v>(value: &'v Value, pointer: &str) -> &'v Value {
+    value.pointer(pointer).unwrap_or(&Value::Null)
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+/// Sends `request` to `connection`, whose other end then closes it; gives everything that came back.
+pub(crate) fn roundtrip(mut connection: impl Read + Write, request: &str) -> String {
+    connection.write_all(request.as_bytes()).expect("taken");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).expect("text");
+    answer
+}
+
+/// Looks again until there is something; the only loop of the tests that does so.
+///
+/// # Panics
+/// When there is nothing after [`LOOKS_MAX`] looks.
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    (0..LOOKS_MAX).find_map(|_| look()).unwrap_or_else(|| panic!("{what}: not after {LOOKS_MAX} looks"))
+}
