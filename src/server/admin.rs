@@ -5,6 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
+    journal::AppendError,
     protocol::views::StatusView,
     server::{App, error::ApiError, router::openapi},
 };
@@ -22,14 +23,17 @@ pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, A
     app.engine.status().await.map(Json)
 }
 
-/// Says that the daemon is there and its event loop answers.
+/// Says that the daemon is there, its event loop answers, and its journal takes events.
 #[utoipa::path(
     get, path = "/healthz", tag = "admin",
     responses((status = 200, body = Health), (status = 503, body = super::error::ErrorBody)),
 )]
 pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
     app.engine.status().await?;
-    Ok(Json(Health { status: "ok" }))
+    match app.bus.poisoned() {
+        Some(poisoned) => Err(ApiError::append(&AppendError::Poisoned(poisoned))),
+        None => Ok(Json(Health { status: "ok" })),
+    }
 }
 
 /// The API as an OpenAPI document.

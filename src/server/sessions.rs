@@ -20,7 +20,7 @@ use axum::{
 };
 use dashmap::DashMap;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
@@ -33,6 +33,7 @@ use crate::{
     },
     server::{
         App,
+        connections::CONNECTIONS_MAX,
         error::{ApiError, ErrorBody},
         extract::{Params, SessionSegment},
     },
@@ -43,9 +44,14 @@ const WAIT_SECONDS_DEFAULT: u64 = 30;
 /// Longest a long poll may wait, in seconds.
 const WAIT_SECONDS_MAX: u64 = 600;
 
+/// Most long polls and event streams at once. They hold their connection while nothing happens, so a part of
+/// [`CONNECTIONS_MAX`] is kept for calls that are answered at once: a hook is never shut out by those who only watch.
+const FOLLOWERS_MAX: usize = CONNECTIONS_MAX / 4 * 3;
+
 /// The requests and watchers that wait.
 #[derive(Debug)]
 pub struct Registry {
+    followers: Arc<Semaphore>,
     next_request: AtomicU64,
     waiters: DashMap<RequestId, oneshot::Sender<Answer>>,
     watchers: DashMap<SessionId, watch::Sender<Pending>>,
@@ -58,6 +64,7 @@ impl Registry {
     /// time in milliseconds, shifted left by 20 bits) keeps a replayed exchange from answering a request of today.
     pub fn new(first_request: u64) -> Self {
         Self {
+            followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
             next_request: AtomicU64::new(first_request),
             waiters: DashMap::new(),
             watchers: DashMap::new(),
@@ -81,6 +88,16 @@ impl Registry {
     /// How many requests and sessions are waited for.
     pub fn waiting(&self) -> usize {
         self.waiters.len() + self.watchers.len()
+    }
+
+    /// A place for a request that waits for what may come; to be held as long as it does.
+    ///
+    /// Errors: [`FOLLOWERS_MAX`] places are taken.
+    pub(crate) fn follow(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        Arc::clone(&self.followers).try_acquire_owned().map_err(|_| {
+            let message = format!("{FOLLOWERS_MAX} long polls and streams are open, try again later");
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message)
+        })
     }
 
     /// Registers a request; to be done before its exchange is appended.
@@ -199,6 +216,7 @@ pub(crate) async fn wait(
     SessionSegment(session): SessionSegment,
     Params(params): Params<WaitParams>,
 ) -> Result<Response, ApiError> {
+    let _place = app.registry.follow()?;
     let timeout =
         params.timeout.as_deref().map_or(Ok(Duration::from_secs(WAIT_SECONDS_DEFAULT)), read_timeout)?;
     let waited = tokio::select! {
@@ -266,6 +284,16 @@ mod tests {
         assert!(!registry.answer(RequestId(8), answer()));
         drop(first);
         assert_eq!(registry.waiting(), 0);
+    }
+
+    #[test]
+    fn those_who_only_watch_leave_room_for_others() {
+        let registry = Registry::new(0);
+        let mut places: Vec<_> = (0..FOLLOWERS_MAX).filter_map(|_| registry.follow().ok()).collect();
+        assert_eq!(places.len(), FOLLOWERS_MAX);
+        assert!(registry.follow().is_err());
+        places.pop();
+        assert!(registry.follow().is_ok());
     }
 
     #[test]

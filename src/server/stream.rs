@@ -15,6 +15,7 @@ use axum::{
 };
 use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use crate::{
@@ -65,6 +66,7 @@ pub(crate) async fn events(
     Params(params): Params<StreamParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    let place = app.registry.follow()?;
     let filter = Filter::read(&params).map_err(ApiError::bad)?;
     let from = match header(&headers, "last-event-id").filter(|id| !id.is_empty()) {
         Some(id) => id.parse().map(Seq).map(Seq::next).map_err(|_| {
@@ -73,7 +75,7 @@ pub(crate) async fn events(
         None => params.from.map_or_else(|| app.bus.written().borrow().next(), Seq),
     };
     let reader = app.bus.read_from(from);
-    let tail = Tail { app, reader, filter, ready: VecDeque::new() };
+    let tail = Tail { app, reader, filter, ready: VecDeque::new(), _place: place };
     Ok(respond(stream::unfold(tail, |mut tail| async move { Some((tail.next().await?, tail)) })))
 }
 
@@ -121,6 +123,7 @@ struct Tail {
     reader: Reader,
     filter: Filter,
     ready: VecDeque<SseEvent>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Tail {
@@ -163,11 +166,12 @@ pub(crate) async fn session(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
 ) -> Result<Response, ApiError> {
+    let place = app.registry.follow()?;
     // Watched before asked: a change in between is seen.
     let watcher = app.registry.watch(&session);
     let now = pending_now(&app, session.clone()).await?;
     let first = now.unwrap_or_else(|| nothing_pending(&session));
-    let queue = Queue { app, watcher, first: Some(first) };
+    let queue = Queue { app, watcher, first: Some(first), _place: place };
     Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
 }
 
@@ -180,6 +184,7 @@ struct Queue {
     app: App,
     watcher: Watcher,
     first: Option<PendingView>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Queue {
