@@ -123,6 +123,7 @@ struct Daemon {
     options: ServeOptions,
     bus: Bus,
     rules: RulesStore,
+    clock: Arc<Clock>,
     tasks: Supervisor,
     /// Becomes true when nothing more is taken in.
     stop_intake: watch::Sender<bool>,
@@ -155,12 +156,13 @@ impl Daemon {
         };
         let rules = fold.rules.clone();
         let about = About { started_at, durability };
+        let own_clock = clock.clone();
         let event_loop =
             EventLoop { fold, bus: bus.clone(), reader, clock, registry, queries, about, drain: draining };
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::EventLoop, event_loop.run());
         listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
-        Ok(Self { options, bus, rules, tasks, stop_intake, drain })
+        Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain })
     }
 
     /// Reloads when asked to; returns when asked to stop, or when something ended that the daemon cannot do without.
@@ -185,9 +187,14 @@ impl Daemon {
     }
 
     async fn reload(&self) {
-        match reload::reload(&self.bus, &self.rules, &self.options.config).await {
-            Ok(()) => tracing::info!("the configuration was read again"),
-            Err(error) => tracing::error!(error = &error as &dyn Error, "the rules stay as they were"),
+        let outcome = reload::reload(&self.bus, &self.rules, &self.options.config).await;
+        match &outcome {
+            Ok(_) => tracing::info!("the configuration was read again"),
+            Err(error) => tracing::error!(error = error as &dyn Error, "the rules stay as they were"),
+        }
+        let event = reload::event(outcome.as_ref(), self.clock.now());
+        if let Err(error) = event_loop::publish(&self.bus, &event).await {
+            tracing::error!(%error, "the reload could not be published");
         }
     }
 
@@ -272,7 +279,8 @@ mod tests {
         let rules = RulesStore::new(&state);
         let bus = Bus::new(opened.journal, opened.last_seq);
         let options = ServeOptions { socket, config, state };
-        let daemon = Daemon { options, bus, rules, tasks, stop_intake, drain };
+        let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
+        let daemon = Daemon { options, bus, rules, clock, tasks, stop_intake, drain };
         daemon.stop().await.expect("stopped");
         assert!(*has_drained.borrow_and_update());
     }

@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use super::{
     event_loop,
     rules::{RulesError, RulesStore},
@@ -16,9 +18,10 @@ use crate::{
         layers::Sources,
         load::{layers_of, read_layers},
     },
-    event::catalogue,
+    event::{Event, Payload, Severity, catalogue},
     journal::AppendError,
     protocol::record,
+    time::Timestamp,
 };
 
 /// Why rules could not be replaced.
@@ -27,6 +30,8 @@ pub enum ReloadError {
     /// Some file has an error; the rules stay as they were.
     #[error("a file of the configuration has an error\n{report}")]
     Broken {
+        /// How many errors there are.
+        errors: usize,
         /// Every finding.
         report: String,
     },
@@ -61,12 +66,56 @@ pub(super) async fn adopt(
     Ok(())
 }
 
+/// Rules that were read again and hold.
+pub(super) struct Reloaded {
+    /// How many subscribers there are.
+    subscribers: usize,
+    /// The hash that names the rules.
+    rules: String,
+}
+
+/// What is published of a reload, so that whoever watches a configuration hears of it.
+pub(super) fn event(outcome: Result<&Reloaded, &ReloadError>, now: Timestamp) -> Event {
+    let (event_type, severity, payload) = match outcome {
+        Ok(Reloaded { subscribers, rules }) => {
+            let payload = json!({ "subscribers": subscribers, "rules": rules });
+            ("config.reload.completed", Severity::Info, payload)
+        }
+        Err(ReloadError::Broken { errors, report }) => {
+            let first = report.lines().next().unwrap_or_default();
+            let payload = json!({ "errors": errors, "message": first });
+            ("config.reload.failed", Severity::Warning, payload)
+        }
+        Err(other @ (ReloadError::Rules(_) | ReloadError::Append(_))) => {
+            ("config.reload.failed", Severity::Warning, json!({ "message": other.to_string() }))
+        }
+    };
+    Event {
+        id: format!("{event_type}-{}", now.as_millis()).into(),
+        event_type: event_type.parse().expect("a valid literal"),
+        source: "aside".into(),
+        severity,
+        timestamp: now,
+        payload: Payload::from(payload),
+        dedupe_key: None,
+        session: None,
+        workspace: None,
+        cause: None,
+    }
+}
+
 /// Reads the files again and adopts them if they are without an error.
-pub(super) async fn reload(bus: &Bus, store: &RulesStore, user_folder: &Path) -> Result<(), ReloadError> {
+pub(super) async fn reload(
+    bus: &Bus,
+    store: &RulesStore,
+    user_folder: &Path,
+) -> Result<Reloaded, ReloadError> {
     let (sources, compiled) = read(user_folder);
     if compiled.report.error_count() > 0 {
-        return Err(ReloadError::Broken { report: compiled.report.to_string() });
+        let errors = compiled.report.error_count();
+        return Err(ReloadError::Broken { errors, report: compiled.report.to_string() });
     }
     // Adopting what holds already changes nothing, so the hash in force need not be known here.
-    adopt(bus, store, &sources, "").await
+    adopt(bus, store, &sources, "").await?;
+    Ok(Reloaded { subscribers: compiled.rules.subscribers.len(), rules: sources.hash() })
 }
