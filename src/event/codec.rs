@@ -1,9 +1,9 @@
 //! How an event is written in a journal record: length-prefixed fields, so that reading one is slicing.
 //!
-//! Shape: a version byte, the severity as its rank with [`GENERATED_ID`] added if the daemon gave the id, the timestamp as 8 bytes little-endian, then `id`, `type`, `source`,
-//! `dedupe_key`, `session`, `workspace`, `cause` and `payload`, each as a 4-byte little-endian length and its UTF-8 bytes. An
-//! absent optional field has the length `u32::MAX`. The payload stays JSON text. JSON for the whole envelope would cost a
-//! parse per event and reader; this costs none.
+//! Shape: a version byte, the severity as its rank (with a flag added if the daemon gave the id), the timestamp as 8 bytes
+//! little-endian, then `id`, `type`, `source`, `dedupe_key`, `session`, `workspace`, `cause` and `payload`, each as a 4-byte
+//! little-endian length and its UTF-8 bytes. An absent optional field has the length `u32::MAX`. The payload stays JSON
+//! text. JSON for the whole envelope would cost a parse per event and reader; this costs none.
 
 use crate::{
     event::{EventRef, EventType, Severity},
