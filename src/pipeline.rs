@@ -9,10 +9,11 @@ mod batch;
 mod carry;
 mod dedupe;
 mod failure;
+mod filter;
 mod key;
 mod limit;
 
-pub mod filter;
+pub mod condition;
 pub mod render;
 pub mod row;
 pub mod rule;

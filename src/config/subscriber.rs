@@ -24,7 +24,7 @@ use crate::{
     event::{Pattern, PatternSegment, Severity},
     notification::{InjectionPoint, Priority, SubscriberId, Tokens},
     pipeline::{
-        filter::Condition,
+        condition::{CONDITION_BYTES_MAX, Condition},
         render::{self, Templates},
         rule::{Activity, BatchMode, Batching, DedupeRule, OutputRule, Rate, Subscriber},
     },
@@ -57,9 +57,6 @@ const MAX_WAIT_WINDOWS: u32 = 10;
 const DEDUPE_WINDOW_MS_MAX: u64 = 60_000;
 /// Dedupe window when there is a key and the file does not say; the value of the example in semantics 3.
 const DEDUPE_WINDOW: Duration = Duration::from_millis(5_000);
-/// Longest `where` in bytes. The expression parser calls itself for every operator and overflows a stack of 2 MiB, unoptimized,
-/// between 1,000 and 2,000 of them; the shortest operator is one byte.
-const WHERE_BYTES_MAX: usize = 1_000;
 /// Shortest and longest time to live.
 const TTL_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
 /// Fewest and most tokens of a notification: a line with its wrapper, and a share of an injection that leaves others room.
@@ -255,8 +252,9 @@ fn filled_in(pattern: &Pattern, known: &str) -> String {
 
 fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
     let source = values::words(value)?;
-    if source.len() > WHERE_BYTES_MAX {
-        let message = format!("`where` has at most {WHERE_BYTES_MAX} bytes, this one has {}", source.len());
+    if source.len() > CONDITION_BYTES_MAX {
+        let message =
+            format!("`where` has at most {CONDITION_BYTES_MAX} bytes, this one has {}", source.len());
         return Err(vec![value.error(message)]);
     }
     Condition::compile(source).map_err(|error| {

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     event::Severity,
     pipeline::{
-        filter::Condition,
+        condition::Condition,
         rule::{BatchMode, DedupeRule, Rate},
     },
 };

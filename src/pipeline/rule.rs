@@ -7,7 +7,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use crate::{
     event::{FieldPath, Pattern, Severity},
     notification::{InjectionPoint, Priority, SubscriberId, Tokens},
-    pipeline::filter::Condition,
+    pipeline::condition::Condition,
 };
 
 /// One subscriber, compiled.

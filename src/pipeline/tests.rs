@@ -9,7 +9,7 @@ use crate::{
     event::{FieldPath, Payload, SessionId, Severity},
     notification::{SubscriberId, Tokens},
     pipeline::{
-        filter::Condition,
+        condition::Condition,
         rule::{Activity, BatchMode, Batching, DedupeRule, OutputRule, Rate},
     },
 };

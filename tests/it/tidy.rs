@@ -103,7 +103,7 @@ const OUTSIDE: &[(&str, Where)] = &[
         Where::Only(&[
             "pipeline/render.rs",
             "pipeline/render/",
-            "pipeline/filter.rs",
+            "pipeline/condition.rs",
             "format.rs",
             "format/",
         ]),
