@@ -19,7 +19,7 @@ use crate::{
     engine::Output,
     event::{Event, Seq, SessionId},
     exchange::InjectionId,
-    journal::{AppendBatch, AppendError, Level, ReadError, Reader, RecordKind},
+    journal::{AppendBatch, AppendError, Closed, Level, ReadError, Reader, RecordKind},
     protocol::record,
     server::{Query, Registry},
 };
@@ -48,6 +48,9 @@ pub enum LoopError {
     /// The journal cannot be read.
     #[error("the journal cannot be read")]
     Read(#[from] ReadError),
+    /// The journal was closed while it was followed.
+    #[error("the journal was closed")]
+    Closed(#[from] Closed),
     /// The journal takes nothing more.
     #[error("the journal cannot be written")]
     Append(#[from] AppendError),
@@ -65,7 +68,10 @@ impl EventLoop {
             tokio::select! {
                 _ = self.drain.changed() => {}
                 Some(query) = self.queries.recv() => self.answer(query),
-                _ = self.reader.wait() => self.consume_slice().await?,
+                waited = self.reader.wait() => {
+                    waited?;
+                    self.consume_slice().await?;
+                }
                 () = tokio::time::sleep(wait.unwrap_or(FAR)), if wait.is_some() => {
                     ticked = append(&self.bus, record::TICK, record::encode_bare).await?;
                 }
