@@ -2,7 +2,7 @@
 //!
 //! The engine is told what happened and when ([`Input`]), in the order of the journal, and says what is to be done
 //! ([`Output`]) and when it wants to be woken. It is a pure fold: the same inputs with the same times give the same outputs,
-//! which is why live traffic, recovery, `aside test` and simulation are one code. Before each input it fires every deadline
+//! which is why live traffic, recovery, a subscriber's own tests and simulation are one code. Before each input it fires every deadline
 //! up to that input's time, each as of its own time, so it does not matter whether a timer or the next input came first.
 //!
 //! It does not know what a socket, a file, a clock or TOML is.
