@@ -11,7 +11,7 @@ use std::{
 };
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, Value as Printed};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::{
     event::{Event, SessionId, cut_text, mask_secrets, strip_text},
@@ -37,12 +37,20 @@ pub(super) struct CleanEvent {
     /// The longest text that may be shown, in characters.
     pub(super) field_chars: usize,
     payload: OnceLock<Value>,
+    /// The payload once more, as templates take values.
+    printed_payload: OnceLock<Printed>,
 }
 
 impl CleanEvent {
     /// Shows the event of `row`; no text field keeps more than `field_chars` characters.
     pub(super) fn new(row: &Row, field_chars: usize) -> Self {
-        Self { event: row.event.clone(), repeats: row.repeats.max(1), field_chars, payload: OnceLock::new() }
+        Self {
+            event: row.event.clone(),
+            repeats: row.repeats.max(1),
+            field_chars,
+            payload: OnceLock::new(),
+            printed_payload: OnceLock::new(),
+        }
     }
 
     /// A field of the event itself, by the name that a picked column asks for.
@@ -88,21 +96,37 @@ impl CleanEvent {
     fn clean(&self, text: &str) -> Value {
         clean_field(text, self.field_chars).into_owned().into()
     }
+}
 
-    /// What a template sees as one of `events`.
-    fn to_printed(&self) -> Printed {
-        let optional = |text: Option<&str>| text.map_or(Value::Null, |text| self.clean(text));
-        Printed::from(Serde(&json!({
-            "id": self.clean(&self.event.id),
-            "type": self.event.event_type.as_str(),
-            "source": self.clean(&self.event.source),
-            "severity": self.event.severity.as_str(),
-            "timestamp": self.event.timestamp.to_string(),
-            "payload": self.payload(),
-            REPEATS: self.repeats,
-            "session": optional(self.event.session.as_ref().map(SessionId::as_str)),
-            "workspace": optional(self.event.workspace.as_deref()),
-        })))
+/// One of `events`, as a template sees it: a map whose fields are made when they are asked for.
+#[derive(Debug)]
+struct EventView(Arc<CleanEvent>);
+
+/// The names of its fields, in the order in which they are listed.
+const EVENT_FIELDS: [&str; 9] =
+    ["id", "type", "source", "severity", "timestamp", "payload", REPEATS, "session", "workspace"];
+
+impl Object for EventView {
+    fn get_value(self: &Arc<Self>, key: &Printed) -> Option<Printed> {
+        let clean = &self.0;
+        let text = |text: &str| Printed::from(clean_field(text, clean.field_chars).as_ref());
+        let optional = |found: Option<&str>| found.map_or_else(|| Printed::from(()), text);
+        Some(match key.as_str()? {
+            "id" => text(&clean.event.id),
+            "type" => Printed::from(clean.event.event_type.as_str()),
+            "source" => text(&clean.event.source),
+            "severity" => Printed::from(clean.event.severity.as_str()),
+            "timestamp" => Printed::from(clean.event.timestamp.to_string()),
+            "payload" => clean.printed_payload.get_or_init(|| Printed::from(Serde(clean.payload()))).clone(),
+            REPEATS => Printed::from(clean.repeats),
+            "session" => optional(clean.event.session.as_ref().map(SessionId::as_str)),
+            "workspace" => optional(clean.event.workspace.as_deref()),
+            _ => return None,
+        })
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(&EVENT_FIELDS)
     }
 }
 
@@ -126,7 +150,7 @@ fn clean_value(value: &Value, chars_max: usize) -> Value {
     }
 }
 
-/// The list `events`; an event takes its printable form when it is looked at.
+/// The list `events`.
 #[derive(Debug)]
 pub(super) struct Events(pub(super) Vec<Arc<CleanEvent>>);
 
@@ -136,7 +160,7 @@ impl Object for Events {
     }
 
     fn get_value(self: &Arc<Self>, key: &Printed) -> Option<Printed> {
-        self.0.get(key.as_usize()?).map(|event| event.to_printed())
+        self.0.get(key.as_usize()?).map(|event| Printed::from_object(EventView(event.clone())))
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
