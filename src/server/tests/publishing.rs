@@ -174,7 +174,7 @@ async fn cloudevents_are_taken_in_all_three_modes() {
 #[tokio::test]
 async fn a_body_of_several_batches_is_journaled_in_its_order_and_only_made_ids_are_marked() {
     const LINES: u64 = 2_500;
-    let Daemon { app, .. } = daemon();
+    let Daemon { app, stop: _stop, .. } = daemon();
     let line = |number: u64| match number % 2 {
         0 => format!("{{\"id\":\"e{number}\",\"type\":\"a.n{number}\"}}\n"),
         _ => format!("{{\"type\":\"a.n{number}\"}}\n"),
