@@ -50,6 +50,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         templates: &templates,
         template_names: sources.of_kind(FileKind::Template).map(template_name).collect(),
         known_types,
+        injection_tokens: settings.injection.max_tokens,
         core: BTreeMap::new(),
     };
     let (subscribers, tests) = compile_subscribers(sources, context, &mut found);

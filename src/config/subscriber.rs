@@ -61,6 +61,8 @@ const DEDUPE_WINDOW: Duration = Duration::from_millis(5_000);
 const TTL_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
 /// Fewest and most tokens of a notification: a line with its wrapper, and a share of an injection that leaves others room.
 const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 20..=2_000;
+/// What the wrapper of an injection costs at most, the intro of `markdown` being the longest.
+const WRAPPER_TOKENS: u32 = 60;
 /// Tokens of a notification when the file does not say (semantics 3).
 const MAX_TOKENS: u32 = 200;
 
@@ -72,6 +74,8 @@ pub(crate) struct Context<'a> {
     pub(crate) template_names: BTreeSet<&'a str>,
     /// The catalogue's event types; nothing is compared with it if empty.
     pub(crate) known_types: &'a [&'a str],
+    /// What an injection holds at most; a notification alone has to fit, or it would wait for ever.
+    pub(crate) injection_tokens: Tokens,
     /// The core subscribers of earlier layers, and where they are.
     pub(crate) core: BTreeMap<SubscriberId, Arc<str>>,
 }
@@ -339,14 +343,24 @@ fn read_output(section: &mut Section<'_>, id: Option<&SubscriberId>, context: &C
         template: section
             .read("template", |value| read_template(value, context))
             .unwrap_or_else(|| own_template(id, context)),
-        max_tokens: Tokens(
-            section
-                .read("max_tokens", |value| values::integer(value, MAX_TOKENS_LIMITS))
-                .unwrap_or(MAX_TOKENS),
-        ),
+        max_tokens: read_max_tokens(section, context.injection_tokens),
     };
     later::check_output(section);
     rule
+}
+
+/// What a notification may hold: what its file says, as far as an injection has room for that and its wrapper.
+fn read_max_tokens(section: &mut Section<'_>, injection: Tokens) -> Tokens {
+    let room = injection.0.saturating_sub(WRAPPER_TOKENS);
+    let wanted = section.read("max_tokens", |value| values::integer(value, MAX_TOKENS_LIMITS));
+    if wanted.is_some_and(|wanted| wanted > room) {
+        section.object("max_tokens", |value| {
+            let message =
+                format!("an injection of {} tokens has room for {room}, so that is used", injection.0);
+            value.error(message).into_warning()
+        });
+    }
+    Tokens(wanted.unwrap_or(MAX_TOKENS).min(room))
 }
 
 fn read_point(value: &Value<'_>) -> Parsed<InjectionPoint> {
@@ -426,6 +440,7 @@ mod tests {
             templates: &templates,
             template_names: BTreeSet::from(["ci.toon.j2"]),
             known_types: &[],
+            injection_tokens: Tokens(300),
             core: BTreeMap::new(),
         };
         let SubscriberFile { compiled, found, .. } = compile(&file, &context);
@@ -436,6 +451,14 @@ mod tests {
     fn a_template_of_the_same_name_is_used_unless_the_file_says_otherwise() {
         assert_eq!(&*compiled("").output.template, "ci.toon.j2");
         assert_eq!(&*compiled("[output]\ntemplate = \"generic\"\n").output.template, "generic");
+    }
+
+    #[test]
+    fn a_notification_never_holds_more_than_an_injection_has_room_for() {
+        let tokens = |output: &str| compiled(&format!("[output]\n{output}")).output.max_tokens;
+        assert_eq!(tokens(""), Tokens(200));
+        assert_eq!(tokens("max_tokens = 100"), Tokens(100));
+        assert_eq!(tokens("max_tokens = 400"), Tokens(300 - WRAPPER_TOKENS));
     }
 
     #[test]
