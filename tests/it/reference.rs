@@ -6,17 +6,22 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use aside::{
-    config::{
-        compile::compile,
-        layers::{LayerKind, SourceFile, Sources},
-    },
-    engine::{Engine, Input, Output},
+    config::layers::{LayerKind, SourceFile, Sources},
+    daemon::{fold::Fold, rules::RulesStore},
+    engine::Output,
     event::{EventRef, Seq, Severity},
+    journal::{Level, memory::MemoryFiles},
     ledger::LedgerEntry,
+    protocol::record,
     time::Timestamp,
 };
+use tempfile::TempDir;
+
+use crate::support::event_loop::{Append, Disk};
 
 const EVENTS: u64 = 100_000;
+/// A dozen segments, so that the journal is read over their borders.
+const SEGMENT_BYTES: u64 = 1 << 20;
 
 /// Window batches with dedupe, quiet batches by group, and one notification an event behind a condition.
 const SUBSCRIBERS: [(&str, &str); 3] = [
@@ -76,7 +81,7 @@ const SCOPES: [Option<&str>; 4] = [None, Some("s1"), Some("s2"), Some("s3")];
 
 #[derive(Debug, Clone)]
 struct Generated {
-    seq: u64,
+    number: u64,
     at: u64,
     id: String,
     event_type: &'static str,
@@ -109,14 +114,14 @@ fn generate() -> Vec<Generated> {
     let mut numbers = Numbers(7);
     let mut at = 1_000_000;
     (1..=EVENTS)
-        .map(|seq| {
+        .map(|number| {
             at += if numbers.below(50) == 0 { numbers.below(6_000) } else { numbers.below(120) };
             let (event_type, severity) = numbers.one_of(&TYPES);
             let (tool, n) = (numbers.one_of(&TOOLS), numbers.below(100));
             Generated {
-                seq,
+                number,
                 at,
-                id: format!("e{seq}"),
+                id: format!("e{number}"),
                 event_type,
                 severity,
                 session: numbers.one_of(&SCOPES),
@@ -145,44 +150,65 @@ impl Generated {
     }
 }
 
-/// What the engine makes, and how many repeats it counted.
-fn by_engine(events: &[Generated]) -> (Vec<Made>, u64) {
+/// What the engine makes of a journal with these events, and how many repeats it counted.
+///
+/// The journal is written, closed, and read again from its first record, as a start after a crash does.
+fn by_journal(events: &[Generated]) -> (Vec<Made>, u64) {
     let sources = Sources::new(SUBSCRIBERS.iter().map(|(id, text)| SourceFile {
         layer: LayerKind::User,
         name: format!("subscribers/{id}.toml").into(),
         path: format!("{id}.toml").into(),
         text: (*text).into(),
     }));
-    let compiled = compile(&sources, &[]);
-    assert_eq!(compiled.report.error_count(), 0, "{}", compiled.report);
-    let mut engine = Engine::new(compiled.rules.into());
+    let state = TempDir::new().expect("a temporary folder");
+    let rules = RulesStore::new(state.path());
+    rules.keep(&sources).expect("kept");
+    let files = MemoryFiles::new();
+    write_journal(&files, &sources, events);
+
+    let disk = Disk::open(&files.after_kill(), SEGMENT_BYTES).expect("opened again");
+    let mut reader = disk.journal.read_from(Seq(1));
+    let mut fold = Fold::new(rules);
     let mut made = Vec::new();
-    let mut collect = |engine: &mut Engine| {
-        while let Some(output) = engine.poll_output() {
-            if let Output::Record(LedgerEntry::Created { subscriber, events: rows, created_at, .. }) = output
-            {
-                let id =
-                    SUBSCRIBERS.iter().find(|(id, _)| *id == subscriber.as_str()).expect("one of ours").0;
-                let rows: Vec<u64> = rows.iter().map(|seq| seq.0).collect();
-                let first = rows.first().and_then(|seq| events.get(usize::try_from(seq - 1).ok()?));
-                let session = first.expect("a notification has rows, and they are of our events").session;
-                made.push((id, session, created_at.as_millis(), rows));
+    while reader.position() <= *disk.journal.written().borrow() {
+        for found in reader.next_batch(1_024).expect("readable").iter() {
+            fold.apply(&found).expect("applied");
+            while let Some(output) = fold.engine.poll_output() {
+                made.extend(as_made(output, events));
             }
         }
-    };
-    for event in events {
-        let input = Input::Event { seq: Seq(event.seq), event: event.as_event() };
-        engine.handle(input, Timestamp::from_millis(event.at));
-        collect(&mut engine);
     }
-    let last = Timestamp::from_millis(events.last().expect("there are events").at);
-    engine.handle(Input::Tick, last + Duration::from_secs(60));
-    collect(&mut engine);
-    let repeats =
-        engine.tally().subscribers.values().filter_map(|counts| counts.events_ended.get("duplicate"));
-    let repeats = repeats.sum();
+    let ended = fold.engine.tally().subscribers.values();
+    let repeats = ended.filter_map(|counts| counts.events_ended.get("duplicate")).sum();
     made.sort();
     (made, repeats)
+}
+
+/// The rules come first, so an event's position is its number and one; a tick long after the last event closes what is open.
+fn write_journal(files: &MemoryFiles, sources: &Sources, events: &[Generated]) {
+    let disk = Disk::open(files, SEGMENT_BYTES).expect("opened");
+    let append = |kind, at, write: &dyn Fn(&mut Vec<u8>)| {
+        disk.append(&Append::of(kind, Level::Written, at, write)).expect("appended");
+    };
+    append(record::RULES, Timestamp::ZERO, &|body| record::encode_rules(&sources.hash(), body));
+    for event in events {
+        let at = Timestamp::from_millis(event.at);
+        append(record::EVENT, at, &|body| record::encode_event(&event.as_event(), body));
+    }
+    let last = Timestamp::from_millis(events.last().expect("there are events").at);
+    append(record::TICK, last + Duration::from_secs(60), &record::encode_bare);
+    disk.journal.close_blocking().expect("closed");
+}
+
+fn as_made(output: Output, events: &[Generated]) -> Option<Made> {
+    let Output::Record(LedgerEntry::Created { subscriber, events: rows, created_at, .. }) = output else {
+        return None;
+    };
+    let id = SUBSCRIBERS.iter().find(|(id, _)| *id == subscriber.as_str()).expect("one of ours").0;
+    let rows: Vec<u64> = rows.iter().map(|seq| seq.0 - 1).collect();
+    let first = rows.first().and_then(|number| events.get(usize::try_from(number - 1).ok()?));
+    let session = first.expect("a notification has rows, and they are of our events").session;
+    Some((id, session, created_at.as_millis(), rows))
 }
 
 /// The same, by scanning.
@@ -209,7 +235,7 @@ fn by_reference(events: &[Generated]) -> (Vec<Made>, u64) {
         }
 
         let large = own.iter().filter(|event| event.n > 95);
-        made.extend(large.map(|event| ("large", session, event.at, vec![event.seq])));
+        made.extend(large.map(|event| ("large", session, event.at, vec![event.number])));
     }
     made.sort();
     (made, repeats)
@@ -239,7 +265,7 @@ fn windows(events: &[&Generated]) -> Vec<(u64, Vec<u64>)> {
         let inside = rest.iter().take(10).take_while(|event| event.at < end).count();
         let (batch, later) = rest.split_at(inside);
         let closed_at = batch.get(9).map_or(end, |last| last.at);
-        batches.push((closed_at, batch.iter().map(|event| event.seq).collect()));
+        batches.push((closed_at, batch.iter().map(|event| event.number).collect()));
         rest = later;
     }
     batches
@@ -259,16 +285,16 @@ fn quiet_batches(events: &[&Generated]) -> Vec<(u64, Vec<u64>)> {
         }
         let (batch, later) = rest.split_at(inside);
         let closed_at = batch.get(4).map_or(end, |last| last.at);
-        batches.push((closed_at, batch.iter().map(|event| event.seq).collect()));
+        batches.push((closed_at, batch.iter().map(|event| event.number).collect()));
         rest = later;
     }
     batches
 }
 
 #[test]
-fn a_hundred_thousand_events_leave_what_a_naive_reference_computes() {
+fn a_journal_of_a_hundred_thousand_events_leaves_what_a_naive_reference_computes() {
     let events = generate();
-    let (made, repeats) = by_engine(&events);
+    let (made, repeats) = by_journal(&events);
     let (expected, expected_repeats) = by_reference(&events);
     assert!(expected.len() > 10_000, "{} notifications are too few to mean much", expected.len());
     assert_eq!(made.len(), expected.len());
