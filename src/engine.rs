@@ -19,7 +19,10 @@ mod tally;
 mod throttle;
 mod unclaimed;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use self::{
     deadlines::Deadlines, lineage::Lineage, sessions::Sessions, throttle::Throttle, unclaimed::Unclaimed,
@@ -35,7 +38,8 @@ use crate::{
     injector::Injector,
     ledger::{LedgerEntry, Reason},
     matcher::Matcher,
-    pipeline::Pipeline,
+    notification::SubscriberId,
+    pipeline::{Pipeline, rule::Activity},
     time::Timestamp,
 };
 
@@ -195,12 +199,22 @@ impl Engine {
         }
     }
 
-    /// Runs on by other rules. A subscriber that stays keeps what it remembers; one that goes closes its batches first.
+    /// Runs on by other rules. A subscriber that stays keeps what it remembers; one that goes closes its batches first, and of one
+    /// that is switched off nothing more is told.
     fn replace_rules(&mut self, rules: Arc<CompiledRules>, now: Timestamp) {
+        let switched_off = switched_off(&rules);
         let stays = |pipeline: &Pipeline| {
-            rules.subscribers.binary_search_by(|rule| rule.id.cmp(&pipeline.rule().id)).is_ok()
+            let id = &pipeline.rule().id;
+            !switched_off.contains(id) && rules.subscribers.binary_search_by(|rule| rule.id.cmp(id)).is_ok()
         };
         self.close_batches(|pipeline| !stays(pipeline), &|_| true, now);
+        for notification in self.unclaimed.take_of(&switched_off) {
+            self.record(LedgerEntry::NotificationEnded {
+                notification: notification.id.clone(),
+                session: None,
+                reason: Reason::SubscriberOff,
+            });
+        }
         let mut old: std::collections::BTreeMap<_, _> = std::mem::take(&mut self.pipelines)
             .into_iter()
             .map(|pipeline| (pipeline.rule().id.clone(), pipeline))
@@ -222,7 +236,7 @@ impl Engine {
             self.pipeline_deadlines.set(index, pipeline.poll_timeout());
         }
         self.rules = rules;
-        for session in self.sessions.apply(&self.rules.sessions) {
+        for session in self.sessions.apply(&self.rules.sessions, &switched_off) {
             self.settle_session(&session);
         }
     }
@@ -238,6 +252,11 @@ impl Engine {
         self.tally.count(&entry);
         self.outputs.push_back(Output::Record(entry));
     }
+}
+
+fn switched_off(rules: &CompiledRules) -> BTreeSet<SubscriberId> {
+    let off = rules.subscribers.iter().filter(|rule| rule.activity == Activity::Disabled);
+    off.map(|rule| rule.id.clone()).collect()
 }
 
 fn matcher_of(rules: &CompiledRules) -> Matcher {

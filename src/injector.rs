@@ -145,6 +145,13 @@ impl Injector {
         }
     }
 
+    /// Ends what waits of subscribers that were switched off; what is on its way is not called back.
+    pub fn mute(&mut self, subscribers: &BTreeSet<SubscriberId>) {
+        for entry in self.queue.take_of(subscribers) {
+            self.end(&entry.notification, Reason::SubscriberOff);
+        }
+    }
+
     /// Says that the harness was woken or interrupted: the next exchange releases everything.
     pub fn woken(&mut self) {
         self.releases_all = true;

@@ -3,7 +3,10 @@
 //! A subagent is a session with a parent. It gets only what is addressed to it; what it leaves behind when it ends goes to its
 //! parent.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Engine,
@@ -16,7 +19,7 @@ use crate::{
     exchange::Harness,
     injector::Injector,
     ledger::{LedgerEntry, Reason},
-    notification::{Notification, Priority},
+    notification::{Notification, Priority, SubscriberId},
     time::Timestamp,
 };
 
@@ -99,10 +102,15 @@ impl Sessions {
         })
     }
 
-    /// Hands new limits to every queue; returns the sessions, which are to be settled.
-    pub(super) fn apply(&mut self, settings: &SessionSettings) -> Vec<SessionId> {
+    /// Hands new limits to every queue, and what was `switched_off`; returns the sessions, which are to be settled.
+    pub(super) fn apply(
+        &mut self,
+        settings: &SessionSettings,
+        switched_off: &BTreeSet<SubscriberId>,
+    ) -> Vec<SessionId> {
         for session in self.open.values_mut() {
             session.injector.set_queue_len_max(settings.queue_len_max);
+            session.injector.mute(switched_off);
         }
         self.open.keys().cloned().collect()
     }

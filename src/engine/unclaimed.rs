@@ -3,9 +3,16 @@
 //! The first session in scope that opens takes one and it leaves; what nobody takes expires. Bounded: when it is full, the
 //! one that expires soonest goes, and says so.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use crate::{event::Scope, notification::Notification, time::Timestamp};
+use crate::{
+    event::Scope,
+    notification::{Notification, SubscriberId},
+    time::Timestamp,
+};
 
 /// Most notifications that wait for a session; about a day of a busy machine without any agent.
 pub(super) const UNCLAIMED_MAX: usize = 10_000;
@@ -44,6 +51,13 @@ impl Unclaimed {
     pub(super) fn take_expired(&mut self, now: Timestamp) -> Vec<Arc<Notification>> {
         let later = self.waiting.split_off(&(now, u64::MAX));
         std::mem::replace(&mut self.waiting, later).into_values().collect()
+    }
+
+    /// Removes what one of `subscribers` made, soonest to expire first.
+    pub(super) fn take_of(&mut self, subscribers: &BTreeSet<SubscriberId>) -> Vec<Arc<Notification>> {
+        let of_them = self.waiting.iter().filter(|(_, waiting)| subscribers.contains(&waiting.subscriber));
+        let keys: Vec<_> = of_them.map(|(key, _)| *key).collect();
+        keys.iter().filter_map(|key| self.waiting.remove(key)).collect()
     }
 
     /// When the next one expires.

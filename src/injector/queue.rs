@@ -165,6 +165,14 @@ impl Queue {
         due
     }
 
+    /// Removes what one of `subscribers` made, in the order in which it would be told.
+    pub(super) fn take_of(&mut self, subscribers: &BTreeSet<SubscriberId>) -> Vec<Entry> {
+        let of_them = |entry: &&Entry| subscribers.contains(&entry.notification.subscriber);
+        let ids: Vec<NotificationId> =
+            self.in_order().into_iter().filter(of_them).map(|entry| entry.notification.id.clone()).collect();
+        ids.iter().filter_map(|id| self.take(id)).collect()
+    }
+
     /// How many of each subscriber `is_due` lets out.
     pub(super) fn count_due(
         &self,

@@ -1,11 +1,15 @@
 //! The shipped subscribers do what their own `[[tests]]` say, in simulated time, through the whole engine.
 
 use aside::{
-    config::{case::SubscriberTest, compile::compile, layers::Sources},
-    engine::{Engine, Input, Output, RequestId},
+    config::{
+        case::SubscriberTest,
+        compile::compile,
+        layers::{LayerKind, SourceFile, Sources},
+    },
+    engine::{CompiledRules, Engine, Input, Output, RequestId},
     event::{Event, EventType, Payload, Seq, SessionId, Severity, catalogue},
     exchange::{Budget, Carries, Exchange, Format, Harness},
-    ledger::LedgerEntry,
+    ledger::{LedgerEntry, Reason},
     notification::{InjectionPoint, SubscriberId},
     time::Timestamp,
 };
@@ -129,4 +133,57 @@ fn holds(found: &Value, expected: &Value) -> bool {
         }
         _ => found == expected,
     }
+}
+
+/// The rules of one subscriber that waits two seconds, switched on or off.
+fn waiting(enabled: bool) -> std::sync::Arc<CompiledRules> {
+    let text = format!(
+        "[subscriber]\nid = \"waiting\"\nenabled = {enabled}\n[events]\ntypes = [\"a.b\"]\n[batching]\nwindow_ms = 2000\n"
+    );
+    let file = SourceFile {
+        layer: LayerKind::User,
+        name: "subscribers/waiting.toml".into(),
+        path: "waiting.toml".into(),
+        text: text.into(),
+    };
+    let compiled = compile(&Sources::new([file]), &[]);
+    assert_eq!(compiled.report.error_count(), 0, "{}", compiled.report);
+    std::sync::Arc::new(compiled.rules)
+}
+
+#[test]
+fn nothing_more_is_told_of_a_subscriber_that_is_switched_off() {
+    let mut engine = Engine::new(waiting(true));
+    let at = |seconds| START + std::time::Duration::from_secs(seconds);
+    let publish = |engine: &mut Engine, seq, session: &str, now| {
+        let event = Event {
+            id: format!("e{seq}").into(),
+            event_type: "a.b".parse().expect("valid"),
+            source: "test".into(),
+            severity: Severity::Info,
+            timestamp: now,
+            payload: Payload::from(serde_json::json!({})),
+            dedupe_key: None,
+            session: Some(SessionId::new(session)),
+            workspace: None,
+            cause: None,
+        };
+        engine.handle(Input::Event { seq: Seq(seq), event: event.as_ref() }, now);
+    };
+    let opened = Input::SessionOpened { session: SessionId::new("open"), harness: Harness::default() };
+    engine.handle(opened, START);
+    // One is in a queue, one waits for its session, and one is in an open batch.
+    publish(&mut engine, 1, "open", at(0));
+    publish(&mut engine, 2, "absent", at(0));
+    publish(&mut engine, 3, "open", at(5));
+    while engine.poll_output().is_some() {}
+
+    engine.handle(Input::RulesReplaced(waiting(false)), at(6));
+    let ended = std::iter::from_fn(|| engine.poll_output()).filter(|output| {
+        matches!(output, Output::Record(LedgerEntry::NotificationEnded { reason: Reason::SubscriberOff, .. }))
+    });
+    assert_eq!(ended.count(), 3);
+    engine.handle(Input::RulesReplaced(waiting(true)), at(7));
+    assert_eq!(contents(&mut engine, at(8), &SubscriberId::new("waiting")), Vec::<Value>::new());
+    assert_eq!(engine.unclaimed_len(), 0);
 }
