@@ -178,11 +178,6 @@ impl Pipeline {
         self.outputs.pop_front()
     }
 
-    /// Whether events wait for a batch to close.
-    pub fn has_open_batches(&self) -> bool {
-        self.batcher.poll_timeout().is_some()
-    }
-
     fn filter(&mut self, event: &Arc<Event>, now: Timestamp) -> Result<(), Reason> {
         filter::check(&self.rule, event).map_err(Reason::FilteredOut)?;
         let Some(condition) = &self.rule.condition else { return Ok(()) };

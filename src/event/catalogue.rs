@@ -9,21 +9,16 @@
 //!
 //! assert_eq!(catalogue::default_severity("tool.call.failure"), Some(Severity::Error));
 //! assert_eq!(catalogue::default_severity("shop.order.placed"), None);
-//! assert_eq!(catalogue::nearest(&"tool.calls.failure".parse()?), Some("tool.call.failure".to_owned()));
-//! # Ok::<(), aside::event::EventTypeError>(())
 //! ```
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::event::{EventType, Pattern, PatternSegment, Payload, Severity};
+use crate::event::{EventType, Payload, Severity};
 
 /// The severity of an event whose producer names none and whose type the catalogue does not know.
 pub const SEVERITY_DEFAULT: Severity = Severity::Info;
-
-/// Least similarity (normalised Damerau-Levenshtein, 0 to 1) at which a word is offered as the one that was meant.
-const SIMILARITY_MIN: f64 = 0.7;
 
 static TEXT: &str = include_str!("../../config/events.toml");
 static CATALOGUE: LazyLock<Vec<CatalogueEntry>> = LazyLock::new(|| read(TEXT));
@@ -47,7 +42,7 @@ pub fn types() -> impl Iterator<Item = &'static CatalogueEntry> {
 }
 
 /// Looks a type up.
-pub fn find(event_type: &str) -> Option<&'static CatalogueEntry> {
+fn find(event_type: &str) -> Option<&'static CatalogueEntry> {
     let found = CATALOGUE.binary_search_by(|entry| entry.event_type.as_str().cmp(event_type)).ok()?;
     CATALOGUE.get(found)
 }
@@ -57,47 +52,6 @@ pub fn find(event_type: &str) -> Option<&'static CatalogueEntry> {
 /// Allocates nothing: it is asked for each event that comes without a severity.
 pub fn default_severity(event_type: &str) -> Option<Severity> {
     find(event_type).map(|entry| entry.severity)
-}
-
-/// Whether `pattern` selects at least one type of the catalogue.
-pub fn is_known(pattern: &Pattern) -> bool {
-    types().any(|entry| pattern.matches(&entry.event_type))
-}
-
-/// The pattern that was probably meant by one that selects nothing in the catalogue.
-///
-/// Shape: the wildcards stay as they were written, the other segments become those of the most similar type; `None` when
-/// `pattern` selects something, or when nothing is similar.
-pub fn nearest(pattern: &Pattern) -> Option<String> {
-    if is_known(pattern) {
-        return None;
-    }
-    types()
-        .filter_map(|entry| candidate(pattern, entry.event_type.as_str()))
-        .map(|candidate| (strsim::normalized_damerau_levenshtein(pattern.as_str(), &candidate), candidate))
-        .filter(|(similarity, _)| *similarity >= SIMILARITY_MIN)
-        .max_by(|(left, left_text), (right, right_text)| {
-            left.total_cmp(right).then(right_text.cmp(left_text))
-        })
-        .map(|(_, candidate)| candidate)
-}
-
-/// `pattern` with its exact segments taken from `event_type`; `None` when the two differ in length.
-fn candidate(pattern: &Pattern, event_type: &str) -> Option<String> {
-    let mut segments = event_type.split('.');
-    let mut merged = Vec::new();
-    for wanted in pattern.segments() {
-        let found = segments.next()?;
-        match wanted {
-            PatternSegment::Exact(_) => merged.push(found),
-            PatternSegment::One => merged.push("*"),
-            PatternSegment::Rest => {
-                merged.push("**");
-                return Some(merged.join("."));
-            }
-        }
-    }
-    segments.next().is_none().then(|| merged.join("."))
 }
 
 #[derive(Deserialize)]
@@ -177,22 +131,6 @@ mod tests {
             let entry = find(name).expect("promised above");
             let example = entry.example.value().as_object().expect("an example is an object");
             assert!(example.keys().eq(&fields), "{name}: {example:?}");
-        }
-    }
-
-    #[test]
-    fn a_slip_of_the_pen_is_answered_with_the_pattern_that_was_meant() {
-        for (written, meant) in [
-            ("tool.call.failed", Some("tool.call.failure")),
-            ("tool.cal.*", Some("tool.call.*")),
-            ("tols.**", Some("tool.**")),
-            ("budget.*.exceded", Some("budget.*.exceeded")),
-            ("tool.call.failure", None),
-            ("ci.**", None),
-            ("shop.order.placed", None),
-        ] {
-            let pattern: Pattern = written.parse().expect("a valid pattern");
-            assert_eq!(nearest(&pattern).as_deref(), meant, "{written}");
         }
     }
 

@@ -130,7 +130,7 @@ proptest! {
         }
         pipeline.handle_timeout(&templates, at(ms + 10_000));
         seen.extend(outcomes(&drain(&mut pipeline)));
-        prop_assert!(!pipeline.has_open_batches());
+        prop_assert_eq!(pipeline.poll_timeout(), None);
         prop_assert_eq!(ends(&seen), happened(&steps));
     }
 
