@@ -1,8 +1,8 @@
 //! The one truth: an append-only, checksummed log of every input, and the only order and time there is.
 //!
 //! A record is a kind, a position without gaps, a time that never steps back, and a body that the journal does not
-//! interpret. Records lie in segment files. One thread writes all that waits with one write; a second one makes it durable
-//! with one sync for all who asked for that. Readers own their positions, read files, and follow.
+//! interpret. Records lie in segment files. One write takes all that waits, one sync makes it durable for all who asked for
+//! that, and writing goes on meanwhile. Readers own their positions, read files, and follow.
 //!
 //! What it promises: an append answered at [`Level::Synced`] survives a power loss, one at [`Level::Written`] the death of
 //! the process; a reader sees a record as soon as its append is answered. After a failed write or sync nothing more is
@@ -185,8 +185,8 @@ impl Journal {
         let (written_sender, written) = watch::channel(last);
         let (synced_sender, synced) = watch::channel(last);
         let (commands_sender, commands) = mpsc::channel(QUEUE_LEN_MAX);
-        let commits = Arc::new(Commits::new(last, Arc::clone(&tail)));
-        let Helpers { threads, prepared } = start_helpers(&shared, &commits, settings, synced_sender)?;
+        let commits = Arc::new(Commits::new(Arc::clone(&shared), Arc::clone(&tail), synced_sender));
+        let Helpers { threads, prepared } = start_helpers(&shared, &commits, settings)?;
         let writer = Writer {
             shared: Arc::clone(&shared),
             commands,
@@ -205,9 +205,10 @@ impl Journal {
                 time,
             },
             group: Group::default(),
+            closer: None,
             threads,
         };
-        let thread = start("journal-writer", move || writer.run())?;
+        let thread = start_writers(writer)?;
         let inner = Inner {
             shared,
             commands: commands_sender,
@@ -355,8 +356,8 @@ impl Journal {
             let _ = is_done.await;
         }
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the journal's writer panicked");
+        if let Some(thread) = thread {
+            join(thread);
         }
         self.poisoned().map_or(Ok(()), Err)
     }
@@ -430,7 +431,6 @@ fn start_helpers(
     shared: &Arc<Shared>,
     commits: &Arc<Commits>,
     settings: JournalSettings,
-    synced: watch::Sender<Seq>,
 ) -> Result<Helpers, OpenError> {
     // Both hold one and are never full: a file is ordered when the one before was taken, the first one here.
     let (orders_sender, orders) = sync_channel(1);
@@ -444,13 +444,34 @@ fn start_helpers(
     let _ = orders_sender.try_send(());
     let flusher = Flusher {
         commits: Arc::clone(commits),
-        shared: Arc::clone(shared),
         durability: settings.durability,
-        synced,
         orders: Some(orders_sender),
     };
     let flusher = start("journal-flusher", move || flusher.run())?;
     Ok(Helpers { threads: vec![flusher, preparer], prepared })
+}
+
+/// Starts the two threads that write; the one that is returned ends last and takes the others with it.
+fn start_writers(writer: Writer) -> Result<JoinHandle<()>, OpenError> {
+    let commits = Arc::clone(&writer.commits);
+    let writer = Arc::new(Mutex::new(writer));
+    let (others, others_commits) = (Arc::clone(&writer), Arc::clone(&commits));
+    let other = start("journal-writer-2", move || writer::take_turns(&others, &others_commits))?;
+    start("journal-writer-1", move || {
+        writer::take_turns(&writer, &commits);
+        join(other);
+        // After a panic there is nothing to end in order: what waits is refused as the channels go.
+        if let Some(Ok(writer)) = Arc::into_inner(writer).map(Mutex::into_inner) {
+            writer.end();
+        }
+    })
+}
+
+fn join(thread: JoinHandle<()>) {
+    let name = thread.thread().name().unwrap_or_default().to_owned();
+    if thread.join().is_err() {
+        tracing::error!(name, "a thread of the journal panicked");
+    }
 }
 
 fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {

@@ -1,8 +1,10 @@
-//! Makes written records durable, on a thread of its own, so that nobody who does not ask for it waits for the disk.
+//! Makes written records durable, so that nobody who does not ask for it waits for the disk.
 //!
-//! One sync covers all that waits when it begins; while it runs, the next group gathers. There is no timer, except under
-//! `Durability::Interval` while something is unsynced. The flusher also gives the prepared file its name as a segment once
-//! the segment before it is synced, and has the next one prepared by a second thread.
+//! One sync covers all that waits when it begins; while it runs, the next group gathers, and one more follows for that. The
+//! thread that wrote the first of them syncs, as the other writer takes its place ([`Commits::add`]); so a lone append is
+//! handed to no other thread. The flusher does what cannot be done there: it gives the prepared file its name as a segment once
+//! the segment before it is synced, has the next one prepared by a thread of its own, and syncs under `Durability::Interval`
+//! by the only timer there is, while something is unsynced.
 
 use std::{
     io, mem,
@@ -38,11 +40,14 @@ pub(super) struct Waiter {
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What the writer tells the flusher.
+/// What is written and waits to be durable.
 #[derive(Debug)]
 pub(super) struct Commits {
     state: Mutex<State>,
+    /// Wakes the flusher.
     wake: Condvar,
+    shared: Arc<Shared>,
+    synced: watch::Sender<Seq>,
 }
 
 #[derive(Debug)]
@@ -54,6 +59,10 @@ struct State {
     segment: Arc<Segment>,
     /// The segment before, when it is full and `segment` has no name yet.
     full: Option<Arc<Segment>>,
+    /// A thread syncs, and looks again before it ends.
+    is_syncing: bool,
+    /// Why nothing is synced any more.
+    failed: Option<Poisoned>,
     is_closing: bool,
 }
 
@@ -63,37 +72,99 @@ struct Commit {
     target: Seq,
     segment: Arc<Segment>,
     full: Option<Arc<Segment>>,
+    failed: Option<Poisoned>,
     is_last: bool,
 }
 
-/// The thread that syncs.
+/// The thread that syncs what no writer does.
 #[derive(Debug)]
 pub(super) struct Flusher {
     pub(super) commits: Arc<Commits>,
-    pub(super) shared: Arc<Shared>,
     pub(super) durability: Durability,
-    pub(super) synced: watch::Sender<Seq>,
     /// Asks for the next prepared file; the channel holds one order and there is never a second one.
     pub(super) orders: Option<SyncSender<()>>,
 }
 
 impl Commits {
-    /// Nothing waits; all up to `written` is durable.
-    pub(super) fn new(written: Seq, segment: Arc<Segment>) -> Self {
-        let state = State { waiters: Vec::new(), written, segment, full: None, is_closing: false };
-        Self { state: Mutex::new(state), wake: Condvar::new() }
+    /// Nothing waits; all up to what `synced` says is written and durable.
+    pub(super) fn new(shared: Arc<Shared>, segment: Arc<Segment>, synced: watch::Sender<Seq>) -> Self {
+        let state = State {
+            waiters: Vec::new(),
+            written: *synced.borrow(),
+            segment,
+            full: None,
+            is_syncing: false,
+            failed: None,
+            is_closing: false,
+        };
+        Self { state: Mutex::new(state), wake: Condvar::new(), shared, synced }
     }
 
     /// Takes note of what was written, and of who waits for it to be durable.
-    pub(super) fn add(&self, written: Seq, waiters: &mut Vec<Waiter>, durability: Durability) {
+    ///
+    /// Returns whether nobody syncs yet: the caller then has to, with [`Commits::sync`].
+    pub(super) fn add(&self, written: Seq, waiters: &mut Vec<Waiter>, durability: Durability) -> bool {
         let mut state = self.lock();
         state.written = written;
         state.waiters.append(waiters);
-        let has_work = !state.waiters.is_empty() || matches!(durability, Durability::Interval(_));
+        let is_callers = !state.waiters.is_empty() && !state.is_syncing && state.full.is_none();
+        state.is_syncing |= is_callers;
         drop(state);
-        if has_work {
+        if matches!(durability, Durability::Interval(_)) {
             self.wake.notify_one();
         }
+        is_callers
+    }
+
+    /// Syncs and answers until nobody waits any more, or until the flusher has to go on.
+    pub(super) fn sync(&self) {
+        let mut waiters = Vec::new();
+        while let Some(commit) = self.next_of_writer(&mut waiters) {
+            let result = self.sync_written(&commit);
+            self.answer(&mut waiters, result.err());
+        }
+    }
+
+    fn next_of_writer(&self, waiters: &mut Vec<Waiter>) -> Option<Commit> {
+        let mut state = self.lock();
+        if state.full.is_none() && !state.waiters.is_empty() {
+            return Some(state.take(waiters));
+        }
+        state.is_syncing = false;
+        let has_flusher_work = state.full.is_some() || state.is_closing;
+        drop(state);
+        if has_flusher_work {
+            self.wake.notify_one();
+        }
+        None
+    }
+
+    /// Syncs the segment that is being filled.
+    fn sync_written(&self, commit: &Commit) -> Result<(), Poisoned> {
+        if let Some(poisoned) = &commit.failed {
+            return Err(poisoned.clone());
+        }
+        if commit.target > *self.synced.borrow() {
+            self.check("sync", &commit.segment.name(), commit.segment.file.sync_data())?;
+            self.synced.send_replace(commit.target);
+        }
+        Ok(())
+    }
+
+    fn answer(&self, waiters: &mut Vec<Waiter>, failed: Option<Poisoned>) {
+        for Waiter { appended, reply, permit } in waiters.drain(..) {
+            let answer = failed.clone().map_or(Ok(appended), |poisoned| Err(poisoned.into()));
+            // A caller that no longer waits has lost interest, not the record.
+            let _ = reply.send(answer);
+            drop(permit);
+        }
+    }
+
+    fn check<T>(&self, operation: &'static str, name: &str, result: io::Result<T>) -> Result<T, Poisoned> {
+        result.map_err(|error| {
+            let poisoned = self.shared.poison(operation, name, error);
+            self.lock().failed.get_or_insert(poisoned).clone()
+        })
     }
 
     /// Takes note that `full` is full and what follows is in `segment`.
@@ -115,14 +186,15 @@ impl Commits {
         self.wake.notify_one();
     }
 
-    /// Waits for work and moves who waits into `waiters`.
-    fn next(&self, synced: Seq, interval: Option<Duration>, waiters: &mut Vec<Waiter>) -> Commit {
+    /// Waits for the flusher's work and moves who waits into `waiters`; [`Commits::end_round`] has to follow.
+    fn next_of_flusher(&self, interval: Option<Duration>, waiters: &mut Vec<Waiter>) -> Commit {
         let mut state = self.lock();
         loop {
-            if !state.waiters.is_empty() || state.full.is_some() || state.is_closing {
+            let has_work = !state.waiters.is_empty() || state.full.is_some() || state.is_closing;
+            if has_work && !state.is_syncing {
                 break;
             }
-            match interval.filter(|_| state.written > synced) {
+            match interval.filter(|_| state.written > *self.synced.borrow()) {
                 Some(interval) => {
                     let is_calm = |state: &mut State| !state.is_closing && state.full.is_none();
                     state = self
@@ -135,13 +207,12 @@ impl Commits {
                 None => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         }
-        waiters.append(&mut state.waiters);
-        Commit {
-            target: state.written,
-            segment: Arc::clone(&state.segment),
-            full: state.full.take(),
-            is_last: state.is_closing,
-        }
+        state.is_syncing = true;
+        state.take(waiters)
+    }
+
+    fn end_round(&self) {
+        self.lock().is_syncing = false;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -149,62 +220,60 @@ impl Commits {
     }
 }
 
+impl State {
+    fn take(&mut self, waiters: &mut Vec<Waiter>) -> Commit {
+        waiters.append(&mut self.waiters);
+        Commit {
+            target: self.written,
+            segment: Arc::clone(&self.segment),
+            full: self.full.take(),
+            failed: self.failed.clone(),
+            is_last: self.is_closing,
+        }
+    }
+}
+
 impl Flusher {
     /// Runs until the journal is closed.
     pub(super) fn run(mut self) {
         let mut waiters = Vec::new();
-        let mut poisoned: Option<Poisoned> = None;
+        let mut has_failed = false;
         loop {
             let interval = match self.durability {
-                Durability::Interval(interval) if poisoned.is_none() => Some(interval),
+                Durability::Interval(interval) if !has_failed => Some(interval),
                 Durability::Interval(_) | Durability::Sync => None,
             };
-            let synced = *self.synced.borrow();
-            let commit = self.commits.next(synced, interval, &mut waiters);
-            if poisoned.is_none() {
-                poisoned = self.commit(&commit, synced).err();
+            let commit = self.commits.next_of_flusher(interval, &mut waiters);
+            let failed = self.begin_segment(&commit).and_then(|()| self.commits.sync_written(&commit)).err();
+            if failed.is_some() {
+                has_failed = true;
+                // Without orders nothing is prepared, so that a writer that waits for a file is told.
+                self.orders = None;
             }
-            for Waiter { appended, reply, permit } in waiters.drain(..) {
-                let answer = poisoned.clone().map_or(Ok(appended), |poisoned| Err(poisoned.into()));
-                // A caller that no longer waits has lost interest, not the record.
-                let _ = reply.send(answer);
-                drop(permit);
-            }
+            self.commits.answer(&mut waiters, failed);
+            self.commits.end_round();
             if commit.is_last {
                 return;
             }
         }
     }
 
-    fn commit(&mut self, commit: &Commit, synced: Seq) -> Result<(), Poisoned> {
-        let result = self.sync(commit, synced);
-        if result.is_err() {
-            // Without orders nothing is prepared, so that a writer that waits for a file is told.
-            self.orders = None;
+    /// Ends the full segment and gives the one after it its name.
+    fn begin_segment(&self, commit: &Commit) -> Result<(), Poisoned> {
+        let Some(full) = &commit.full else { return Ok(()) };
+        if let Some(poisoned) = &commit.failed {
+            return Err(poisoned.clone());
         }
-        result
-    }
-
-    fn sync(&self, commit: &Commit, synced: Seq) -> Result<(), Poisoned> {
-        if let Some(full) = &commit.full {
-            let name = commit.segment.name();
-            self.check("sync", &full.name(), full.file.sync_data())?;
-            self.check("name", &name, self.shared.files.rename(NEXT_NAME, &name))?;
-            self.check("sync the folder of", &name, self.shared.files.sync_dir())?;
-            if let Some(orders) = &self.orders {
-                // The thread that prepares ends only after this one.
-                let _ = orders.try_send(());
-            }
-        }
-        if commit.target > synced {
-            self.check("sync", &commit.segment.name(), commit.segment.file.sync_data())?;
-            self.synced.send_replace(commit.target);
+        let (commits, name) = (&self.commits, commit.segment.name());
+        let files = &commits.shared.files;
+        commits.check("sync", &full.name(), full.file.sync_data())?;
+        commits.check("name", &name, files.rename(NEXT_NAME, &name))?;
+        commits.check("sync the folder of", &name, files.sync_dir())?;
+        if let Some(orders) = &self.orders {
+            // The thread that prepares ends only after this one.
+            let _ = orders.try_send(());
         }
         Ok(())
-    }
-
-    fn check<T>(&self, operation: &'static str, name: &str, result: io::Result<T>) -> Result<T, Poisoned> {
-        result.map_err(|error| self.shared.poison(operation, name, error))
     }
 }
 

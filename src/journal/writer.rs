@@ -1,13 +1,14 @@
-//! Puts records into segments: one thread, one buffer, one write for all that waits.
+//! Puts records into segments: one writer at a time, one buffer, one write for all that waits.
 //!
 //! The writer gives every record its position and time, leaves out what was published before, writes the group, says how far
-//! it is written, and answers those who asked for no more; the others it hands to the flusher. It never waits for a sync,
+//! it is written, and answers those who asked for no more. Two threads take turns as the writer: when somebody waits for
+//! the disk and nobody syncs yet, the one that wrote lets the other one write and syncs. So no writing waits for a sync,
 //! with one bound: the file after next is prepared only when the segment before is durable, so it can be at most one
 //! segment ahead of the disk.
 
 use std::{
     io,
-    sync::{Arc, mpsc::Receiver},
+    sync::{Arc, Mutex, mpsc::Receiver},
     thread::JoinHandle,
 };
 
@@ -39,7 +40,7 @@ pub(super) enum Command {
     Close { done: oneshot::Sender<()> },
 }
 
-/// The thread that writes.
+/// What the two threads that write hand to each other.
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) commands: mpsc::Receiver<Command>,
@@ -52,8 +53,19 @@ pub(super) struct Writer {
     pub(super) prepared: Receiver<io::Result<Arc<dyn File>>>,
     pub(super) place: Place,
     pub(super) group: Group,
+    /// Who closed the journal.
+    pub(super) closer: Option<oneshot::Sender<()>>,
     /// Joined when the writer ends.
     pub(super) threads: Vec<JoinHandle<()>>,
+}
+
+/// Why a thread is no longer the writer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// It has to sync.
+    ToSync,
+    /// The journal is closed, or nobody has it any more.
+    ForGood,
 }
 
 /// Where the next record goes, and what precedes it.
@@ -77,10 +89,22 @@ pub(super) struct Group {
     on_sync: Vec<Waiter>,
 }
 
+/// Takes turns as the writer until the journal is closed or nobody has it any more.
+pub(super) fn take_turns(writer: &Mutex<Writer>, commits: &Commits) {
+    // A panic of the other thread leaves a group half done, so nothing more is written.
+    while let Ok(mut held) = writer.lock() {
+        let left = held.write_groups();
+        drop(held);
+        match left {
+            Left::ToSync => commits.sync(),
+            Left::ForGood => return,
+        }
+    }
+}
+
 impl Writer {
-    /// Runs until the journal is closed or nobody has it any more; then has everything synced.
-    pub(super) fn run(mut self) {
-        let mut done = None;
+    /// Writes until a sync is this thread's or nothing more can come.
+    fn write_groups(&mut self) -> Left {
         while let Some(command) = self.commands.blocking_recv() {
             let mut next = Some(command);
             while let Some(command) = next {
@@ -88,29 +112,34 @@ impl Writer {
                     Command::Append { batch, level, reply, permit } => {
                         self.take(&batch, level, reply, permit)
                     }
-                    Command::Close { done: closer } => {
+                    Command::Close { done } => {
                         self.commands.close();
-                        done = Some(closer);
+                        self.closer = Some(done);
                     }
                 }
                 let has_room = self.group.buffer.len() < GROUP_BYTES_MAX;
                 next = if has_room { self.commands.try_recv().ok() } else { None };
             }
-            self.commit();
+            if self.commit() {
+                return Left::ToSync;
+            }
         }
-        let Self { commits, prepared, threads, written, .. } = self;
+        Left::ForGood
+    }
+
+    /// Has everything synced and the other threads end.
+    pub(super) fn end(self) {
+        let Self { commits, prepared, threads, written, closer, .. } = self;
         commits.close();
         // The thread that prepares may be about to hand over a file that nobody will take.
         drop(prepared);
         for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!("a journal thread panicked");
-            }
+            super::join(thread);
         }
         drop(written);
-        if let Some(done) = done {
+        if let Some(closer) = closer {
             // Whoever closed the journal may have stopped waiting.
-            let _ = done.send(());
+            let _ = closer.send(());
         }
     }
 
@@ -200,13 +229,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the group and answers.
-    fn commit(&mut self) {
+    /// Writes the group and answers; returns whether this thread has to sync.
+    fn commit(&mut self) -> bool {
         if let Err(poisoned) = self.write() {
             self.group.buffer.clear();
             flusher::refuse(&mut self.group.on_write, &poisoned);
             flusher::refuse(&mut self.group.on_sync, &poisoned);
-            return;
+            return false;
         }
         let last = self.place.last;
         if last > *self.written.borrow() {
@@ -217,7 +246,7 @@ impl Writer {
             let _ = reply.send(Ok(appended));
             drop(permit);
         }
-        self.commits.add(last, &mut self.group.on_sync, self.durability);
+        self.commits.add(last, &mut self.group.on_sync, self.durability)
     }
 }
 
