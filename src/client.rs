@@ -1,18 +1,19 @@
 //! Talks to the daemon over its Unix socket: bytes in, bytes out.
 //!
-//! Everything here is the standard library and HTTP/1.1 by hand, because the hook path runs once a tool call and pays for
+//! Everything here is system calls and HTTP/1.1 by hand, because the hook path runs once a tool call and pays for
 //! whatever it links to and starts. [`hook`] is that path; [`Client`] serves the commands people type. What the bytes mean
 //! is not known here.
 
 mod hook;
 mod http;
+mod timed;
 
 #[cfg(test)]
 pub(crate) mod fake;
 
 use std::{
     error, fmt,
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     time::Duration,
@@ -274,12 +275,6 @@ fn take_field(event: &mut StreamEvent, line: &str) {
         "data" => event.data.extend([value, "\n"]),
         _ => {}
     }
-}
-
-/// Writes the request's bytes; used by both paths.
-fn send(connection: &mut impl Write, head: &str, body: &[u8]) -> io::Result<()> {
-    connection.write_all(head.as_bytes())?;
-    connection.write_all(body)
 }
 
 #[cfg(test)]

@@ -1,16 +1,13 @@
 //! The hook path: what a harness says on stdin goes to the daemon as it is, and the daemon's answer to stdout as it is.
 //!
 //! A harness runs this at every point of a turn and waits for it, so it never fails, never speaks of trouble and is over by
-//! [`HOOK_DEADLINE`], whatever the daemon does. One thread does the work while the first one waits for it: neither reading
-//! stdin nor connecting to a full backlog can be given a time limit in the standard library.
+//! [`HOOK_DEADLINE`], whatever the daemon does. It starts no thread for that: what may wait is asked for readiness first.
 
 use std::{
     ffi::OsString,
-    io::{self, BufReader, Read, Write},
-    os::unix::{ffi::OsStrExt, net::UnixStream},
+    io::{self, BufReader, Read},
+    os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
-    sync::mpsc::sync_channel,
-    thread,
     time::Duration,
 };
 
@@ -18,6 +15,7 @@ use super::{
     encode_bytes,
     http::{self, Body},
     percent_encode,
+    timed::{Deadline, Timed},
 };
 
 /// How long a harness waits at most (semantics 7.5).
@@ -26,6 +24,9 @@ pub const HOOK_DEADLINE: Duration = Duration::from_millis(150);
 pub const HOOK_STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Longest output, in bytes; what a harness accepts is far less.
 const HOOK_STDOUT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Room for an input of the usual size, so that it takes one read.
+const INPUT_BYTES: usize = 8 * 1024;
 
 /// The environment variables that go along, each as the header it becomes.
 ///
@@ -47,10 +48,21 @@ pub fn hook(name: &str, socket: &Path, variable: impl Fn(&str) -> Option<OsStrin
         socket: socket.to_owned(),
     };
     if let Some(output) = call.answer_within(HOOK_DEADLINE, io::stdin()) {
-        let mut stdout = io::stdout().lock();
         // A harness that has closed the pipe has gone; there is nobody to tell.
-        stdout.write_all(&output).and_then(|()| stdout.flush()).ok();
+        print(&output).ok();
     }
+}
+
+/// Writes without the standard library's buffer, which would only cost.
+fn print(mut output: &[u8]) -> io::Result<()> {
+    let stdout = io::stdout();
+    while !output.is_empty() {
+        match rustix::io::write(&stdout, output) {
+            Err(rustix::io::Errno::INTR) => {}
+            written => output = output.get(written?..).unwrap_or_default(),
+        }
+    }
+    Ok(())
 }
 
 fn headers(variable: impl Fn(&str) -> Option<OsString>) -> Vec<(&'static str, String)> {
@@ -68,22 +80,15 @@ struct Call {
 }
 
 impl Call {
-    fn answer_within(self, deadline: Duration, input: impl Read + Send + 'static) -> Option<Vec<u8>> {
-        // Holds the one answer, so the worker never waits; an answer after the deadline is dropped with the channel.
-        let (sender, receiver) = sync_channel(1);
-        let worker = move || drop(sender.send(self.answer(input)));
-        thread::Builder::new().name("hook".to_owned()).spawn(worker).ok()?;
-        receiver.recv_timeout(deadline).ok()?
-    }
-
-    fn answer(&self, input: impl Read) -> Option<Vec<u8>> {
+    fn answer_within(&self, deadline: Duration, input: impl AsFd) -> Option<Vec<u8>> {
+        let deadline = Deadline::within(deadline);
         // Read before connecting: a harness whose hook does not read might fail to write.
-        let mut body = Vec::new();
-        input.take(HOOK_STDIN_BYTES_MAX + 1).read_to_end(&mut body).ok()?;
+        let mut body = Vec::with_capacity(INPUT_BYTES);
+        Timed::new(input, deadline).take(HOOK_STDIN_BYTES_MAX + 1).read_to_end(&mut body).ok()?;
         if body.len() as u64 > HOOK_STDIN_BYTES_MAX {
             return None;
         }
-        let mut connection = UnixStream::connect(&self.socket).ok()?;
+        let mut connection = Timed::connect(&self.socket, deadline).ok()?;
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(self.headers.iter().map(|(name, value)| (*name, value.as_str())));
         http::write_request(&mut connection, "POST", &self.path, &headers, &body).ok()?;
@@ -100,6 +105,8 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
+    use std::{os::unix::net::UnixListener, thread};
+
     use super::*;
     use crate::client::fake::{FakeDaemon, Scratch};
 
@@ -109,14 +116,21 @@ mod tests {
         Call { path: "/v1/hooks/claude".to_owned(), headers: Vec::new(), socket: socket.to_owned() }
     }
 
+    /// A pipe into which `input` goes for as long as it is read.
+    fn stdin(mut input: impl Read + Send + 'static) -> io::PipeReader {
+        let (reader, mut writer) = io::pipe().expect("pipe");
+        thread::spawn(move || io::copy(&mut input, &mut writer));
+        reader
+    }
+
     #[test]
     fn stdin_goes_as_it_is_and_the_answer_comes_as_it_is() {
         let daemon = FakeDaemon::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"a\": \"b\"}"]);
         let variable =
             |name: &str| (name == "CLAUDE_PROJECT_DIR").then(|| OsString::from("/home/\u{fc}/100% a\n"));
         let call = Call { headers: headers(variable), ..call(daemon.socket()) };
-        let input: &[u8] = b"{ \"not\": even JSON \xff";
-        assert_eq!(call.answer_within(PLENTY, input), Some(b"{\"a\": \"b\"}".to_vec()));
+        let input = b"{ \"not\": even JSON \xff".as_slice();
+        assert_eq!(call.answer_within(PLENTY, stdin(input)), Some(b"{\"a\": \"b\"}".to_vec()));
         assert_eq!(
             daemon.requests(),
             [
@@ -137,31 +151,52 @@ mod tests {
             "",
         ] {
             let daemon = FakeDaemon::answering(&[answer]);
-            assert_eq!(call(daemon.socket()).answer_within(PLENTY, &b"{}"[..]), None, "{answer:?}");
+            assert_eq!(
+                call(daemon.socket()).answer_within(PLENTY, stdin(b"{}".as_slice())),
+                None,
+                "{answer:?}"
+            );
         }
     }
 
     #[test]
     fn without_a_daemon_there_is_silence() {
         let folder = Scratch::new();
-        assert_eq!(call(&folder.path().join("absent.sock")).answer_within(PLENTY, &b"{}"[..]), None);
+        assert_eq!(
+            call(&folder.path().join("absent.sock")).answer_within(PLENTY, stdin(b"{}".as_slice())),
+            None
+        );
     }
 
     #[test]
     fn a_silent_daemon_and_a_stdin_that_stays_open_are_given_up() {
         let deadline = Duration::from_millis(20);
         let daemon = FakeDaemon::silent();
-        assert_eq!(call(daemon.socket()).answer_within(deadline, &b"{}"[..]), None);
+        assert_eq!(call(daemon.socket()).answer_within(deadline, stdin(b"{}".as_slice())), None);
         let (open, _writer) = io::pipe().expect("pipe");
         assert_eq!(call(daemon.socket()).answer_within(deadline, open), None);
     }
 
     #[test]
+    fn a_daemon_that_takes_no_connection_or_no_request_is_given_up() {
+        let deadline = Duration::from_millis(20);
+        let folder = Scratch::new();
+        let path = folder.path().join("full.sock");
+        let listener = UnixListener::bind(&path).expect("bind");
+        // More than a socket takes that nobody reads from.
+        let large = io::repeat(b' ').take(HOOK_STDIN_BYTES_MAX);
+        assert_eq!(call(&path).answer_within(PLENTY / 50, stdin(large)), None);
+        // Nobody accepts, so the connection that was given up fills this backlog, and the next connect waits.
+        rustix::net::listen(&listener, 0).expect("a small backlog");
+        assert_eq!(call(&path).answer_within(deadline, stdin(b"{}".as_slice())), None);
+    }
+
+    #[test]
     fn an_input_over_the_limit_is_not_sent() {
         let daemon = FakeDaemon::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]);
-        assert_eq!(call(daemon.socket()).answer_within(PLENTY, io::repeat(b' ')), None);
+        assert_eq!(call(daemon.socket()).answer_within(PLENTY, stdin(io::repeat(b' '))), None);
         let largest = io::repeat(b' ').take(HOOK_STDIN_BYTES_MAX);
-        assert_eq!(call(daemon.socket()).answer_within(PLENTY, largest), Some(b"{}".to_vec()));
+        assert_eq!(call(daemon.socket()).answer_within(PLENTY, stdin(largest)), Some(b"{}".to_vec()));
         assert_eq!(daemon.requests().len(), 1);
     }
 }

@@ -37,7 +37,10 @@ pub(super) fn write_request(
     }
     let length = body.len();
     head.push_str(&format!("content-length: {length}\r\n\r\n"));
-    super::send(connection, &head, body)
+    // In one piece, so that a usual request wakes the daemon once.
+    let mut request = head.into_bytes();
+    request.extend_from_slice(body);
+    connection.write_all(&request)
 }
 
 /// Reads up to the empty line.

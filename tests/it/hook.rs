@@ -1,14 +1,17 @@
 //! The real `aside hook`, between a harness and a daemon that behaves in one way or another.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     io::{BufRead, BufReader, Read, Write},
     os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     process::{self, Command, Output, Stdio},
+    sync::mpsc::sync_channel,
     thread,
 };
 
+use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, at, eventually};
@@ -91,6 +94,26 @@ fn a_daemon_that_hangs_does_not_hang_the_hook() {
     });
     assert_silent(&hook(&path, &["hook", "claude"]));
     daemon.join().expect("no panic").expect("the hook has hung up");
+    fs::remove_file(path).expect("removed");
+}
+
+#[test]
+fn the_hook_starts_no_thread_and_so_no_runtime() {
+    let path = socket("threads");
+    let listener = UnixListener::bind(&path).expect("bind");
+    let daemon = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().expect("a client");
+        let request = read_request(&connection);
+        let pid = socket_peercred(&connection).expect("the peer is known").pid.as_raw_nonzero();
+        // All that it does is begun: it waits for this answer.
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it waits").count();
+        connection.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").expect("it reads");
+        (request, threads)
+    });
+    assert_silent(&hook(&path, &["hook", "claude"]));
+    let (request, threads) = daemon.join().expect("served");
+    assert!(request.starts_with("POST /v1/hooks/claude "), "{request}");
+    assert_eq!(threads, 1);
     fs::remove_file(path).expect("removed");
 }
 
@@ -217,4 +240,64 @@ fn a_hook_of_another_harness_or_without_sense_is_silent() {
     let other = home.run(&["hook", "unheard-of"]);
     assert_silent(&other);
     assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+/// Hook calls while the daemon is loaded.
+const CALLS: usize = 500;
+/// Harnesses that call at once.
+const HARNESSES: usize = 4;
+/// Events that are published for each call, all of which match.
+const EVENTS_A_CALL: usize = 20;
+
+/// What a harness says after its tool number `call`.
+fn after_tool(harness: usize, call: usize) -> String {
+    let tool = json!({ "tool_name": "Read", "tool_use_id": format!("t{call}") });
+    json!({ "hook_event_name": "PostToolBatch", "session_id": format!("s{harness}"), "cwd": "/", "prompt_id": "p",
+        "tool_calls": [tool] })
+    .to_string()
+}
+
+#[test]
+fn under_load_no_hook_fails_and_none_tells_twice() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let outputs: Vec<Output> = thread::scope(|scope| {
+        // A batch for every call, so that the load is the same however fast the machine is; whoever is ahead waits.
+        let (called, calls) = sync_channel::<()>(HARNESSES);
+        let home = &home;
+        scope.spawn(move || {
+            for (number, ()) in calls.iter().enumerate() {
+                let event = |at| {
+                    let payload = json!({ "tool_name": format!("tool-{number}-{at}") });
+                    json!({ "type": "tool.call.failure", "session": format!("s{}", at % HARNESSES), "payload": payload })
+                };
+                home.publish(&(0..EVENTS_A_CALL).map(event).collect());
+            }
+        });
+        let calling: Vec<_> = (0..HARNESSES)
+            .map(|harness| {
+                let called = called.clone();
+                scope.spawn(move || {
+                    let call = |call| {
+                        called.send(()).expect("the publisher goes on");
+                        home.hook(&after_tool(harness, call))
+                    };
+                    (0..CALLS / HARNESSES).map(call).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        drop(called);
+        calling.into_iter().flat_map(|calling| calling.join().expect("every call ends")).collect()
+    });
+    let mut told = BTreeSet::new();
+    for output in &outputs {
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        for (at, _) in stdout.match_indices("tool-") {
+            let name = stdout[at..].split(|c: char| !c.is_alphanumeric() && c != '-').next().expect("a name");
+            assert!(told.insert(name.to_owned()), "{name} was told twice");
+        }
+    }
+    assert_eq!(outputs.len(), CALLS);
+    assert!(!told.is_empty(), "nothing was told, so nothing was shown");
 }
