@@ -43,6 +43,12 @@ pub(crate) fn quantile(values: &[f64], quantile: f64) -> f64 {
     sorted.get((last as f64 * quantile).round() as usize).copied().unwrap_or(0.0)
 }
 
+/// How many processes wanted to run, over the last minute.
+pub(crate) fn load() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().unwrap_or("unknown").to_owned()
+}
+
 /// Cores, kernel and load, as a line to print above figures.
 pub(crate) fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -52,8 +58,7 @@ pub(crate) fn machine() -> String {
         .find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name));
     let cores = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
     let kernel = read("/proc/sys/kernel/osrelease");
-    let load = read("/proc/loadavg");
-    let load = load.split(' ').next().unwrap_or("unknown");
+    let load = load();
     let profile = if cfg!(debug_assertions) { "debug build" } else { "release build" };
     format!("{cores} x {}, Linux {}, load {load}, {profile}", model.unwrap_or("unknown"), kernel.trim())
 }

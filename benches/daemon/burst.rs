@@ -1,0 +1,81 @@
+//! What do 100,000 events at once do to the memory, and to an exchange in their midst?
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Instant,
+};
+
+use crate::{
+    events::{Events, Matching},
+    http::Connection,
+    process::Home,
+    report::row,
+    support::{Size, quantile},
+};
+
+const EVENTS: usize = 100_000;
+const BATCH: usize = 1_000;
+const SOURCES: [&str; 2] = ["one", "two"];
+
+pub(crate) fn run(size: Size) {
+    println!("| matching | events/s | exchanges | p50 ms | p99 ms | most ms | most memory MB |");
+    println!("|---|---|---|---|---|---|---|");
+    for (name, matching) in [("none", Matching::None), ("5 %", Matching::Few), ("all", Matching::All)] {
+        let (mut millis, mut memory, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..size.rounds() {
+            let home = Home::new(&[]);
+            let daemon = home.serve();
+            Connection::new(home.connect()).exchange("bench", 0);
+            let begin = Instant::now();
+            millis.extend(burst(&home, matching, size.scale(EVENTS, 50)));
+            rates.push(size.scale(EVENTS, 50) as f64 / begin.elapsed().as_secs_f64());
+            memory.push(daemon.megabytes("VmHWM"));
+        }
+        let (p99, memory) = (quantile(&millis, 0.99), quantile(&memory, 0.5));
+        println!(
+            "| {name} | {:.0} | {} | {:.2} | {p99:.2} | {:.2} | {memory:.0} |",
+            quantile(&rates, 0.5),
+            millis.len(),
+            quantile(&millis, 0.5),
+            quantile(&millis, 1.0)
+        );
+        let what = format!("burst of 100,000 events, {name} of them matching");
+        let measured = format!("{memory:.0} MB; {p99:.1} ms");
+        row("14", &what, "RSS 128 MB; an exchange 20 ms p99", &measured, memory <= 128.0 && p99 <= 20.0);
+    }
+}
+
+/// Publishes over two connections and makes exchanges meanwhile; gives what each exchange took, in milliseconds.
+fn burst(home: &Home, matching: Matching, events: usize) -> Vec<f64> {
+    let has_ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let exchanging = scope.spawn(|| {
+            let mut connection = Connection::new(home.connect());
+            let (mut millis, mut carrier) = (Vec::new(), 0);
+            while !has_ended.load(Ordering::Relaxed) {
+                carrier += 1;
+                let begin = Instant::now();
+                let (status, answer) = connection.exchange("bench", carrier);
+                millis.push(begin.elapsed().as_secs_f64() * 1e3);
+                assert!(status == 200 || status == 204, "an exchange failed: {status} {answer}");
+            }
+            millis
+        });
+        let publishing = SOURCES.map(|source| {
+            scope.spawn(move || {
+                let mut made = Events::new(source, matching);
+                let batch = BATCH.min(events);
+                let bodies: Vec<Vec<u8>> =
+                    (0..events / SOURCES.len() / batch).map(|_| made.batch(batch).to_vec()).collect();
+                let mut connection = Connection::new(home.connect());
+                bodies.iter().for_each(|body| connection.publish(body, batch));
+            })
+        });
+        for publishing in publishing {
+            publishing.join().expect("everything is taken");
+        }
+        has_ended.store(true, Ordering::Relaxed);
+        exchanging.join().expect("every exchange is answered")
+    })
+}

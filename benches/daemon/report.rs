@@ -1,0 +1,9 @@
+//! One line a target, in a form that `scripts/bench` collects.
+
+/// Says what was measured for a target, and whether it is met.
+///
+/// `row` is the target's number in `docs/benchmarks.md`.
+pub(crate) fn row(row: &str, what: &str, target: &str, measured: &str, is_met: bool) {
+    let verdict = if is_met { "met" } else { "missed" };
+    println!("ROW | {row} | {what} | {target} | {measured} | {verdict} |");
+}
