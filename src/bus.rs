@@ -4,7 +4,13 @@
 //! and back-pressure: publishing waits while the engine is far behind, so that an exchange, which never waits here, is
 //! handled soon after it is appended also in the midst of a burst.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
@@ -14,10 +20,37 @@ use crate::{
     journal::{AppendBatch, AppendError, Appended, Appending, Journal, Level, Poisoned, Reader},
 };
 
-/// How many records the engine may be behind before publishing waits.
-///
-/// At about a microsecond a record the engine is through in some 20 ms, which is what an exchange waits at most behind events.
-pub const LAG_MAX: u64 = 16_384;
+/// How much work the engine may have before it when publishing waits: what an exchange waits at most behind events, apart from the
+/// batches that are on their way into the journal at that moment.
+const LAG: Duration = Duration::from_millis(10);
+/// Fewest and most records that this can be, however slow or fast the engine is.
+const LAG_RECORDS: (u64, u64) = (64, 16_384);
+/// The same until the engine's pace is known.
+const LAG_RECORDS_AT_FIRST: u64 = 1_024;
+/// How long the engine has to have worked before its pace counts, so that a reading in whole milliseconds is near enough.
+const PACE_AFTER: Duration = Duration::from_millis(20);
+
+/// How fast the engine handles records.
+#[derive(Debug, Default)]
+pub struct Pace {
+    records: u64,
+    took: Duration,
+}
+
+impl Pace {
+    /// Takes note of some records and how long they took; from time to time tells how many records are worth [`LAG`].
+    pub fn note(&mut self, records: u64, took: Duration) -> Option<u64> {
+        self.records += records;
+        self.took += took;
+        if self.took < PACE_AFTER {
+            return None;
+        }
+        let Self { records, took } = std::mem::take(self);
+        let (least, most) = LAG_RECORDS;
+        let worth = u128::from(records) * LAG.as_micros() / took.as_micros().max(1);
+        Some(u64::try_from(worth).unwrap_or(most).clamp(least, most))
+    }
+}
 
 /// A handle of the bus; cloning gives another one.
 #[derive(Debug, Clone)]
@@ -25,6 +58,8 @@ pub struct Bus {
     journal: Journal,
     /// How far the engine is. Each value replaces the one before; who waits looks at the newest.
     consumed: Arc<watch::Sender<Seq>>,
+    /// How many records the engine may be behind before publishing waits.
+    lag_max: Arc<AtomicU64>,
 }
 
 /// The key by which an event is known to be published already.
@@ -43,7 +78,8 @@ pub fn publish_key(source: &str, id: &str) -> u128 {
 impl Bus {
     /// A bus on a journal of which the engine has consumed everything up to `consumed`.
     pub fn new(journal: Journal, consumed: Seq) -> Self {
-        Self { journal, consumed: Arc::new(watch::Sender::new(consumed)) }
+        let consumed = Arc::new(watch::Sender::new(consumed));
+        Self { journal, consumed, lag_max: Arc::new(AtomicU64::new(LAG_RECORDS_AT_FIRST)) }
     }
 
     /// Publishes events: waits until the engine is near, appends, and answers when they are as durable as is set.
@@ -61,7 +97,9 @@ impl Bus {
     /// Errors: the journal is poisoned or closed.
     pub async fn begin_publish(&self, batch: AppendBatch) -> Result<Appending, AppendError> {
         let written = self.journal.written();
-        let is_near = |consumed: &Seq| written.borrow().0.saturating_sub(consumed.0) <= LAG_MAX;
+        let is_near = |consumed: &Seq| {
+            written.borrow().0.saturating_sub(consumed.0) <= self.lag_max.load(Ordering::Relaxed)
+        };
         // The sender is a part of the bus, so waiting does not fail while someone can wait.
         let _ = self.consumed.subscribe().wait_for(is_near).await;
         self.journal.begin_append(batch, Level::Synced).await
@@ -72,6 +110,11 @@ impl Bus {
     /// Errors: the journal is poisoned or closed.
     pub async fn append(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
         self.journal.append(batch, level).await
+    }
+
+    /// Says how many records the engine may be behind from now on; see [`Pace::note`].
+    pub fn set_lag_max(&self, records: u64) {
+        self.lag_max.store(records, Ordering::Relaxed);
     }
 
     /// Says that the engine has handled everything up to `seq`.
@@ -146,16 +189,38 @@ mod tests {
     #[tokio::test]
     async fn publishing_waits_while_the_engine_is_far_behind_and_exchanges_do_not() {
         let bus = bus();
-        bus.publish(batch(LAG_MAX + 1)).await.expect("the engine was near before it");
+        bus.publish(batch(LAG_RECORDS_AT_FIRST + 1)).await.expect("the engine was near before it");
         let mut waiting = pin!(bus.publish(batch(1)));
         let mut context = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         bus.append(batch(1), Level::Written).await.expect("appended");
-        assert_eq!(lag(&bus), LAG_MAX + 2);
+        assert_eq!(lag(&bus), LAG_RECORDS_AT_FIRST + 2);
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         bus.consumed(Seq(2));
         let published = waiting.await.expect("appended");
-        assert_eq!(published.first(), Some(Seq(LAG_MAX + 3)));
+        assert_eq!(published.first(), Some(Seq(LAG_RECORDS_AT_FIRST + 3)));
+    }
+
+    #[test]
+    fn the_lag_is_what_the_engine_does_in_ten_milliseconds() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.note(5_000, Duration::from_millis(19)), None);
+        assert_eq!(pace.note(5_000, Duration::from_millis(1)), Some(5_000));
+        assert_eq!(pace.note(0, Duration::ZERO), None);
+        assert_eq!(pace.note(1_000, Duration::from_millis(100)), Some(100));
+        assert_eq!(pace.note(1, Duration::from_secs(1)), Some(64));
+        assert_eq!(pace.note(1_000_000, Duration::from_millis(20)), Some(16_384));
+    }
+
+    #[tokio::test]
+    async fn a_slower_engine_may_be_less_behind() {
+        let bus = bus();
+        bus.publish(batch(100)).await.expect("the engine was near before it");
+        bus.set_lag_max(99);
+        let mut waiting = pin!(bus.publish(batch(1)));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        bus.consumed(Seq(1));
+        waiting.await.expect("appended");
     }
 
     #[tokio::test]
@@ -170,13 +235,13 @@ mod tests {
     #[tokio::test]
     async fn closing_refuses_who_waits_for_the_engine() {
         let bus = bus();
-        bus.publish(batch(LAG_MAX + 1)).await.expect("the engine was near before it");
+        bus.publish(batch(LAG_RECORDS_AT_FIRST + 1)).await.expect("the engine was near before it");
         let mut waiting = pin!(bus.publish(batch(1)));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         bus.close().await.expect("closed");
         let refused = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(refused, Poll::Ready(Err(AppendError::Closed))), "{refused:?}");
-        assert_eq!(*bus.synced().borrow(), Seq(LAG_MAX + 1));
+        assert_eq!(*bus.synced().borrow(), Seq(LAG_RECORDS_AT_FIRST + 1));
     }
 
     fn bus() -> Bus {

@@ -39,7 +39,7 @@ use self::{
     views::About,
 };
 use crate::{
-    bus::Bus,
+    bus::{Bus, Pace},
     config::{
         compile::Compiled,
         daemon::{Durability, HttpConfig},
@@ -157,8 +157,17 @@ impl Daemon {
         let rules = fold.rules.clone();
         let about = About { started_at, durability };
         let own_clock = clock.clone();
-        let event_loop =
-            EventLoop { fold, bus: bus.clone(), reader, clock, registry, queries, about, drain: draining };
+        let event_loop = EventLoop {
+            fold,
+            bus: bus.clone(),
+            reader,
+            clock,
+            registry,
+            queries,
+            about,
+            pace: Pace::default(),
+            drain: draining,
+        };
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::EventLoop, event_loop.run());
         listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;

@@ -27,9 +27,11 @@ pub(crate) fn run(size: Size) {
             let home = Home::new(&[]);
             let daemon = home.serve();
             Connection::new(home.connect()).exchange("bench", 0);
+            let events = size.scale(EVENTS, 50);
+            let bodies = SOURCES.map(|source| bodies(source, matching, events / SOURCES.len()));
             let begin = Instant::now();
-            millis.extend(burst(&home, matching, size.scale(EVENTS, 50)));
-            rates.push(size.scale(EVENTS, 50) as f64 / begin.elapsed().as_secs_f64());
+            millis.extend(burst(&home, &bodies));
+            rates.push(events as f64 / begin.elapsed().as_secs_f64());
             memory.push(daemon.megabytes("VmHWM"));
         }
         let (p99, memory) = (quantile(&millis, 0.99), quantile(&memory, 0.5));
@@ -46,10 +48,24 @@ pub(crate) fn run(size: Size) {
     }
 }
 
+/// A batch and how many events it has.
+type Batch = (Vec<u8>, usize);
+
+/// Made before the burst, which their making would slow down.
+fn bodies(source: &'static str, matching: Matching, events: usize) -> Vec<Batch> {
+    let mut made = Events::new(source, matching);
+    let batch = BATCH.min(events);
+    (0..events / batch).map(|_| (made.batch(batch).to_vec(), batch)).collect()
+}
+
 /// Publishes over two connections and makes exchanges meanwhile; gives what each exchange took, in milliseconds.
-fn burst(home: &Home, matching: Matching, events: usize) -> Vec<f64> {
+fn burst(home: &Home, bodies: &[Vec<Batch>; 2]) -> Vec<f64> {
     let has_ended = AtomicBool::new(false);
+    let connections = bodies.each_ref().map(|bodies| (bodies, Connection::new(home.connect())));
     thread::scope(|scope| {
+        let publishing = connections.map(|(bodies, mut connection)| {
+            scope.spawn(move || bodies.iter().for_each(|(body, batch)| connection.publish(body, *batch)))
+        });
         let exchanging = scope.spawn(|| {
             let mut connection = Connection::new(home.connect());
             let (mut millis, mut carrier) = (Vec::new(), 0);
@@ -61,16 +77,6 @@ fn burst(home: &Home, matching: Matching, events: usize) -> Vec<f64> {
                 assert!(status == 200 || status == 204, "an exchange failed: {status} {answer}");
             }
             millis
-        });
-        let publishing = SOURCES.map(|source| {
-            scope.spawn(move || {
-                let mut made = Events::new(source, matching);
-                let batch = BATCH.min(events);
-                let bodies: Vec<Vec<u8>> =
-                    (0..events / SOURCES.len() / batch).map(|_| made.batch(batch).to_vec()).collect();
-                let mut connection = Connection::new(home.connect());
-                bodies.iter().for_each(|body| connection.publish(body, batch));
-            })
         });
         for publishing in publishing {
             publishing.join().expect("everything is taken");

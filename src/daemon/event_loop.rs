@@ -15,7 +15,7 @@ use super::{
     views::{self, About},
 };
 use crate::{
-    bus::{Bus, publish_key},
+    bus::{Bus, Pace, publish_key},
     engine::Output,
     event::{Event, Seq, SessionId},
     exchange::InjectionId,
@@ -38,6 +38,7 @@ pub(super) struct EventLoop {
     pub(super) registry: Arc<Registry>,
     pub(super) queries: mpsc::Receiver<Query>,
     pub(super) about: About,
+    pub(super) pace: Pace,
     /// Becomes true when nothing more is taken in.
     pub(super) drain: watch::Receiver<bool>,
 }
@@ -99,11 +100,16 @@ impl EventLoop {
 
     async fn consume_slice(&mut self) -> Result<(), LoopError> {
         let mut owed = Vec::new();
+        let (begin, before) = (self.clock.now(), self.fold.applied);
         for record in self.reader.next_batch(SLICE_RECORDS_MAX)?.iter() {
             self.fold.apply(&record)?;
             while let Some(output) = self.fold.poll_output() {
                 owed.extend(act(&self.registry, output));
             }
+        }
+        let records = self.fold.applied.0 - before.0;
+        if let Some(lag_max) = self.pace.note(records, self.clock.now().since(begin)) {
+            self.bus.set_lag_max(lag_max);
         }
         self.bus.consumed(self.fold.applied);
         for owed in owed {
