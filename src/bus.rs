@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::{
     event::Seq,
-    journal::{AppendBatch, AppendError, Appended, Appending, Journal, Level, Poisoned, Reader},
+    journal::{AppendBatch, AppendError, Appended, Appending, DiskFull, Journal, Level, Poisoned, Reader},
 };
 
 /// How many records the engine may be behind before publishing waits.
@@ -50,7 +50,7 @@ impl Bus {
     ///
     /// A caller that waits holds one batch, so what waits is bounded by the number of callers.
     ///
-    /// Errors: the journal is poisoned or closed.
+    /// Errors: the journal is poisoned, full or closed.
     pub async fn publish(&self, batch: AppendBatch) -> Result<Appended, AppendError> {
         self.begin_publish(batch).await?.done().await
     }
@@ -58,7 +58,7 @@ impl Bus {
     /// Waits until the engine is near and gives the events their place; whoever has more to read meanwhile waits for the disk
     /// later.
     ///
-    /// Errors: the journal is poisoned or closed.
+    /// Errors: the journal is poisoned or closed; that it is full is said when the batch is waited for.
     pub async fn begin_publish(&self, batch: AppendBatch) -> Result<Appending, AppendError> {
         let written = self.journal.written();
         let is_near = |consumed: &Seq| written.borrow().0.saturating_sub(consumed.0) <= LAG_MAX;
@@ -67,11 +67,12 @@ impl Bus {
         self.journal.begin_append(batch, Level::Synced).await
     }
 
-    /// Appends what must not wait for the engine: exchanges, acks, sessions, rules, ticks.
+    /// Appends what must not wait for the engine: exchanges, acks, sessions, rules, ticks. On a full disk it takes what
+    /// publishing leaves.
     ///
-    /// Errors: the journal is poisoned or closed.
+    /// Errors: the journal is poisoned, full to the last byte, or closed.
     pub async fn append(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
-        self.journal.append(batch, level).await
+        self.journal.append(batch.with_reserve(), level).await
     }
 
     /// Says that the engine has handled everything up to `seq`.
@@ -101,6 +102,11 @@ impl Bus {
     /// The failure after which nothing more is appended, if there was one.
     pub fn poisoned(&self) -> Option<Poisoned> {
         self.journal.poisoned()
+    }
+
+    /// What is missing for the journal to go on, while the disk is full.
+    pub fn disk_full(&self) -> Option<DiskFull> {
+        self.journal.disk_full()
     }
 
     /// The journal itself, for whoever looks up single records or waits for its failure.

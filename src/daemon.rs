@@ -3,10 +3,12 @@
 //! Start: lock the state folder, read the configuration, open the journal, replay it into the engine, listen. Stop: take nothing
 //! more in, let the engine come to the journal's head, sync, close. It decides nothing about events; that is the engine's.
 
+pub mod backup;
 mod clock;
 mod event_loop;
 pub mod fold;
 mod history;
+mod limits;
 mod listen;
 mod lock;
 pub mod recovery;
@@ -14,9 +16,11 @@ mod reload;
 pub mod rules;
 mod shutdown;
 mod supervisor;
+pub mod upkeep;
 mod views;
 
 use std::{
+    collections::VecDeque,
     error::Error,
     fs, io,
     os::unix::fs::DirBuilderExt,
@@ -97,6 +101,7 @@ pub enum DaemonError {
 /// Runs the daemon until a signal asks it to stop; `on_ready` is called once, when it listens.
 pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), DaemonError> {
     let mut signals = Signals::listen().map_err(DaemonError::Signals)?;
+    limits::raise_open_files();
     make_private(&options.state)
         .map_err(|source| DaemonError::State { path: options.state.clone(), source })?;
     let _lock = lock::StateLock::take(&options.state)?;
@@ -157,8 +162,17 @@ impl Daemon {
         let rules = fold.rules.clone();
         let about = About { started_at, durability };
         let own_clock = clock.clone();
-        let event_loop =
-            EventLoop { fold, bus: bus.clone(), reader, clock, registry, queries, about, drain: draining };
+        let event_loop = EventLoop {
+            fold,
+            bus: bus.clone(),
+            reader,
+            clock,
+            registry,
+            queries,
+            about,
+            drain: draining,
+            owed: VecDeque::new(),
+        };
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::EventLoop, event_loop.run());
         listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;

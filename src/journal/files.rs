@@ -44,7 +44,9 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Its length in bytes.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads what there is at `offset`, up to the length of `buffer`; less only at the end of the file.
+    /// Reads what there is at `offset`, up to the length of `buffer`, at least a byte unless the file ends there.
+    ///
+    /// Shape: less only at the end of the file; of a sealed segment, at the end of a block.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Writes all of `bytes`, extending the file where it is shorter.

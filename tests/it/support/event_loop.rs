@@ -78,7 +78,12 @@ impl Disk {
     pub(crate) fn open(files: &MemoryFiles, segment_bytes: u64) -> Result<Self, OpenError> {
         let now = Arc::new(AtomicU64::new(0));
         let read = Arc::clone(&now);
-        let settings = JournalSettings { segment_bytes, durability: Durability::Sync };
+        let settings = JournalSettings {
+            segment_bytes,
+            durability: Durability::Sync,
+            compress: false,
+            ..Default::default()
+        };
         let clock = Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst)));
         let key_of = |found: Record<'_>| key_of(found.kind.0, found.body);
         let opened = Journal::open(Arc::new(files.clone()), settings, clock, &key_of, Known::nothing())?;
