@@ -327,7 +327,11 @@ impl Journal {
             let mut reader = self.read_from(first);
             while reader.position() < end {
                 let left = usize::try_from(end.0 - reader.position().0).unwrap_or(usize::MAX);
-                let records = reader.next_batch(left)?;
+                let records = match reader.next_batch(left) {
+                    // It was deleted meanwhile, and so was everything before it.
+                    Err(ReadError::Gone { .. }) => return Ok(None),
+                    records => records?,
+                };
                 if let Some(found) = records.iter().find(|record| is_wanted(*record)) {
                     return Ok(Some(found.into()));
                 }

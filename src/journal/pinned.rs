@@ -132,3 +132,40 @@ impl io::Read for PartReader<'_> {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::{super::testing::*, *};
+    use crate::journal::{Level, memory::MemoryFiles};
+
+    #[test]
+    fn what_is_deleted_packed_or_added_meanwhile_is_copied_all_the_same() {
+        let files = filled(40, false);
+        let mut pinned = Pinned::open(&files).expect("readable");
+        let journal = open_packing(&files).journal;
+        assert!(journal.forget_before(Seq(20)).expect("deleted") > 0);
+        journal.append_blocking(batch_of(41..=80), Level::Synced).expect("appended");
+        pinned.open_newer(&files).expect("readable");
+        let copy = MemoryFiles::new();
+        for part in pinned.parts(&files).expect("whole") {
+            let mut bytes = Vec::new();
+            part.reader().read_to_end(&mut bytes).expect("read");
+            assert_eq!(bytes.len() as u64, part.bytes());
+            copy.create(part.name()).expect("created").write_at(&bytes, 0).expect("written");
+        }
+        let copied = open(&copy);
+        assert_eq!((copied.cuts.len(), numbers(&copied.journal)), (0, (1..=80).collect()));
+    }
+
+    #[test]
+    fn a_damaged_record_is_not_copied_as_if_it_were_the_end() {
+        let files = filled(40, false);
+        let first = segment::name_of(Seq(1));
+        files.open(&first).expect("there").write_at(b"!", 50).expect("written");
+        let error = Pinned::open(&files).expect("readable").parts(&files).expect_err("damaged");
+        assert_eq!(error.to_string(), format!("read memory/{first}"));
+        assert_eq!(error.source.to_string(), "record 1 is damaged; `aside journal verify` says more");
+    }
+}
