@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::{
     event::Seq,
-    journal::{AppendBatch, AppendError, Appended, Appending, Journal, Level, Poisoned, Reader},
+    journal::{AppendBatch, AppendError, Appended, Appending, DiskFull, Journal, Level, Poisoned, Reader},
 };
 
 /// How much work the engine may have before it when publishing waits: what an exchange waits at most behind events, apart from the
@@ -86,7 +86,7 @@ impl Bus {
     ///
     /// A caller that waits holds one batch, so what waits is bounded by the number of callers.
     ///
-    /// Errors: the journal is poisoned or closed.
+    /// Errors: the journal is poisoned, full or closed.
     pub async fn publish(&self, batch: AppendBatch) -> Result<Appended, AppendError> {
         self.begin_publish(batch).await?.done().await
     }
@@ -94,7 +94,7 @@ impl Bus {
     /// Waits until the engine is near and gives the events their place; whoever has more to read meanwhile waits for the disk
     /// later.
     ///
-    /// Errors: the journal is poisoned or closed.
+    /// Errors: the journal is poisoned or closed; that it is full is said when the batch is waited for.
     pub async fn begin_publish(&self, batch: AppendBatch) -> Result<Appending, AppendError> {
         let written = self.journal.written();
         let is_near = |consumed: &Seq| {
@@ -105,11 +105,12 @@ impl Bus {
         self.journal.begin_append(batch, Level::Synced).await
     }
 
-    /// Appends what must not wait for the engine: exchanges, acks, sessions, rules, ticks.
+    /// Appends what must not wait for the engine: exchanges, acks, sessions, rules, ticks. On a full disk it takes what
+    /// publishing leaves.
     ///
-    /// Errors: the journal is poisoned or closed.
+    /// Errors: the journal is poisoned, full to the last byte, or closed.
     pub async fn append(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
-        self.journal.append(batch, level).await
+        self.journal.append(batch.with_reserve(), level).await
     }
 
     /// Says how many records the engine may be behind from now on; see [`Pace::note`].
@@ -146,6 +147,11 @@ impl Bus {
         self.journal.poisoned()
     }
 
+    /// What is missing for the journal to go on, while the disk is full.
+    pub fn disk_full(&self) -> Option<DiskFull> {
+        self.journal.disk_full()
+    }
+
     /// The journal itself, for whoever looks up single records or waits for its failure.
     pub fn journal(&self) -> &Journal {
         &self.journal
@@ -170,7 +176,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        journal::{JournalSettings, memory::MemoryFiles, record::RecordKind},
+        journal::{JournalSettings, Known, memory::MemoryFiles, record::RecordKind},
         time::Timestamp,
     };
 
@@ -247,7 +253,9 @@ mod tests {
     fn bus() -> Bus {
         let settings = JournalSettings { segment_bytes: 1 << 16, ..JournalSettings::default() };
         let files = Arc::new(MemoryFiles::new());
-        let opened = Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None).expect("opened");
+        let opened =
+            Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None, Known::nothing())
+                .expect("opened");
         Bus::new(opened.journal, opened.last_seq)
     }
 

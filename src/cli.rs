@@ -4,8 +4,10 @@
 //! Output goes to stdout and is plain, short and aligned, or JSON where `--json` asks for it; an error is printed once, by
 //! `main`. Exit codes: 0, 1 for a failure, 2 for arguments that make no sense.
 
+mod backup;
 mod check;
 mod exchange;
+mod journal;
 pub mod paths;
 mod publish;
 mod run;
@@ -20,7 +22,7 @@ use std::{
     ffi::OsString,
     fmt, fs,
     io::{self, Write},
-    path,
+    path::{self, PathBuf},
     process::ExitCode,
     time::Duration,
 };
@@ -31,7 +33,7 @@ use serde_json::Value;
 
 use crate::{
     client::{Client, ClientError, hook},
-    daemon::DaemonError,
+    daemon::{DaemonError, backup::BackupError, upkeep::UpkeepError},
 };
 use paths::{Paths, PathsError};
 
@@ -79,6 +81,12 @@ enum Command {
     Run(run::Args),
     /// Look for errors in configuration, subscribers and templates
     Check(check::Args),
+    /// Look at the files of the journal, or repair them
+    Journal(journal::Args),
+    /// Write the daemon's state to one file; also while it runs
+    Backup(backup::Args),
+    /// Make an empty state folder what a backup holds
+    Restore(backup::RestoreArgs),
     /// Answer a harness's hook, which is on stdin; always succeeds
     Hook {
         /// The harness: claude
@@ -155,6 +163,21 @@ pub enum CliError {
         /// How many.
         errors: usize,
     },
+    /// The journal is damaged; where was printed.
+    #[error("accept the journal: {places} damaged {}", if *places == 1 { "place" } else { "places" })]
+    Damaged {
+        /// How many.
+        places: usize,
+    },
+    /// The journal cannot be looked at or repaired.
+    #[error(transparent)]
+    Upkeep(Box<UpkeepError>),
+    /// A backup cannot be written.
+    #[error("back the state up")]
+    Backup(#[source] Box<BackupError>),
+    /// A backup cannot be restored.
+    #[error("restore the state")]
+    Restore(#[source] Box<BackupError>),
     /// A command cannot be watched.
     #[error("run the command")]
     Run(#[source] io::Error),
@@ -251,12 +274,21 @@ fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliE
         Command::Exchange(args) => exchange::run(&args, &mut context)?,
         Command::Run(args) => return run::run(&args, &context.client).map(ExitCode::from),
         Command::Check(args) => check::run(&args, &mut context)?,
+        Command::Journal(args) => journal::run(&args, &mut context)?,
+        Command::Backup(args) => backup::run(&args, &mut context)?,
+        Command::Restore(args) => backup::restore(&args, &mut context)?,
         Command::Hook { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl Context<'_> {
+    /// The state folder.
+    fn state(&self) -> Result<PathBuf, CliError> {
+        let paths = self.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
+        Ok(paths.state.clone())
+    }
+
     /// Makes a request, and takes no other answer than a success.
     fn ask(
         &self,

@@ -3,10 +3,12 @@
 //! Start: lock the state folder, read the configuration, open the journal, replay it into the engine, listen. Stop: take nothing
 //! more in, let the engine come to the journal's head, sync, close. It decides nothing about events; that is the engine's.
 
+pub mod backup;
 mod clock;
 mod event_loop;
 pub mod fold;
 mod history;
+mod limits;
 mod listen;
 mod lock;
 pub mod recovery;
@@ -14,9 +16,11 @@ mod reload;
 pub mod rules;
 mod shutdown;
 mod supervisor;
+pub mod upkeep;
 mod views;
 
 use std::{
+    collections::VecDeque,
     error::Error,
     fs, io,
     os::unix::fs::DirBuilderExt,
@@ -97,6 +101,7 @@ pub enum DaemonError {
 /// Runs the daemon until a signal asks it to stop; `on_ready` is called once, when it listens.
 pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), DaemonError> {
     let mut signals = Signals::listen().map_err(DaemonError::Signals)?;
+    limits::raise_open_files();
     make_private(&options.state)
         .map_err(|source| DaemonError::State { path: options.state.clone(), source })?;
     let _lock = lock::StateLock::take(&options.state)?;
@@ -167,6 +172,7 @@ impl Daemon {
             about,
             pace: Pace::default(),
             drain: draining,
+            owed: VecDeque::new(),
         };
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::EventLoop, event_loop.run());
@@ -265,14 +271,19 @@ mod tests {
     use std::{convert::Infallible, future};
 
     use super::*;
-    use crate::journal::{Journal, JournalSettings, memory::MemoryFiles};
+    use crate::journal::{Journal, JournalSettings, Known, memory::MemoryFiles};
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_let_go_takes_nothing_from_the_other_phases() {
         let folder = tempfile::tempdir().expect("a folder");
         let files = Arc::new(MemoryFiles::new());
-        let opened =
-            Journal::open(files, JournalSettings::default(), Arc::new(|| Timestamp::ZERO), &|_| None);
+        let opened = Journal::open(
+            files,
+            JournalSettings::default(),
+            Arc::new(|| Timestamp::ZERO),
+            &|_| None,
+            Known::nothing(),
+        );
         let opened = opened.expect("opened");
         let (stop_intake, _) = watch::channel(false);
         let (drain, mut draining) = watch::channel(false);

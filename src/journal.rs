@@ -15,20 +15,31 @@ pub mod record;
 mod append;
 mod cursor;
 mod flusher;
+mod packed;
+mod pinned;
 mod published;
 mod reader;
 mod recover;
+mod repair;
+mod retention;
+mod salvage;
+mod sealer;
 mod segment;
+mod segments;
 #[cfg(test)]
 mod testing;
 mod verify;
 mod writer;
 
 use std::{
+    collections::BTreeSet,
     fmt, io,
-    path::PathBuf,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError, RwLock, mpsc::sync_channel},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+        mpsc::sync_channel,
+    },
     task::{Context, Poll, Wake, Waker},
     thread::{self, JoinHandle, Thread},
     time::Duration,
@@ -42,17 +53,24 @@ use self::{
     files::{File, Files},
     flusher::{Commits, Flusher},
     recover::Recovered,
+    sealer::{Sealer, Sealing},
     segment::Segment,
     writer::{Command, Group, Place, Writer},
 };
 
 pub use self::{
-    append::{AppendBatch, AppendError, Appended, BodyTooLarge, Level, Outcome, Poisoned},
+    append::{AppendBatch, AppendError, Appended, BodyTooLarge, DiskFull, Level, Outcome, Poisoned},
+    packed::SealDamage,
+    pinned::{Part, PartReader, Pinned},
     published::{PUBLISHED_KEYS_MAX, PublishedKeys},
     reader::{Closed, ReadError, Reader, RecordBuf, Records},
     record::{Record, RecordKind},
-    recover::{Cut, KeyOf, OpenError},
-    verify::{Verified, verify},
+    recover::{Cut, KeyOf, Known, OpenError},
+    repair::{Filler, RepairError, Repaired, repair},
+    retention::Retention,
+    salvage::FoundDamage,
+    segments::{ForgetError, Stored},
+    verify::{Finding, Verified, VerifyError, verify},
 };
 
 /// How large a segment is, in bytes, unless set otherwise.
@@ -85,6 +103,10 @@ pub struct JournalSettings {
     pub segment_bytes: u64,
     /// When what is written is made durable.
     pub durability: Durability,
+    /// Whether full segments are packed in the background; those that are not are read through at every start.
+    pub compress: bool,
+    /// What is deleted of that which nobody needs, see [`Journal::set_needed_from`].
+    pub retention: Retention,
 }
 
 /// A journal that was opened, and what was found.
@@ -98,16 +120,6 @@ pub struct Opened {
     pub last_seq: Seq,
     /// Its time.
     pub last_time: Timestamp,
-}
-
-/// A segment that could not be deleted.
-#[derive(Debug, thiserror::Error)]
-#[error("delete {}", path.display())]
-pub struct ForgetError {
-    /// Which file.
-    pub path: PathBuf,
-    /// Why.
-    pub source: io::Error,
 }
 
 /// A batch on its way into the journal. Dropping it does not undo the append.
@@ -141,12 +153,23 @@ struct Shared {
     files: Arc<dyn Files>,
     /// In order, without gaps, never empty. Held only to look something up or to add one.
     segments: RwLock<Vec<Arc<Segment>>>,
+    /// Held while a segment's file is replaced or removed, so that none that was removed comes back.
+    changing_files: Mutex<()>,
+    /// The first record that must not be forgotten.
+    needed_from: AtomicU64,
+    sealing: Sealing,
+    full: Mutex<Option<DiskFull>>,
     poison: watch::Sender<Option<Poisoned>>,
 }
 
 impl Default for JournalSettings {
     fn default() -> Self {
-        Self { segment_bytes: SEGMENT_BYTES, durability: Durability::Sync }
+        Self {
+            segment_bytes: SEGMENT_BYTES,
+            durability: Durability::Sync,
+            compress: true,
+            retention: Retention::default(),
+        }
     }
 }
 
@@ -162,8 +185,8 @@ impl Appending {
 impl Journal {
     /// Opens the journal in a folder, or begins one there, and starts its threads.
     ///
-    /// `key_of` tells the publish key of a record, if it has one; it is asked for the newest records until as many keys are
-    /// known as are remembered.
+    /// `key_of` tells the publish key of a record, if it has one; it is asked for the newest records after those that are
+    /// `known`, until as many keys are found as are remembered.
     ///
     /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
     pub fn open(
@@ -171,8 +194,9 @@ impl Journal {
         settings: JournalSettings,
         clock: Clock,
         key_of: &KeyOf<'_>,
+        known: Known,
     ) -> Result<Opened, OpenError> {
-        let recovered = recover::recover(files.as_ref(), settings.segment_bytes, key_of)?;
+        let recovered = recover::recover(files.as_ref(), settings.segment_bytes, key_of, known)?;
         let Recovered { segments, last, time, published, cuts } = recovered;
         let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
         let capacity = tail.file.size().map_err(|source| OpenError::Io {
@@ -180,13 +204,30 @@ impl Journal {
             path: files.path(&tail.name()),
             source,
         })?;
-        let shared =
-            Arc::new(Shared { files, segments: RwLock::new(segments), poison: watch::Sender::new(None) });
+        let shared = Arc::new(Shared {
+            files,
+            segments: RwLock::new(segments),
+            changing_files: Mutex::default(),
+            needed_from: AtomicU64::new(0),
+            sealing: Sealing::default(),
+            full: Mutex::default(),
+            poison: watch::Sender::new(None),
+        });
         let (written_sender, written) = watch::channel(last);
         let (synced_sender, synced) = watch::channel(last);
         let (commands_sender, commands) = mpsc::channel(QUEUE_LEN_MAX);
         let commits = Arc::new(Commits::new(Arc::clone(&shared), Arc::clone(&tail), synced_sender));
-        let Helpers { threads, prepared } = start_helpers(&shared, &commits, settings)?;
+        let Helpers { mut threads, prepared } = start_helpers(&shared, &commits, settings)?;
+        let sealer = Sealer {
+            shared: Arc::clone(&shared),
+            clock: Arc::clone(&clock),
+            synced: synced.clone(),
+            compress: settings.compress,
+            retention: settings.retention,
+            given_up: BTreeSet::new(),
+        };
+        threads.push(start("journal-sealer", move || sealer.run())?);
+        shared.sealing.ask();
         let writer = Writer {
             shared: Arc::clone(&shared),
             commands,
@@ -196,6 +237,7 @@ impl Journal {
             written: written_sender,
             commits,
             prepared,
+            next: None,
             place: Place {
                 offset: tail.end(),
                 segment: tail,
@@ -286,7 +328,11 @@ impl Journal {
             let mut reader = self.read_from(first);
             while reader.position() < end {
                 let left = usize::try_from(end.0 - reader.position().0).unwrap_or(usize::MAX);
-                let records = reader.next_batch(left)?;
+                let records = match reader.next_batch(left) {
+                    // It was deleted meanwhile, and so was everything before it.
+                    Err(ReadError::Gone { .. }) => return Ok(None),
+                    records => records?,
+                };
                 if let Some(found) = records.iter().find(|record| is_wanted(*record)) {
                     return Ok(Some(found.into()));
                 }
@@ -307,18 +353,22 @@ impl Journal {
     /// Errors: a file cannot be removed; it and what follows it is there again after a restart.
     pub fn forget_before(&self, seq: Seq) -> Result<usize, ForgetError> {
         // A following segment with a durable record has its name, and so has the one before it.
-        let seq = seq.min(*self.inner.synced.borrow());
-        let mut count = 0;
-        while let Some(oldest) = self.inner.shared.take_oldest_before(seq) {
-            let files = &self.inner.shared.files;
-            // One after the other, so that no crash can leave a gap.
-            files
-                .remove(&oldest.name())
-                .and_then(|()| files.sync_dir())
-                .map_err(|source| ForgetError { path: files.path(&oldest.name()), source })?;
-            count += 1;
-        }
-        Ok(count)
+        self.inner.shared.forget_before(seq.min(*self.inner.synced.borrow()))
+    }
+
+    /// Says that no record before `seq` is needed any more, so that retention may delete it; nothing may be until this is called.
+    ///
+    /// Shape: the last call holds.
+    pub fn set_needed_from(&self, seq: Seq) {
+        self.inner.shared.needed_from.store(seq.0, Ordering::Release);
+        self.inner.shared.sealing.ask();
+    }
+
+    /// What there is on the disk.
+    ///
+    /// Errors: the size of a file cannot be read.
+    pub fn stored(&self) -> io::Result<Stored> {
+        self.inner.shared.stored()
     }
 
     /// The last record that can be read, as it moves.
@@ -334,6 +384,11 @@ impl Journal {
     /// The failure after which nothing more is appended, if there was one.
     pub fn poisoned(&self) -> Option<Poisoned> {
         self.inner.shared.poisoned()
+    }
+
+    /// What is missing for the next segment, while the disk is full.
+    pub fn disk_full(&self) -> Option<DiskFull> {
+        self.inner.shared.disk_full()
     }
 
     /// Waits for such a failure; forever if there is none.
@@ -375,6 +430,31 @@ impl Shared {
         self.poison.borrow().clone()
     }
 
+    fn disk_full(&self) -> Option<DiskFull> {
+        self.full.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says that the disk has no space for a segment of `bytes`; told to the log once.
+    fn set_full(&self, bytes: u64, error: &io::Error) {
+        let full = DiskFull { folder: self.files.path(""), bytes };
+        let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).replace(full.clone());
+        if before.is_none() {
+            tracing::error!(%error, "{full}");
+            // What is too old may make room.
+            self.sealing.ask();
+        }
+    }
+
+    /// Says that there was space.
+    fn set_room(&self) {
+        let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if before.is_some() {
+            tracing::info!("the journal has space again and goes on");
+            // What could not be packed for want of space can be now.
+            self.sealing.ask();
+        }
+    }
+
     /// Remembers a failure, unless there was one before; returns the first.
     fn poison(&self, operation: &'static str, name: &str, error: io::Error) -> Poisoned {
         let poisoned = Poisoned { operation, path: self.files.path(name), source: Arc::new(error) };
@@ -387,31 +467,6 @@ impl Shared {
             tracing::error!(operation, path = %poisoned.path.display(), error = %poisoned.source, "the journal is poisoned");
         }
         self.poisoned().unwrap_or(poisoned)
-    }
-
-    fn add_segment(&self, segment: Arc<Segment>) {
-        self.segments.write().unwrap_or_else(PoisonError::into_inner).push(segment);
-    }
-
-    /// Takes the oldest segment out if another one follows that begins at or before `seq`.
-    fn take_oldest_before(&self, seq: Seq) -> Option<Arc<Segment>> {
-        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-        let is_before = segments.get(1).is_some_and(|following| following.first <= seq);
-        is_before.then(|| segments.remove(0))
-    }
-
-    fn firsts(&self) -> Vec<Seq> {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        segments.iter().map(|segment| segment.first).collect()
-    }
-
-    /// The segment that `seq` is in, and the first record of the following one; else the oldest record there is.
-    fn segment_of(&self, seq: Seq) -> Result<(Arc<Segment>, Option<Seq>), Seq> {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        let after = segments.partition_point(|segment| segment.first <= seq);
-        let segment = after.checked_sub(1).and_then(|at| segments.get(at));
-        let following = segments.get(after).map(|segment| segment.first);
-        segment.map(|segment| (Arc::clone(segment), following)).ok_or(following.unwrap_or_default())
     }
 }
 
@@ -435,10 +490,10 @@ fn start_helpers(
     // Both hold one and are never full: a file is ordered when the one before was taken, the first one here.
     let (orders_sender, orders) = sync_channel(1);
     let (prepared_sender, prepared) = sync_channel(1);
-    let files = Arc::clone(&shared.files);
+    let preparing = Arc::clone(shared);
     let size = settings.segment_bytes;
     let preparer = start("journal-preparer", move || {
-        flusher::prepare_files(files.as_ref(), size, &orders, &prepared_sender)
+        flusher::prepare_files(&preparing, size, &orders, &prepared_sender)
     })?;
     // The thread just started; if it could have ended, the first rotation would say so.
     let _ = orders_sender.try_send(());

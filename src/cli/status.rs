@@ -53,6 +53,14 @@ struct Journal {
     head: u64,
     synced: u64,
     durability: String,
+    first: u64,
+    first_at: Option<String>,
+    segments: usize,
+    bytes: u64,
+    packed: usize,
+    packed_bytes: u64,
+    unpacked_bytes: u64,
+    full: Option<String>,
     failed: Option<String>,
 }
 
@@ -96,14 +104,29 @@ struct Subscriber {
     created: u64,
 }
 
+impl Journal {
+    fn files(&self) -> String {
+        let since = self.first_at.as_ref().map(|at| format!(" of {at}")).unwrap_or_default();
+        let (first, segments, packed) = (self.first, self.segments, self.packed);
+        let mut text = format!("{} in {segments} from record {first}{since}", size(self.bytes));
+        if packed > 0 {
+            let (now, before) = (size(self.packed_bytes), size(self.unpacked_bytes));
+            text.push_str(&format!(", {packed} packed from {before} to {now}"));
+        }
+        text
+    }
+}
+
 impl Status {
     fn text(&self) -> String {
         let Self { journal, rules, events, notifications, sessions, .. } = self;
         let hash: String = rules.hash.chars().take(HASH_CHARS).collect();
+        let full = journal.full.as_ref().map(|what| format!("; FULL: {what}")).unwrap_or_default();
         let failed = journal.failed.as_ref().map(|why| format!("; FAILED: {why}")).unwrap_or_default();
         let lines = json!({
             "aside": format!("{}, process {}, up {} since {}", self.version, self.pid, up(self.uptime_ms), self.started_at),
-            "journal": format!("{} records, {} synced, durability {}{failed}", journal.head, journal.synced, journal.durability),
+            "journal": format!("{} records, {} synced, durability {}{full}{failed}", journal.head, journal.synced, journal.durability),
+            "files": journal.files(),
             "rules": format!("{} subscribers enabled, {} disabled, hash {hash}", rules.enabled, rules.disabled),
             "events": format!("{} published, {} unmatched, {} held back{}", events.published, events.unmatched, events.held_back, ended(&events.ended)),
             "notifications": format!(
@@ -152,6 +175,19 @@ fn words(counts: &Counts) -> String {
     counts.iter().map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
+/// A size in the largest unit of which there is at least one.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let mut size = (bytes as f64, "bytes");
+    for unit in UNITS {
+        if size.0 < 1_024.0 {
+            break;
+        }
+        size = (size.0 / 1_024.0, unit);
+    }
+    if size.1 == "bytes" { format!("{bytes} bytes") } else { format!("{:.1} {}", size.0, size.1) }
+}
+
 /// A duration in the two units that matter.
 fn up(millis: u64) -> String {
     let seconds = Duration::from_millis(millis).as_secs();
@@ -195,7 +231,20 @@ mod tests {
             pid: 7,
             started_at: "2026-11-21T08:23:01Z".to_owned(),
             uptime_ms: 3_725_000,
-            journal: JournalView { head: 96, synced: 93, durability: "sync", failed: None },
+            journal: JournalView {
+                head: 96,
+                synced: 93,
+                durability: "sync",
+                first: 1,
+                first_at: Some("2026-11-20T08:00:00Z".to_owned()),
+                segments: 2,
+                bytes: 3 << 19,
+                packed: 1,
+                packed_bytes: 1_000,
+                unpacked_bytes: 1 << 20,
+                full: None,
+                failed: None,
+            },
             rules: RulesView { hash: "b21532ec8694b10c52aa".to_owned(), enabled: 3, disabled: 0 },
             events: EventCounts {
                 published: 53,
@@ -228,6 +277,7 @@ mod tests {
         let expected = "\
 aside          0.1.0, process 7, up 1h 2m since 2026-11-21T08:23:01Z
 journal        96 records, 93 synced, durability sync
+files          1.5 MiB in 2 from record 1 of 2026-11-20T08:00:00Z, 1 packed from 1.0 MiB to 1000 bytes
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 held back; ended: 3 duplicate, 2 filtered
 notifications  3 created, 2 injected, 1 confirmed, 0 pending, 0 unclaimed; ended: 1 expired
@@ -248,6 +298,10 @@ old         off    1        0
         status.journal.failed = Some("the disk is full".to_owned());
         let text = shown(&status).expect("shown");
         assert!(text.contains("durability sync; FAILED: the disk is full\n"), "{text}");
+        status.journal.failed = None;
+        status.journal.full = Some("the disk is full: no space".to_owned());
+        let text = shown(&status).expect("shown");
+        assert!(text.contains("durability sync; FULL: the disk is full: no space\n"), "{text}");
     }
 
     #[test]

@@ -16,6 +16,8 @@ use crate::{
     pipeline::rule::Rate,
 };
 
+/// What stands for no limit.
+const OFF: &str = "off";
 /// Most notifications a `rate` may name; more a unit of time is no limit.
 const RATE_COUNT_MAX: u32 = 10_000;
 /// The units of a `rate`, in seconds.
@@ -90,8 +92,16 @@ pub(crate) fn duration(value: &Value<'_>, range: RangeInclusive<Duration>) -> Pa
     Ok(found)
 }
 
-/// Reads a duration such as `250ms`, `1h30m` or `0s`; `None` when it is none or negative.
+/// Reads `off` as nothing, and everything else as `parse` does.
+pub(crate) fn unless_off<T>(value: &Value<'_>, parse: impl Fn(&Value<'_>) -> Parsed<T>) -> Parsed<Option<T>> {
+    if value.get().as_str() == Some(OFF) { Ok(None) } else { parse(value).map(Some) }
+}
+
+/// Reads a duration such as `250ms`, `1h30m`, `30d` or `0s`; `None` when it is none or negative.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    if let Some(days) = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok()) {
+        return Some(Duration::from_secs(u64::from(days) * 24 * 3_600));
+    }
     text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok())
 }
 
@@ -208,7 +218,8 @@ mod tests {
         assert_eq!(read("\"250ms\""), Ok(Duration::from_millis(250)));
         assert_eq!(read("\"1h30m\""), Ok(Duration::from_secs(5_400)));
         assert_eq!(read("\"3h\""), Err("`x` is 3h, but must be 10ms to 2h".to_owned()));
-        for wrong in ["5", "-5s", "5 parsecs", "", "1d"] {
+        assert_eq!(read("\"1d\""), Err("`x` is 24h, but must be 10ms to 2h".to_owned()));
+        for wrong in ["5", "-5s", "5 parsecs", "", "-1d", "1d6"] {
             assert_eq!(read(&format!("\"{wrong}\"")), Err(format!("`{wrong}` is no duration")));
         }
     }

@@ -5,7 +5,7 @@
 //! deadline never waits for a long backlog.
 #![expect(clippy::disallowed_methods, reason = "the one timer of the program is armed here")]
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, watch};
 
@@ -28,6 +28,8 @@ use crate::{
 const SLICE_RECORDS_MAX: usize = 1_024;
 /// How long the loop sleeps when nothing has a deadline; only so that the timer has a value.
 const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time between two tries to append on a full disk.
+const FULL_RETRY: Duration = Duration::from_secs(1);
 
 /// Owns the engine and the journal's cursor.
 pub(super) struct EventLoop {
@@ -41,6 +43,8 @@ pub(super) struct EventLoop {
     pub(super) pace: Pace,
     /// Becomes true when nothing more is taken in.
     pub(super) drain: watch::Receiver<bool>,
+    /// What is to be appended, in order; it waits here only while the disk is full, when there is nothing new to make more of it.
+    pub(super) owed: VecDeque<Owed>,
 }
 
 /// Why the loop cannot go on.
@@ -64,17 +68,24 @@ impl EventLoop {
     /// Runs until the daemon drains, then brings the engine to the journal's head.
     pub(super) async fn run(mut self) -> Result<(), LoopError> {
         let mut ticked = Seq::ZERO;
+        let mut is_full = false;
         while !*self.drain.borrow() {
-            let wait = self.until_deadline().filter(|_| self.fold.applied >= ticked);
+            let deadline = self.until_deadline().filter(|_| self.fold.applied >= ticked);
+            let wait = if is_full { Some(FULL_RETRY) } else { deadline };
             tokio::select! {
                 _ = self.drain.changed() => {}
                 Some(query) = self.queries.recv() => self.answer(query),
                 waited = self.reader.wait() => {
                     waited?;
-                    self.consume_slice().await?;
+                    self.consume_slice()?;
+                    is_full = self.pay().await?;
                 }
                 () = tokio::time::sleep(wait.unwrap_or(FAR)), if wait.is_some() => {
-                    ticked = append(&self.bus, record::TICK, record::encode_bare).await?;
+                    is_full = self.pay().await?;
+                    if !is_full && deadline.is_some() {
+                        let tick = append(&self.bus, record::TICK, record::encode_bare).await;
+                        is_full = unless_full(tick.map(|seq| ticked = seq))?;
+                    }
                 }
             }
         }
@@ -82,9 +93,13 @@ impl EventLoop {
     }
 
     async fn close_and_catch_up(&mut self) -> Result<(), LoopError> {
-        append(&self.bus, record::SHUTTING_DOWN, record::encode_bare).await?;
+        let told = append(&self.bus, record::SHUTTING_DOWN, record::encode_bare).await;
+        if unless_full(told.map(|_| ()))? {
+            tracing::warn!("the disk is full, so open batches are closed after the next start");
+        }
         while self.fold.applied < *self.bus.written().borrow() {
-            self.consume_slice().await?;
+            self.consume_slice()?;
+            self.pay().await?;
         }
         Ok(())
     }
@@ -98,13 +113,12 @@ impl EventLoop {
         Some(deadline.since(self.clock.now()))
     }
 
-    async fn consume_slice(&mut self) -> Result<(), LoopError> {
-        let mut owed = Vec::new();
+    fn consume_slice(&mut self) -> Result<(), LoopError> {
         let (begin, before) = (self.clock.now(), self.fold.applied);
         for record in self.reader.next_batch(SLICE_RECORDS_MAX)?.iter() {
             self.fold.apply(&record)?;
             while let Some(output) = self.fold.poll_output() {
-                owed.extend(act(&self.registry, output));
+                self.owed.extend(act(&self.registry, output));
             }
         }
         let records = self.fold.applied.0 - before.0;
@@ -112,25 +126,42 @@ impl EventLoop {
             self.bus.set_lag_max(lag_max);
         }
         self.bus.consumed(self.fold.applied);
-        for owed in owed {
-            owed.append_to(&self.bus).await?;
-        }
         Ok(())
+    }
+
+    /// Appends what is owed; returns whether the disk is too full for it.
+    async fn pay(&mut self) -> Result<bool, LoopError> {
+        while let Some(owed) = self.owed.front() {
+            if unless_full(owed.append_to(&self.bus).await)? {
+                return Ok(true);
+            }
+            self.owed.pop_front();
+        }
+        Ok(false)
+    }
+}
+
+/// Takes a full disk, which may have space again, for no error.
+fn unless_full(appended: Result<(), AppendError>) -> Result<bool, AppendError> {
+    match appended {
+        Ok(()) => Ok(false),
+        Err(AppendError::Full(_)) => Ok(true),
+        Err(error @ (AppendError::Poisoned(_) | AppendError::Closed)) => Err(error),
     }
 }
 
 /// What is to be appended after a slice.
-enum Owed {
+pub(super) enum Owed {
     Event(Event),
     Undelivered { session: SessionId, injection: InjectionId },
 }
 
 impl Owed {
-    async fn append_to(self, bus: &Bus) -> Result<(), AppendError> {
+    async fn append_to(&self, bus: &Bus) -> Result<(), AppendError> {
         match self {
-            Self::Event(event) => publish(bus, &event).await,
+            Self::Event(event) => publish(bus, event).await,
             Self::Undelivered { session, injection } => {
-                let body = |body: &mut Vec<u8>| record::encode_injection(&session, &injection, body);
+                let body = |body: &mut Vec<u8>| record::encode_injection(session, injection, body);
                 append(bus, record::UNDELIVERED, body).await.map(|_| ())
             }
         }

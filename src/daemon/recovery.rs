@@ -21,8 +21,8 @@ use crate::{
         codec::{self, IdOrigin},
     },
     journal::{
-        AppendError, Durability, Journal, JournalSettings, OpenError, Opened, ReadError, Reader, Record,
-        files::DirFiles,
+        AppendError, Durability, Journal, JournalSettings, Known, OpenError, Opened, ReadError, Reader,
+        Record, Retention, files::DirFiles,
     },
     protocol::record,
     time::Timestamp,
@@ -69,8 +69,10 @@ pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Reco
             Configured::Sync => Durability::Sync,
             Configured::Interval(interval) => Durability::Interval(interval),
         },
+        compress: config.compress,
+        retention: Retention { age: config.retain_age, bytes: config.retain_bytes },
     };
-    let opened = Journal::open(Arc::new(files), settings, clock_fn(&clock), &key_of)?;
+    let opened = Journal::open(Arc::new(files), settings, clock_fn(&clock), &key_of, Known::nothing())?;
     let Opened { journal, cuts, last_seq, last_time } = opened;
     clock.go_on_from(last_time);
     for cut in &cuts {
@@ -82,6 +84,8 @@ pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Reco
     for event in replay(&mut reader, &mut fold)? {
         event_loop::publish(&bus, &event).await?;
     }
+    // A start reads from the first record on.
+    bus.journal().set_needed_from(Seq(1));
     Ok(Recovered { fold, bus, reader, clock })
 }
 

@@ -45,12 +45,7 @@ fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp)
         pid: std::process::id(),
         started_at: about.started_at.to_string(),
         uptime_ms: duration_millis(now.since(about.started_at)),
-        journal: JournalView {
-            head: bus.written().borrow().0,
-            synced: bus.synced().borrow().0,
-            durability: about.durability,
-            failed: bus.poisoned().map(|poisoned| poisoned.to_string()),
-        },
+        journal: journal(about, bus),
         rules: rules(fold),
         events: events(fold),
         notifications: notifications(fold),
@@ -59,6 +54,27 @@ fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp)
             waiting: u64::try_from(waiting).unwrap_or(u64::MAX),
         },
         subscribers: subscribers(fold),
+    }
+}
+
+fn journal(about: &About, bus: &Bus) -> JournalView {
+    let journal = bus.journal();
+    // Sizes that cannot be read are no reason not to tell the rest.
+    let stored = journal.stored().unwrap_or_default();
+    let first = journal.read_at(stored.first).ok().flatten();
+    JournalView {
+        head: bus.written().borrow().0,
+        synced: bus.synced().borrow().0,
+        durability: about.durability,
+        first: stored.first.0,
+        first_at: first.map(|record| record.time.to_string()),
+        segments: stored.segments,
+        bytes: stored.bytes,
+        packed: stored.packed,
+        packed_bytes: stored.packed_bytes,
+        unpacked_bytes: stored.unpacked_bytes,
+        full: journal.disk_full().map(|full| full.to_string()),
+        failed: bus.poisoned().map(|poisoned| poisoned.to_string()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use crate::{
     event::Seq,
-    journal::record::{BODY_BYTES_MAX, RecordKind},
+    journal::record::{BODY_BYTES_MAX, OVERHEAD_BYTES, RecordKind},
     time::Timestamp,
 };
 
@@ -24,6 +24,7 @@ pub enum Level {
 pub struct AppendBatch {
     bodies: Vec<u8>,
     drafts: Vec<Draft>,
+    uses_reserve: bool,
 }
 
 /// A record that has no position yet.
@@ -74,9 +75,33 @@ pub enum AppendError {
     /// An earlier write or sync failed.
     #[error(transparent)]
     Poisoned(#[from] Poisoned),
+    /// There is no room for the next segment, and what is left is kept for others.
+    #[error(transparent)]
+    Full(#[from] DiskFull),
     /// The journal was closed.
     #[error("the journal is closed")]
     Closed,
+}
+
+/// There is no space for the next segment. It is tried again by itself, and nothing that was appended is lost.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the disk is full: the journal needs {bytes} bytes in {} for its next file; until they are there it keeps what room it has \
+     for what sessions need",
+    folder.display()
+)]
+pub struct DiskFull {
+    /// Where.
+    pub folder: PathBuf,
+    /// What a segment needs, in bytes.
+    pub bytes: u64,
+}
+
+impl DiskFull {
+    /// Whether a file operation failed for want of space.
+    pub(super) fn is_reason_of(error: &io::Error) -> bool {
+        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
 }
 
 /// A write or sync that failed, after which nothing more is appended.
@@ -137,6 +162,21 @@ impl AppendBatch {
         }
         self.drafts.push(Draft { kind, end, key });
         Ok(())
+    }
+
+    /// As it is, and taken to the last byte of the last segment when the disk is full, where others leave a quarter of it.
+    pub fn with_reserve(self) -> Self {
+        Self { uses_reserve: true, ..self }
+    }
+
+    /// Whether it may take what others leave.
+    pub(super) fn uses_reserve(&self) -> bool {
+        self.uses_reserve
+    }
+
+    /// How many bytes its records take up.
+    pub(super) fn framed_bytes(&self) -> u64 {
+        (self.bodies.len() + self.drafts.len() * OVERHEAD_BYTES) as u64
     }
 
     /// How many records it has.

@@ -114,6 +114,22 @@ impl Cursor {
         Ok(count > 0)
     }
 
+    /// Moves on by a byte; returns whether there was one.
+    pub(super) fn skip_byte(&mut self) -> bool {
+        let has_byte = self.position < self.filled;
+        self.position += usize::from(has_byte);
+        has_byte
+    }
+
+    /// Moves over zeros of the buffer that no record begins with; returns whether it moved.
+    pub(super) fn skip_zeros(&mut self) -> bool {
+        let zeros = self.rest().iter().take_while(|byte| **byte == 0).count();
+        // A record's length is little-endian, so its first three bytes can be zero.
+        let skipped = zeros.saturating_sub(3);
+        self.position += skipped;
+        skipped > 0
+    }
+
     fn rest(&self) -> &[u8] {
         self.buffer.get(self.position..self.filled).unwrap_or_default()
     }

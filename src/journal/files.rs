@@ -44,7 +44,9 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Its length in bytes.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads what there is at `offset`, up to the length of `buffer`; less only at the end of the file.
+    /// Reads what there is at `offset`, up to the length of `buffer`, at least a byte unless the file ends there.
+    ///
+    /// Shape: less only at the end of the file; of a sealed segment, at the end of a block.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Writes all of `bytes`, extending the file where it is shorter.
@@ -159,7 +161,9 @@ mod tests {
     use super::*;
     use crate::{
         event::Seq,
-        journal::{AppendBatch, Journal, JournalSettings, Level, memory::MemoryFiles, record::RecordKind},
+        journal::{
+            AppendBatch, Journal, JournalSettings, Known, Level, memory::MemoryFiles, record::RecordKind,
+        },
         time::Timestamp,
     };
 
@@ -176,7 +180,8 @@ mod tests {
         let open = || {
             let files = Arc::new(DirFiles::new(dir.path()).expect("a folder"));
             let settings = JournalSettings { segment_bytes: 4_096, ..JournalSettings::default() };
-            Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None).expect("opened")
+            Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None, Known::nothing())
+                .expect("opened")
         };
         let journal = open().journal;
         for number in 0..100_u8 {

@@ -10,7 +10,7 @@ use std::{
     io, mem,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, SyncSender},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender},
     },
     time::Duration,
 };
@@ -21,11 +21,14 @@ use crate::{
     event::Seq,
     journal::{
         Durability, Shared,
-        append::{AppendError, Appended, Poisoned},
-        files::{File, Files},
+        append::{AppendError, Appended, DiskFull, Poisoned},
+        files::File,
         segment::{self, NEXT_NAME, Segment},
     },
 };
+
+/// Time between two tries to prepare a segment on a full disk: soon enough for who has made room, and no load.
+const FULL_RETRY: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(5) };
 
 /// Where the answer to an append goes.
 pub(super) type Reply = oneshot::Sender<Result<Appended, AppendError>>;
@@ -269,6 +272,8 @@ impl Flusher {
         commits.check("sync", &full.name(), full.file.sync_data())?;
         commits.check("name", &name, files.rename(NEXT_NAME, &name))?;
         commits.check("sync the folder of", &name, files.sync_dir())?;
+        commit.segment.set_named();
+        commits.shared.sealing.ask();
         if let Some(orders) = &self.orders {
             // The thread that prepares ends only after this one.
             let _ = orders.try_send(());
@@ -278,14 +283,26 @@ impl Flusher {
 }
 
 /// Prepares a file for every order, until no more can come.
+///
+/// While the disk is full it tries again and again; the one thing that others see of it is [`Shared::disk_full`].
 pub(super) fn prepare_files(
-    files: &dyn Files,
+    shared: &Shared,
     size: u64,
     orders: &Receiver<()>,
     prepared: &SyncSender<io::Result<Arc<dyn File>>>,
 ) {
+    let files = shared.files.as_ref();
     while orders.recv().is_ok() {
-        if prepared.send(segment::prepare(files, size)).is_err() {
+        let mut file = segment::prepare(files, size);
+        while let Some(error) = file.as_ref().err().filter(|error| DiskFull::is_reason_of(error)) {
+            shared.set_full(size, error);
+            if orders.recv_timeout(FULL_RETRY) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+            file = segment::prepare(files, size);
+        }
+        shared.set_room();
+        if prepared.send(file).is_err() {
             return;
         }
     }
@@ -307,6 +324,7 @@ mod tests {
     use crate::{
         journal::{
             Level, block_on,
+            files::Files,
             memory::{Faults, MemoryFiles},
         },
         time::Timestamp,

@@ -56,6 +56,8 @@ struct State {
     /// What the folder was after its last sync and after each change since.
     names_since_sync: Vec<BTreeMap<String, usize>>,
     faults: Faults,
+    /// How many bytes files may still grow by; `None` when there is no end to it.
+    space: Option<usize>,
     counts: Operations,
     is_cut: bool,
     is_gate_closed: bool,
@@ -90,6 +92,11 @@ impl MemoryFiles {
     /// Decides what goes wrong from here on.
     pub fn set_faults(&self, faults: Faults) {
         self.disk.lock().faults = faults;
+    }
+
+    /// Lets files grow by `bytes` altogether, and no further; `None` for as much as they like. Removing one makes no room.
+    pub fn set_space(&self, bytes: Option<usize>) {
+        self.disk.lock().space = bytes;
     }
 
     /// How often what was done.
@@ -228,6 +235,10 @@ impl File for MemoryFile {
         }
         state.is_cut = state.faults.cut_after_write == Some(count);
         let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let growth = (offset + bytes.len()).saturating_sub(state.content(self.index)?.written.len());
+        if let Some(space) = &mut state.space {
+            *space = space.checked_sub(growth).ok_or(io::ErrorKind::StorageFull)?;
+        }
         let content = state.content(self.index)?;
         overwrite(&mut content.written, offset, bytes);
         content.unsynced.push(Write { offset, bytes: bytes.to_vec() });

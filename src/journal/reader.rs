@@ -13,7 +13,7 @@ use crate::{
         Shared,
         cursor::{Cursor, Entry, Step},
         record::{Damage, Record, RecordKind},
-        segment::Segment,
+        segment::{HEADER_BYTES, Segment},
     },
     time::Timestamp,
 };
@@ -129,7 +129,7 @@ impl Reader {
                         break;
                     }
                     let error = place.damage(&self.shared, step, self.next);
-                    place.rewind(self.next);
+                    place.rewind(&self.shared, self.next)?;
                     return Err(error);
                 }
             }
@@ -162,10 +162,11 @@ impl Reader {
             Some(place) => {
                 place.segment = segment;
                 place.last = last;
-                place.rewind(self.next);
+                place.rewind(&self.shared, self.next)?;
             }
             None => {
-                let cursor = Cursor::new(Arc::clone(&segment.file), segment.place_before(self.next).1);
+                let offset = offset_before(&self.shared, &segment, self.next)?;
+                let cursor = Cursor::new(Arc::clone(&segment.file), offset);
                 self.place = Some(Place { segment, cursor, last });
             }
         }
@@ -184,8 +185,12 @@ impl Place {
     }
 
     /// Goes to the nearest known place before `seq`, keeping the buffer's memory.
-    fn rewind(&mut self, seq: Seq) {
-        self.cursor.seek(Arc::clone(&self.segment.file), self.segment.place_before(seq).1);
+    fn rewind(&mut self, shared: &Shared, seq: Seq) -> Result<(), ReadError> {
+        // Where the cursor stood may be in another segment, so it must not go on from there if this fails.
+        self.cursor.seek(Arc::clone(&self.segment.file), HEADER_BYTES);
+        let offset = offset_before(shared, &self.segment, seq)?;
+        self.cursor.seek(Arc::clone(&self.segment.file), offset);
+        Ok(())
     }
 
     fn damage(&self, shared: &Shared, step: Step, expected: Seq) -> ReadError {
@@ -197,6 +202,16 @@ impl Place {
         let path = shared.files.path(&self.segment.name());
         ReadError::Damaged { path, offset: self.cursor.offset(), damage }
     }
+}
+
+/// Where to begin reading for the record `seq`.
+fn offset_before(shared: &Shared, segment: &Segment, seq: Seq) -> Result<u64, ReadError> {
+    let place = segment.place_before(seq).map_err(|source| ReadError::Io {
+        path: shared.files.path(&segment.name()),
+        offset: HEADER_BYTES,
+        source,
+    })?;
+    Ok(place.1)
 }
 
 impl<'a> Records<'a> {
@@ -237,7 +252,7 @@ impl From<Record<'_>> for RecordBuf {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::journal::{AppendBatch, Journal, Level, memory::MemoryFiles};
+    use crate::journal::{AppendBatch, Journal, Known, Level, memory::MemoryFiles};
 
     #[test]
     fn a_record_is_read_as_soon_as_its_append_is_answered() {
@@ -349,7 +364,8 @@ mod tests {
         let clock: crate::journal::Clock = Arc::new(|| Timestamp::ZERO);
         let settings = crate::journal::JournalSettings { segment_bytes: 1 << 20, ..Default::default() };
         let files = Arc::new(MemoryFiles::new());
-        let journal = Journal::open(files, settings, clock, &|_| None).expect("opened").journal;
+        let journal =
+            Journal::open(files, settings, clock, &|_| None, Known::nothing()).expect("opened").journal;
         for begin in (1..2_000).step_by(100) {
             let mut batch = AppendBatch::new();
             for number in begin..begin + 100 {

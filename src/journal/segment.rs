@@ -1,6 +1,6 @@
-//! One segment: a preallocated file of records, named by the first of them.
+//! One segment: a preallocated file of records, or a sealed one, named by the first of them.
 //!
-//! A file begins with a header (magic, format version), then records without gaps, then zeros. The file that will be filled
+//! A preallocated file begins with a header (magic, format version), then records without gaps, then zeros. The file that will be filled
 //! next is prepared ahead under a name of its own; it gets a segment's name when everything before it is synced, so only
 //! the last segment, or the prepared file after it, can ever hold the torn end of a crash.
 
@@ -8,13 +8,17 @@ use std::{
     io,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use crate::{
     event::Seq,
-    journal::files::{File, Files, fill_with_zeros},
+    journal::{
+        files::{File, Files, fill_with_zeros},
+        packed::{PackedFile, Seal},
+    },
+    time::Timestamp,
 };
 
 /// The file that is prepared, or already being filled, and not yet named as a segment.
@@ -23,8 +27,14 @@ pub(super) const NEXT_NAME: &str = "next.seg";
 /// Where the first record of a segment begins, in bytes.
 pub(super) const HEADER_BYTES: u64 = 16;
 
-/// The format that this program writes, and the newest that it reads.
-pub(super) const FORMAT_VERSION: u32 = 1;
+/// The file in which a segment is packed or repaired before it takes the segment's name.
+pub(super) const UNFINISHED_NAME: &str = "unfinished.seg";
+
+/// The format of a segment that is being filled.
+pub(super) const PLAIN_VERSION: u32 = 1;
+
+/// The format of a sealed segment, and the newest that this program reads.
+pub(super) const PACKED_VERSION: u32 = 2;
 
 /// The first bytes of every segment.
 const MAGIC: [u8; 8] = *b"asidejnl";
@@ -35,8 +45,10 @@ const INDEX_BYTES: u64 = 256 << 10;
 /// What the first bytes of a file say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Header {
-    /// A segment that this program reads.
-    Segment,
+    /// A segment of framed records.
+    Plain,
+    /// A sealed segment.
+    Packed,
     /// A segment of a newer format.
     Newer(u32),
     /// No segment.
@@ -48,16 +60,64 @@ pub(super) enum Header {
 pub(super) struct Segment {
     /// The number of its first record, whether or not that is there yet.
     pub(super) first: Seq,
-    /// Its bytes.
+    /// Its bytes, as they were before it was sealed.
     pub(super) file: Arc<dyn File>,
+    packed: Option<Arc<PackedFile>>,
     end: AtomicU64,
+    /// The time of its last record, in milliseconds.
+    time: AtomicU64,
+    is_named: AtomicBool,
     places: Mutex<Vec<(Seq, u64)>>,
 }
 
 impl Segment {
     /// An empty segment.
     pub(super) fn new(first: Seq, file: Arc<dyn File>) -> Self {
-        Self { first, file, end: AtomicU64::new(HEADER_BYTES), places: Mutex::default() }
+        Self {
+            first,
+            file,
+            packed: None,
+            end: AtomicU64::new(HEADER_BYTES),
+            time: AtomicU64::new(0),
+            is_named: AtomicBool::new(false),
+            places: Mutex::default(),
+        }
+    }
+
+    /// A sealed segment.
+    pub(super) fn sealed(packed: PackedFile) -> Self {
+        let Seal { first, end, time, .. } = packed.seal;
+        let packed = Arc::new(packed);
+        let file = Arc::clone(&packed);
+        let segment = Self { packed: Some(packed), ..Self::new(first, file) };
+        segment.set_end(end, time);
+        segment.set_named();
+        segment
+    }
+
+    /// What its seal says; `None` when it is not sealed.
+    pub(super) fn seal(&self) -> Option<&Seal> {
+        self.packed.as_ref().map(|packed| &packed.seal)
+    }
+
+    /// How much of the disk it takes up, in bytes.
+    pub(super) fn stored_bytes(&self) -> io::Result<u64> {
+        self.packed.as_ref().map_or_else(|| self.file.size(), |packed| packed.stored_bytes())
+    }
+
+    /// Whether its name is on the disk, so that the segment before it is full.
+    pub(super) fn is_named(&self) -> bool {
+        self.is_named.load(Ordering::Acquire)
+    }
+
+    /// Says that its name is on the disk.
+    pub(super) fn set_named(&self) {
+        self.is_named.store(true, Ordering::Release);
+    }
+
+    /// The time of its last record; zero when it has none.
+    pub(super) fn time(&self) -> Timestamp {
+        Timestamp::from_millis(self.time.load(Ordering::Acquire))
     }
 
     /// The name of its file.
@@ -70,8 +130,9 @@ impl Segment {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Says that whole records are written up to `end`.
-    pub(super) fn set_end(&self, end: u64) {
+    /// Says that whole records are written up to `end`, the last of them at `time`.
+    pub(super) fn set_end(&self, end: u64, time: Timestamp) {
+        self.time.store(time.as_millis(), Ordering::Release);
         self.end.store(end, Ordering::Release);
     }
 
@@ -85,10 +146,16 @@ impl Segment {
     }
 
     /// The nearest remembered place at or before `seq`.
-    pub(super) fn place_before(&self, seq: Seq) -> (Seq, u64) {
+    ///
+    /// Errors: the index of a sealed segment cannot be read.
+    pub(super) fn place_before(&self, seq: Seq) -> io::Result<(Seq, u64)> {
+        if let Some(packed) = &self.packed {
+            return packed.place_before(seq);
+        }
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let after = places.partition_point(|(placed, _)| *placed <= seq);
-        after.checked_sub(1).and_then(|at| places.get(at)).copied().unwrap_or((self.first, HEADER_BYTES))
+        let place = after.checked_sub(1).and_then(|at| places.get(at)).copied();
+        Ok(place.unwrap_or((self.first, HEADER_BYTES)))
     }
 }
 
@@ -110,21 +177,31 @@ pub(super) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>>
     if files.list()?.iter().any(|name| name == NEXT_NAME) {
         let file = files.open(NEXT_NAME)?;
         if file.size()? == size
-            && header_of(file.as_ref())? == Header::Segment
+            && header_of(file.as_ref())? == Header::Plain
             && used_end(file.as_ref(), HEADER_BYTES)?.is_none()
         {
             return Ok(file);
         }
     }
     let file = files.create(NEXT_NAME)?;
+    let prepared = file
+        .write_at(&header(PLAIN_VERSION), 0)
+        .and_then(|()| fill_with_zeros(file.as_ref(), HEADER_BYTES, size))
+        .and_then(|()| file.sync_data())
+        .and_then(|()| files.sync_dir());
+    if prepared.is_err() {
+        // On a full disk, what could be written of it is what others need. That it cannot be removed is the smaller trouble.
+        files.remove(NEXT_NAME).ok();
+    }
+    prepared.map(|()| file)
+}
+
+/// The first bytes of a segment.
+pub(super) fn header(version: u32) -> [u8; HEADER_BYTES as usize] {
     let mut header = [0; HEADER_BYTES as usize];
     header[..8].copy_from_slice(&MAGIC);
-    header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-    file.write_at(&header, 0)?;
-    fill_with_zeros(file.as_ref(), HEADER_BYTES, size)?;
-    file.sync_data()?;
-    files.sync_dir()?;
-    Ok(file)
+    header[8..12].copy_from_slice(&version.to_le_bytes());
+    header
 }
 
 /// Reads what kind of file this is.
@@ -137,7 +214,8 @@ pub(super) fn header_of(file: &dyn File) -> io::Result<Header> {
     }
     Ok(match u32::from_le_bytes([v0, v1, v2, v3]) {
         0 => Header::Other,
-        1..=FORMAT_VERSION => Header::Segment,
+        PLAIN_VERSION => Header::Plain,
+        PACKED_VERSION => Header::Packed,
         newer => Header::Newer(newer),
     })
 }
@@ -177,7 +255,7 @@ mod tests {
     fn a_prepared_file_is_taken_again_unless_it_was_used() {
         let files = MemoryFiles::new();
         let file = prepare(&files, 4_096).expect("prepared");
-        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Segment);
+        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Plain);
         let writes = files.operations().writes;
         prepare(&files, 4_096).expect("taken");
         assert_eq!(files.operations().writes, writes);
@@ -192,7 +270,9 @@ mod tests {
         let files = MemoryFiles::new();
         let file = prepare(&files, 64).expect("prepared");
         file.write_at(&2_u32.to_le_bytes(), 8).expect("written");
-        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Newer(2));
+        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Packed);
+        file.write_at(&3_u32.to_le_bytes(), 8).expect("written");
+        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Newer(3));
         file.write_at(b"X", 0).expect("written");
         assert_eq!(header_of(file.as_ref()).expect("read"), Header::Other);
         assert_eq!(header_of(files.create("empty").expect("created").as_ref()).expect("read"), Header::Other);
@@ -202,12 +282,13 @@ mod tests {
     fn the_nearest_place_before_a_record_is_found() {
         let files = MemoryFiles::new();
         let segment = Segment::new(Seq(100), files.create("a").expect("created"));
-        assert_eq!(segment.place_before(Seq(500)), (Seq(100), HEADER_BYTES));
+        assert_eq!(segment.place_before(Seq(500)).expect("in memory"), (Seq(100), HEADER_BYTES));
         let far = HEADER_BYTES + INDEX_BYTES;
         segment.note_place(Seq(150), far - 1);
         segment.note_place(Seq(200), far);
         segment.note_place(Seq(300), far + INDEX_BYTES);
-        let found = [199, 200, 299, 300, 900].map(|seq| segment.place_before(Seq(seq)).0.0);
+        let found =
+            [199, 200, 299, 300, 900].map(|seq| segment.place_before(Seq(seq)).expect("in memory").0.0);
         assert_eq!(found, [100, 200, 200, 300, 300]);
     }
 }

@@ -8,7 +8,8 @@ use std::sync::{
 use crate::{
     event::Seq,
     journal::{
-        AppendBatch, Clock, Durability, Journal, JournalSettings, OpenError, Opened, RecordBuf,
+        AppendBatch, Clock, Durability, Journal, JournalSettings, Known, Level, OpenError, Opened, RecordBuf,
+        Retention,
         memory::MemoryFiles,
         record::{Record, RecordKind},
     },
@@ -33,8 +34,48 @@ pub(super) fn open_with(
     durability: Durability,
     clock: Clock,
 ) -> Result<Opened, OpenError> {
-    let settings = JournalSettings { segment_bytes, durability };
-    Journal::open(Arc::new(files.clone()), settings, clock, &key_of)
+    // What is packed, and when, would be another thread's choice.
+    let settings =
+        JournalSettings { segment_bytes, durability, compress: false, ..JournalSettings::default() };
+    open_set(files, settings, clock, Known::nothing())
+}
+
+/// Opens without asking for publish keys, as bodies may be any.
+pub(super) fn try_open_plainly(files: &MemoryFiles) -> Result<Opened, OpenError> {
+    let settings =
+        JournalSettings { segment_bytes: SEGMENT_BYTES, compress: false, ..JournalSettings::default() };
+    let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
+    Journal::open(Arc::new(files.clone()), settings, clock, &|_| None, Known::nothing())
+}
+
+/// Opens a journal that packs, and waits until that is done.
+pub(super) fn open_packing(files: &MemoryFiles) -> Opened {
+    let opened = try_open_packing(files, Retention::default(), Known::nothing()).expect("opened");
+    opened.journal.inner.shared.sealing.wait_until_idle();
+    opened
+}
+
+pub(super) fn try_open_packing(
+    files: &MemoryFiles,
+    retention: Retention,
+    known: Known,
+) -> Result<Opened, OpenError> {
+    let settings = JournalSettings {
+        segment_bytes: SEGMENT_BYTES,
+        durability: Durability::Sync,
+        compress: true,
+        retention,
+    };
+    open_set(files, settings, Arc::new(|| Timestamp::from_millis(5)), known)
+}
+
+fn open_set(
+    files: &MemoryFiles,
+    settings: JournalSettings,
+    clock: Clock,
+    known: Known,
+) -> Result<Opened, OpenError> {
+    Journal::open(Arc::new(files.clone()), settings, clock, &key_of, known)
 }
 
 /// Opens such that from now on every write and sync is the test's: the next segment is prepared.
@@ -77,6 +118,18 @@ pub(super) fn number_of(body: &[u8]) -> u64 {
     let number = text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
     assert_eq!(text, self::body(number));
     number
+}
+
+/// A journal of `count` records that was closed, its full segments packed or not.
+pub(super) fn filled(count: u64, packs: bool) -> MemoryFiles {
+    let files = MemoryFiles::new();
+    let journal = open(&files).journal;
+    journal.append_blocking(batch_of(1..=count), Level::Synced).expect("appended");
+    journal.close_blocking().expect("closed");
+    if packs {
+        open_packing(&files).journal.close_blocking().expect("closed");
+    }
+    files
 }
 
 /// All records from `seq` on, as they are read in batches of three.

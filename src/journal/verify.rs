@@ -1,102 +1,332 @@
-//! Looks at every segment and changes nothing: what `aside journal verify` reports.
+//! Looks at every record of every segment and changes nothing: what `aside journal verify` reports, and what a repair goes by.
+
+use std::{fmt, io, path::PathBuf, sync::Arc};
 
 use crate::{
     event::Seq,
     journal::{
-        files::Files,
-        recover::{Cut, OpenError, Scanner},
+        files::{File, Files},
+        record::{Damage, Record, RecordKind},
+        recover::Cut,
+        salvage::{Found, FoundDamage, walk},
+        segment::{self, NEXT_NAME},
     },
+    time::Timestamp,
 };
 
 /// What a journal's files hold.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// How many segments there are.
-    pub segments: usize,
-    /// How many good records they have.
-    pub records: u64,
-    /// The first record; `None` when there is no segment.
-    pub first: Option<Seq>,
-    /// What stops the journal from being opened, in the order of the segments: the first thing in each.
-    pub problems: Vec<OpenError>,
-    /// What would be cut from the last segment.
+    /// Every segment, in order.
+    pub segments: Vec<Segment>,
+    /// What the next start cuts from the last segment.
     pub torn: Option<Cut>,
 }
 
-/// Reads all records of a journal that nobody writes to.
+/// What one file holds.
+#[derive(Debug)]
+pub struct Segment {
+    /// Which file.
+    pub path: PathBuf,
+    /// The record that it begins with.
+    pub first: Seq,
+    /// How many good records it has.
+    pub records: u64,
+    /// How many of them stand for records that a repair found lost.
+    pub filled: u64,
+    /// Whether it is packed.
+    pub is_packed: bool,
+    /// Everything that is wrong, in the order of the file.
+    pub findings: Vec<Finding>,
+    pub(super) name: String,
+    /// The first record of the following segment.
+    pub(super) following: Option<Seq>,
+    /// The record that would come next.
+    pub(super) end: Seq,
+}
+
+/// Something that is wrong at one place of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Where in the file, in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub damage: FoundDamage,
+    /// The first and the last record that are missing because of it.
+    pub lost: Option<(Seq, Seq)>,
+    /// The good record that follows; `None` when none does in this file.
+    pub next: Option<Seq>,
+}
+
+/// Why a journal cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+#[error("read {}", path.display())]
+pub struct VerifyError {
+    /// Which file or folder.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// A record that belongs where it was found, or those that are missing there: from the first one, up to before the second.
+pub(super) enum Part<'a> {
+    Good(Record<'a>),
+    Lost(Seq, Seq),
+}
+
+/// Takes the parts of a file in order.
+pub(super) type Sink<'s> = dyn FnMut(Part<'_>) -> io::Result<()> + 's;
+
+/// Reads all records of a journal, also of one that is being written.
 ///
-/// Errors: the folder cannot be listed; what cannot be read in it is a problem in the result.
-pub fn verify(files: &dyn Files) -> Result<Verified, OpenError> {
-    let mut scanner = Scanner::new(files, &|_| None);
-    let (firsts, _) = scanner.list()?;
-    let mut verified =
-        Verified { segments: firsts.len(), first: firsts.first().copied(), ..Verified::default() };
-    let Some((last, full)) = firsts.split_last() else { return Ok(verified) };
-    for (first, following) in full.iter().zip(firsts.iter().skip(1)) {
-        let scanned = scanner.scan_full(*first, *following);
-        verified.add(*first, scanned.map(|(_, scan)| scan.expected));
+/// `filler` is the kind of the records that a repair puts in the place of those that are lost.
+///
+/// Errors: the folder or a file cannot be read; whatever is wrong in a file is in the result.
+pub fn verify(files: &dyn Files, filler: RecordKind) -> Result<Verified, VerifyError> {
+    let mut verified = Verified::default();
+    let segments = list(files)?;
+    for (at, (name, first, file)) in segments.iter().enumerate() {
+        let following = segments.get(at + 1).map(|(_, first, _)| *first);
+        let mut filled = 0;
+        let mut count = |part: Part<'_>| {
+            filled += u64::from(matches!(part, Part::Good(record) if record.kind == filler));
+            Ok(())
+        };
+        let examined = examine(file, *first, following, &mut count);
+        let Examined { findings, records, end, torn_at, is_packed } =
+            examined.map_err(|source| failed(files, name, source))?;
+        if let Some(offset) = torn_at {
+            let used =
+                segment::used_end(file.as_ref(), offset).map_err(|source| failed(files, name, source))?;
+            verified.torn =
+                used.map(|used| Cut { path: files.path(name), offset, bytes: used.saturating_sub(offset) });
+        }
+        let (path, name, first) = (files.path(name), name.clone(), *first);
+        verified.segments.push(Segment {
+            path,
+            first,
+            records,
+            filled,
+            is_packed,
+            findings,
+            name,
+            following,
+            end,
+        });
     }
-    let scanned = scanner.scan_last(*last).and_then(|(tail, scan)| {
-        verified.torn = scanner.torn_end(&tail)?;
-        Ok(scan.expected)
-    });
-    verified.add(*last, scanned);
     Ok(verified)
 }
 
-impl Verified {
-    fn add(&mut self, first: Seq, scanned: Result<Seq, OpenError>) {
-        match scanned {
-            Ok(expected) => self.records += expected.0 - first.0,
-            Err(problem) => self.problems.push(problem),
+/// A file that holds a segment: its name, and its first record.
+type Listed = (String, Seq, Arc<dyn File>);
+
+/// All segments in order; the one that has no name yet is the last, if it holds something that goes on.
+fn list(files: &dyn Files) -> Result<Vec<Listed>, VerifyError> {
+    let names = files.list().map_err(|source| failed(files, "", source))?;
+    let mut segments = Vec::new();
+    for name in names {
+        let Some(first) = segment::first_of(&name) else { continue };
+        match files.open(&name) {
+            Ok(file) => segments.push((name, first, file)),
+            // It was deleted meanwhile, as the oldest are while the daemon runs.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(failed(files, &name, source)),
+        }
+    }
+    segments.sort_by_key(|(_, first, _)| *first);
+    if let Ok(next) = files.open(NEXT_NAME) {
+        let mut begin = None;
+        let mut note = |_, found: Found<'_>| {
+            if let (Found::Record(record), None) = (found, begin) {
+                begin = Some(record.seq);
+            }
+            Ok(())
+        };
+        walk(&next, &mut note).map_err(|source| failed(files, NEXT_NAME, source))?;
+        let last = segments.last().map_or(Seq::ZERO, |(_, first, _)| *first);
+        segments.extend(begin.filter(|begin| *begin > last).map(|begin| (NEXT_NAME.to_owned(), begin, next)));
+    }
+    Ok(segments)
+}
+
+/// What one file was found to hold.
+pub(super) struct Examined {
+    findings: Vec<Finding>,
+    records: u64,
+    end: Seq,
+    /// Where the torn end of the last segment begins.
+    torn_at: Option<u64>,
+    is_packed: bool,
+}
+
+/// Goes through one file, telling `sink` what is good and what is missing.
+pub(super) fn examine(
+    file: &Arc<dyn File>,
+    first: Seq,
+    following: Option<Seq>,
+    sink: &mut Sink<'_>,
+) -> io::Result<Examined> {
+    let mut findings: Vec<Finding> = Vec::new();
+    // Those before it have a good record behind them.
+    let mut settled = 0;
+    let (mut expected, mut records) = (first, 0);
+    let mut visit = |offset, found: Found<'_>| {
+        let record = match found {
+            Found::Damage(damage) => {
+                findings.push(Finding { offset, damage, lost: None, next: None });
+                return Ok(());
+            }
+            Found::Record(record) => record,
+        };
+        if record.seq < expected || following.is_some_and(|following| record.seq >= following) {
+            let damage = FoundDamage::Record(Damage::Order { expected, found: record.seq });
+            findings.push(Finding { offset, damage, lost: None, next: None });
+            return Ok(());
+        }
+        if record.seq > expected {
+            note_loss(&mut findings, settled, offset, (expected, record.seq.previous()));
+            sink(Part::Lost(expected, record.seq))?;
+        }
+        for finding in findings.iter_mut().skip(settled) {
+            finding.next = Some(record.seq);
+        }
+        settled = findings.len();
+        expected = record.seq.next();
+        records += 1;
+        sink(Part::Good(record))
+    };
+    let is_packed = walk(file, &mut visit)?;
+    let mut torn_at = None;
+    match following {
+        Some(following) if expected < following => {
+            note_loss(&mut findings, settled, file.size()?, (expected, following.previous()));
+            sink(Part::Lost(expected, following))?;
+        }
+        Some(_) => {}
+        // What a crash leaves at the end of the journal is no damage.
+        None if !is_packed && findings.iter().skip(settled).all(Finding::may_be_torn) => {
+            torn_at = findings.get(settled).map(|finding| finding.offset);
+            findings.truncate(settled);
+        }
+        None => {}
+    }
+    Ok(Examined { findings, records, end: following.unwrap_or(expected), torn_at, is_packed })
+}
+
+/// Says at the last finding that was not settled which records are missing, or at `offset` when there is none.
+fn note_loss(findings: &mut Vec<Finding>, settled: usize, offset: u64, lost: (Seq, Seq)) {
+    match findings.get_mut(settled..).and_then(|open| open.last_mut()) {
+        Some(finding) => finding.lost = Some(lost),
+        None => {
+            let damage = FoundDamage::Record(Damage::Missing { expected: lost.0 });
+            findings.push(Finding { offset, damage, lost: Some(lost), next: None });
         }
     }
 }
 
+impl Finding {
+    fn may_be_torn(&self) -> bool {
+        use FoundDamage::{Header, Newer, Record, Sealed, Zeros};
+        match &self.damage {
+            Record(Damage::Length(_) | Damage::Checksum | Damage::Missing { .. }) | Zeros => true,
+            Record(Damage::Version(_) | Damage::Order { .. }) | Header | Newer(_) | Sealed(_) => false,
+        }
+    }
+
+    /// Whether a newer program wrote what is here, so that it is not damage at all.
+    pub(super) fn is_newer(&self) -> bool {
+        matches!(self.damage, FoundDamage::Newer(_) | FoundDamage::Record(Damage::Version(_)))
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, damage, lost, next } = self;
+        write!(f, "byte {offset}: {damage}; ")?;
+        match lost {
+            Some((first, last)) if first == last => write!(f, "record {first} is lost")?,
+            Some((first, last)) => write!(f, "records {first} to {last} are lost")?,
+            None => f.write_str("no record is lost")?,
+        }
+        match next {
+            Some(next) => write!(f, ", record {next} follows"),
+            None => f.write_str(", no record follows in this file"),
+        }
+    }
+}
+
+impl Verified {
+    /// The first record that is kept, and how many good ones there are.
+    pub fn totals(&self) -> (Option<Seq>, u64) {
+        let first = self.segments.first().map(|segment| segment.first);
+        (first, self.segments.iter().map(|segment| segment.records).sum())
+    }
+
+    /// The last good record; [`Seq::ZERO`] when there is none.
+    pub fn last(&self) -> Seq {
+        self.segments.last().map_or(Seq::ZERO, |segment| segment.end.previous())
+    }
+
+    /// How many places are damaged.
+    pub fn findings(&self) -> usize {
+        self.segments.iter().map(|segment| segment.findings.len()).sum()
+    }
+}
+
+pub(super) fn failed(files: &dyn Files, name: &str, source: io::Error) -> VerifyError {
+    VerifyError { path: files.path(name), source }
+}
+
+/// The time that stands for one that is not known.
+pub(super) const UNKNOWN_TIME: Timestamp = Timestamp::ZERO;
+
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::journal::{Level, memory::MemoryFiles};
+    use crate::journal::memory::MemoryFiles;
+
+    const FILLER: RecordKind = RecordKind(255);
 
     #[test]
     fn a_good_journal_is_counted() {
-        let files = filled();
-        let verified = verify(&files).expect("readable");
-        assert_eq!((verified.records, verified.first), (40, Some(Seq(1))));
-        assert!(
-            verified.segments > 3 && verified.problems.is_empty() && verified.torn.is_none(),
-            "{verified:?}"
-        );
+        for packs in [false, true] {
+            let files = filled(40, packs);
+            let verified = verify(&files, FILLER).expect("readable");
+            assert_eq!(verified.totals(), (Some(Seq(1)), 40));
+            assert!(verified.segments.len() > 3 && verified.torn.is_none(), "{verified:?}");
+            assert_eq!(verified.findings(), 0, "{verified:?}");
+            assert_eq!(verified.segments[0].is_packed, packs);
+        }
     }
 
     #[test]
-    fn every_damaged_segment_is_named_and_nothing_is_changed() {
-        let files = filled();
+    fn everything_that_is_damaged_is_named_and_nothing_is_changed() {
+        let files = filled(40, false);
         let names = files.list().expect("listed");
         files.open(&names[0]).expect("there").write_at(b"!", 50).expect("written");
         files.open(&names[2]).expect("there").write_at(b"X", 0).expect("written");
         let last = files.open(&names[names.len() - 2]).expect("there");
         last.write_at(b"!", SEGMENT_BYTES - 1).expect("written");
         let writes = files.operations().writes;
-        let verified = verify(&files).expect("readable");
-        let problems: Vec<String> = verified.problems.iter().map(ToString::to_string).collect();
-        let names_them = problems[0].contains(&names[0]) && problems[1].contains(&names[2]);
-        assert!(problems.len() == 2 && names_them, "{problems:?}");
+        let verified = verify(&files, FILLER).expect("readable");
+        let said: Vec<String> = verified
+            .segments
+            .iter()
+            .flat_map(|segment| segment.findings.iter().map(|finding| format!("{} {finding}", segment.first)))
+            .collect();
+        let third = verified.segments[2].first;
+        let expected = [
+            "1 byte 16: the record is damaged: its checksum does not match; record 1 is lost, record 2 follows".to_owned(),
+            format!("{third} byte 0: the file does not begin as a segment; no record is lost, record {third} follows"),
+        ];
+        assert_eq!(said, expected);
         assert_eq!(verified.torn.map(|cut| cut.offset + cut.bytes), Some(SEGMENT_BYTES));
         assert_eq!(files.operations().writes, writes);
     }
 
     #[test]
     fn an_empty_folder_has_nothing_wrong() {
-        let verified = verify(&MemoryFiles::new()).expect("readable");
-        assert_eq!((verified.segments, verified.first), (0, None));
-    }
-
-    fn filled() -> MemoryFiles {
-        let files = MemoryFiles::new();
-        let journal = open(&files).journal;
-        journal.append_blocking(batch_of(1..=40), Level::Synced).expect("appended");
-        journal.close_blocking().expect("closed");
-        files
+        let verified = verify(&MemoryFiles::new(), FILLER).expect("readable");
+        assert_eq!((verified.totals(), verified.findings()), ((None, 0), 0));
     }
 }

@@ -8,8 +8,12 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, mpsc::Receiver},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
@@ -18,7 +22,7 @@ use crate::{
     event::Seq,
     journal::{
         Clock, Durability, Shared,
-        append::{AppendBatch, Appended, Level, Poisoned},
+        append::{AppendBatch, AppendError, Appended, DiskFull, Level, Poisoned},
         files::File,
         flusher::{self, Commits, Reply, Waiter},
         published::PublishedKeys,
@@ -32,6 +36,12 @@ use crate::{
 ///
 /// Copying this much into the page cache takes about a millisecond, which is what the next group waits at most.
 const GROUP_BYTES_MAX: usize = 4 << 20;
+
+/// How much of a segment is left to what may use the reserve when the disk is full: one part in so many.
+const RESERVE_PART: u64 = 4;
+
+/// Time between two looks at whether the next file is there or will not be; it is long prepared when it is needed, as a rule.
+const PREPARED_WAIT: Duration = Duration::from_millis(5);
 
 /// What the writer is asked.
 #[derive(Debug)]
@@ -51,6 +61,8 @@ pub(super) struct Writer {
     pub(super) commits: Arc<Commits>,
     /// The next file, as soon as it is there; ends when the flusher has given up.
     pub(super) prepared: Receiver<io::Result<Arc<dyn File>>>,
+    /// The next file, once it was looked for.
+    pub(super) next: Option<Arc<dyn File>>,
     pub(super) place: Place,
     pub(super) group: Group,
     /// Who closed the journal.
@@ -129,8 +141,9 @@ impl Writer {
 
     /// Has everything synced and the other threads end.
     pub(super) fn end(self) {
-        let Self { commits, prepared, threads, written, closer, .. } = self;
+        let Self { shared, commits, prepared, threads, written, closer, .. } = self;
         commits.close();
+        shared.sealing.close();
         // The thread that prepares may be about to hand over a file that nobody will take.
         drop(prepared);
         for thread in threads {
@@ -151,6 +164,11 @@ impl Writer {
         reply: Reply,
         permit: Option<OwnedSemaphorePermit>,
     ) {
+        if let Err(refused) = self.make_room(batch) {
+            // A caller that no longer waits has lost interest.
+            let _ = reply.send(Err(refused));
+            return;
+        }
         self.place.time = self.place.time.max((self.clock)());
         let begin = self.place.last.next();
         let mut duplicates = Vec::new();
@@ -172,6 +190,45 @@ impl Writer {
         match level {
             Level::Written => self.group.on_write.push(waiter),
             Level::Synced => self.group.on_sync.push(waiter),
+        }
+    }
+
+    /// Sees to it that the next file is there if a batch needs it, before anything of the batch is written.
+    ///
+    /// Errors: the disk is full and the batch does not fit in what is left for its like, or the journal is poisoned.
+    fn make_room(&mut self, batch: &AppendBatch) -> Result<(), AppendError> {
+        let used = self.place.offset + self.group.buffer.len() as u64;
+        let (left, bytes) = (self.place.capacity.saturating_sub(used), batch.framed_bytes());
+        let reserve = if batch.uses_reserve() { 0 } else { self.place.capacity / RESERVE_PART };
+        let is_needed = bytes > left;
+        if self.next.is_some() || bytes + reserve <= left || batch.is_empty() {
+            return Ok(());
+        }
+        match self.look_for_next(is_needed)? {
+            Some(full) => Err(full.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the next file if it is there, or waits for it if `is_needed`; returns what is missing when the disk is full.
+    fn look_for_next(&mut self, is_needed: bool) -> Result<Option<DiskFull>, Poisoned> {
+        loop {
+            let wait = if is_needed { PREPARED_WAIT } else { Duration::ZERO };
+            let error = match self.prepared.recv_timeout(wait) {
+                Ok(Ok(file)) => {
+                    self.next = Some(file);
+                    return Ok(None);
+                }
+                Ok(Err(error)) => error,
+                Err(RecvTimeoutError::Timeout) => match self.shared.disk_full() {
+                    None if is_needed => continue,
+                    full => return Ok(full),
+                },
+                Err(RecvTimeoutError::Disconnected) => {
+                    io::Error::other("the thread that prepares segments has ended")
+                }
+            };
+            return Err(self.shared.poison("prepare", NEXT_NAME, error));
         }
     }
 
@@ -198,28 +255,24 @@ impl Writer {
         if self.group.buffer.is_empty() {
             return Ok(());
         }
-        let Place { segment, offset, .. } = &mut self.place;
+        let Place { segment, offset, time, .. } = &mut self.place;
         segment
             .file
             .write_at(&self.group.buffer, *offset)
             .map_err(|error| self.shared.poison("write", &segment.name(), error))?;
         *offset += self.group.buffer.len() as u64;
-        segment.set_end(*offset);
+        segment.set_end(*offset, *time);
         self.group.buffer.clear();
         self.group.buffer.shrink_to(GROUP_BYTES_MAX);
         Ok(())
     }
 
-    /// Goes on in the prepared file.
+    /// Goes on in the prepared file; in the same one, beyond its size, when a batch of several segments fills the disk.
     fn rotate(&mut self) -> Result<(), Poisoned> {
-        let file = match self.prepared.recv() {
-            Ok(Ok(file)) => file,
-            Ok(Err(error)) => return Err(self.shared.poison("prepare", NEXT_NAME, error)),
-            Err(_) => {
-                let error = io::Error::other("the thread that prepares segments has ended");
-                return Err(self.shared.poison("prepare", NEXT_NAME, error));
-            }
-        };
+        if self.next.is_none() {
+            self.look_for_next(true)?;
+        }
+        let Some(file) = self.next.take() else { return Ok(()) };
         let segment = Arc::new(Segment::new(self.place.last.next(), file));
         self.shared.add_segment(Arc::clone(&segment));
         let full = std::mem::replace(&mut self.place.segment, Arc::clone(&segment));
@@ -256,7 +309,7 @@ mod tests {
 
     use super::{super::testing::*, *};
     use crate::journal::{
-        AppendError, Journal, Outcome,
+        Journal, Outcome,
         files::Files,
         memory::{Faults, MemoryFiles},
     };
@@ -297,8 +350,14 @@ mod tests {
         assert_eq!(lengths(&journal), [1, 800, 1, 800, 800, 1]);
         journal.close_blocking().expect("closed");
         let settings = crate::journal::JournalSettings { segment_bytes: SEGMENT_BYTES, ..Default::default() };
-        let again = Journal::open(Arc::new(files), settings, Arc::new(|| Timestamp::ZERO), &|_| None)
-            .expect("opened");
+        let again = Journal::open(
+            Arc::new(files),
+            settings,
+            Arc::new(|| Timestamp::ZERO),
+            &|_| None,
+            crate::journal::Known::nothing(),
+        )
+        .expect("opened");
         assert_eq!(lengths(&again.journal), [1, 800, 1, 800, 800, 1]);
     }
 
@@ -378,6 +437,59 @@ mod tests {
         let again = open(&files.after_kill()).journal;
         again.append_blocking(batch(2), Level::Synced).expect("appended");
         assert_eq!(numbers(&again), [1, 2]);
+    }
+
+    #[test]
+    fn a_full_disk_refuses_publishing_first_and_everything_goes_on_when_there_is_space() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 4_096);
+        files.set_space(Some(100));
+        let fill = |from: u64, uses_reserve: bool| {
+            (from..)
+                .find_map(|number| {
+                    let batch = if uses_reserve { batch(number).with_reserve() } else { batch(number) };
+                    journal.append_blocking(batch, Level::Synced).err().map(|error| (number, error))
+                })
+                .expect("refused at last")
+        };
+        // Enough for the prepared segment, and for the one after it there is no space.
+        journal.append_blocking(batch_of(1..=100), Level::Synced).expect("appended");
+        while journal.disk_full().is_none() {
+            std::thread::yield_now();
+        }
+        let (refused, error) = fill(101, false);
+        let said = "the disk is full: the journal needs 4096 bytes in memory/ for its next file; until they are there it keeps what room it has for what sessions need";
+        assert_eq!((error.to_string().as_str(), journal.disk_full().is_some()), (said, true));
+        let (refused_at_last, _) = fill(refused, true);
+        assert!(refused_at_last > refused + 10, "{refused} {refused_at_last}");
+        assert!(journal.poisoned().is_none());
+        assert_eq!(numbers(&journal), (1..refused_at_last).collect::<Vec<_>>());
+        for seed in 0..4 {
+            let opened = open_with(&files.after_power_loss(seed), 4_096, Durability::Sync, set_clock().1);
+            assert_eq!(opened.expect("opened").last_seq, Seq(refused_at_last - 1));
+        }
+        files.set_space(None);
+        while journal.disk_full().is_some() {
+            std::thread::yield_now();
+        }
+        journal.append_blocking(batch_of(refused_at_last..=500), Level::Synced).expect("appended");
+        journal.close_blocking().expect("closed");
+        assert_eq!(numbers(&open(&files).journal), (1..=500).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_full_disk_is_found_out_at_the_start_and_closing_does_not_wait_for_space() {
+        let files = MemoryFiles::new();
+        open(&files).journal.close_blocking().expect("closed");
+        files.remove(NEXT_NAME).expect("there");
+        files.set_space(Some(0));
+        let journal = open(&files).journal;
+        while journal.disk_full().is_none() {
+            std::thread::yield_now();
+        }
+        journal.append_blocking(batch(1), Level::Synced).expect("there is room in the first segment");
+        journal.close_blocking().expect("closed");
+        assert_eq!(files.list().expect("listed"), ["00000000000000000001.seg"]);
     }
 
     #[test]

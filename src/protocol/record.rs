@@ -41,6 +41,8 @@ pub const RULES: u8 = 7;
 pub const SHUTTING_DOWN: u8 = 8;
 /// Nothing but time has passed.
 pub const TICK: u8 = 9;
+/// What was here was lost, and a repair of the journal said so; at the far end, so that kinds of inputs can go on from above.
+pub const LOST: u8 = 255;
 
 /// The version of every JSON body that is written here.
 const VERSION: u32 = 1;
@@ -120,6 +122,7 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
         RULES => "rules",
         SHUTTING_DOWN => "shutting_down",
         TICK => "tick",
+        LOST => "lost",
         _ => return None,
     })
 }

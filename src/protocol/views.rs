@@ -43,6 +43,24 @@ pub struct JournalView {
     pub synced: u64,
     /// `sync` or `interval`.
     pub durability: &'static str,
+    /// The first record that is kept.
+    pub first: u64,
+    /// When that was appended; absent when nothing was, or it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_at: Option<String>,
+    /// How many files hold it.
+    pub segments: usize,
+    /// How much of the disk they take up, in bytes, with what is preallocated.
+    pub bytes: u64,
+    /// How many of the files are packed.
+    pub packed: usize,
+    /// How much of `bytes` the packed files take up.
+    pub packed_bytes: u64,
+    /// What they took up before.
+    pub unpacked_bytes: u64,
+    /// What is missing, while the disk is full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full: Option<String>,
     /// Why nothing more is taken, if the disk failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,

@@ -26,12 +26,13 @@ pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, A
 /// Says that the daemon is there, its event loop answers, and its journal takes events.
 #[utoipa::path(
     get, path = "/healthz", tag = "admin",
-    responses((status = 200, body = Health), (status = 503, body = super::error::ErrorBody)),
+    responses((status = 200, body = Health), (status = 503, body = super::error::ErrorBody), (status = 507, body = super::error::ErrorBody)),
 )]
 pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
     app.engine.status().await?;
-    match app.bus.poisoned() {
-        Some(poisoned) => Err(ApiError::append(&AppendError::Poisoned(poisoned))),
+    let poisoned = app.bus.poisoned().map(AppendError::Poisoned);
+    match poisoned.or_else(|| app.bus.disk_full().map(AppendError::Full)) {
+        Some(error) => Err(ApiError::append(&error)),
         None => Ok(Json(Health { status: "ok" })),
     }
 }

@@ -69,12 +69,16 @@ impl ApiError {
 
     /// The journal did not take it.
     pub(crate) fn append(error: &AppendError) -> Self {
+        let status = match error {
+            AppendError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
+            AppendError::Poisoned(_) | AppendError::Closed => StatusCode::SERVICE_UNAVAILABLE,
+        };
         let message = match error {
             // Whoever reads this may be able to free some space.
             AppendError::Poisoned(poisoned) => format!("{poisoned}: {}", poisoned.source),
-            AppendError::Closed => error.to_string(),
+            AppendError::Full(_) | AppendError::Closed => error.to_string(),
         };
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+        Self::new(status, message)
     }
 
     /// The body of the refusal.

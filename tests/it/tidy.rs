@@ -118,6 +118,8 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("tracing", Where::FromLayer(4, &["engine.rs", "engine/"])),
     ("tracing_subscriber", Where::Only(&["cli.rs", "cli/"])),
     ("mimalloc", Where::Only(&["main.rs"])),
+    ("zstd", Where::Only(&["journal/packed.rs"])),
+    ("tar", Where::Only(&["daemon/backup.rs"])),
     ("rustix", Where::FromLayer(4, &[])),
     ("signal_hook", Where::FromLayer(4, &[])),
     ("uuid", Where::FromLayer(4, &[])),

@@ -1,0 +1,36 @@
+//! `aside backup` and `aside restore`: the state as one file, and back; without the daemon.
+
+use std::path::PathBuf;
+
+use super::{CliError, Context};
+use crate::daemon::backup::{self, Kept};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The tar file to write; it must not be there yet
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RestoreArgs {
+    /// The tar file that `aside backup` wrote
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    let state = context.state()?;
+    let kept = backup::backup(&state, &args.file).map_err(|error| CliError::Backup(Box::new(error)))?;
+    context.print(&format!("wrote {} to {}\n", text(kept), args.file.display()))
+}
+
+pub(super) fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> Result<(), CliError> {
+    let state = context.state()?;
+    let kept = backup::restore(&args.file, &state).map_err(|error| CliError::Restore(Box::new(error)))?;
+    context.print(&format!("restored {} into {}\n", text(kept), state.display()))
+}
+
+fn text(Kept { last, segments, bytes }: Kept) -> String {
+    format!("the state up to record {last}, {segments} journal files in {bytes} bytes,")
+}

@@ -1,0 +1,96 @@
+//! `aside journal`: looks at the files of the journal, and repairs them; without the daemon.
+
+use clap::Subcommand;
+
+use super::{CliError, Context};
+use crate::{
+    daemon::upkeep::{self, UpkeepError},
+    journal::Verified,
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Read every record and name what is damaged; also while the daemon runs
+    Verify,
+    /// Write damaged files anew from what is good in them, keeping the damaged ones; with the daemon stopped
+    Repair {
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    let state = context.state()?;
+    match &args.command {
+        Command::Verify => {
+            let verified = upkeep::verify(&state).map_err(failed)?;
+            context.print(&report(&verified))?;
+            match verified.findings() {
+                0 => Ok(()),
+                places => Err(CliError::Damaged { places }),
+            }
+        }
+        Command::Repair { dry_run } => {
+            let (verified, repaired) = upkeep::repair(&state, *dry_run).map_err(failed)?;
+            let mut text = report(&verified);
+            for one in &repaired {
+                let (path, kept) = (one.path.display(), one.kept.display());
+                let (records, lost) = (one.records, one.lost);
+                text += &if *dry_run {
+                    format!("would write {path} anew: {records} records kept, {lost} lost\n")
+                } else {
+                    format!(
+                        "wrote {path} anew: {records} records kept, {lost} lost; the damaged file is {kept}\n"
+                    )
+                };
+            }
+            if repaired.is_empty() {
+                text += "nothing to repair\n";
+            }
+            context.print(&text)
+        }
+    }
+}
+
+fn failed(error: UpkeepError) -> CliError {
+    CliError::Upkeep(Box::new(error))
+}
+
+fn report(verified: &Verified) -> String {
+    let mut text = String::new();
+    for segment in &verified.segments {
+        for finding in &segment.findings {
+            text += &format!("{}: {finding}\n", segment.path.display());
+        }
+    }
+    if let Some(cut) = &verified.torn {
+        text += &format!(
+            "{}: byte {}: {} bytes of an append that was not finished; the next start cuts them, or the daemon is writing them\n",
+            cut.path.display(),
+            cut.offset,
+            cut.bytes
+        );
+    }
+    let (first, records) = verified.totals();
+    let packed = verified.segments.iter().filter(|segment| segment.is_packed).count();
+    let filled: u64 = verified.segments.iter().map(|segment| segment.filled).sum();
+    let of_these =
+        if filled == 0 { String::new() } else { format!(", {filled} of them stand for lost ones") };
+    let from = first.map_or_else(String::new, |first| format!(" from {first} on"));
+    let damaged = match verified.findings() {
+        0 => "no damage".to_owned(),
+        1 => "1 damaged place".to_owned(),
+        places => format!("{places} damaged places"),
+    };
+    let segments = verified.segments.len();
+    text + &format!(
+        "{records} good records{from}{of_these}, in {segments} files, {packed} of them packed; {damaged}\n"
+    )
+}

@@ -1,0 +1,384 @@
+//! A state folder as one file, and back.
+//!
+//! A backup is a tar file with `journal/`, `snapshots/` and `rules/`. It is taken from the files and needs no daemon: a journal only
+//! grows, so that all its records up to some moment are a consistent state. The journal is opened before and after the snapshots
+//! are read, so that it holds what they begin with and reaches as far as they do, whatever retention deletes meanwhile. Rules
+//! are never deleted, so they are read last, when all that the journal names are there. The token of the API stays out.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    io::Write,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Component, Path, PathBuf},
+};
+
+use tar::{Archive, Builder, EntryType, Header};
+
+use super::{
+    lock::{LockError, StateLock},
+    upkeep::{self, UpkeepError},
+};
+use crate::journal::{Pinned, VerifyError, files::DirFiles};
+
+const JOURNAL: &str = "journal";
+const SNAPSHOTS: &str = "snapshots";
+const RULES: &str = "rules";
+/// Where a backup is unpacked before it counts.
+const UNFINISHED: &str = "restoring";
+/// The names of the files in the folders that are copied as they are; all others are unfinished.
+const WHOLE: [&str; 2] = ["snap", "json"];
+
+/// Why a backup cannot be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// There is such a file already.
+    #[error("write {}: it is there already", .0.display())]
+    Exists(PathBuf),
+    /// There is something in the folder.
+    #[error("restore into {}: it is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// A daemon has the folder.
+    #[error("take the state folder")]
+    Lock(#[from] LockError),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Upkeep(#[from] UpkeepError),
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Read(#[from] VerifyError),
+    /// The restored journal is damaged.
+    #[error("use the backup: {places} places of its journal are damaged")]
+    Damaged {
+        /// How many.
+        places: usize,
+    },
+    /// A file has a place in the backup that none has.
+    #[error("use the backup: `{}` is no file of a state folder", .0.display())]
+    Foreign(PathBuf),
+    /// A file operation failed.
+    #[error("{doing} {}", path.display())]
+    Io {
+        /// What failed.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What a backup holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// The last record; 0 when there is none.
+    pub last: u64,
+    /// How many segments it has.
+    pub segments: usize,
+    /// How large it is, in bytes.
+    pub bytes: u64,
+}
+
+/// Writes what is in `state` to `file`, also while a daemon runs.
+///
+/// Errors: the file is there already, or a file operation failed; an unfinished file is removed.
+pub fn backup(state: &Path, file: &Path) -> Result<Kept, BackupError> {
+    if file.exists() {
+        return Err(BackupError::Exists(file.to_owned()));
+    }
+    let files = upkeep::files(state)?;
+    let mut unfinished = file.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    let unfinished = PathBuf::from(unfinished);
+    let kept = write(state, &files, &unfinished);
+    if kept.is_err() {
+        // The error says more than that what it left could not be removed.
+        fs::remove_file(&unfinished).ok();
+    }
+    let kept = kept?;
+    fs::rename(&unfinished, file).map_err(io_error("name", file))?;
+    sync_folder_of(file).map_err(io_error("sync the folder of", file))?;
+    Ok(kept)
+}
+
+fn write(state: &Path, files: &DirFiles, path: &Path) -> Result<Kept, BackupError> {
+    let failed = || io_error("write", path);
+    let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    let mut tar = Builder::new(file.map_err(failed())?);
+    let mut pinned = Pinned::open(files)?;
+    add_folder(&mut tar, state, SNAPSHOTS)?;
+    pinned.open_newer(files)?;
+    let (mut last, mut segments) = (0, 0);
+    for part in pinned.parts(files)? {
+        let place = Path::new(JOURNAL).join(part.name());
+        let mut header = header_of(part.bytes());
+        tar.append_data(&mut header, &place, part.reader()).map_err(failed())?;
+        last = part.last().0;
+        segments += 1;
+    }
+    add_folder(&mut tar, state, RULES)?;
+    let file = tar.into_inner().map_err(failed())?;
+    file.sync_all().map_err(failed())?;
+    let bytes = file.metadata().map_err(failed())?.len();
+    Ok(Kept { last, segments, bytes })
+}
+
+/// Adds the finished files of a folder, which may be missing.
+fn add_folder(tar: &mut Builder<fs::File>, state: &Path, name: &str) -> Result<(), BackupError> {
+    let folder = state.join(name);
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(io_error("read", &folder))?,
+    };
+    let mut paths = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<Vec<_>>>()
+        .map_err(io_error("read", &folder))?;
+    paths.sort();
+    for path in paths.iter().filter(|path| is_whole(path)) {
+        let bytes = match fs::read(path) {
+            // An older snapshot goes when a newer one is there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            bytes => bytes.map_err(io_error("read", path))?,
+        };
+        let place = Path::new(name).join(path.file_name().unwrap_or_default());
+        tar.append_data(&mut header_of(bytes.len() as u64), place, bytes.as_slice())
+            .map_err(io_error("copy", path))?;
+    }
+    Ok(())
+}
+
+fn is_whole(path: &Path) -> bool {
+    path.extension().and_then(OsStr::to_str).is_some_and(|extension| WHOLE.contains(&extension))
+}
+
+fn header_of(bytes: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_size(bytes);
+    header.set_mode(0o600);
+    header.set_entry_type(EntryType::Regular);
+    header
+}
+
+/// Makes the state folder `state` of the backup in `file`.
+///
+/// Errors: there is something in the folder, a daemon has it, or the backup is damaged; the folder is then as it was, but for what was
+/// unpacked into a folder of its own.
+pub fn restore(file: &Path, state: &Path) -> Result<Kept, BackupError> {
+    let tar = fs::File::open(file).map_err(io_error("read", file))?;
+    let bytes = tar.metadata().map_err(io_error("read", file))?.len();
+    if has_content(state).map_err(io_error("read", state))? {
+        return Err(BackupError::NotEmpty(state.to_owned()));
+    }
+    make_folder(state).map_err(io_error("make", state))?;
+    let _lock = StateLock::take(state)?;
+    let unfinished = state.join(UNFINISHED);
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished).map_err(io_error("remove", &unfinished))?;
+    }
+    make_folder(&unfinished).map_err(io_error("make", &unfinished))?;
+    let mut archive = Archive::new(tar);
+    for entry in archive.entries().map_err(io_error("read", file))? {
+        let mut entry = entry.map_err(io_error("read", file))?;
+        let place = entry.path().map_err(io_error("read", file))?.into_owned();
+        let target = unfinished.join(checked(&place, entry.header().entry_type())?);
+        if let Some(folder) = target.parent() {
+            make_folder(folder).map_err(io_error("make", folder))?;
+        }
+        let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&target).and_then(
+            |mut to| io::copy(&mut entry, &mut to).and_then(|_| to.flush()).and_then(|()| to.sync_all()),
+        );
+        written.map_err(io_error("write", &target))?;
+    }
+    let verified = upkeep::verify(&unfinished)?;
+    match verified.findings() {
+        0 => {}
+        places => return Err(BackupError::Damaged { places }),
+    }
+    // Without a journal a folder holds nothing, so it comes last.
+    for name in [RULES, SNAPSHOTS, JOURNAL] {
+        let (from, to) = (unfinished.join(name), state.join(name));
+        if from.is_dir() {
+            sync_folder_of(&from.join(name)).map_err(io_error("sync", &from))?;
+            fs::rename(&from, &to).map_err(io_error("name", &to))?;
+        }
+    }
+    fs::remove_dir_all(&unfinished).map_err(io_error("remove", &unfinished))?;
+    sync_folder_of(&unfinished).map_err(io_error("sync", state))?;
+    Ok(Kept { last: verified.last().0, segments: verified.segments.len(), bytes })
+}
+
+/// The place of a file of a state folder: one of the three folders and a name.
+fn checked(place: &Path, kind: EntryType) -> Result<&Path, BackupError> {
+    let mut parts = place.components();
+    let is_known = match (parts.next(), parts.next(), parts.next()) {
+        (Some(Component::Normal(folder)), Some(Component::Normal(_)), None) => {
+            [JOURNAL, SNAPSHOTS, RULES].iter().any(|known| folder == *known)
+        }
+        _ => false,
+    };
+    if is_known && kind == EntryType::Regular {
+        Ok(place)
+    } else {
+        Err(BackupError::Foreign(place.to_owned()))
+    }
+}
+
+/// Whether there is more in a folder than what a daemon or a restoring that did not come far leaves.
+fn has_content(folder: &Path) -> io::Result<bool> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        if name != UNFINISHED && name != "daemon.lock" {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(folder)?.sync_all()
+}
+
+fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError + use<> {
+    let path = path.to_owned();
+    move |source| BackupError::Io { doing, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        event::Seq,
+        journal::{AppendBatch, Journal, JournalSettings, Known, Level, RecordBuf, record::RecordKind},
+        time::Timestamp,
+    };
+
+    fn open(state: &Path, compress: bool) -> Journal {
+        let files = Arc::new(DirFiles::new(&state.join(JOURNAL)).expect("a folder"));
+        let settings = JournalSettings { segment_bytes: 4_096, compress, ..JournalSettings::default() };
+        let clock = Arc::new(|| Timestamp::from_millis(7));
+        Journal::open(files, settings, clock, &|_| None, Known::nothing()).expect("opened").journal
+    }
+
+    fn append(journal: &Journal, numbers: std::ops::RangeInclusive<u64>) {
+        for number in numbers {
+            let body = number.to_string().repeat(40);
+            let batch = AppendBatch::of(RecordKind(1), body.as_bytes(), None).expect("small");
+            journal.append_blocking(batch, Level::Synced).expect("appended");
+        }
+    }
+
+    fn records(journal: &Journal) -> Vec<RecordBuf> {
+        let mut reader = journal.read_from(Seq(1));
+        let mut all = Vec::new();
+        loop {
+            let records = reader.next_batch(100).expect("readable");
+            if records.is_empty() {
+                return all;
+            }
+            all.extend(records.iter().map(RecordBuf::from));
+        }
+    }
+
+    /// A state folder with a journal that is open, and something in every other place.
+    fn state(compress: bool) -> (tempfile::TempDir, PathBuf, Journal) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = folder.path().join("state");
+        let journal = open(&state, compress);
+        append(&journal, 1..=200);
+        for (name, text) in [
+            ("snapshots/1.snap", "snapshot"),
+            ("snapshots/2.snap.tmp", "unfinished"),
+            ("rules/a.json", "rules"),
+            ("rules/b.unfinished", "unfinished"),
+            ("token", "secret"),
+        ] {
+            make_folder(state.join(name).parent().expect("a folder")).expect("made");
+            fs::write(state.join(name), text).expect("written");
+        }
+        (folder, state, journal)
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).expect("a folder");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_is_restored_is_what_was_there_while_the_journal_was_open() {
+        for compress in [false, true] {
+            let (folder, state, journal) = state(compress);
+            let file = folder.path().join("a.tar");
+            let kept = backup(&state, &file).expect("backed up");
+            assert_eq!(kept.last, 200);
+            let expected = records(&journal);
+            append(&journal, 201..=210);
+            let restored = folder.path().join("restored");
+            let again = restore(&file, &restored).expect("restored");
+            assert_eq!((again.last, again.segments, again.bytes), (kept.last, kept.segments, kept.bytes));
+            assert_eq!(names(&restored), ["daemon.lock", "journal", "rules", "snapshots"]);
+            assert_eq!(names(&restored.join("snapshots")), ["1.snap"]);
+            assert_eq!(names(&restored.join("rules")), ["a.json"]);
+            let journal = open(&restored, compress);
+            assert_eq!(records(&journal), expected);
+            append(&journal, 201..=300);
+            assert_eq!(records(&journal).len(), 300);
+            journal.close_blocking().expect("closed");
+            assert_eq!(records(&open(&restored, compress)).len(), 300);
+        }
+    }
+
+    #[test]
+    fn nothing_is_overwritten_and_nothing_half_done_is_left() {
+        let (folder, state, _journal) = state(false);
+        let file = folder.path().join("a.tar");
+        backup(&state, &file).expect("backed up");
+        assert!(matches!(backup(&state, &file), Err(BackupError::Exists(_))));
+        assert!(matches!(restore(&file, &state), Err(BackupError::NotEmpty(_))));
+        let nowhere = folder.path().join("no/where.tar");
+        let error = backup(&state, &nowhere).expect_err("no folder").to_string();
+        assert!(error.starts_with("write ") && error.contains("no/where.tar"), "{error}");
+        let absent = folder.path().join("absent");
+        let error = backup(&absent, &folder.path().join("b.tar")).expect_err("no journal").to_string();
+        assert_eq!(error, format!("find a journal in {}", absent.display()));
+        assert_eq!(names(folder.path()), ["a.tar", "state"]);
+    }
+
+    #[test]
+    fn a_backup_that_is_damaged_or_none_is_not_taken_for_a_state() {
+        let (folder, state, journal) = state(false);
+        journal.close_blocking().expect("closed");
+        let file = folder.path().join("a.tar");
+        backup(&state, &file).expect("backed up");
+        let mut bytes = fs::read(&file).expect("read");
+        let at = bytes.windows(8).position(|window| window == b"asidejnl").expect("a segment");
+        bytes[at + 60] ^= 1;
+        fs::write(&file, &bytes).expect("written");
+        let restored = folder.path().join("restored");
+        assert!(matches!(restore(&file, &restored), Err(BackupError::Damaged { places: 1 })));
+        assert!(!restored.join(JOURNAL).exists());
+
+        let mut tar = Builder::new(Vec::new());
+        let mut header = header_of(2);
+        header.as_gnu_mut().expect("gnu").name[..11].copy_from_slice(b"journal/../");
+        header.set_cksum();
+        tar.append(&header, b"no".as_slice()).expect("written");
+        fs::write(&file, tar.into_inner().expect("finished")).expect("written");
+        let error = restore(&file, &restored).expect_err("foreign").to_string();
+        assert!(error.starts_with("use the backup: `journal/.."), "{error}");
+    }
+}

@@ -1,0 +1,263 @@
+//! Starts after every kind of crash and damage.
+
+use super::{super::testing::*, *};
+use crate::journal::{
+    Level,
+    memory::{Faults, MemoryFiles},
+    record,
+};
+
+const FIRST: &str = "00000000000000000001.seg";
+
+#[test]
+fn of_a_segment_with_more_keys_than_are_remembered_the_newest_are() {
+    let files = MemoryFiles::new();
+    let clock: crate::journal::Clock = Arc::new(|| Timestamp::ZERO);
+    let opened = open_with(&files, 1 << 16, crate::journal::Durability::Sync, clock).expect("opened");
+    opened.journal.append_blocking(batch_of(1..=9), Level::Synced).expect("appended");
+    opened.journal.close_blocking().expect("closed");
+    let key_of = |record: Record<'_>| Some(number_of(record.body).into());
+    let mut scanner = Scanner::new(&files, &key_of, Seq::ZERO);
+    scanner.keys_left = 3;
+    let (_, scan) = scanner.scan_last(Seq(1)).expect("scanned");
+    assert_eq!(scan.keys, [(7, Seq(7)), (8, Seq(8)), (9, Seq(9))]);
+    assert_eq!(scanner.keys_left, 0);
+}
+
+#[test]
+fn what_is_known_is_not_asked_for_again_and_reaches_no_further_than_the_journal() {
+    let files = journal_of(30);
+    let asked = std::cell::RefCell::new(Vec::new());
+    let key_of = |record: Record<'_>| {
+        asked.borrow_mut().push(record.seq.0);
+        Some(number_of(record.body).into())
+    };
+    let known = |seq| {
+        let mut known = Known { seq: Seq(seq), ..Known::nothing() };
+        known.published.remember(7, Seq(7));
+        known
+    };
+    let recovered = recover(&files, SEGMENT_BYTES, &key_of, known(27)).expect("opened");
+    asked.borrow_mut().sort_unstable();
+    assert_eq!(asked.take(), [28, 29, 30]);
+    let mut published = recovered.published;
+    let first_of = |key, published: &mut PublishedKeys| published.remember(key, Seq(99));
+    assert_eq!([7, 28, 8].map(|key| first_of(key, &mut published)), [Some(Seq(7)), Some(Seq(28)), None]);
+    for (files, last) in [(files, 30), (MemoryFiles::new(), 0)] {
+        let names = files.list().expect("listed");
+        let error = recover(&files, SEGMENT_BYTES, &key_of, known(31)).map(|_| ()).expect_err("refused");
+        assert!(
+            matches!(error, OpenError::Behind { last: Seq(found), known: Seq(31) } if found == last),
+            "{error}"
+        );
+        assert_eq!(files.list().expect("listed"), names);
+    }
+}
+
+#[test]
+fn the_last_record_is_cut_wherever_it_is_torn() {
+    let whole = journal_of(3);
+    let end: u64 = HEADER_BYTES + (1..=3).map(size).sum::<u64>();
+    let start = end - size(3);
+    for torn_at in start..end {
+        let files = whole.after_kill();
+        let file = files.open(FIRST).expect("there");
+        fill_with_zeros(file.as_ref(), torn_at, end).expect("written");
+        let left = segment::used_end(file.as_ref(), start).expect("read");
+        let opened = open(&files);
+        let cut = left.map(|left| Cut { path: files.path(FIRST), offset: start, bytes: left - start });
+        assert_eq!(opened.cuts, Vec::from_iter(cut), "torn at {torn_at}");
+        assert_eq!((opened.last_seq, numbers(&opened.journal)), (Seq(2), vec![1, 2]));
+        opened.journal.append_blocking(batch(3), Level::Synced).expect("appended");
+        opened.journal.close_blocking().expect("closed");
+        let again = open(&files);
+        assert_eq!((again.cuts, numbers(&again.journal)), (Vec::new(), vec![1, 2, 3]));
+    }
+}
+
+#[test]
+fn a_whole_record_after_the_torn_one_does_not_come_back() {
+    let files = journal_of(3);
+    let second = HEADER_BYTES + size(1);
+    let file = files.open(FIRST).expect("there");
+    fill_with_zeros(file.as_ref(), second, second + size(2)).expect("written");
+    let opened = open(&files);
+    assert_eq!(opened.cuts.iter().map(|cut| cut.offset).collect::<Vec<_>>(), [second]);
+    opened.journal.append_blocking(batch(2), Level::Synced).expect("appended");
+    opened.journal.close_blocking().expect("closed");
+    assert_eq!(numbers(&open(&files).journal), [1, 2]);
+}
+
+#[test]
+fn what_a_killed_process_had_only_written_is_made_durable_at_the_start() {
+    for count in [2, 12] {
+        let files = journal_ahead_of_the_disk(count);
+        let opened = open(&files);
+        assert_eq!(opened.last_seq, Seq(count));
+        for seed in 0..20 {
+            assert_eq!(open(&files.after_power_loss(seed)).last_seq, Seq(count), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_continues_what_was_lost_is_dropped() {
+    let files = journal_ahead_of_the_disk(12);
+    let file = files.open(FIRST).expect("there");
+    let fifth = HEADER_BYTES + (1..=4).map(size).sum::<u64>();
+    fill_with_zeros(file.as_ref(), fifth, SEGMENT_BYTES).expect("written");
+    let next = files.open(NEXT_NAME).expect("there");
+    let end = segment::used_end(next.as_ref(), HEADER_BYTES).expect("read").expect("used");
+    let opened = open(&files);
+    let cut = Cut { path: files.path(NEXT_NAME), offset: HEADER_BYTES, bytes: end - HEADER_BYTES };
+    assert_eq!((opened.cuts, numbers(&opened.journal)), (vec![cut], vec![1, 2, 3, 4]));
+}
+
+#[test]
+fn damage_before_the_last_segment_stops_the_start_and_is_named() {
+    let files = journal_of(30);
+    let second = HEADER_BYTES + size(1);
+    files.open(FIRST).expect("there").write_at(b"!", second + 30).expect("written");
+    assert_eq!(
+        error(&files),
+        format!(
+            "open the journal: the record at byte {second} of memory/{FIRST} is damaged: its checksum does not match; \
+             `aside journal verify` lists what is damaged, `aside journal repair` keeps what is good"
+        )
+    );
+    assert_eq!(files.list().expect("listed"), journal_of(30).list().expect("listed"));
+}
+
+#[test]
+fn a_missing_segment_is_named_as_the_record_that_is_missing() {
+    let files = journal_of(30);
+    let names: Vec<String> = files.list().expect("listed");
+    let second = segment::first_of(&names[1]).expect("a segment");
+    files.remove(&names[1]).expect("removed");
+    let error = error(&files);
+    assert!(error.contains(FIRST) && error.contains(&format!("record {second} is missing")), "{error}");
+}
+
+#[test]
+fn a_newer_format_and_a_newer_record_are_refused() {
+    let files = journal_of(1);
+    let file = files.open(FIRST).expect("there");
+    file.write_at(&[3], 8).expect("written");
+    let found = error(&files);
+    assert!(found.contains("has format 3, this program reads up to 2"), "{found}");
+
+    let files = journal_of(1);
+    let mut bytes = Vec::new();
+    record::encode(record::RecordKind(1), Seq(2), Timestamp::ZERO, b"", &mut bytes);
+    bytes[9] = 2;
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..4]), &bytes[8..]);
+    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+    files.open(FIRST).expect("there").write_at(&bytes, HEADER_BYTES + size(1)).expect("written");
+    let found = error(&files);
+    assert!(found.contains("its version 2 is newer than 1"), "{found}");
+}
+
+#[test]
+fn a_file_with_a_segments_name_that_is_none_is_refused() {
+    let files = journal_of(1);
+    files.open(FIRST).expect("there").write_at(b"X", 0).expect("written");
+    let error = error(&files);
+    assert!(error.contains(&format!("memory/{FIRST} is not a segment")), "{error}");
+}
+
+#[test]
+fn whatever_a_power_loss_leaves_what_was_answered_is_there() {
+    let uncut = MemoryFiles::new();
+    let promised = workload(&uncut);
+    assert_eq!(promised, WORKLOAD_LEN);
+    let total = uncut.operations();
+    let write_cuts = (1..=total.writes).map(|at| Faults { cut_after_write: Some(at), ..Faults::default() });
+    let sync_cuts = (1..=total.syncs).map(|at| Faults { cut_after_sync: Some(at), ..Faults::default() });
+    for faults in write_cuts.chain(sync_cuts) {
+        let files = MemoryFiles::new();
+        files.set_faults(faults);
+        let promised = workload(&files);
+        let operations = files.operations();
+        for seed in 0..3 {
+            // Other seeds at every cut, so that together they meet more kinds of tears.
+            let seed = seed + 3 * (operations.writes + operations.syncs);
+            let case = format!("{faults:?}, seed {seed}");
+            check_image(&files.after_power_loss(seed), promised, &case);
+            check_image(&cut_again(&files.after_power_loss(seed), seed), promised, &case);
+        }
+        check_image(&files.after_kill(), promised, &format!("{faults:?}, killed"));
+    }
+}
+
+const WORKLOAD_LEN: u64 = 30;
+
+/// Appends one after the other, most of them to be synced, until that fails; returns the last one promised.
+fn workload(files: &MemoryFiles) -> u64 {
+    let Ok(opened) = try_open(files) else { return 0 };
+    let mut promised = 0;
+    for number in 1..=WORKLOAD_LEN {
+        let level = if number % 3 == 0 { Level::Written } else { Level::Synced };
+        match opened.journal.append_blocking(batch(number), level) {
+            Ok(_) if level == Level::Synced => promised = number,
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    if opened.journal.close_blocking().is_ok() { WORKLOAD_LEN } else { promised }
+}
+
+/// What is left when the power is lost again while the journal is being opened.
+fn cut_again(files: &MemoryFiles, seed: u64) -> MemoryFiles {
+    let at = Some(1 + seed % 3);
+    files.set_faults(match seed % 2 {
+        0 => Faults { cut_after_write: at, ..Faults::default() },
+        _ => Faults { cut_after_sync: at, ..Faults::default() },
+    });
+    if let Ok(opened) = try_open(files) {
+        // The threads end by themselves; whether they could sync is not of interest.
+        let _ = opened.journal.close_blocking();
+    }
+    files.after_power_loss(seed + 1)
+}
+
+/// Everything promised is there once, nothing else is, and publishing everything again completes it.
+fn check_image(files: &MemoryFiles, promised: u64, case: &str) {
+    let opened = try_open(files).unwrap_or_else(|error| panic!("{case}: {error}"));
+    let found = numbers(&opened.journal);
+    assert!(found.len() as u64 >= promised, "{case}: {promised} promised, {found:?} found");
+    assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>(), "{case}");
+    assert_eq!(opened.last_seq, Seq(found.len() as u64), "{case}");
+    opened.journal.append_blocking(batch_of(1..=WORKLOAD_LEN), Level::Synced).expect("appended");
+    opened.journal.close_blocking().expect("closed");
+    let again = open(&files.after_power_loss(1));
+    assert_eq!(numbers(&again.journal), (1..=WORKLOAD_LEN).collect::<Vec<_>>(), "{case}");
+    assert_eq!(again.cuts, [], "{case}");
+    again.journal.close_blocking().expect("closed");
+}
+
+fn journal_of(count: u64) -> MemoryFiles {
+    let files = MemoryFiles::new();
+    let journal = open(&files).journal;
+    journal.append_blocking(batch_of(1..=count), Level::Synced).expect("appended");
+    journal.close_blocking().expect("closed");
+    files
+}
+
+/// What a process leaves that is killed while no sync ends; twelve records are too many for one segment.
+fn journal_ahead_of_the_disk(count: u64) -> MemoryFiles {
+    let files = MemoryFiles::new();
+    let journal = open_prepared(&files, SEGMENT_BYTES);
+    files.close_gate();
+    journal.append_blocking(batch_of(1..=count), Level::Written).expect("appended");
+    let killed = files.after_kill();
+    files.open_gate();
+    killed
+}
+
+fn size(number: u64) -> u64 {
+    record::size_of(body(number).len()) as u64
+}
+
+fn error(files: &MemoryFiles) -> String {
+    try_open(files).map(|opened| opened.last_seq).expect_err("refused").to_string()
+}

@@ -1,0 +1,127 @@
+//! All segments of a journal, in order: looked up by position, added, replaced and deleted.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLockReadGuard},
+};
+
+use crate::{
+    event::Seq,
+    journal::{
+        Shared,
+        packed::PackedFile,
+        segment::{Segment, UNFINISHED_NAME, name_of},
+    },
+};
+
+/// A segment that could not be deleted.
+#[derive(Debug, thiserror::Error)]
+#[error("delete {}", path.display())]
+pub struct ForgetError {
+    /// Which file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// What a journal takes up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stored {
+    /// The first record that is kept, whether or not it was written yet.
+    pub first: Seq,
+    /// How many segments there are.
+    pub segments: usize,
+    /// How many of them are packed.
+    pub packed: usize,
+    /// How much of the disk they take up, in bytes; with what is preallocated.
+    pub bytes: u64,
+    /// How much of that the packed ones do.
+    pub packed_bytes: u64,
+    /// What the packed ones took up before.
+    pub unpacked_bytes: u64,
+}
+
+impl Shared {
+    pub(super) fn read_segments(&self) -> RwLockReadGuard<'_, Vec<Arc<Segment>>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add_segment(&self, segment: Arc<Segment>) {
+        self.segments.write().unwrap_or_else(PoisonError::into_inner).push(segment);
+    }
+
+    pub(super) fn firsts(&self) -> Vec<Seq> {
+        self.read_segments().iter().map(|segment| segment.first).collect()
+    }
+
+    /// The segment that `seq` is in, and the first record of the following one; else the oldest record there is.
+    pub(super) fn segment_of(&self, seq: Seq) -> Result<(Arc<Segment>, Option<Seq>), Seq> {
+        let segments = self.read_segments();
+        let after = segments.partition_point(|segment| segment.first <= seq);
+        let segment = after.checked_sub(1).and_then(|at| segments.get(at));
+        let following = segments.get(after).map(|segment| segment.first);
+        segment.map(|segment| (Arc::clone(segment), following)).ok_or(following.unwrap_or_default())
+    }
+
+    pub(super) fn stored(&self) -> io::Result<Stored> {
+        let segments = self.read_segments();
+        let first = segments.first().map(|segment| segment.first).unwrap_or_default();
+        let mut stored = Stored {
+            first,
+            segments: segments.len(),
+            packed: 0,
+            bytes: 0,
+            packed_bytes: 0,
+            unpacked_bytes: 0,
+        };
+        for segment in segments.iter() {
+            let bytes = segment.stored_bytes()?;
+            stored.bytes += bytes;
+            if let Some(seal) = segment.seal() {
+                stored.packed += 1;
+                stored.packed_bytes += bytes;
+                stored.unpacked_bytes += seal.end;
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Gives the packed copy the name of the segment that begins with `first`, unless that was deleted meanwhile.
+    pub(super) fn replace(&self, first: Seq, packed: PackedFile) -> io::Result<()> {
+        let _changing = self.changing_files.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.read_segments().iter().all(|segment| segment.first != first) {
+            return self.files.remove(UNFINISHED_NAME);
+        }
+        self.files.rename(UNFINISHED_NAME, &name_of(first))?;
+        let packed = Arc::new(Segment::sealed(packed));
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = segments.iter_mut().find(|segment| segment.first == first) {
+            *place = packed;
+        }
+        drop(segments);
+        self.files.sync_dir()
+    }
+
+    /// Deletes the segments all of whose records are before `seq`, oldest first; returns how many.
+    pub(super) fn forget_before(&self, seq: Seq) -> Result<usize, ForgetError> {
+        let _changing = self.changing_files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = 0;
+        while let Some(oldest) = self.take_oldest_before(seq) {
+            // One after the other, so that no crash can leave a gap.
+            self.files
+                .remove(&oldest.name())
+                .and_then(|()| self.files.sync_dir())
+                .map_err(|source| ForgetError { path: self.files.path(&oldest.name()), source })?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Takes the oldest segment out if another one follows that begins at or before `seq`.
+    fn take_oldest_before(&self, seq: Seq) -> Option<Arc<Segment>> {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        let is_before = segments.get(1).is_some_and(|following| following.first <= seq);
+        is_before.then(|| segments.remove(0))
+    }
+}
