@@ -81,7 +81,9 @@ impl Leases {
 
     /// Closes the oldest one when there are more than [`LEASES_MAX`].
     pub(super) fn take_overflow(&mut self) -> Option<Lease> {
-        (self.open.len() > LEASES_MAX).then(|| self.open.remove(0))
+        let oldest = (self.open.len() > LEASES_MAX).then(|| self.open.remove(0))?;
+        self.note_closed(std::slice::from_ref(&oldest));
+        Some(oldest)
     }
 
     /// Notes that one more answer holds `injection`.
