@@ -12,6 +12,7 @@ use std::{
 use crate::{
     exchange::{Answer, Exchange, InjectionId},
     notification::{InjectionPoint, NotificationId},
+    snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
 
@@ -173,5 +174,24 @@ impl Answers {
     /// Forgets what a carrier was answered, so that it is answered anew.
     pub(super) fn forget(&mut self, carrier: &str) {
         self.newest_last.retain(|(of, _)| **of != *carrier);
+    }
+}
+
+state!(Lease { injection, point, carrier, turn, released_at, expires_at, answers, entries });
+state!(Answers { newest_last });
+
+/// The open leases; what is made of them is made anew.
+impl State for Leases {
+    fn write(&self, to: &mut Writer) {
+        let Self { open, held: _, ends_at: _ } = self;
+        open.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mut leases = Self::default();
+        for lease in <Vec<Lease>>::read(from)? {
+            leases.open(lease);
+        }
+        Ok(leases)
     }
 }
