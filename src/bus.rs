@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        journal::{JournalSettings, memory::MemoryFiles, record::RecordKind},
+        journal::{JournalSettings, Known, memory::MemoryFiles, record::RecordKind},
         time::Timestamp,
     };
 
@@ -182,7 +182,9 @@ mod tests {
     fn bus() -> Bus {
         let settings = JournalSettings { segment_bytes: 1 << 16, ..JournalSettings::default() };
         let files = Arc::new(MemoryFiles::new());
-        let opened = Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None).expect("opened");
+        let opened =
+            Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None, Known::nothing())
+                .expect("opened");
         Bus::new(opened.journal, opened.last_seq)
     }
 

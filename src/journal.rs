@@ -51,7 +51,7 @@ pub use self::{
     published::{PUBLISHED_KEYS_MAX, PublishedKeys},
     reader::{Closed, ReadError, Reader, RecordBuf, Records},
     record::{Record, RecordKind},
-    recover::{Cut, KeyOf, OpenError},
+    recover::{Cut, KeyOf, Known, OpenError},
     verify::{Verified, verify},
 };
 
@@ -162,8 +162,8 @@ impl Appending {
 impl Journal {
     /// Opens the journal in a folder, or begins one there, and starts its threads.
     ///
-    /// `key_of` tells the publish key of a record, if it has one; it is asked for the newest records until as many keys are
-    /// known as are remembered.
+    /// `key_of` tells the publish key of a record, if it has one; it is asked for the newest records after those that are
+    /// `known`, until as many keys are found as are remembered.
     ///
     /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
     pub fn open(
@@ -171,8 +171,9 @@ impl Journal {
         settings: JournalSettings,
         clock: Clock,
         key_of: &KeyOf<'_>,
+        known: Known,
     ) -> Result<Opened, OpenError> {
-        let recovered = recover::recover(files.as_ref(), settings.segment_bytes, key_of)?;
+        let recovered = recover::recover(files.as_ref(), settings.segment_bytes, key_of, known)?;
         let Recovered { segments, last, time, published, cuts } = recovered;
         let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
         let capacity = tail.file.size().map_err(|source| OpenError::Io {

@@ -21,8 +21,8 @@ use crate::{
         codec::{self, IdOrigin},
     },
     journal::{
-        AppendError, Durability, Journal, JournalSettings, OpenError, Opened, ReadError, Reader, Record,
-        files::DirFiles,
+        AppendError, Durability, Journal, JournalSettings, Known, OpenError, Opened, ReadError, Reader,
+        Record, files::DirFiles,
     },
     protocol::record,
     time::Timestamp,
@@ -70,7 +70,7 @@ pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Reco
             Configured::Interval(interval) => Durability::Interval(interval),
         },
     };
-    let opened = Journal::open(Arc::new(files), settings, clock_fn(&clock), &key_of)?;
+    let opened = Journal::open(Arc::new(files), settings, clock_fn(&clock), &key_of, Known::nothing())?;
     let Opened { journal, cuts, last_seq, last_time } = opened;
     clock.go_on_from(last_time);
     for cut in &cuts {

@@ -23,6 +23,11 @@ impl Seq {
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
+
+    /// The position before this one; that of the first is [`Seq::ZERO`], which stays.
+    pub const fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
 }
 
 impl fmt::Display for Seq {

@@ -67,9 +67,33 @@ pub enum OpenError {
         /// What is wrong.
         damage: Damage,
     },
+    /// The caller knows records that are not there, such as a snapshot of what a power loss took.
+    #[error("open the journal: it ends with record {last}, and what is known of it goes up to {known}")]
+    Behind {
+        /// The last record of the journal.
+        last: Seq,
+        /// The last one that the caller knows.
+        known: Seq,
+    },
     /// A thread could not be started.
     #[error("open the journal: start a thread")]
     Thread(#[source] io::Error),
+}
+
+/// What the caller knows of the journal before it is opened, such as from a snapshot.
+#[derive(Debug)]
+pub struct Known {
+    /// The last record that is known; [`Seq::ZERO`] when none is.
+    pub seq: Seq,
+    /// The publish keys of the records up to it.
+    pub published: PublishedKeys,
+}
+
+impl Known {
+    /// Nothing is known.
+    pub fn nothing() -> Self {
+        Self { seq: Seq::ZERO, published: PublishedKeys::new(PUBLISHED_KEYS_MAX) }
+    }
 }
 
 /// A torn end that was cut off.
@@ -95,7 +119,7 @@ pub(super) struct Recovered {
     pub(super) cuts: Vec<Cut>,
 }
 
-/// What the journal asks its caller about every record: its publish key, if it has one.
+/// What the journal asks its caller about a record that is not known yet: its publish key, if it has one.
 pub type KeyOf<'a> = dyn Fn(Record<'_>) -> Option<u128> + 'a;
 
 /// What a scan of one file found; where its last good record ends is in the segment.
@@ -117,10 +141,14 @@ pub(super) fn recover(
     files: &dyn Files,
     segment_bytes: u64,
     key_of: &KeyOf<'_>,
+    known: Known,
 ) -> Result<Recovered, OpenError> {
-    let mut scanner = Scanner::new(files, key_of);
+    let mut scanner = Scanner::new(files, key_of, known.seq);
     let (firsts, has_next) = scanner.list()?;
-    let Some((last_first, full_firsts)) = firsts.split_last() else { return scanner.create(segment_bytes) };
+    let Some((last_first, full_firsts)) = firsts.split_last() else {
+        check_reach(Seq::ZERO, &known)?;
+        return scanner.create(segment_bytes);
+    };
 
     let (tail, tail_scan) = scanner.scan_last(*last_first)?;
     let next = if has_next { scanner.scan_next(tail_scan.expected)? } else { None };
@@ -134,6 +162,8 @@ pub(super) fn recover(
         following = *first;
     }
 
+    let last_scan = next.as_ref().map(|(_, scan)| scan).or(scans.first());
+    check_reach(last_scan.map_or(Seq::ZERO, |scan| scan.expected.previous()), &known)?;
     let mut cuts = Vec::new();
     if let Some((next, scan)) = next {
         if scan.expected > next.first {
@@ -147,25 +177,31 @@ pub(super) fn recover(
     if let Some(tail) = segments.last() {
         cuts.extend(scanner.cut_torn_end(tail)?);
     }
-    let last = scans.first().map_or(Seq::ZERO, |scan| Seq(scan.expected.0.saturating_sub(1)));
+    let last = scans.first().map_or(Seq::ZERO, |scan| scan.expected.previous());
     let time = scans.iter().map(|scan| scan.time).max().unwrap_or_default();
-    let mut published = PublishedKeys::new(PUBLISHED_KEYS_MAX);
+    let mut published = known.published;
     for (key, seq) in scans.into_iter().rev().flat_map(|scan| scan.keys) {
         published.remember(key, seq);
     }
     Ok(Recovered { segments, last, time, published, cuts })
 }
 
+fn check_reach(last: Seq, known: &Known) -> Result<(), OpenError> {
+    if known.seq > last { Err(OpenError::Behind { last, known: known.seq }) } else { Ok(()) }
+}
+
 /// Opens and scans files.
 pub(super) struct Scanner<'a> {
     files: &'a dyn Files,
     key_of: &'a KeyOf<'a>,
+    /// The records up to this one are not asked for their keys.
+    known: Seq,
     keys_left: usize,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(files: &'a dyn Files, key_of: &'a KeyOf<'a>) -> Self {
-        Self { files, key_of, keys_left: PUBLISHED_KEYS_MAX }
+    pub(super) fn new(files: &'a dyn Files, key_of: &'a KeyOf<'a>, known: Seq) -> Self {
+        Self { files, key_of, known, keys_left: PUBLISHED_KEYS_MAX }
     }
 
     /// The first records of all segments, in order, and whether there is a file that is to follow them.
@@ -245,7 +281,7 @@ impl<'a> Scanner<'a> {
             let expected = scan.expected;
             match cursor.step() {
                 Step::Record(entry) if entry.seq == expected => {
-                    if self.keys_left > 0 {
+                    if self.keys_left > 0 && expected > self.known {
                         let key = (self.key_of)(cursor.record(&entry));
                         scan.keys.extend(key.map(|key| (key, expected)));
                         if scan.keys.len() > self.keys_left {
@@ -345,11 +381,41 @@ mod tests {
         opened.journal.append_blocking(batch_of(1..=9), Level::Synced).expect("appended");
         opened.journal.close_blocking().expect("closed");
         let key_of = |record: Record<'_>| Some(number_of(record.body).into());
-        let mut scanner = Scanner::new(&files, &key_of);
+        let mut scanner = Scanner::new(&files, &key_of, Seq::ZERO);
         scanner.keys_left = 3;
         let (_, scan) = scanner.scan_last(Seq(1)).expect("scanned");
         assert_eq!(scan.keys, [(7, Seq(7)), (8, Seq(8)), (9, Seq(9))]);
         assert_eq!(scanner.keys_left, 0);
+    }
+
+    #[test]
+    fn what_is_known_is_not_asked_for_again_and_reaches_no_further_than_the_journal() {
+        let files = journal_of(30);
+        let asked = std::cell::RefCell::new(Vec::new());
+        let key_of = |record: Record<'_>| {
+            asked.borrow_mut().push(record.seq.0);
+            Some(number_of(record.body).into())
+        };
+        let known = |seq| {
+            let mut known = Known { seq: Seq(seq), ..Known::nothing() };
+            known.published.remember(7, Seq(7));
+            known
+        };
+        let recovered = recover(&files, SEGMENT_BYTES, &key_of, known(27)).expect("opened");
+        asked.borrow_mut().sort_unstable();
+        assert_eq!(asked.take(), [28, 29, 30]);
+        let mut published = recovered.published;
+        let first_of = |key, published: &mut PublishedKeys| published.remember(key, Seq(99));
+        assert_eq!([7, 28, 8].map(|key| first_of(key, &mut published)), [Some(Seq(7)), Some(Seq(28)), None]);
+        for (files, last) in [(files, 30), (MemoryFiles::new(), 0)] {
+            let names = files.list().expect("listed");
+            let error = recover(&files, SEGMENT_BYTES, &key_of, known(31)).map(|_| ()).expect_err("refused");
+            assert!(
+                matches!(error, OpenError::Behind { last: Seq(found), known: Seq(31) } if found == last),
+                "{error}"
+            );
+            assert_eq!(files.list().expect("listed"), names);
+        }
     }
 
     #[test]

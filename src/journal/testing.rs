@@ -8,7 +8,7 @@ use std::sync::{
 use crate::{
     event::Seq,
     journal::{
-        AppendBatch, Clock, Durability, Journal, JournalSettings, OpenError, Opened, RecordBuf,
+        AppendBatch, Clock, Durability, Journal, JournalSettings, Known, OpenError, Opened, RecordBuf,
         memory::MemoryFiles,
         record::{Record, RecordKind},
     },
@@ -34,7 +34,7 @@ pub(super) fn open_with(
     clock: Clock,
 ) -> Result<Opened, OpenError> {
     let settings = JournalSettings { segment_bytes, durability };
-    Journal::open(Arc::new(files.clone()), settings, clock, &key_of)
+    Journal::open(Arc::new(files.clone()), settings, clock, &key_of, Known::nothing())
 }
 
 /// Opens such that from now on every write and sync is the test's: the next segment is prepared.

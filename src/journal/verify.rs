@@ -27,7 +27,7 @@ pub struct Verified {
 ///
 /// Errors: the folder cannot be listed; what cannot be read in it is a problem in the result.
 pub fn verify(files: &dyn Files) -> Result<Verified, OpenError> {
-    let mut scanner = Scanner::new(files, &|_| None);
+    let mut scanner = Scanner::new(files, &|_| None, Seq::ZERO);
     let (firsts, _) = scanner.list()?;
     let mut verified =
         Verified { segments: firsts.len(), first: firsts.first().copied(), ..Verified::default() };

@@ -15,8 +15,8 @@ use aside::{
     engine::Output,
     event::{Event, Seq, codec},
     journal::{
-        AppendBatch, AppendError, Appended, Durability, Journal, JournalSettings, Level, OpenError, Reader,
-        Record, RecordBuf, RecordKind, memory::MemoryFiles,
+        AppendBatch, AppendError, Appended, Durability, Journal, JournalSettings, Known, Level, OpenError,
+        Reader, Record, RecordBuf, RecordKind, memory::MemoryFiles,
     },
     protocol::record,
     time::Timestamp,
@@ -81,7 +81,7 @@ impl Disk {
         let settings = JournalSettings { segment_bytes, durability: Durability::Sync };
         let clock = Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst)));
         let key_of = |found: Record<'_>| key_of(found.kind.0, found.body);
-        let opened = Journal::open(Arc::new(files.clone()), settings, clock, &key_of)?;
+        let opened = Journal::open(Arc::new(files.clone()), settings, clock, &key_of, Known::nothing())?;
         Ok(Self { journal: opened.journal, now })
     }
 
