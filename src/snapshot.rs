@@ -3,7 +3,7 @@
 //! A part of the engine says with [`State`] how it is written and how it is read again; mostly by a list of its fields in
 //! `state!`, which holds for both directions, so that a field that is added and not listed does not compile. What stands in
 //! several places (a notification in the queues of many sessions, a session's name) is written once and shared again when it is
-//! read. There are no names and no versions in the bytes: whoever keeps them says which form they have. What is read is
+//! read; equal state has equal bytes. There are no names and no versions in the bytes: whoever keeps them says which form they have. What is read is
 //! not trusted: any bytes give a value or [`Damaged`], and nothing is reserved for a length that the bytes left cannot hold.
 //!
 //! ```
@@ -53,8 +53,10 @@ pub struct Damaged {
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
-    /// The number of each text that was written, by its address.
-    texts: HashMap<usize, u64, Addresses>,
+    /// The number of each text that was written.
+    texts: HashMap<Arc<str>, u64>,
+    /// The same by the addresses at which it was met, which is faster to ask.
+    text_addresses: HashMap<usize, u64, Addresses>,
     /// The same of what is [`Shared`].
     things: HashMap<usize, u64, Addresses>,
     /// Keeps what has a number, so that no address is used again.
@@ -99,13 +101,19 @@ impl Writer {
 
     fn text(&mut self, text: &Arc<str>) {
         let address = text.as_ptr() as usize;
-        if let Some(number) = self.texts.get(&address).copied() {
+        if let Some(number) = self.text_addresses.get(&address).copied() {
+            return number.write(self);
+        }
+        self.kept_texts.push(Arc::clone(text));
+        let known = self.texts.get(text).copied();
+        let number = known.unwrap_or(self.texts.len() as u64 + 1);
+        self.text_addresses.insert(address, number);
+        if known.is_some() {
             return number.write(self);
         }
         0_u64.write(self);
         self.block(text.as_bytes());
-        self.kept_texts.push(Arc::clone(text));
-        self.texts.insert(address, self.kept_texts.len() as u64);
+        self.texts.insert(Arc::clone(text), number);
     }
 
     fn shared<T: Shared>(&mut self, thing: &Arc<T>) {
@@ -328,7 +336,8 @@ mod tests {
         let equal = Arc::new(Part { name: name.as_ref().into(), count: 300 });
         let whole = (vec![Arc::clone(&part), equal, part], Some(name));
         let bytes = written(&whole);
-        assert_eq!(bytes.len(), 1 + 2 * (1 + 1 + 1 + 21 + 2) + 1 + 1 + 1);
+        let [one, again] = [1 + 1 + 1 + 21 + 2, 1 + 1 + 2];
+        assert_eq!(bytes.len(), 1 + one + again + 1 + 1 + 1);
         let (parts, name) = read(&bytes).expect("just written");
         assert_eq!((&parts, &name), (&whole.0, &whole.1));
         assert!(Arc::ptr_eq(&parts[0], &parts[2]) && !Arc::ptr_eq(&parts[0], &parts[1]));

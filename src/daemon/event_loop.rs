@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use super::{
     clock::Clock,
     fold::{Fold, FoldError},
+    snapshots::{Taken, keeper::Pace},
     views::{self, About},
 };
 use crate::{
@@ -40,6 +41,7 @@ pub(super) struct EventLoop {
     pub(super) about: About,
     /// Becomes true when nothing more is taken in.
     pub(super) drain: watch::Receiver<bool>,
+    pub(super) pace: Pace,
 }
 
 /// Why the loop cannot go on.
@@ -71,6 +73,9 @@ impl EventLoop {
                 waited = self.reader.wait() => {
                     waited?;
                     self.consume_slice().await?;
+                    if self.pace.is_due(self.fold.applied) {
+                        self.take_snapshot().await;
+                    }
                 }
                 () = tokio::time::sleep(wait.unwrap_or(FAR)), if wait.is_some() => {
                     ticked = append(&self.bus, record::TICK, record::encode_bare).await?;
@@ -85,7 +90,15 @@ impl EventLoop {
         while self.fold.applied < *self.bus.written().borrow() {
             self.consume_slice().await?;
         }
+        self.take_snapshot().await;
         Ok(())
+    }
+
+    /// Writes the state down between two slices. What the engine owed by then is appended, so a journal that is durable up to its
+    /// end has that too.
+    async fn take_snapshot(&mut self) {
+        let durable = *self.bus.written().borrow();
+        self.pace.hand_over(Taken::of(&self.fold), durable).await;
     }
 
     fn answer(&self, query: Query) {
@@ -101,6 +114,7 @@ impl EventLoop {
         let mut owed = Vec::new();
         for record in self.reader.next_batch(SLICE_RECORDS_MAX)?.iter() {
             self.fold.apply(&record)?;
+            self.pace.note_applied(record.body.len() as u64);
             while let Some(output) = self.fold.poll_output() {
                 owed.extend(act(&self.registry, output));
             }

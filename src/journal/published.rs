@@ -48,6 +48,15 @@ impl PublishedKeys {
         Self { keys_max: keys_max.clamp(1, KEYS_LIMIT), entries: Vec::new(), oldest: 0, slots: Vec::new() }
     }
 
+    /// Every key that is remembered and where it was first written, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u128, Seq)> {
+        let (newer, older) = self.entries.split_at(self.oldest);
+        older
+            .iter()
+            .chain(newer)
+            .map(|entry| (u128::from(entry.high) << 64 | u128::from(entry.low), entry.seq))
+    }
+
     /// How many keys are remembered.
     pub fn len(&self) -> usize {
         self.entries.len()
