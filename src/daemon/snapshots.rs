@@ -46,7 +46,7 @@ pub struct Snapshots {
 }
 
 /// What the engine and its ledger were at one position, written down.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Taken {
     /// The last record that is in it.
     pub seq: Seq,

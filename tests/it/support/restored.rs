@@ -21,7 +21,8 @@ pub(crate) fn restored(engine: &Engine) -> Engine {
     restored
 }
 
-fn written(engine: &Engine) -> Vec<u8> {
+/// The bytes of its state.
+pub(crate) fn written(engine: &Engine) -> Vec<u8> {
     let mut writer = Writer::default();
     engine.write_state(&mut writer);
     writer.finish()
