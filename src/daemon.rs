@@ -165,7 +165,7 @@ impl Daemon {
         let about = About { started_at, durability };
         let own_clock = clock.clone();
         let (orders, ordered) = keeper::orders();
-        let pace = Pace::new(orders.clone(), fold.applied);
+        let pace = Pace::new(orders.clone(), compiled.daemon.journal.snapshot_records, fold.applied);
         let event_loop = EventLoop {
             fold,
             bus: bus.clone(),

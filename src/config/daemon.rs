@@ -34,6 +34,10 @@ const SYNC_INTERVAL_LIMITS: RangeInclusive<Duration> = Duration::from_millis(1).
 const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 /// Smallest and largest segment: some events of the largest size, and what a check at the start still reads quickly.
 const SEGMENT_BYTES_LIMITS: RangeInclusive<u64> = 1024 * 1024..=1024 * 1024 * 1024;
+/// Default number of records between two snapshots: at 1 to 2 us each, a start after a kill applies them in some 50 ms.
+const SNAPSHOT_RECORDS: u32 = 32_768;
+/// Fewest and most records between two snapshots: no more work than the records themselves, and a start of some seconds.
+const SNAPSHOT_RECORDS_LIMITS: RangeInclusive<u32> = 100..=1_000_000;
 /// Default limits of one injection (semantics 5).
 const INJECTION: InjectionSettings = InjectionSettings {
     max_notifications: 10,
@@ -75,6 +79,8 @@ pub struct JournalConfig {
     pub durability: Durability,
     /// Size of a segment file in bytes.
     pub segment_bytes: u64,
+    /// How many records a snapshot is taken after.
+    pub snapshot_records: u32,
 }
 
 /// When a published event is answered.
@@ -138,6 +144,9 @@ fn read_journal(section: &mut Section<'_>) -> JournalConfig {
         segment_bytes: section
             .read("segment_bytes", |value| values::integer(value, SEGMENT_BYTES_LIMITS))
             .unwrap_or(SEGMENT_BYTES),
+        snapshot_records: section
+            .read("snapshot_records", |value| values::integer(value, SNAPSHOT_RECORDS_LIMITS))
+            .unwrap_or(SNAPSHOT_RECORDS),
     }
 }
 

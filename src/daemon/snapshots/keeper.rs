@@ -18,9 +18,7 @@ use tokio::{
 use super::{Snapshots, Taken};
 use crate::{bus::Bus, daemon::recovery::key_of, event::Seq};
 
-/// How many records a start reads at most after a kill, if the state is small: at 1 to 2 us each some 50 ms.
-const RECORDS_MAX: u64 = 32_768;
-/// How many bytes of them, if they are large: half a segment.
+/// How many bytes of records one is taken after, also if they are few: half a segment.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
 
 /// A snapshot on its way, and the record up to which the journal must be durable before.
@@ -36,6 +34,8 @@ pub(crate) struct Order {
 #[derive(Debug)]
 pub(crate) struct Pace {
     orders: mpsc::Sender<Order>,
+    /// How many records one is taken after.
+    records_max: u64,
     last: Seq,
     bytes_since: u64,
     /// How long the last one was. Snapshots together are never more than the journal, so state that is large is written less often.
@@ -44,9 +44,10 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Hands over to `orders`; the first one comes when as many records as usual follow `last`.
-    pub(crate) fn new(orders: mpsc::Sender<Order>, last: Seq) -> Self {
-        Self { orders, last, bytes_since: 0, last_bytes: 0, under_way: None }
+    /// Hands over to `orders`; the first one comes when `records_max` records follow `last`.
+    pub(crate) fn new(orders: mpsc::Sender<Order>, records_max: u32, last: Seq) -> Self {
+        let records_max = u64::from(records_max);
+        Self { orders, records_max, last, bytes_since: 0, last_bytes: 0, under_way: None }
     }
 
     /// Takes note of records that were applied, by the bytes of their bodies.
@@ -63,7 +64,7 @@ impl Pace {
         }
         self.under_way = None;
         let records = applied.0.saturating_sub(self.last.0);
-        let is_much = records >= RECORDS_MAX || self.bytes_since >= RECORD_BYTES_MAX;
+        let is_much = records >= self.records_max || self.bytes_since >= RECORD_BYTES_MAX;
         is_much && self.bytes_since >= self.last_bytes
     }
 
