@@ -94,11 +94,9 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Writes the state down between two slices. What the engine owed by then is appended, so a journal that is durable up to its
-    /// end has that too.
+    /// Writes the state down between two slices.
     async fn take_snapshot(&mut self) {
-        let durable = *self.bus.written().borrow();
-        self.pace.hand_over(Taken::of(&self.fold), durable).await;
+        self.pace.hand_over(Taken::of(&self.fold), &self.bus).await;
     }
 
     fn answer(&self, query: Query) {

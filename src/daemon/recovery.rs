@@ -130,7 +130,7 @@ fn first_reader(bus: &Bus, fold: &Fold) -> Result<Reader, ReadError> {
 }
 
 /// The publish key of a record, so that what was published before is known after a restart.
-pub(super) fn key_of(found: Record<'_>) -> Option<u128> {
+fn key_of(found: Record<'_>) -> Option<u128> {
     // An id that the daemon made cannot come again, so no key is kept for it.
     let is_producers = found.kind.0 == record::EVENT && codec::id_origin(found.body) == IdOrigin::Producer;
     let event = is_producers.then(|| codec::decode(found.body).ok()).flatten()?;

@@ -20,7 +20,7 @@ use super::{fold::Fold, rules::RulesStore};
 use crate::{
     event::Seq,
     journal::{
-        KeyOf, Known, PUBLISHED_KEYS_MAX, ReadError, Reader,
+        Known, PublishedKeys,
         files::{File, Files},
     },
     time::Timestamp,
@@ -34,8 +34,6 @@ const UNFINISHED: &str = "unfinished";
 const SUFFIX: &str = ".snap";
 /// Digits of a position in a name, so that names sort as positions do.
 const SEQ_DIGITS: usize = 20;
-/// Most records that are read at a time.
-const BATCH_RECORDS_MAX: usize = 4_096;
 
 /// The snapshots of one state folder; shared by whoever writes them and whoever deletes what they make needless.
 #[derive(Debug)]
@@ -58,20 +56,14 @@ pub struct Taken {
 
 /// A snapshot that could not be written.
 #[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// A file operation failed.
-    #[error("{operation} {}", path.display())]
-    Io {
-        /// What failed.
-        operation: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The records since the last snapshot cannot be read.
-    #[error("read what was published")]
-    Read(#[from] ReadError),
+#[error("{operation} {}", path.display())]
+pub struct WriteError {
+    /// What failed.
+    pub operation: &'static str,
+    /// On which file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
 }
 
 impl Taken {
@@ -119,20 +111,15 @@ impl Snapshots {
         self.kept().retain(|kept| *kept != seq);
     }
 
-    /// Writes a snapshot with the publish keys up to it, and removes those that are older than the newest two; returns its
-    /// length in bytes.
+    /// Writes a snapshot with the publish keys of the records up to it, and removes those that are older than the newest two;
+    /// returns its length in bytes.
     ///
-    /// `read_from` and `key_of` give the records since the last snapshot and their keys. The journal must be durable up to
-    /// the snapshot's record, and up to the events that the engine owed when it was taken.
+    /// `published` may hold later keys. The journal must be durable up to the snapshot's record, and up to the events that the
+    /// engine owed when it was taken.
     ///
     /// Errors: nothing was changed but the unfinished file, or an old snapshot is still there.
-    pub fn write(
-        &self,
-        taken: &Taken,
-        read_from: impl Fn(Seq) -> Reader,
-        key_of: &KeyOf<'_>,
-    ) -> Result<u64, WriteError> {
-        let keys = self.keys_up_to(taken.seq, read_from, key_of)?;
+    pub fn write(&self, taken: &Taken, published: &PublishedKeys) -> Result<u64, WriteError> {
+        let keys = file::keys_up_to(taken.seq, published);
         let header = Header {
             seq: taken.seq,
             time: taken.time,
@@ -141,7 +128,7 @@ impl Snapshots {
         };
         let header = header.encode();
         let failed =
-            |operation, name: &str, source| WriteError::Io { operation, path: self.files.path(name), source };
+            |operation, name: &str, source| WriteError { operation, path: self.files.path(name), source };
         let mut size = 0;
         let file = self.files.create(UNFINISHED).map_err(|source| failed("create", UNFINISHED, source))?;
         for part in [&header, &keys, &taken.state] {
@@ -173,51 +160,6 @@ impl Snapshots {
             }
         }
         Ok(())
-    }
-
-    /// The newest keys of the records up to `seq`: those of the last snapshot, and those of the records since.
-    fn keys_up_to(
-        &self,
-        seq: Seq,
-        read_from: impl Fn(Seq) -> Reader,
-        key_of: &KeyOf<'_>,
-    ) -> Result<Vec<u8>, WriteError> {
-        let (known, mut keys) = self.newest_keys();
-        let mut reader = read_from(known.next());
-        while reader.position() <= seq {
-            let left = usize::try_from(seq.0 - reader.position().0).unwrap_or(usize::MAX).saturating_add(1);
-            let records = match reader.next_batch(left.min(BATCH_RECORDS_MAX)) {
-                Ok(records) => records,
-                Err(ReadError::Gone { oldest, .. }) => {
-                    reader = read_from(oldest);
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            if records.is_empty() {
-                break;
-            }
-            for record in records.iter() {
-                if let Some(key) = key_of(record) {
-                    file::push_key(&mut keys, key, record.seq);
-                }
-            }
-        }
-        let beyond = keys.len().saturating_sub(PUBLISHED_KEYS_MAX * file::KEY_BYTES);
-        keys.drain(..beyond);
-        Ok(keys)
-    }
-
-    /// The keys of the newest snapshot, and its position; nothing from the beginning if it cannot be read.
-    fn newest_keys(&self) -> (Seq, Vec<u8>) {
-        let newest = self.kept().last().copied();
-        newest.and_then(|seq| Some((seq, self.read_keys(seq).ok()?))).unwrap_or_default()
-    }
-
-    fn read_keys(&self, seq: Seq) -> Result<Vec<u8>, Unusable> {
-        let file = self.files.open(&name_of(seq))?;
-        let header = read_header(file.as_ref(), seq)?;
-        read_section(file.as_ref(), HEADER_BYTES, header.keys)
     }
 
     fn read(&self, seq: Seq, rules: &RulesStore) -> Result<(Fold, Known), Unusable> {

@@ -12,7 +12,7 @@ pub const PUBLISHED_KEYS_MAX: usize = 1_000_000;
 const SLOTS_MIN: usize = 1 << 10;
 
 /// The newest keys and where each was first written.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PublishedKeys {
     keys_max: usize,
     /// In order of arrival, as a ring once it is full.

@@ -36,6 +36,7 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) enum Command {
     Append { batch: AppendBatch, level: Level, reply: Reply, permit: Option<OwnedSemaphorePermit> },
+    Published { reply: oneshot::Sender<PublishedKeys> },
     Close { done: oneshot::Sender<()> },
 }
 
@@ -87,6 +88,10 @@ impl Writer {
                 match command {
                     Command::Append { batch, level, reply, permit } => {
                         self.take(&batch, level, reply, permit)
+                    }
+                    Command::Published { reply } => {
+                        // Who no longer waits does not need them.
+                        let _ = reply.send(self.published.clone());
                     }
                     Command::Close { done: closer } => {
                         self.commands.close();

@@ -183,13 +183,17 @@ impl Fields<'_> {
     }
 }
 
-/// Appends a key and the record of its event.
-pub(super) fn push_key(keys: &mut Vec<u8>, key: u128, seq: Seq) {
-    keys.extend_from_slice(&key.to_le_bytes());
-    keys.extend_from_slice(&seq.0.to_le_bytes());
+/// Those of `published` that are of records up to `seq`; of a later record a power loss may leave nothing.
+pub(super) fn keys_up_to(seq: Seq, published: &PublishedKeys) -> Vec<u8> {
+    let mut keys = Vec::with_capacity(published.len() * KEY_BYTES);
+    for (key, of) in published.iter().filter(|(_, of)| *of <= seq) {
+        keys.extend_from_slice(&key.to_le_bytes());
+        keys.extend_from_slice(&of.0.to_le_bytes());
+    }
+    keys
 }
 
-/// The keys that were pushed.
+/// The keys that were written.
 pub(super) fn published(keys: &[u8]) -> PublishedKeys {
     let mut published = PublishedKeys::new(PUBLISHED_KEYS_MAX);
     let (keys, _) = keys.as_chunks::<KEY_BYTES>();
@@ -229,11 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_in_the_order_in_which_they_were_written() {
-        let keys = [(5 | 1 << 100, Seq(1)), (u128::MAX, Seq(2))];
-        let mut bytes = Vec::new();
-        keys.iter().for_each(|(key, seq)| push_key(&mut bytes, *key, *seq));
+    fn keys_up_to_a_record_are_read_in_the_order_in_which_they_came() {
+        let keys = [(7, Seq(1)), (5 | 1 << 100, Seq(2)), (u128::MAX, Seq(3)), (8, Seq(5))];
+        let mut known = PublishedKeys::new(3);
+        keys.iter().for_each(|(key, seq)| assert_eq!(known.remember(*key, *seq), None));
+        let bytes = keys_up_to(Seq(4), &known);
         assert_eq!(bytes.len(), 2 * KEY_BYTES);
-        assert_eq!(published(&bytes).iter().collect::<Vec<_>>(), keys);
+        assert_eq!(published(&bytes).iter().collect::<Vec<_>>(), keys[1..3]);
     }
 }

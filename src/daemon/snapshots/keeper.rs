@@ -1,8 +1,8 @@
 //! When a snapshot is taken, and the task that writes it.
 //!
 //! The event loop takes one between two slices, as that is the only moment at which the engine stands still; that costs it the
-//! time of writing the state into memory. Everything else happens beside it: waiting until the journal is durable as far as it must be,
-//! reading the publish keys, writing the file. There is one under way at most; while it is, none is taken. One that cannot be
+//! time of writing the state into memory. Everything else happens beside it: the journal's writer copies the publish keys, the task
+//! waits until the journal is durable as far as it must be and writes the file. There is one under way at most; while it is, none is taken. One that cannot be
 //! written is said and does no harm.
 
 use std::{convert::Infallible, error::Error, sync::Arc};
@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{Snapshots, Taken};
-use crate::{bus::Bus, daemon::recovery::key_of, event::Seq};
+use crate::{bus::Bus, event::Seq, journal::PublishedKeys};
 
 /// How many bytes of records one is taken after, also if they are few: half a segment.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
@@ -26,6 +26,7 @@ const RECORD_BYTES_MAX: u64 = 32 << 20;
 pub(crate) struct Order {
     taken: Taken,
     durable: Seq,
+    published: oneshot::Receiver<PublishedKeys>,
     /// Where it is said how many bytes it became; nothing is if it could not be written.
     written: oneshot::Sender<u64>,
 }
@@ -68,12 +69,17 @@ impl Pace {
         is_much && self.bytes_since >= self.last_bytes
     }
 
-    /// Hands one over, to be written when the journal is durable up to `durable`. Waits while another one is under way.
-    pub(crate) async fn hand_over(&mut self, taken: Taken, durable: Seq) {
+    /// Hands one over, to be written when `bus` is durable up to what it has. Waits while another one is under way.
+    ///
+    /// What the engine owed was appended before, so a journal that is durable up to its end has that too.
+    pub(crate) async fn hand_over(&mut self, taken: Taken, bus: &Bus) {
+        let durable = *bus.written().borrow();
+        // Asked for here, as the journal may be closed by the time at which the task comes to it.
+        let published = bus.journal().begin_published().await;
         let (written, under_way) = oneshot::channel();
         (self.last, self.bytes_since, self.under_way) = (taken.seq, 0, Some(under_way));
         // The task that takes it ends after everyone who can send.
-        let _ = self.orders.send(Order { taken, durable, written }).await;
+        let _ = self.orders.send(Order { taken, durable, published, written }).await;
     }
 }
 
@@ -88,15 +94,14 @@ pub(crate) async fn run(
     snapshots: Arc<Snapshots>,
     bus: Bus,
 ) -> Result<(), Infallible> {
-    while let Some(Order { taken, durable, written }) = orders.recv().await {
+    while let Some(Order { taken, durable, published, written }) = orders.recv().await {
+        let Ok(published) = published.await else { continue };
         if bus.synced().wait_for(|synced| *synced >= durable).await.is_err() {
             // The journal failed before it came that far.
             continue;
         }
-        let (snapshots, bus) = (Arc::clone(&snapshots), bus.clone());
-        let seq = taken.seq;
-        let write = move || snapshots.write(&taken, |seq| bus.read_from(seq), &key_of);
-        match spawn_blocking(write).await {
+        let (snapshots, seq) = (Arc::clone(&snapshots), taken.seq);
+        match spawn_blocking(move || snapshots.write(&taken, &published)).await {
             Ok(Ok(bytes)) => {
                 tracing::debug!(%seq, bytes, "a snapshot was written");
                 // The loop may have ended.
@@ -113,4 +118,66 @@ pub(crate) async fn run(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        journal::{AppendBatch, Journal, JournalSettings, Known, Level, RecordKind, memory::MemoryFiles},
+        time::Timestamp,
+    };
+
+    fn bus() -> Bus {
+        let (files, settings) = (Arc::new(MemoryFiles::new()), JournalSettings::default());
+        let opened =
+            Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None, Known::nothing())
+                .expect("opened");
+        Bus::new(opened.journal, opened.last_seq)
+    }
+
+    fn taken(seq: u64) -> Taken {
+        Taken { seq: Seq(seq), time: Timestamp::ZERO, state: vec![0; 1_000] }
+    }
+
+    #[tokio::test]
+    async fn one_is_due_after_enough_records_and_as_many_bytes_as_the_last_one_had() {
+        let (bus, (sender, mut ordered)) = (bus(), orders());
+        let mut pace = Pace::new(sender, 100, Seq(50));
+        assert!(!pace.is_due(Seq(149)) && pace.is_due(Seq(150)));
+        pace.hand_over(taken(150), &bus).await;
+        assert!(!pace.is_due(Seq(900)), "one is under way");
+        let order = ordered.recv().await.expect("handed over");
+        order.written.send(1_500).expect("waited for");
+        pace.note_applied(1_499);
+        assert!(!pace.is_due(Seq(900)));
+        pace.note_applied(1);
+        assert!(!pace.is_due(Seq(249)) && pace.is_due(Seq(250)));
+        pace.note_applied(RECORD_BYTES_MAX);
+        assert!(pace.is_due(Seq(151)), "few records, but large ones");
+    }
+
+    #[tokio::test]
+    async fn one_is_written_when_the_journal_is_durable_up_to_what_was_owed() {
+        let (bus, (sender, ordered), files) = (bus(), orders(), MemoryFiles::new());
+        let snapshots = Arc::new(Snapshots::open(Arc::new(files.clone())).expect("opened"));
+        let mut batch = AppendBatch::new();
+        batch.push(RecordKind(1), b"owed", None).expect("small");
+        bus.append(batch, Level::Written).await.expect("appended");
+        let mut pace = Pace::new(sender, 100, Seq::ZERO);
+        pace.hand_over(taken(1), &bus).await;
+        assert_eq!(*bus.synced().borrow(), Seq::ZERO);
+        let mut keeper = std::pin::pin!(run(ordered, Arc::clone(&snapshots), bus.clone()));
+        tokio::select! {
+            _ = &mut keeper => panic!("more can come"),
+            () = tokio::task::yield_now() => {}
+        }
+        assert_eq!(snapshots.oldest_needed(), None);
+        assert!(crate::journal::files::Files::list(&files).expect("listed").is_empty());
+        bus.close().await.expect("closed");
+        drop(pace);
+        keeper.await.expect("it cannot fail");
+        let names = crate::journal::files::Files::list(&files).expect("listed");
+        assert_eq!(names, ["00000000000000000001.snap"]);
+    }
 }

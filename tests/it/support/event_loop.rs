@@ -108,8 +108,8 @@ impl Disk {
 
     /// Writes a snapshot; the journal is durable up to it.
     pub(crate) fn write_snapshot(&self, taken: &Taken) -> Result<u64, WriteError> {
-        let key_of = |found: Record<'_>| key_of(found.kind.0, found.body);
-        self.snapshots.write(taken, |seq| self.journal.read_from(seq), &key_of)
+        let published = self.journal.published_blocking().expect("the journal is open");
+        self.snapshots.write(taken, &published)
     }
 
     /// Appends and waits; events have their publish keys.
