@@ -15,6 +15,7 @@ pub mod recovery;
 mod reload;
 pub mod rules;
 mod shutdown;
+pub mod snapshots;
 mod supervisor;
 pub mod upkeep;
 mod views;
@@ -28,7 +29,10 @@ use std::{
     sync::Arc,
 };
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
 
 pub use self::{
     clock::Clock, event_loop::LoopError, listen::ListenError, lock::LockError, reload::ReloadError,
@@ -39,6 +43,7 @@ use self::{
     recovery::{Recovered, RecoveryError},
     rules::RulesStore,
     shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
+    snapshots::keeper::{self, Cadence, Order},
     supervisor::{Supervisor, TaskKind},
     views::About,
 };
@@ -134,6 +139,8 @@ struct Daemon {
     stop_intake: watch::Sender<bool>,
     /// Becomes true when the engine is to come to the journal's head.
     drain: watch::Sender<bool>,
+    /// Keeps the task that writes snapshots until the end of the drain.
+    orders: mpsc::Sender<Order>,
 }
 
 impl Daemon {
@@ -142,7 +149,7 @@ impl Daemon {
         recovered: Recovered,
         compiled: &Compiled,
     ) -> Result<Self, DaemonError> {
-        let Recovered { fold, bus, reader, clock } = recovered;
+        let Recovered { fold, bus, reader, clock, snapshots } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
         let (engine, queries) = EngineHandle::new();
@@ -162,6 +169,8 @@ impl Daemon {
         let rules = fold.rules.clone();
         let about = About { started_at, durability };
         let own_clock = clock.clone();
+        let (orders, ordered) = keeper::orders();
+        let cadence = Cadence::new(orders.clone(), compiled.daemon.journal.snapshot_records, fold.applied);
         let event_loop = EventLoop {
             fold,
             bus: bus.clone(),
@@ -171,13 +180,15 @@ impl Daemon {
             queries,
             about,
             pace: Pace::default(),
+            cadence,
             drain: draining,
             owed: VecDeque::new(),
         };
         let mut tasks = Supervisor::default();
+        tasks.start(TaskKind::Snapshots, keeper::run(ordered, snapshots, bus.clone()));
         tasks.start(TaskKind::EventLoop, event_loop.run());
         listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
-        Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain })
+        Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain, orders })
     }
 
     /// Reloads when asked to; returns when asked to stop, or when something ended that the daemon cannot do without.
@@ -226,8 +237,10 @@ impl Daemon {
             self.drain.send_replace(true);
             self.tasks.wait_for(TaskKind::EventLoop).await?;
             tracing::debug!(phase = %Phase::Sync, "stopping");
-            self.bus.close().await?;
-            Ok(())
+            let closed = self.bus.close().await;
+            drop(self.orders);
+            self.tasks.wait_for(TaskKind::Snapshots).await?;
+            Ok(closed?)
         };
         let outcome = timeout(GRACE, stopping).await.unwrap_or_else(|_| {
             tracing::warn!("stopping took too long; the next start finishes it");
@@ -300,7 +313,8 @@ mod tests {
         let bus = Bus::new(opened.journal, opened.last_seq);
         let options = ServeOptions { socket, config, state };
         let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
-        let daemon = Daemon { options, bus, rules, clock, tasks, stop_intake, drain };
+        let (orders, _) = keeper::orders();
+        let daemon = Daemon { options, bus, rules, clock, tasks, stop_intake, drain, orders };
         daemon.stop().await.expect("stopped");
         assert!(*has_drained.borrow_and_update());
     }

@@ -15,6 +15,7 @@ mod dispatch;
 mod lineage;
 mod release;
 mod sessions;
+mod state;
 mod tally;
 mod throttle;
 mod unclaimed;
@@ -31,6 +32,7 @@ pub use self::{
     io::{Input, Output, Pending, RequestId, WakeReason},
     rules::{CompiledRules, InjectionSettings, SessionSettings},
     sessions::SessionView,
+    state::BEHAVIOUR,
     tally::{SubscriberTally, Tally},
 };
 use crate::{

@@ -7,6 +7,7 @@ mod envelope;
 mod event_type;
 mod payload;
 mod secrets;
+mod state;
 
 pub mod catalogue;
 pub mod codec;

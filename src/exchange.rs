@@ -4,6 +4,8 @@
 //! at most one [`Injection`]. These are the engine's own types: the JSON of the API is `protocol`'s, the words of one
 //! harness are `harness`'s.
 
+mod state;
+
 use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{

@@ -10,6 +10,7 @@ mod budget;
 mod lease;
 mod point;
 mod queue;
+mod state;
 mod view;
 
 #[cfg(test)]

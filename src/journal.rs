@@ -293,6 +293,21 @@ impl Journal {
         Ok(Appending { answer })
     }
 
+    /// Asks for a copy of the publish keys as they are after everything that was begun before.
+    ///
+    /// Shape: 34 MiB when all of [`PUBLISHED_KEYS_MAX`] are used; appends wait while it is made. Nothing comes if the journal is closed.
+    pub async fn begin_published(&self) -> oneshot::Receiver<PublishedKeys> {
+        let (reply, answer) = oneshot::channel();
+        // If it is closed the reply is dropped, which is what the other end is to see.
+        let _ = self.inner.commands.send(Command::Published { reply }).await;
+        answer
+    }
+
+    /// The publish keys as they are after everything that was begun before, blocking the thread; `None` when the journal is closed.
+    pub fn published_blocking(&self) -> Option<PublishedKeys> {
+        block_on(async { self.begin_published().await.await.ok() })
+    }
+
     /// Does what [`Journal::append`] does, blocking the thread.
     ///
     /// Errors: the journal is poisoned or closed.

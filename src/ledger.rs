@@ -3,6 +3,8 @@
 //! Nothing ends without a [`Reason`]: whoever drops, counts or cuts something says so with an entry. Entries are outputs of
 //! the engine; counting and listing them is for whoever keeps them.
 
+mod state;
+
 use crate::{
     event::{Seq, SessionId},
     notification::{InjectionPoint, NotificationId, SubscriberId},
@@ -37,6 +39,18 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every word that [`Reason::as_str`] gives.
+    pub const WORDS: [&'static str; 8] = [
+        "filtered",
+        "duplicate",
+        "over_rate",
+        "expired",
+        "queue_overflow",
+        "session_gone",
+        "uncertain",
+        "subscriber_off",
+    ];
+
     /// The word under which this reason is counted.
     pub const fn as_str(&self) -> &'static str {
         match self {

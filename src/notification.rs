@@ -3,6 +3,8 @@
 //! A notification is immutable. It is shared between the queues of the sessions it concerns; what became of it in each of
 //! them is the ledger's business.
 
+mod state;
+
 use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{

@@ -12,6 +12,7 @@ mod failure;
 mod filter;
 mod key;
 mod limit;
+mod state;
 
 pub mod condition;
 pub mod render;

@@ -43,6 +43,10 @@ const RETAIN_AGE_LIMITS: RangeInclusive<Duration> =
 const RETAIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// Smallest and largest such size: a few of the smallest segments, and more than a disk has.
 const RETAIN_BYTES_LIMITS: RangeInclusive<u64> = 16 * 1024 * 1024..=1 << 50;
+/// Default number of records between two snapshots: at 1 to 2 us each, a start after a kill applies them in some 50 ms.
+const SNAPSHOT_RECORDS: u32 = 32_768;
+/// Fewest and most records between two snapshots: no more work than the records themselves, and a start of some seconds.
+const SNAPSHOT_RECORDS_LIMITS: RangeInclusive<u32> = 100..=1_000_000;
 /// Default limits of one injection (semantics 5).
 const INJECTION: InjectionSettings = InjectionSettings {
     max_notifications: 10,
@@ -90,6 +94,8 @@ pub struct JournalConfig {
     pub retain_age: Option<Duration>,
     /// How much all segments may take up, in bytes; `None` when it does not matter.
     pub retain_bytes: Option<u64>,
+    /// How many records a snapshot is taken after.
+    pub snapshot_records: u32,
 }
 
 /// When a published event is answered.
@@ -164,6 +170,9 @@ fn read_journal(section: &mut Section<'_>) -> JournalConfig {
                 values::unless_off(value, |value| values::integer(value, RETAIN_BYTES_LIMITS))
             })
             .unwrap_or(Some(RETAIN_BYTES)),
+        snapshot_records: section
+            .read("snapshot_records", |value| values::integer(value, SNAPSHOT_RECORDS_LIMITS))
+            .unwrap_or(SNAPSHOT_RECORDS),
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use super::{
     clock::Clock,
     fold::{Fold, FoldError},
+    snapshots::{Taken, keeper::Cadence},
     views::{self, About},
 };
 use crate::{
@@ -45,6 +46,8 @@ pub(super) struct EventLoop {
     pub(super) drain: watch::Receiver<bool>,
     /// What is to be appended, in order; it waits here only while the disk is full, when there is nothing new to make more of it.
     pub(super) owed: VecDeque<Owed>,
+    /// When the state is written down.
+    pub(super) cadence: Cadence,
 }
 
 /// Why the loop cannot go on.
@@ -79,6 +82,9 @@ impl EventLoop {
                     waited?;
                     self.consume_slice()?;
                     is_full = self.pay().await?;
+                    if self.cadence.is_due(self.fold.applied) {
+                        self.take_snapshot().await;
+                    }
                 }
                 () = tokio::time::sleep(wait.unwrap_or(FAR)), if wait.is_some() => {
                     is_full = self.pay().await?;
@@ -101,7 +107,16 @@ impl EventLoop {
             self.consume_slice()?;
             self.pay().await?;
         }
+        self.take_snapshot().await;
         Ok(())
+    }
+
+    /// Writes the state down between two slices, unless something is owed: a snapshot does not have that.
+    async fn take_snapshot(&mut self) {
+        if !self.owed.is_empty() {
+            return;
+        }
+        self.cadence.hand_over(Taken::of(&self.fold), &self.bus).await;
     }
 
     fn answer(&self, query: Query) {
@@ -117,6 +132,7 @@ impl EventLoop {
         let (begin, before) = (self.clock.now(), self.fold.applied);
         for record in self.reader.next_batch(SLICE_RECORDS_MAX)?.iter() {
             self.fold.apply(&record)?;
+            self.cadence.note_applied(record.body.len() as u64);
             while let Some(output) = self.fold.poll_output() {
                 self.owed.extend(act(&self.registry, output));
             }

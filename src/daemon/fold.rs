@@ -13,6 +13,8 @@ use crate::{
     event::Seq,
     journal::Record,
     protocol::record::{self, RecordError, RecordInput},
+    snapshot::{Damaged, Reader, State, Writer},
+    time::Timestamp,
 };
 
 /// An engine, the rules of every time, and the newest entries of its ledger.
@@ -25,6 +27,8 @@ pub struct Fold {
     pub(super) history: History,
     /// The record that was applied last.
     pub applied: Seq,
+    /// Its time.
+    pub applied_at: Timestamp,
 }
 
 /// Why a record cannot be applied.
@@ -48,11 +52,50 @@ pub enum FoldError {
     },
 }
 
+/// Why written state cannot be gone on from.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The bytes are not what was written.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// The rules that it was made by cannot be loaded.
+    #[error("the rules of its time cannot be loaded")]
+    Rules(#[from] RulesError),
+}
+
 impl Fold {
     /// What is before the journal's first record: an engine without rules.
     pub fn new(rules: RulesStore) -> Self {
         let engine = Engine::new(Arc::new(CompiledRules::none()));
-        Self { engine, rules, history: History::default(), applied: Seq::ZERO }
+        let history = History::default();
+        Self { engine, rules, history, applied: Seq::ZERO, applied_at: Timestamp::ZERO }
+    }
+
+    /// Writes down everything that the records left; [`Fold::poll_output`] must have been drained.
+    pub fn to_state(&self) -> Vec<u8> {
+        let Self { engine, rules: _, history, applied, applied_at } = self;
+        let mut to = Writer::default();
+        to.block(engine.rules().hash.as_bytes());
+        applied.write(&mut to);
+        applied_at.write(&mut to);
+        engine.write_state(&mut to);
+        history.write(&mut to);
+        to.finish()
+    }
+
+    /// Goes on from what [`Fold::to_state`] wrote down.
+    ///
+    /// Errors: the bytes are not that, or their rules cannot be had any more.
+    pub fn from_state(rules: RulesStore, state: &[u8]) -> Result<Self, StateError> {
+        let mut from = Reader::new(state);
+        let hash = String::read(&mut from)?;
+        let compiled = if hash.is_empty() { Arc::new(CompiledRules::none()) } else { rules.load(&hash)? };
+        let applied = State::read(&mut from)?;
+        let applied_at = State::read(&mut from)?;
+        let engine = Engine::read_state(compiled, &mut from)?;
+        let history = State::read(&mut from)?;
+        from.end()?;
+        Ok(Self { engine, rules, history, applied, applied_at })
     }
 
     /// Feeds one record to the engine. Afterwards drain [`Fold::poll_output`].
@@ -68,6 +111,7 @@ impl Fold {
         };
         self.engine.handle(input, record.time);
         self.applied = seq;
+        self.applied_at = record.time;
         Ok(())
     }
 

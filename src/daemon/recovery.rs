@@ -1,6 +1,6 @@
-//! From the journal to the engine's state, by the same fold that serves live traffic.
+//! From the newest snapshot and the journal to the engine's state, by the same fold that serves live traffic.
 //!
-//! Every record is applied with the time it was written at. Of the outputs only one kind can still be owed: an event of the
+//! Every record that the snapshot does not hold is applied with the time it was written at. Of the outputs only one kind can still be owed: an event of the
 //! engine's own that was not yet in the journal when the process died. Answers had a waiting request that is gone; what they
 //! released is under a lease and ends as leases end.
 
@@ -11,6 +11,7 @@ use super::{
     clock_fn, event_loop,
     fold::{Fold, FoldError},
     rules::RulesStore,
+    snapshots::{Snapshots, Unusable},
 };
 use crate::{
     bus::{Bus, publish_key},
@@ -22,7 +23,8 @@ use crate::{
     },
     journal::{
         AppendError, Durability, Journal, JournalSettings, Known, OpenError, Opened, ReadError, Reader,
-        Record, Retention, files::DirFiles,
+        Record, Retention,
+        files::{DirFiles, Files},
     },
     protocol::record,
     time::Timestamp,
@@ -34,8 +36,8 @@ const BATCH_RECORDS_MAX: usize = 4_096;
 /// Why the state cannot be rebuilt.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
-    /// The journal's folder cannot be made.
-    #[error("make the journal's folder")]
+    /// The journal's folder or that of the snapshots cannot be made.
+    #[error("make the folders of the journal and the snapshots")]
     Folder(#[source] io::Error),
     /// The journal cannot be opened.
     #[error("open the journal")]
@@ -57,6 +59,7 @@ pub(super) struct Recovered {
     pub(super) bus: Bus,
     pub(super) reader: Reader,
     pub(super) clock: Arc<Clock>,
+    pub(super) snapshots: Arc<Snapshots>,
 }
 
 /// Opens the journal in `state` and rebuilds what it says.
@@ -72,21 +75,61 @@ pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Reco
         compress: config.compress,
         retention: Retention { age: config.retain_age, bytes: config.retain_bytes },
     };
-    let opened = Journal::open(Arc::new(files), settings, clock_fn(&clock), &key_of, Known::nothing())?;
+    let files: Arc<dyn Files> = Arc::new(files);
+    let snapshots = DirFiles::new(&state.join("snapshots")).map_err(RecoveryError::Folder)?;
+    let snapshots = Snapshots::open(Arc::new(snapshots)).map_err(RecoveryError::Folder)?;
+    let open = |known| Journal::open(Arc::clone(&files), settings, clock_fn(&clock), &key_of, known);
+    let (mut fold, opened) = open_after(&snapshots, &RulesStore::new(state), open)?;
     let Opened { journal, cuts, last_seq, last_time } = opened;
-    clock.go_on_from(last_time);
+    clock.go_on_from(last_time.max(fold.applied_at));
     for cut in &cuts {
         tracing::warn!("{cut}");
     }
-    let mut fold = Fold::new(RulesStore::new(state));
     let bus = Bus::new(journal, last_seq);
-    let mut reader = bus.read_from(Seq(1));
+    let mut reader = first_reader(&bus, &fold)?;
     for event in replay(&mut reader, &mut fold)? {
         event_loop::publish(&bus, &event).await?;
     }
-    // A start reads from the first record on.
-    bus.journal().set_needed_from(Seq(1));
-    Ok(Recovered { fold, bus, reader, clock })
+    bus.journal().set_needed_from(snapshots.journal_needed_from());
+    Ok(Recovered { fold, bus, reader, clock, snapshots: Arc::new(snapshots) })
+}
+
+/// Opens a journal of which the newest usable snapshot is known, or nothing if there is none.
+///
+/// Errors: those of `open`, unless another snapshot makes a difference.
+pub fn open_after(
+    snapshots: &Snapshots,
+    rules: &RulesStore,
+    open: impl Fn(Known) -> Result<Opened, OpenError>,
+) -> Result<(Fold, Opened), OpenError> {
+    loop {
+        let (fold, known) =
+            snapshots.load(rules).unwrap_or_else(|| (Fold::new(rules.clone()), Known::nothing()));
+        match open(known) {
+            Ok(opened) => return Ok((fold, opened)),
+            // Without a snapshot nothing is known that could be ahead.
+            Err(behind @ OpenError::Behind { .. }) if fold.applied > Seq::ZERO => {
+                snapshots.pass_over(fold.applied, &Unusable::Ahead(behind));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Reads what `fold` has not applied. Without a snapshot and without its beginning, a journal is followed from the oldest record.
+fn first_reader(bus: &Bus, fold: &Fold) -> Result<Reader, ReadError> {
+    let is_without_snapshot = fold.applied == Seq::ZERO;
+    match bus.journal().read_at(fold.applied.next()) {
+        Err(ReadError::Gone { oldest, .. }) if is_without_snapshot => {
+            tracing::warn!(
+                %oldest,
+                "the beginning of the journal was deleted and no snapshot replaces it: what was pending then is lost"
+            );
+            Ok(bus.read_from(oldest))
+        }
+        Err(error) => Err(error),
+        Ok(_) => Ok(bus.read_from(fold.applied.next())),
+    }
 }
 
 /// The publish key of a record, so that what was published before is known after a restart.

@@ -2,7 +2,7 @@
 //!
 //! 1. Intake: listeners take nothing more; requests under way are finished.
 //! 2. Drain: open batches close and the engine comes to the journal's head.
-//! 3. Sync: everything written is made durable. (A snapshot of the engine has its place here.)
+//! 3. Sync: everything written is made durable, and a snapshot is written, so that the next start reads no more than that.
 //! 4. Close: the socket goes, the lock is released.
 //!
 //! All of it has [`GRACE`], of which the first phase has [`INTAKE_GRACE`]. A kill in any phase loses nothing: the next start replays what was written.

@@ -13,6 +13,8 @@ pub(super) enum TaskKind {
     EventLoop,
     /// Accepts connections; the daemon stops with it.
     Listener,
+    /// Writes snapshots until the event loop can hand over none.
+    Snapshots,
 }
 
 impl TaskKind {
@@ -20,6 +22,7 @@ impl TaskKind {
         match self {
             Self::EventLoop => "event loop",
             Self::Listener => "listener",
+            Self::Snapshots => "snapshots",
         }
     }
 }

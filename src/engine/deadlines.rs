@@ -37,6 +37,11 @@ impl<K: Ord + Clone> Deadlines<K> {
         }
     }
 
+    /// The deadline of `key`.
+    pub(super) fn at(&self, key: &K) -> Option<Timestamp> {
+        self.by_key.get(key).copied()
+    }
+
     /// The earliest deadline.
     pub(super) fn first(&self) -> Option<Timestamp> {
         self.by_time.first().map(|(at, _)| *at)

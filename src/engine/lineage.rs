@@ -7,7 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use crate::{event::Seq, notification::Notification};
+use crate::{
+    event::Seq,
+    notification::Notification,
+    snapshot::{Damaged, Reader, State, Writer},
+};
 
 /// Longest chain of causes that is dispatched (semantics 2).
 pub(super) const CHAIN_MAX: u32 = 8;
@@ -61,6 +65,24 @@ impl Lineage {
         let id: Arc<str> = id.into();
         self.lengths.insert(id.clone(), length);
         self.order.push_back(id);
+    }
+}
+
+impl State for Lineage {
+    fn write(&self, to: &mut Writer) {
+        let Self { lengths, order, of_events } = self;
+        to.length(order.len());
+        for id in order {
+            id.write(to);
+            lengths.get(id).copied().unwrap_or_default().write(to);
+        }
+        of_events.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let kept = <Vec<(Arc<str>, u32)>>::read(from)?;
+        let order = kept.iter().map(|(id, _)| Arc::clone(id)).collect();
+        Ok(Self { lengths: kept.into_iter().collect(), order, of_events: State::read(from)? })
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     injector::Injector,
     ledger::{LedgerEntry, Reason},
     notification::{Notification, Priority, SubscriberId},
+    snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
 
@@ -280,4 +281,24 @@ fn learn(known: &mut Harness, harness: &Harness) -> bool {
     take(&mut known.pid, &harness.pid);
     let is_elsewhere = take(&mut known.workspace, &harness.workspace);
     take(&mut known.parent, &harness.parent) || is_elsewhere
+}
+
+state!(Session { harness, opened_at, last_seen, injector, told });
+
+impl Sessions {
+    /// Appends the open sessions.
+    pub(super) fn write_state(&self, to: &mut Writer) {
+        let Self { open, deadlines: _ } = self;
+        open.write(to);
+    }
+
+    /// The sessions that [`Sessions::write_state`] appended, waiting for what `settings` make them wait for.
+    pub(super) fn read_state(settings: &SessionSettings, from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let open = <BTreeMap<SessionId, Session>>::read(from)?;
+        let mut deadlines = Deadlines::default();
+        for (id, session) in &open {
+            deadlines.set(id.clone(), Some(session.deadline(settings)));
+        }
+        Ok(Self { open, deadlines })
+    }
 }

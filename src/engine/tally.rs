@@ -4,7 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::{ledger::LedgerEntry, notification::SubscriberId};
+use crate::{
+    ledger::{LedgerEntry, Reason},
+    notification::SubscriberId,
+    snapshot::{Damaged, Reader, State, Writer, state},
+};
 
 /// The counts since the journal began.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -70,5 +74,30 @@ impl Tally {
             self.subscribers.insert(id.clone(), SubscriberTally::default());
         }
         self.subscribers.get_mut(id).expect("it was inserted when it was missing")
+    }
+}
+
+state!(Tally {
+    events,
+    unmatched,
+    held_back,
+    created,
+    injected,
+    confirmed,
+    notifications_ended,
+    subscribers,
+});
+state!(SubscriberTally { batched, rows, created, events_ended });
+
+/// The word of a reason.
+impl State for &'static str {
+    fn write(&self, to: &mut Writer) {
+        to.block(self.as_bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let damaged = from.damaged("the word of a reason");
+        let word = from.block()?;
+        Reason::WORDS.into_iter().find(|known| known.as_bytes() == word).ok_or(damaged)
     }
 }

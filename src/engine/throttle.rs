@@ -10,6 +10,7 @@ use serde_json::json;
 use super::deadlines::Deadlines;
 use crate::{
     event::{Event, EventRef, Payload, SessionId, Severity},
+    snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
 
@@ -74,5 +75,28 @@ fn throttled_event(source: &str, held_back: HeldBack, at: Timestamp) -> Event {
         session: held_back.session,
         workspace: None,
         cause: None,
+    }
+}
+
+state!(HeldBack { count, first, session });
+
+impl State for Throttle {
+    fn write(&self, to: &mut Writer) {
+        let Self { open, deadlines } = self;
+        to.length(open.len());
+        for (source, held_back) in open {
+            source.write(to);
+            held_back.write(to);
+            deadlines.at(source).write(to);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mut throttle = Self::default();
+        for (source, (held_back, at)) in <Vec<(Arc<str>, (HeldBack, Option<Timestamp>))>>::read(from)? {
+            throttle.deadlines.set(source.clone(), at);
+            throttle.open.insert(source, held_back);
+        }
+        Ok(throttle)
     }
 }

@@ -11,6 +11,7 @@ use std::{
 use crate::{
     event::Scope,
     notification::{Notification, SubscriberId},
+    snapshot::state,
     time::Timestamp,
 };
 
@@ -70,3 +71,5 @@ impl Unclaimed {
         self.waiting.len()
     }
 }
+
+state!(Unclaimed { waiting, arrivals });

@@ -7,6 +7,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{
     event::{EventType, Payload},
+    snapshot::state,
     time::Timestamp,
 };
 
@@ -38,6 +39,8 @@ impl fmt::Display for Seq {
 /// The name of one agent conversation; a subagent's is its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(Arc<str>);
+
+state!(SessionId);
 
 impl SessionId {
     /// Wraps the harness's own name of a conversation.

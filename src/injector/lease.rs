@@ -12,6 +12,7 @@ use std::{
 use crate::{
     exchange::{Answer, Exchange, InjectionId},
     notification::{InjectionPoint, NotificationId},
+    snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
 
@@ -81,7 +82,9 @@ impl Leases {
 
     /// Closes the oldest one when there are more than [`LEASES_MAX`].
     pub(super) fn take_overflow(&mut self) -> Option<Lease> {
-        (self.open.len() > LEASES_MAX).then(|| self.open.remove(0))
+        let oldest = (self.open.len() > LEASES_MAX).then(|| self.open.remove(0))?;
+        self.note_closed(std::slice::from_ref(&oldest));
+        Some(oldest)
     }
 
     /// Notes that one more answer holds `injection`.
@@ -171,5 +174,24 @@ impl Answers {
     /// Forgets what a carrier was answered, so that it is answered anew.
     pub(super) fn forget(&mut self, carrier: &str) {
         self.newest_last.retain(|(of, _)| **of != *carrier);
+    }
+}
+
+state!(Lease { injection, point, carrier, turn, released_at, expires_at, answers, entries });
+state!(Answers { newest_last });
+
+/// The open leases; what is made of them is made anew.
+impl State for Leases {
+    fn write(&self, to: &mut Writer) {
+        let Self { open, held: _, ends_at: _ } = self;
+        open.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mut leases = Self::default();
+        for lease in <Vec<Lease>>::read(from)? {
+            leases.open(lease);
+        }
+        Ok(leases)
     }
 }

@@ -12,6 +12,7 @@ use std::{
 use crate::{
     exchange::InjectionId,
     notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId},
+    snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
 
@@ -275,6 +276,40 @@ impl RecentIds {
 
     pub(super) fn contains(&self, id: &NotificationId) -> bool {
         self.sorted.contains(id)
+    }
+}
+
+state!(Entry { notification, returned_from, arrival });
+
+/// What waits; the indices are made anew.
+impl State for Queue {
+    fn write(&self, to: &mut Writer) {
+        let Self { entries, by_id: _, by_expiry: _, returned: _, counts: _, arrivals } = self;
+        to.length(entries.len());
+        entries.values().for_each(|entry| entry.write(to));
+        arrivals.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mut queue = Self::default();
+        for entry in <Vec<Entry>>::read(from)? {
+            queue.restore(entry);
+        }
+        queue.arrivals = u64::read(from)?;
+        Ok(queue)
+    }
+}
+
+impl State for RecentIds {
+    fn write(&self, to: &mut Writer) {
+        let Self { newest_last, sorted: _ } = self;
+        newest_last.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let newest_last = <VecDeque<NotificationId>>::read(from)?;
+        let sorted = newest_last.iter().cloned().collect();
+        Ok(Self { newest_last, sorted })
     }
 }
 

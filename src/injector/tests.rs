@@ -293,6 +293,19 @@ fn the_oldest_lease_runs_out_early_beyond_the_bound() {
 }
 
 #[test]
+fn a_lease_that_ran_out_early_is_not_waited_for() {
+    let mut story = Story::new();
+    for turn in 0..=lease::LEASES_MAX {
+        story.push(&format!("a#{turn}"), Low, AfterTool);
+        let exchange = in_turn(&turn.to_string(), exchange(AfterTool, &turn.to_string()));
+        story.exchange(&exchange, if turn == 0 { 0 } else { 500 });
+    }
+    assert_eq!(story.injector.poll_timeout(), Some(Timestamp::from_millis(500) + LEASE));
+    story.timeout(2_000);
+    assert_eq!(story.injector.poll_timeout(), Some(Timestamp::from_millis(500) + LEASE));
+}
+
+#[test]
 fn an_ack_after_the_lease_ran_out_ends_what_had_gone_back() {
     let mut story = Story::new();
     story.push("critical", Critical, Immediate);

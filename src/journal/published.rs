@@ -12,7 +12,7 @@ pub const PUBLISHED_KEYS_MAX: usize = 1_000_000;
 const SLOTS_MIN: usize = 1 << 10;
 
 /// The newest keys and where each was first written.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PublishedKeys {
     keys_max: usize,
     /// In order of arrival, as a ring once it is full.
@@ -46,6 +46,15 @@ impl PublishedKeys {
     /// Remembers up to `keys_max` keys; memory grows as they are used.
     pub fn new(keys_max: usize) -> Self {
         Self { keys_max: keys_max.clamp(1, KEYS_LIMIT), entries: Vec::new(), oldest: 0, slots: Vec::new() }
+    }
+
+    /// Every key that is remembered and where it was first written, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u128, Seq)> {
+        let (newer, older) = self.entries.split_at(self.oldest);
+        older
+            .iter()
+            .chain(newer)
+            .map(|entry| (u128::from(entry.high) << 64 | u128::from(entry.low), entry.seq))
     }
 
     /// How many keys are remembered.

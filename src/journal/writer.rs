@@ -47,6 +47,7 @@ const PREPARED_WAIT: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) enum Command {
     Append { batch: AppendBatch, level: Level, reply: Reply, permit: Option<OwnedSemaphorePermit> },
+    Published { reply: oneshot::Sender<PublishedKeys> },
     Close { done: oneshot::Sender<()> },
 }
 
@@ -123,6 +124,10 @@ impl Writer {
                 match command {
                     Command::Append { batch, level, reply, permit } => {
                         self.take(&batch, level, reply, permit)
+                    }
+                    Command::Published { reply } => {
+                        // Who no longer waits does not need them.
+                        let _ = reply.send(self.published.clone());
                     }
                     Command::Close { done } => {
                         self.commands.close();

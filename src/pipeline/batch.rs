@@ -13,6 +13,7 @@ use crate::{
         row::Row,
         rule::{BatchMode, Batching},
     },
+    snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
 
@@ -197,6 +198,30 @@ fn ends_at(rule: &Batching, opened_at: Timestamp, now: Timestamp) -> Timestamp {
     match rule.mode {
         BatchMode::Window => window_end,
         BatchMode::Debounce { max_wait } => window_end.min(opened_at + max_wait).max(now),
+    }
+}
+
+state!(Open { group, rows, opened_at, ends_at });
+
+/// The open batches; their deadlines are made of them.
+impl State for Batcher {
+    fn write(&self, to: &mut Writer) {
+        let Self { open, deadlines: _ } = self;
+        let batches = open.iter().flat_map(|(scope, groups)| groups.values().map(move |open| (scope, open)));
+        to.length(open.values().map(BTreeMap::len).sum());
+        for (scope, open) in batches {
+            scope.write(to);
+            open.write(to);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mut batcher = Self::default();
+        for (scope, open) in <Vec<(Scope, Open)>>::read(from)? {
+            batcher.deadlines.insert(open.deadline(&scope));
+            batcher.open.entry(scope).or_default().insert(Key::clone(&open.group), open);
+        }
+        Ok(batcher)
     }
 }
 

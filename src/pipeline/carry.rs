@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{event::Scope, time::Timestamp};
+use crate::{event::Scope, snapshot::state, time::Timestamp};
 
 /// Most scopes with counts, about 150 bytes each. When it is reached, the counts that were raised longest ago are
 /// forgotten.
@@ -57,6 +57,9 @@ impl Carry {
         }
     }
 }
+
+state!(Carry { scopes });
+state!(Carried { repeats, suppressed });
 
 #[cfg(test)]
 mod tests {

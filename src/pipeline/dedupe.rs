@@ -16,6 +16,7 @@ use crate::{
         key::{Key, KeyWriter},
         rule::DedupeRule,
     },
+    snapshot::{Damaged, Reader, State, Writer},
     time::Timestamp,
 };
 
@@ -96,6 +97,20 @@ impl Dedupe {
         if let Some((_, key)) = self.ends.pop_first() {
             self.firsts.remove(&key);
         }
+    }
+}
+
+impl State for Dedupe {
+    fn write(&self, to: &mut Writer) {
+        // Every key stands once in each of the two.
+        let Self { firsts: _, ends } = self;
+        ends.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let ends = <BTreeMap<(Timestamp, Seq), Key>>::read(from)?;
+        let firsts = ends.iter().map(|((_, seq), key)| (Key::clone(key), *seq)).collect();
+        Ok(Self { firsts, ends })
     }
 }
 

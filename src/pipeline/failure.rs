@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, mem::discriminant, sync::Arc, time::Duration};
 
-use crate::time::Timestamp;
+use crate::{snapshot::state, time::Timestamp};
 
 /// A place that fails now and then is reported this often at most.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
@@ -80,6 +80,10 @@ impl Failures {
         self.places.clear();
     }
 }
+
+state!(Failures { places });
+state!(Reported { at, has_succeeded });
+state!(FailedPart[Condition = 0, Template(name) = 1]);
 
 #[cfg(test)]
 mod tests {

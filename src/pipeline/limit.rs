@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::{
     event::Scope,
     pipeline::rule::Rate,
+    snapshot::state,
     time::{Timestamp, duration_millis},
 };
 
@@ -85,6 +86,9 @@ impl Limiter {
         }
     }
 }
+
+state!(Limiter { buckets });
+state!(TokenBucket { token_parts, parts_per_ms, parts, filled_at });
 
 #[cfg(test)]
 mod tests {

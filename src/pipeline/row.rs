@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::event::{Event, Seq};
+use crate::{
+    event::{Event, Seq},
+    snapshot::state,
+};
 
 /// An event in a batch, with its repeats.
 #[derive(Debug, Clone)]
@@ -14,3 +17,5 @@ pub struct Row {
     /// How often it happened inside the dedupe window; 1 when it did not repeat.
     pub repeats: u32,
 }
+
+state!(Row { seq, event, repeats });

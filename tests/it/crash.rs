@@ -29,8 +29,9 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::{
-    event_loop::{Append, Daemon, Disk, apply},
+    event_loop::{Append, Call, Daemon, Disk, apply},
     generations,
+    restored::written,
 };
 
 const BEGIN_MS: u64 = 1_700_000_000_000;
@@ -50,6 +51,7 @@ enum Act {
     Open(SessionId, Harness),
     Close(SessionId),
     Rules(usize),
+    Snapshot,
     Stop,
 }
 
@@ -64,14 +66,17 @@ struct Workload {
     /// Holds the folder of the rules.
     folder: TempDir,
     acts: Vec<Timed>,
-    appends: Vec<Append>,
-    /// Which act each append belongs to.
-    acts_of_appends: Vec<usize>,
+    calls: Vec<Call>,
+    /// Which act each call belongs to.
+    acts_of_calls: Vec<usize>,
     records: Vec<RecordBuf>,
     /// For each record.
     outputs: Vec<Vec<String>>,
     told: Told,
 }
+
+/// What came back: how many records, for which act, and up to where by a snapshot.
+type Beginnings = BTreeSet<(usize, usize, Seq)>;
 
 /// Which subscribers accounted for an event, by the event's id.
 type Told = BTreeMap<String, BTreeSet<String>>;
@@ -118,6 +123,9 @@ fn acts() -> Vec<Timed> {
         }
         if round % 6 == 5 {
             act(Act::Ack(session.clone()));
+        }
+        if round % 5 == 4 {
+            act(Act::Snapshot);
         }
         match round {
             12 => act(Act::Open(
@@ -207,6 +215,7 @@ impl Run {
                 record::encode_session_closed(session, body);
             }),
             Act::Rules(generation) => rules_at(*generation, *at),
+            Act::Snapshot => return self.daemon.take_snapshot(*at, |seq, output| self.seen.see(seq, output)),
             Act::Stop => Append::of(record::SHUTTING_DOWN, Level::Written, *at, record::encode_bare),
         };
         self.daemon.append(append)?;
@@ -259,20 +268,20 @@ impl Workload {
         for generation in 0..generations::GENERATIONS {
             RulesStore::new(folder.path()).keep(&generations::sources(generation)).expect("kept");
         }
-        let disk = Disk::open(&MemoryFiles::new(), SEGMENT_BYTES).expect("opened");
-        let daemon = Daemon::start(disk, folder.path(), Timestamp::ZERO).expect("started");
+        let (disk, fold) = Disk::open(&MemoryFiles::new(), SEGMENT_BYTES, folder.path()).expect("opened");
+        let daemon = Daemon::start(disk, fold, Timestamp::ZERO).expect("started");
         let mut run = Run { daemon, seen: Seen::default() };
-        let (acts, mut acts_of_appends) = (acts(), Vec::new());
+        let (acts, mut acts_of_calls) = (acts(), Vec::new());
         for (index, act) in acts.iter().enumerate() {
             run.act(act).expect("nothing fails");
-            acts_of_appends.resize(run.daemon.appends.len(), index);
+            acts_of_calls.resize(run.daemon.calls.len(), index);
         }
         let records = run.daemon.disk().records();
         let outputs =
             records.iter().map(|found| run.seen.outputs.get(&found.seq).cloned().unwrap_or_default());
         let outputs = outputs.collect();
         let told = run.told();
-        Self { folder, acts, appends: run.daemon.appends, acts_of_appends, records, outputs, told }
+        Self { folder, acts, calls: run.daemon.calls, acts_of_calls, records, outputs, told }
     }
 
     fn rules(&self) -> &Path {
@@ -281,8 +290,8 @@ impl Workload {
 
     /// Opens a journal and makes the calls.
     fn open_and_make_calls(&self, files: &MemoryFiles) -> Interrupted {
-        match Disk::open(files, SEGMENT_BYTES) {
-            Ok(disk) => self.make_calls(&disk),
+        match Disk::open(files, SEGMENT_BYTES, self.rules()) {
+            Ok((disk, _)) => self.make_calls(&disk),
             Err(_) => Interrupted { act: 0, synced: Seq::ZERO, written: Seq::ZERO, error: None },
         }
     }
@@ -291,7 +300,15 @@ impl Workload {
     fn make_calls(&self, disk: &Disk) -> Interrupted {
         let mut made =
             Interrupted { act: self.acts.len(), synced: Seq::ZERO, written: Seq::ZERO, error: None };
-        for (append, act) in self.appends.iter().zip(&self.acts_of_appends) {
+        for (call, act) in self.calls.iter().zip(&self.acts_of_calls) {
+            let append = match call {
+                Call::Append(append) => append,
+                Call::Snapshot(taken) => {
+                    // What cannot be written does no harm.
+                    let _ = disk.write_snapshot(taken);
+                    continue;
+                }
+            };
             match disk.append(append) {
                 Ok(appended) => {
                     made.written = made.written.max(appended.last().unwrap_or_default());
@@ -308,11 +325,16 @@ impl Workload {
     /// Lets one operation fail: everything after it is refused, what was written can be read, and a restart has it.
     fn fail(&self, faults: Faults) {
         let files = MemoryFiles::new();
-        let disk = Disk::open(&files, SEGMENT_BYTES).expect("nothing fails yet");
+        let (disk, _) = Disk::open(&files, SEGMENT_BYTES, self.rules()).expect("nothing fails yet");
         files.set_faults(faults);
         let Interrupted { act, synced, written, error } = self.make_calls(&disk);
-        let Some(error) = error else { return };
-        let refused = disk.append(&self.appends[0]).expect_err("what failed stays failed");
+        let mut known = BTreeSet::new();
+        let Some(error) = error else {
+            // It was a snapshot's.
+            return self.restart(&files.after_power_loss(synced.0), act, synced, &mut known);
+        };
+        let Call::Append(first) = &self.calls[0] else { panic!("the rules are first") };
+        let refused = disk.append(first).expect_err("what failed stays failed");
         for error in [error, refused] {
             let AppendError::Poisoned(poisoned) = error else { panic!("{error}") };
             let text = poisoned.to_string();
@@ -323,7 +345,6 @@ impl Workload {
         let records = disk.records();
         assert!(records.iter().eq(self.records.iter().take(records.len())));
         assert!(records.len() as u64 >= written.0, "{written} was answered for");
-        let mut known = BTreeSet::new();
         self.restart(&files.after_kill(), act, written, &mut known);
         self.restart(&files.after_power_loss(synced.0), act, synced, &mut known);
     }
@@ -331,14 +352,15 @@ impl Workload {
     /// Restarts on what `files` have left, checks that it is a beginning, and lives on to the end.
     ///
     /// What comes back is the same for many cuts, and so is then what follows from it: that is done once for each.
-    fn restart(&self, files: &MemoryFiles, act: usize, least: Seq, known: &mut BTreeSet<(usize, usize)>) {
-        let disk = Disk::open(files, SEGMENT_BYTES).expect("what a crash leaves can be opened");
+    fn restart(&self, files: &MemoryFiles, act: usize, least: Seq, known: &mut Beginnings) {
+        let opened = Disk::open(files, SEGMENT_BYTES, self.rules());
+        let (disk, fold) = opened.expect("what a crash leaves can be opened");
         let records = disk.records();
         let count = records.len();
         assert!(records.iter().eq(self.records.iter().take(count)), "it is not a beginning");
         assert!(least.0 <= count as u64, "{least} was answered for, and {count} records are left");
-        if known.insert((count, act)) {
-            self.live_on(disk, &records, act);
+        if known.insert((count, act, fold.applied)) {
+            self.live_on(disk, fold, &records, act);
         } else {
             let at = records.last().map_or(Timestamp::ZERO, |last| last.time);
             let tick = Append::of(record::TICK, Level::Synced, at, record::encode_bare);
@@ -347,7 +369,7 @@ impl Workload {
         }
     }
 
-    fn live_on(&self, disk: Disk, records: &[RecordBuf], act: usize) {
+    fn live_on(&self, disk: Disk, from_snapshot: Fold, records: &[RecordBuf], act: usize) {
         let mut fold = Fold::new(RulesStore::new(self.rules()));
         let mut seen = Seen::default();
         for found in records {
@@ -359,7 +381,8 @@ impl Workload {
             assert_eq!(&outputs, expected, "the outputs of record {}", found.seq);
         }
         let now = self.acts.get(act).or(self.acts.last()).expect("there are acts").at;
-        let daemon = Daemon::start(disk, self.rules(), now).expect("started");
+        let daemon = Daemon::start(disk, from_snapshot, now).expect("started");
+        assert!(written(&daemon.fold.engine) == written(&fold.engine), "the snapshot leaves something else");
         let mut run = Run { daemon, seen };
         self.adopt_rules(&mut run, act, now);
         run.daemon.catch_up(now, |seq, output| run.seen.see(seq, output)).expect("nothing fails");
@@ -402,6 +425,8 @@ impl Workload {
             self.restart(&files.after_kill(), act, written, &mut known);
         }
         assert!(known.len() > 30, "{} beginnings are too few to mean much", known.len());
+        let snapshots: BTreeSet<&Seq> = known.iter().map(|(_, _, applied)| applied).collect();
+        assert!(snapshots.len() > 4, "{} snapshots are too few to mean much", snapshots.len());
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -36,10 +37,11 @@ const KILLS: usize = 50;
 const ANSWERS_MAX: u64 = 20;
 const SESSIONS: [&str; 2] = ["a", "b"];
 
-/// Segments small enough that several are filled, and room enough that what is pending never overflows.
+/// Segments small enough that several are filled, snapshots often, and room enough that what is pending never overflows.
 const SETTINGS: &str = r#"
 [journal]
 segment_bytes = 1048576
+snapshot_records = 100
 [injection]
 max_notifications = 100
 max_tokens = 20000
@@ -392,6 +394,8 @@ fn fifty_kills_lose_nothing_and_repeat_nothing() {
     let mut known = known.into_inner().expect("no client has panicked");
     let daemon = home.serve();
     known.ask_again(&home);
+    let snapshots = fs::read_dir(home.state().join("snapshots")).expect("a folder").count();
+    assert!(snapshots >= 2, "{snapshots} snapshots are too few to mean much");
     // What the last kill cut off is closed by an orderly stop.
     assert_eq!(daemon.stop().status.code(), Some(0));
     let daemon = home.serve();

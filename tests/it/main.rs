@@ -10,6 +10,7 @@ mod kill;
 mod model;
 mod reference;
 mod scenario;
+mod snapshots;
 mod socket;
 mod subscribers;
 mod support;

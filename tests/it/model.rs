@@ -2,7 +2,8 @@
 //!
 //! A timeline is lived once, as the daemon would: woken at every deadline, its own events coming back through the journal,
 //! and after every input [`account::Account`] checks the outputs against what it knows from the inputs and outputs alone. Then
-//! the journal that this left is replayed without any waking, and with waking at random times: the outputs are the same.
+//! the journal that this left is replayed without any waking, with waking at random times, and with snapshots and restarts in
+//! between: the outputs are the same.
 
 mod account;
 mod timeline;
@@ -19,7 +20,7 @@ use aside::{
 use proptest::{prelude::*, test_runner::RngSeed};
 use serde_json::json;
 
-use crate::support::generations;
+use crate::support::{generations, restored::restored};
 use account::Account;
 use timeline::{Asked, SCOPES, SESSIONS, Step, TOOLS, TYPES, What, timelines};
 
@@ -29,6 +30,8 @@ const STEPS_MAX: usize = 60;
 const CASES: u32 = 160;
 /// Longer than anything that is waited for.
 const MONTH_MS: u64 = 30 * 24 * 3_600_000;
+/// More records than a timeline has.
+const NEVER: u64 = u64::MAX;
 
 /// One record of the journal, as the engine gets it.
 #[derive(Debug, Clone)]
@@ -266,22 +269,26 @@ fn harness(session: usize) -> Harness {
     }
 }
 
-/// What the engine makes of `journal`, woken at the times of `wakes` besides.
-fn replay(journal: &[Record], until: Timestamp, wakes: &[Timestamp]) -> Vec<String> {
+/// What the engine makes of `journal`, woken at the times of `wakes` besides, with a snapshot and a restart before each record of
+/// which the position is a multiple of `restart_every`.
+fn replay(journal: &[Record], until: Timestamp, wakes: &[Timestamp], restart_every: u64) -> Vec<String> {
     let mut engine = Engine::new(generations::rules(0));
     let mut wakes = wakes.iter().copied().peekable();
     let mut outputs = Vec::new();
-    let mut handle = |input: Input<'_>, at: Timestamp| {
+    let mut handle = |input: Input<'_>, at: Timestamp, is_restarted: bool| {
+        if is_restarted {
+            engine = restored(&engine);
+        }
         engine.handle(input, at);
         outputs.extend(std::iter::from_fn(|| engine.poll_output()).map(|output| format!("{output:?}")));
     };
     for record in journal {
         while let Some(at) = wakes.next_if(|at| *at <= record.at) {
-            handle(Input::Tick, at);
+            handle(Input::Tick, at, false);
         }
-        handle(record.input(), record.at);
+        handle(record.input(), record.at, record.seq.0 % restart_every == 0);
     }
-    handle(Input::Tick, until);
+    handle(Input::Tick, until, false);
     outputs
 }
 
@@ -353,15 +360,17 @@ proptest! {
     fn whatever_happens_the_engine_accounts_for_everything_and_a_replay_says_the_same(
         timeline in timelines(STEPS_MAX),
         wakes in prop::collection::vec((any::<prop::sample::Index>(), 0..1_000_u64), 0..40),
+        restart_every in 1..8_u64,
     ) {
         let Live { journal, outputs, now, .. } = live(&timeline.0);
 
-        assert_same(&outputs, &replay(&journal, now, &[]), "never woken");
+        assert_same(&outputs, &replay(&journal, now, &[], NEVER), "never woken");
+        assert_same(&outputs, &replay(&journal, now, &[], restart_every), "restarted");
         let mut wakes: Vec<Timestamp> = wakes
             .iter()
             .map(|(after, ms)| Timestamp::from_millis(after.get(&journal).at.as_millis() + ms))
             .collect();
         wakes.sort();
-        assert_same(&outputs, &replay(&journal, now, &wakes), "woken at random");
+        assert_same(&outputs, &replay(&journal, now, &wakes, NEVER), "woken at random");
     }
 }

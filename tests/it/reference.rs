@@ -3,11 +3,11 @@
 //! The reference knows no state machine: for each subscriber and scope it takes the list of all events and scans it, again and
 //! again, with the rules of semantics 3 and 4 written as plain loops.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
-    daemon::{fold::Fold, rules::RulesStore},
+    daemon::rules::RulesStore,
     engine::Output,
     event::{EventRef, Seq, Severity},
     journal::{Level, memory::MemoryFiles},
@@ -161,14 +161,13 @@ fn by_journal(events: &[Generated]) -> (Vec<Made>, u64) {
         text: (*text).into(),
     }));
     let state = TempDir::new().expect("a temporary folder");
-    let rules = RulesStore::new(state.path());
-    rules.keep(&sources).expect("kept");
+    RulesStore::new(state.path()).keep(&sources).expect("kept");
     let files = MemoryFiles::new();
-    write_journal(&files, &sources, events);
+    write_journal(&files, &sources, events, state.path());
 
-    let disk = Disk::open(&files.after_kill(), SEGMENT_BYTES).expect("opened again");
+    let (disk, mut fold) =
+        Disk::open(&files.after_kill(), SEGMENT_BYTES, state.path()).expect("opened again");
     let mut reader = disk.journal.read_from(Seq(1));
-    let mut fold = Fold::new(rules);
     let mut made = Vec::new();
     while reader.position() <= *disk.journal.written().borrow() {
         for found in reader.next_batch(1_024).expect("readable").iter() {
@@ -185,8 +184,8 @@ fn by_journal(events: &[Generated]) -> (Vec<Made>, u64) {
 }
 
 /// The rules come first, so an event's position is its number and one; a tick long after the last event closes what is open.
-fn write_journal(files: &MemoryFiles, sources: &Sources, events: &[Generated]) {
-    let disk = Disk::open(files, SEGMENT_BYTES).expect("opened");
+fn write_journal(files: &MemoryFiles, sources: &Sources, events: &[Generated], state: &Path) {
+    let (disk, _) = Disk::open(files, SEGMENT_BYTES, state).expect("opened");
     let append = |kind, at, write: &dyn Fn(&mut Vec<u8>)| {
         disk.append(&Append::of(kind, Level::Written, at, write)).expect("appended");
     };

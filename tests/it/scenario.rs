@@ -44,6 +44,9 @@ fn check(path: &Path) -> Result<(), String> {
     let (input, expected) = text.split_once(SEPARATOR).unwrap_or((&text, ""));
     let scenario = timeline::parse(input).map_err(|error| format!("{name}:{error}"))?;
     let found = transcript::run(&scenario);
+    if let Some(difference) = difference(&found, &transcript::run_restarted(&scenario), 1) {
+        return Err(format!("{name}: with a restart before every input, line {difference}"));
+    }
     if env::var_os("ASIDE_BLESS").is_some() {
         let blessed = format!("{}\n{SEPARATOR}{found}", input.trim_end());
         return if blessed == text { Ok(()) } else { fs::write(path, blessed).map_err(|e| e.to_string()) };

@@ -4,4 +4,5 @@ pub(crate) mod daemon;
 pub(crate) mod drive;
 pub(crate) mod event_loop;
 pub(crate) mod generations;
+pub(crate) mod restored;
 pub(crate) mod written;

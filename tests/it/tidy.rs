@@ -20,7 +20,7 @@ const LINES_MAX: usize = 600;
 const EMPTY_NAMES: [&str; 7] = ["core", "utils", "util", "common", "helpers", "types", "manager"];
 
 /// Layers 0 and 1: what everything may use.
-const DATA: &[&str] = &["time", "event", "notification", "exchange", "ledger", "toon", "tokens"];
+const DATA: &[&str] = &["time", "snapshot", "event", "notification", "exchange", "ledger", "toon", "tokens"];
 const RULES: &[&str] = &["pipeline", "matcher", "injector", "format"];
 
 /// A module, its layer, and what it may use of this crate besides itself.
@@ -38,6 +38,7 @@ const DECIDING: u8 = 3;
 
 const MODULES: &[Module] = &[
     module("time", 0, &[]),
+    module("snapshot", 0, &[&["time"]]),
     module("event", 1, &[DATA]),
     module("notification", 1, &[DATA]),
     module("exchange", 1, &[DATA]),

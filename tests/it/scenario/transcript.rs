@@ -26,7 +26,15 @@ const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 /// Runs `scenario` to its last step and returns one line for each output.
 pub(crate) fn run(scenario: &Scenario) -> String {
-    let mut drive = Drive::new(&scenario.files);
+    run_with(Drive::new(&scenario.files), scenario)
+}
+
+/// Does the same with a snapshot and a restart before every input.
+pub(crate) fn run_restarted(scenario: &Scenario) -> String {
+    run_with(Drive::restarted(&scenario.files), scenario)
+}
+
+fn run_with(mut drive: Drive, scenario: &Scenario) -> String {
     let mut transcript = Transcript::default();
     for step in &scenario.steps {
         let now = Timestamp::from_millis(BEGIN.as_millis() + step.at);

@@ -17,17 +17,26 @@ use aside::{
     time::Timestamp,
 };
 
+use crate::support::restored::restored;
+
 /// An engine with its journal's next position.
 pub(crate) struct Drive {
     engine: Engine,
     seq: Seq,
     outputs: Vec<(Timestamp, Output)>,
+    is_restarted: bool,
 }
 
 impl Drive {
     /// Starts an engine with the shipped rules and `files`, name and text, as the user's layer.
     pub(crate) fn new(files: &[(String, String)]) -> Self {
-        Self { engine: Engine::new(rules(files)), seq: Seq::ZERO, outputs: Vec::new() }
+        let engine = Engine::new(rules(files));
+        Self { engine, seq: Seq::ZERO, outputs: Vec::new(), is_restarted: false }
+    }
+
+    /// Does the same with a snapshot and a restart before every input.
+    pub(crate) fn restarted(files: &[(String, String)]) -> Self {
+        Self { is_restarted: true, ..Self::new(files) }
     }
 
     /// Wakes the engine whenever it asks to be woken, up to and including `now`.
@@ -74,6 +83,9 @@ impl Drive {
     }
 
     fn handle(&mut self, input: Input<'_>, now: Timestamp) {
+        if self.is_restarted {
+            self.engine = restored(&self.engine);
+        }
         self.engine.handle(input, now);
         let mut published = Vec::new();
         while let Some(output) = self.engine.poll_output() {

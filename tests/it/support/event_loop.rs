@@ -11,12 +11,17 @@ use std::{
 
 use aside::{
     bus::publish_key,
-    daemon::{fold::Fold, recovery, rules::RulesStore},
+    daemon::{
+        fold::Fold,
+        recovery,
+        rules::RulesStore,
+        snapshots::{Snapshots, Taken, WriteError},
+    },
     engine::Output,
     event::{Event, Seq, codec},
     journal::{
-        AppendBatch, AppendError, Appended, Durability, Journal, JournalSettings, Known, Level, OpenError,
-        Reader, Record, RecordBuf, RecordKind, memory::MemoryFiles,
+        AppendBatch, AppendError, Appended, Durability, Journal, JournalSettings, Level, OpenError, Reader,
+        Record, RecordBuf, RecordKind, memory::MemoryFiles,
     },
     protocol::record,
     time::Timestamp,
@@ -33,11 +38,19 @@ pub(crate) struct Append {
     pub(crate) at: Timestamp,
 }
 
-/// A journal on files in memory, and the time that its records get.
+/// Something that changes what the disk has.
+#[derive(Debug, Clone)]
+pub(crate) enum Call {
+    Append(Append),
+    Snapshot(Taken),
+}
+
+/// A journal on files in memory, the time that its records get, and the snapshots beside it.
 #[derive(Debug)]
 pub(crate) struct Disk {
     pub(crate) journal: Journal,
     now: Arc<AtomicU64>,
+    pub(crate) snapshots: Snapshots,
 }
 
 /// An engine that follows a journal, as the daemon holds it.
@@ -46,8 +59,8 @@ pub(crate) struct Daemon {
     pub(crate) fold: Fold,
     disk: Disk,
     reader: Reader,
-    /// What was appended, in order.
-    pub(crate) appends: Vec<Append>,
+    /// What was asked of the disk, in order.
+    pub(crate) calls: Vec<Call>,
 }
 
 impl Append {
@@ -74,20 +87,34 @@ impl Append {
 }
 
 impl Disk {
-    /// Opens the journal in `files`, with segments of `segment_bytes`.
-    pub(crate) fn open(files: &MemoryFiles, segment_bytes: u64) -> Result<Self, OpenError> {
+    /// Opens the journal in `files`, with segments of `segment_bytes`, and the newest snapshot; `rules` is the folder of the rules.
+    pub(crate) fn open(
+        files: &MemoryFiles,
+        segment_bytes: u64,
+        rules: &Path,
+    ) -> Result<(Self, Fold), OpenError> {
         let now = Arc::new(AtomicU64::new(0));
-        let read = Arc::clone(&now);
         let settings = JournalSettings {
             segment_bytes,
             durability: Durability::Sync,
             compress: false,
             ..Default::default()
         };
-        let clock = Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst)));
-        let key_of = |found: Record<'_>| key_of(found.kind.0, found.body);
-        let opened = Journal::open(Arc::new(files.clone()), settings, clock, &key_of, Known::nothing())?;
-        Ok(Self { journal: opened.journal, now })
+        let files = Arc::new(files.clone());
+        let snapshots = Snapshots::open(files.clone()).expect("memory lists its files");
+        let open = |known| {
+            let read = Arc::clone(&now);
+            let clock = Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst)));
+            Journal::open(files.clone(), settings, clock, &|found| key_of(found.kind.0, found.body), known)
+        };
+        let (fold, opened) = recovery::open_after(&snapshots, &RulesStore::new(rules), open)?;
+        Ok((Self { journal: opened.journal, now, snapshots }, fold))
+    }
+
+    /// Writes a snapshot; the journal is durable up to it.
+    pub(crate) fn write_snapshot(&self, taken: &Taken) -> Result<u64, WriteError> {
+        let published = self.journal.published_blocking().expect("the journal is open");
+        self.snapshots.write(taken, &published)
     }
 
     /// Appends and waits; events have their publish keys.
@@ -115,12 +142,11 @@ impl Disk {
 }
 
 impl Daemon {
-    /// Replays what the journal has and publishes what is still owed; `rules` is the folder of the rules.
-    pub(crate) fn start(disk: Disk, rules: &Path, now: Timestamp) -> Result<Self, AppendError> {
-        let mut fold = Fold::new(RulesStore::new(rules));
-        let mut reader = disk.journal.read_from(Seq(1));
+    /// Replays what the journal has and `fold` has not, and publishes what is still owed.
+    pub(crate) fn start(disk: Disk, mut fold: Fold, now: Timestamp) -> Result<Self, AppendError> {
+        let mut reader = disk.journal.read_from(fold.applied.next());
         let owed = recovery::replay(&mut reader, &mut fold).expect("the journal can be followed");
-        let mut daemon = Self { fold, disk, reader, appends: Vec::new() };
+        let mut daemon = Self { fold, disk, reader, calls: Vec::new() };
         for event in owed {
             daemon.append(Append::events([&event], Level::Written, now))?;
         }
@@ -130,8 +156,29 @@ impl Daemon {
     /// Appends, without feeding the engine.
     pub(crate) fn append(&mut self, append: Append) -> Result<Appended, AppendError> {
         let appended = self.disk.append(&append);
-        self.appends.push(append);
+        self.calls.push(Call::Append(append));
         appended
+    }
+
+    /// Makes the journal durable and writes a snapshot of what it left.
+    pub(crate) fn take_snapshot(
+        &mut self,
+        now: Timestamp,
+        mut seen: impl FnMut(Seq, Output),
+    ) -> Result<(), AppendError> {
+        while self.fold.applied < *self.disk.journal.written().borrow() || !self.is_durable() {
+            self.append(Append::of(record::TICK, Level::Synced, now, record::encode_bare))?;
+            self.catch_up(now, &mut seen)?;
+        }
+        let taken = Taken::of(&self.fold);
+        // What cannot be written does no harm.
+        let _ = self.disk.write_snapshot(&taken);
+        self.calls.push(Call::Snapshot(taken));
+        Ok(())
+    }
+
+    fn is_durable(&self) -> bool {
+        *self.disk.journal.synced().borrow() == *self.disk.journal.written().borrow()
     }
 
     /// Feeds the engine what was appended, and appends what it asks for, until there is nothing more.

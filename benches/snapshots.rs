@@ -1,0 +1,132 @@
+//! What does a snapshot cost for each pending notification: bytes, time to write it down, time to read it again?
+//!
+//! `cargo bench --bench snapshots`, or with `-- --quick` for a size that only shows that it works. A thousand sessions wait for a
+//! thousand notifications each: once the same thousand, once a million of their own. Writing is what the event loop stands
+//! still for. Time is the CPU time of this thread.
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
+mod support;
+
+use std::sync::Arc;
+
+use aside::{
+    config::{
+        compile::compile,
+        layers::{LayerKind, SourceFile, Sources},
+    },
+    engine::{Engine, io::Input},
+    event::{EventRef, Seq, SessionId, Severity},
+    exchange::Harness,
+    snapshot::{Reader, Writer},
+    time::Timestamp,
+};
+use rustix::time::{ClockId, clock_gettime};
+use support::{Size, machine, quantile};
+
+const SESSIONS: usize = 1_000;
+const PENDING: usize = 1_000;
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+const SUBSCRIBER: &str = r#"
+[subscriber]
+id = "orders"
+[events]
+types = ["bench.*"]
+[batching]
+window_ms = 0
+[output]
+priority = "normal"
+inject_at = "turn_end"
+"#;
+
+fn main() {
+    let size = Size::from_args();
+    let [sessions, pending] = [size.scale(SESSIONS, 20), size.scale(PENDING, 20)];
+    println!("{}", machine());
+    println!("{} rounds, {sessions} sessions with {pending} pending each, medians", size.rounds());
+    println!("| notifications | bytes each | ns to write each | ns to read each | ms to write all |");
+    println!("|---|---|---|---|---|");
+    for (what, is_shared) in [("shared by all sessions", true), ("each session's own", false)] {
+        let engine = engine(sessions, pending, is_shared);
+        let (mut writes, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..size.rounds() {
+            let begin = cpu_nanos();
+            let mut writer = Writer::default();
+            engine.write_state(&mut writer);
+            let written = writer.finish();
+            let middle = cpu_nanos();
+            let again = Engine::read_state(Arc::clone(engine.rules()), &mut Reader::new(&written));
+            reads.push(cpu_nanos() - middle);
+            writes.push(middle - begin);
+            bytes = written.len();
+            assert!(
+                again.is_ok_and(|again| again.poll_timeout() == engine.poll_timeout()),
+                "it is another one"
+            );
+        }
+        let all = (sessions * pending) as f64;
+        let [write, read] = [&writes, &reads].map(|times| quantile(times, 0.5));
+        let (each, write_each, read_each) = (bytes as f64 / all, write / all, read / all);
+        println!("| {what} | {each:.0} | {write_each:.0} | {read_each:.0} | {:.1} |", write / 1e6);
+    }
+}
+
+/// An engine whose sessions all have as many notifications pending.
+fn engine(sessions: usize, pending: usize, is_shared: bool) -> Engine {
+    let file = SourceFile {
+        layer: LayerKind::User,
+        name: "subscribers/orders.toml".into(),
+        path: "orders.toml".into(),
+        text: SUBSCRIBER.into(),
+    };
+    let compiled = compile(&Sources::new([file]), &[]);
+    assert!(compiled.report.error_count() == 0, "the rules do not compile:\n{}", compiled.report);
+    let mut engine = Engine::new(Arc::new(compiled.rules));
+    let names: Vec<String> = (0..sessions).map(|session| format!("session-{session}")).collect();
+    for name in &names {
+        let opened = Input::SessionOpened { session: SessionId::new(name), harness: Harness::default() };
+        handle(&mut engine, opened);
+    }
+    let mut seq = Seq::ZERO;
+    for _ in 0..pending {
+        let to: &mut dyn Iterator<Item = Option<&str>> = if is_shared {
+            &mut [None].into_iter()
+        } else {
+            &mut names.iter().map(|name| Some(name.as_str()))
+        };
+        for session in to {
+            seq = seq.next();
+            let (id, payload) =
+                (seq.to_string(), format!(r#"{{"order":{seq},"item":"cup","shop":"north"}}"#));
+            handle(&mut engine, Input::Event { seq, event: event(&id, &payload, session) });
+        }
+    }
+    let waiting: usize = engine.sessions().map(|session| session.injector.pending().0 as usize).sum();
+    assert_eq!(waiting, sessions * pending, "every session waits for as many");
+    engine
+}
+
+fn handle(engine: &mut Engine, input: Input<'_>) {
+    engine.handle(input, NOW);
+    while engine.poll_output().is_some() {}
+}
+
+fn event<'a>(id: &'a str, payload: &'a str, session: Option<&'a str>) -> EventRef<'a> {
+    EventRef {
+        id,
+        event_type: "bench.order",
+        source: "bench",
+        severity: Severity::Info,
+        timestamp: NOW,
+        payload,
+        dedupe_key: None,
+        session,
+        workspace: None,
+        cause: None,
+    }
+}
+
+fn cpu_nanos() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}

@@ -1,0 +1,244 @@
+//! The form of a snapshot's file: a header, the publish keys, the state.
+//!
+//! The header, little-endian: `asidesnp`, the form's version (4 bytes), the engine's behaviour (4), the record up to which it
+//! holds (8), the time of that record (8), the lengths of keys and state in bytes (8 each), their CRC-32C (4 each), and the
+//! CRC-32C of the header before (4). A key is 16 bytes and the record of its event 8, oldest first. What the state is, is
+//! the business of `Fold`. Nothing in a file is believed before its checksum was.
+
+use crate::{
+    daemon::fold::StateError,
+    engine::BEHAVIOUR,
+    event::Seq,
+    journal::{OpenError, PUBLISHED_KEYS_MAX, PublishedKeys},
+    time::Timestamp,
+};
+
+/// The version of the form, and of the state in it; to be raised when either changes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// How long the header is.
+pub(super) const HEADER_BYTES: usize = 60;
+/// How long a key with its record is.
+pub(super) const KEY_BYTES: usize = 24;
+
+const MAGIC: [u8; 8] = *b"asidesnp";
+/// Where the checksum of the header is.
+const HEADER_CHECKSUM_AT: usize = HEADER_BYTES - 4;
+
+/// What a snapshot's file begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    /// The last record that is in it.
+    pub(super) seq: Seq,
+    /// The time of that record.
+    pub(super) time: Timestamp,
+    pub(super) keys: Section,
+    pub(super) state: Section,
+}
+
+/// A part of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Section {
+    pub(super) length: usize,
+    checksum: u32,
+}
+
+/// Why a snapshot is passed over.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// It cannot be read.
+    #[error("it cannot be read")]
+    Io(#[from] std::io::Error),
+    /// It does not begin as a snapshot does.
+    #[error("it is not a snapshot")]
+    NotASnapshot,
+    /// Another program wrote it.
+    #[error("it has format {found}, this program reads {FORMAT_VERSION}")]
+    Format {
+        /// Its format.
+        found: u32,
+    },
+    /// Another program wrote it, which made other state of the same records.
+    #[error("it is of an engine that behaves otherwise ({found}, this one is {BEHAVIOUR})")]
+    Behaviour {
+        /// Its engine.
+        found: u32,
+    },
+    /// Its name says another record.
+    #[error("it is named {named} and holds what was up to record {seq}")]
+    Name {
+        /// As its name says.
+        named: Seq,
+        /// As it says itself.
+        seq: Seq,
+    },
+    /// It is shorter or longer than it says.
+    #[error("it has {found} bytes instead of {expected}")]
+    Length {
+        /// How long it is.
+        found: usize,
+        /// How long it says that it is.
+        expected: usize,
+    },
+    /// Its content was changed.
+    #[error("its checksum is wrong")]
+    Checksum,
+    /// Its content is not state.
+    #[error("its state cannot be gone on from")]
+    State(#[from] StateError),
+    /// The journal is shorter.
+    #[error("it is ahead of the journal")]
+    Ahead(#[source] OpenError),
+}
+
+impl Section {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self { length: bytes.len(), checksum: crc32c::crc32c(bytes) }
+    }
+
+    /// Errors: `bytes` are not this section.
+    pub(super) fn check(&self, bytes: &[u8]) -> Result<(), Unusable> {
+        if Self::of(bytes) == *self { Ok(()) } else { Err(Unusable::Checksum) }
+    }
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes.extend_from_slice(&BEHAVIOUR.to_le_bytes());
+        bytes.extend_from_slice(&self.seq.0.to_le_bytes());
+        bytes.extend_from_slice(&self.time.as_millis().to_le_bytes());
+        bytes.extend_from_slice(&(self.keys.length as u64).to_le_bytes());
+        bytes.extend_from_slice(&(self.state.length as u64).to_le_bytes());
+        bytes.extend_from_slice(&self.keys.checksum.to_le_bytes());
+        bytes.extend_from_slice(&self.state.checksum.to_le_bytes());
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header of a file of `size` bytes.
+    ///
+    /// Errors: it is not one that this program can go on from.
+    pub(super) fn decode(bytes: &[u8], size: usize) -> Result<Self, Unusable> {
+        if !bytes.starts_with(&MAGIC) {
+            return Err(Unusable::NotASnapshot);
+        }
+        let length = Unusable::Length { found: size, expected: HEADER_BYTES };
+        let mut fields = Fields { bytes, at: MAGIC.len() };
+        // The version comes first: a later one may have another header.
+        let Some(format) = fields.u32() else { return Err(length) };
+        if format != FORMAT_VERSION {
+            return Err(Unusable::Format { found: format });
+        }
+        let Some((behaviour, header)) = Self::read(&mut fields) else { return Err(length) };
+        let summed = bytes.get(..HEADER_CHECKSUM_AT).map(crc32c::crc32c);
+        if fields.u32() != summed {
+            return Err(Unusable::Checksum);
+        }
+        if behaviour != BEHAVIOUR {
+            return Err(Unusable::Behaviour { found: behaviour });
+        }
+        let expected = HEADER_BYTES.saturating_add(header.keys.length).saturating_add(header.state.length);
+        if expected != size {
+            return Err(Unusable::Length { found: size, expected });
+        }
+        Ok(header)
+    }
+
+    fn read(fields: &mut Fields<'_>) -> Option<(u32, Self)> {
+        let behaviour = fields.u32()?;
+        let seq = Seq(fields.u64()?);
+        let time = Timestamp::from_millis(fields.u64()?);
+        let [keys, state] = [fields.length()?, fields.length()?];
+        let keys = Section { length: keys, checksum: fields.u32()? };
+        let state = Section { length: state, checksum: fields.u32()? };
+        Some((behaviour, Self { seq, time, keys, state }))
+    }
+}
+
+struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Fields<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let array = *self.bytes.get(self.at..)?.first_chunk()?;
+        self.at += N;
+        Some(array)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn length(&mut self) -> Option<usize> {
+        self.u64().map(|length| usize::try_from(length).unwrap_or(usize::MAX))
+    }
+}
+
+/// Those of `published` that are of records up to `seq`; of a later record a power loss may leave nothing.
+pub(super) fn keys_up_to(seq: Seq, published: &PublishedKeys) -> Vec<u8> {
+    let mut keys = Vec::with_capacity(published.len() * KEY_BYTES);
+    for (key, of) in published.iter().filter(|(_, of)| *of <= seq) {
+        keys.extend_from_slice(&key.to_le_bytes());
+        keys.extend_from_slice(&of.0.to_le_bytes());
+    }
+    keys
+}
+
+/// The keys that were written.
+pub(super) fn published(keys: &[u8]) -> PublishedKeys {
+    let mut published = PublishedKeys::new(PUBLISHED_KEYS_MAX);
+    let (keys, _) = keys.as_chunks::<KEY_BYTES>();
+    for bytes in keys {
+        if let (Some(key), Some(seq)) = (bytes.first_chunk(), bytes.last_chunk()) {
+            published.remember(u128::from_le_bytes(*key), Seq(u64::from_le_bytes(*seq)));
+        }
+    }
+    published
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written_and_any_change_of_it_is_noticed() {
+        let [keys, state] = [Section::of(&[1; 48]), Section::of(b"state")];
+        let header = Header { seq: Seq(7), time: Timestamp::from_millis(9), keys, state };
+        let bytes = header.encode();
+        assert_eq!(bytes.len(), HEADER_BYTES);
+        let size = HEADER_BYTES + 48 + 5;
+        assert_eq!(Header::decode(&bytes, size).expect("just written"), header);
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            let error = Header::decode(&changed, size).expect_err("changed");
+            let is_named = match at {
+                0..8 => matches!(error, Unusable::NotASnapshot),
+                8..12 => matches!(error, Unusable::Format { .. }),
+                _ => matches!(error, Unusable::Checksum),
+            };
+            assert!(is_named, "byte {at}: {error}");
+            assert!(Header::decode(&bytes[..at], size).is_err(), "cut at {at}");
+        }
+        assert!(matches!(Header::decode(&bytes, size - 1), Err(Unusable::Length { .. })));
+    }
+
+    #[test]
+    fn keys_up_to_a_record_are_read_in_the_order_in_which_they_came() {
+        let keys = [(7, Seq(1)), (5 | 1 << 100, Seq(2)), (u128::MAX, Seq(3)), (8, Seq(5))];
+        let mut known = PublishedKeys::new(3);
+        keys.iter().for_each(|(key, seq)| assert_eq!(known.remember(*key, *seq), None));
+        let bytes = keys_up_to(Seq(4), &known);
+        assert_eq!(bytes.len(), 2 * KEY_BYTES);
+        assert_eq!(published(&bytes).iter().collect::<Vec<_>>(), keys[1..3]);
+    }
+}

@@ -1,0 +1,185 @@
+//! When a snapshot is taken, and the task that writes it.
+//!
+//! The event loop takes one between two slices, as that is the only moment at which the engine stands still; that costs it the
+//! time of writing the state into memory. Everything else happens beside it: the journal's writer copies the publish keys, the task
+//! waits until the journal is durable as far as it must be and writes the file. There is one under way at most; while it is, none is taken. One that cannot be
+//! written is said and does no harm.
+
+use std::{convert::Infallible, error::Error, sync::Arc};
+
+use tokio::{
+    sync::{
+        mpsc,
+        oneshot::{self, error::TryRecvError},
+    },
+    task::spawn_blocking,
+};
+
+use super::{Snapshots, Taken};
+use crate::{bus::Bus, event::Seq, journal::PublishedKeys};
+
+/// How many bytes of records one is taken after, also if they are few: half a segment.
+const RECORD_BYTES_MAX: u64 = 32 << 20;
+
+/// A snapshot on its way, and the record up to which the journal must be durable before.
+#[derive(Debug)]
+pub(crate) struct Order {
+    taken: Taken,
+    durable: Seq,
+    published: oneshot::Receiver<PublishedKeys>,
+    /// Where it is said how many bytes it became; nothing is if it could not be written.
+    written: oneshot::Sender<u64>,
+}
+
+/// Where the event loop hands its snapshots to, and when it does.
+#[derive(Debug)]
+pub(crate) struct Cadence {
+    orders: mpsc::Sender<Order>,
+    /// How many records one is taken after.
+    records_max: u64,
+    last: Seq,
+    bytes_since: u64,
+    /// How long the last one was. Snapshots together are never more than the journal, so state that is large is written less often.
+    last_bytes: u64,
+    under_way: Option<oneshot::Receiver<u64>>,
+}
+
+impl Cadence {
+    /// Hands over to `orders`; the first one comes when `records_max` records follow `last`.
+    pub(crate) fn new(orders: mpsc::Sender<Order>, records_max: u32, last: Seq) -> Self {
+        let records_max = u64::from(records_max);
+        Self { orders, records_max, last, bytes_since: 0, last_bytes: 0, under_way: None }
+    }
+
+    /// Takes note of records that were applied, by the bytes of their bodies.
+    pub(crate) fn note_applied(&mut self, bytes: u64) {
+        self.bytes_since += bytes;
+    }
+
+    /// Whether a snapshot is due when the engine has applied everything up to `applied`.
+    pub(crate) fn is_due(&mut self, applied: Seq) -> bool {
+        match self.under_way.as_mut().map(oneshot::Receiver::try_recv) {
+            Some(Err(TryRecvError::Empty)) => return false,
+            Some(Ok(bytes)) => self.last_bytes = bytes,
+            Some(Err(TryRecvError::Closed)) | None => {}
+        }
+        self.under_way = None;
+        let records = applied.0.saturating_sub(self.last.0);
+        let is_much = records >= self.records_max || self.bytes_since >= RECORD_BYTES_MAX;
+        is_much && self.bytes_since >= self.last_bytes
+    }
+
+    /// Hands one over, to be written when `bus` is durable up to what it has. Waits while another one is under way.
+    ///
+    /// What the engine owed was appended before, so a journal that is durable up to its end has that too.
+    pub(crate) async fn hand_over(&mut self, taken: Taken, bus: &Bus) {
+        let durable = *bus.written().borrow();
+        // Asked for here, as the journal may be closed by the time at which the task comes to it.
+        let published = bus.journal().begin_published().await;
+        let (written, under_way) = oneshot::channel();
+        (self.last, self.bytes_since, self.under_way) = (taken.seq, 0, Some(under_way));
+        // The task that takes it ends after everyone who can send.
+        let _ = self.orders.send(Order { taken, durable, published, written }).await;
+    }
+}
+
+/// Where orders go: one waits while another is written; who comes then waits too, which only the last one at the end may.
+pub(crate) fn orders() -> (mpsc::Sender<Order>, mpsc::Receiver<Order>) {
+    mpsc::channel(1)
+}
+
+/// Writes what is handed over, one after the other, until nothing more can come.
+pub(crate) async fn run(
+    mut orders: mpsc::Receiver<Order>,
+    snapshots: Arc<Snapshots>,
+    bus: Bus,
+) -> Result<(), Infallible> {
+    while let Some(Order { taken, durable, published, written }) = orders.recv().await {
+        let Ok(published) = published.await else { continue };
+        if bus.synced().wait_for(|synced| *synced >= durable).await.is_err() {
+            // The journal failed before it came that far.
+            continue;
+        }
+        let (kept, seq) = (&snapshots, taken.seq);
+        let snapshots = Arc::clone(&snapshots);
+        match spawn_blocking(move || snapshots.write(&taken, &published)).await {
+            Ok(Ok(bytes)) => {
+                tracing::debug!(%seq, bytes, "a snapshot was written");
+                bus.journal().set_needed_from(kept.journal_needed_from());
+                // The loop may have ended.
+                let _ = written.send(bytes);
+            }
+            Ok(Err(error)) => {
+                let error: &dyn Error = &error;
+                tracing::warn!(%seq, error, "a snapshot could not be written; a start reads more of the journal");
+            }
+            Err(error) => {
+                let error: &dyn Error = &error;
+                tracing::error!(%seq, error, "writing a snapshot panicked");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        journal::{AppendBatch, Journal, JournalSettings, Known, Level, RecordKind, memory::MemoryFiles},
+        time::Timestamp,
+    };
+
+    fn bus() -> Bus {
+        let (files, settings) = (Arc::new(MemoryFiles::new()), JournalSettings::default());
+        let opened =
+            Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None, Known::nothing())
+                .expect("opened");
+        Bus::new(opened.journal, opened.last_seq)
+    }
+
+    fn taken(seq: u64) -> Taken {
+        Taken { seq: Seq(seq), time: Timestamp::ZERO, state: vec![0; 1_000] }
+    }
+
+    #[tokio::test]
+    async fn one_is_due_after_enough_records_and_as_many_bytes_as_the_last_one_had() {
+        let (bus, (sender, mut ordered)) = (bus(), orders());
+        let mut cadence = Cadence::new(sender, 100, Seq(50));
+        assert!(!cadence.is_due(Seq(149)) && cadence.is_due(Seq(150)));
+        cadence.hand_over(taken(150), &bus).await;
+        assert!(!cadence.is_due(Seq(900)), "one is under way");
+        let order = ordered.recv().await.expect("handed over");
+        order.written.send(1_500).expect("waited for");
+        cadence.note_applied(1_499);
+        assert!(!cadence.is_due(Seq(900)));
+        cadence.note_applied(1);
+        assert!(!cadence.is_due(Seq(249)) && cadence.is_due(Seq(250)));
+        cadence.note_applied(RECORD_BYTES_MAX);
+        assert!(cadence.is_due(Seq(151)), "few records, but large ones");
+    }
+
+    #[tokio::test]
+    async fn one_is_written_when_the_journal_is_durable_up_to_what_was_owed() {
+        let (bus, (sender, ordered), files) = (bus(), orders(), MemoryFiles::new());
+        let snapshots = Arc::new(Snapshots::open(Arc::new(files.clone())).expect("opened"));
+        let mut batch = AppendBatch::new();
+        batch.push(RecordKind(1), b"owed", None).expect("small");
+        bus.append(batch, Level::Written).await.expect("appended");
+        let mut cadence = Cadence::new(sender, 100, Seq::ZERO);
+        cadence.hand_over(taken(1), &bus).await;
+        assert_eq!(*bus.synced().borrow(), Seq::ZERO);
+        let mut keeper = std::pin::pin!(run(ordered, Arc::clone(&snapshots), bus.clone()));
+        tokio::select! {
+            _ = &mut keeper => panic!("more can come"),
+            () = tokio::task::yield_now() => {}
+        }
+        assert_eq!(snapshots.oldest_needed(), None);
+        assert!(crate::journal::files::Files::list(&files).expect("listed").is_empty());
+        bus.close().await.expect("closed");
+        drop(cadence);
+        keeper.await.expect("it cannot fail");
+        let names = crate::journal::files::Files::list(&files).expect("listed");
+        assert_eq!(names, ["00000000000000000001.snap"]);
+    }
+}

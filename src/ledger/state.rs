@@ -1,0 +1,30 @@
+//! How the ledger's entries are written in a snapshot.
+
+use super::{ConfirmedBy, FilteredBy, LedgerEntry, Reason};
+use crate::snapshot::state;
+
+state!(FilteredBy[Source = 0, Severity = 1, Where = 2, WhereFailed = 3]);
+state!(ConfirmedBy[Ack = 0, LaterExchange = 1]);
+state!(Reason[
+    FilteredOut(by) = 0,
+    Duplicate { of } = 1,
+    RateLimited { retry_at } = 2,
+    Expired = 3,
+    QueueOverflow = 4,
+    SessionGone = 5,
+    Uncertain = 6,
+    SubscriberOff = 7,
+]);
+state!(LedgerEntry[
+    Unmatched { seq } = 0,
+    HeldBack { seq } = 1,
+    Batched { seq, subscriber } = 2,
+    EventEnded { seq, subscriber, reason } = 3,
+    Created { notification, subscriber, events, created_at } = 4,
+    Unclaimed { notification } = 5,
+    Queued { notification, session } = 6,
+    Injected { notification, session, injection, point, redelivered } = 7,
+    Confirmed { notification, session, by } = 8,
+    Returned { notification, session } = 9,
+    NotificationEnded { notification, session, reason } = 10,
+]);

@@ -1,0 +1,288 @@
+//! Whatever is wrong with a snapshot, the start uses the one before it or the journal's beginning, and comes to the same state.
+
+use std::{collections::BTreeSet, path::Path};
+
+use aside::{
+    daemon::{
+        fold::Fold,
+        rules::RulesStore,
+        snapshots::{FORMAT_VERSION, Snapshots},
+    },
+    engine::BEHAVIOUR,
+    event::{Event, Payload, Seq, SessionId, Severity},
+    exchange::Harness,
+    journal::{Level, Outcome, Record, RecordBuf, files::Files, memory::MemoryFiles},
+    protocol::record,
+    time::Timestamp,
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::{
+    event_loop::{Append, Daemon, Disk, apply},
+    generations,
+    restored::written,
+};
+
+const SEGMENT_BYTES: u64 = 4_096;
+/// Where in a snapshot its form, its engine, and the lengths of keys and state stand.
+const FORMAT_AT: u64 = 8;
+const BEHAVIOUR_AT: u64 = 12;
+const HEADER_BYTES: u64 = 60;
+
+/// A disk with the snapshots of a daemon that lived for a while, and where they are.
+struct Lived {
+    folder: TempDir,
+    files: MemoryFiles,
+    taken: Vec<Seq>,
+}
+
+impl Lived {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for generation in 0..generations::GENERATIONS {
+            RulesStore::new(folder.path()).keep(&generations::sources(generation)).expect("kept");
+        }
+        let files = MemoryFiles::new();
+        let (disk, fold) = Disk::open(&files, SEGMENT_BYTES, folder.path()).expect("opened");
+        let mut daemon = Daemon::start(disk, fold, at(0)).expect("started");
+        let mut taken = Vec::new();
+        for round in 0..4 {
+            live(&mut daemon, round);
+            daemon.take_snapshot(at(round * 1_000 + 900), |_, _| {}).expect("appended");
+            taken.push(daemon.fold.applied);
+        }
+        live(&mut daemon, 4);
+        daemon.disk().journal.close_blocking().expect("closed");
+        Self { folder, files, taken }
+    }
+
+    /// Where the second newest and the newest snapshot are.
+    fn kept(&self) -> [Seq; 2] {
+        self.taken.last_chunk().copied().expect("several were taken")
+    }
+
+    fn rules(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_millis(1_700_000_000_000 + ms)
+}
+
+/// Some events of every round are told, wait, repeat, or fail; the rules change in the midst.
+fn live(daemon: &mut Daemon, round: u64) {
+    let now = at(round * 1_000);
+    daemon.pass(now, |_, _| {}).expect("appended");
+    if round % 2 == 0 {
+        let hash = generations::sources(usize::try_from(round / 2).expect("small")).hash();
+        let rules = Append::of(record::RULES, Level::Synced, now, |body| record::encode_rules(&hash, body));
+        daemon.append(rules).expect("appended");
+        let session = SessionId::new(&format!("s{round}"));
+        let harness = Harness::default();
+        let opened = Append::of(record::SESSION_OPENED, Level::Synced, now, |body| {
+            record::encode_session_opened(&session, &harness, body);
+        });
+        daemon.append(opened).expect("appended");
+    }
+    let events: Vec<Event> = (0..20).map(|number| event(round, number)).collect();
+    daemon.append(Append::events(&events, Level::Synced, now)).expect("appended");
+    daemon.catch_up(now, |_, _| {}).expect("appended");
+}
+
+fn event(round: u64, number: u64) -> Event {
+    const TYPES: [&str; 4] = ["tool.call.failure", "fs.file.modified", "budget.cost.exceeded", "nobody.asks"];
+    Event {
+        id: format!("e{round}-{number}").into(),
+        event_type: TYPES[usize::try_from(number % 4).expect("small")].parse().expect("a type"),
+        source: "tools".into(),
+        severity: Severity::Error,
+        timestamp: at(round * 1_000),
+        payload: Payload::from(json!({ "tool": format!("t{}", number % 3), "n": number })),
+        dedupe_key: None,
+        session: (number % 5 == 0).then(|| SessionId::new("later")),
+        workspace: None,
+        cause: None,
+    }
+}
+
+fn name(seq: Seq) -> String {
+    format!("{:020}.snap", seq.0)
+}
+
+fn content(files: &MemoryFiles, name: &str) -> Vec<u8> {
+    let file = files.open(name).expect("it is there");
+    let mut bytes = vec![0; usize::try_from(file.size().expect("sized")).expect("small")];
+    file.read_at(&mut bytes, 0).expect("read");
+    bytes
+}
+
+fn replace(files: &MemoryFiles, name: &str, bytes: &[u8]) {
+    files.create(name).expect("created").write_at(bytes, 0).expect("written");
+}
+
+/// Changes a byte of a header, and makes its checksum right again.
+fn rewrite_header(files: &MemoryFiles, name: &str, at: u64, to: u32) {
+    let mut bytes = content(files, name);
+    let [at, end] = [at, HEADER_BYTES - 4].map(|at| usize::try_from(at).expect("small"));
+    bytes[at..at + 4].copy_from_slice(&to.to_le_bytes());
+    let sum = crc32c::crc32c(&bytes[..end]);
+    bytes[end..end + 4].copy_from_slice(&sum.to_le_bytes());
+    replace(files, name, &bytes);
+}
+
+fn flip(files: &MemoryFiles, name: &str, at: usize) {
+    let mut bytes = content(files, name);
+    bytes[at] ^= 0x40;
+    replace(files, name, &bytes);
+}
+
+/// The state that all records leave.
+fn by_all_records(records: &[RecordBuf], rules: &Path) -> Vec<u8> {
+    let mut fold = Fold::new(RulesStore::new(rules));
+    for RecordBuf { kind, seq, time, body } in records {
+        apply(&mut fold, &Record { kind: *kind, seq: *seq, time: *time, body }, |_, _| {});
+    }
+    written(&fold.engine)
+}
+
+/// Starts on `files`; returns what the snapshot held, after checking that the state is that of all records and that what was
+/// published is known.
+fn start(files: &MemoryFiles, rules: &Path) -> Seq {
+    let (disk, fold) = Disk::open(files, SEGMENT_BYTES, rules).expect("the start goes on");
+    let used = fold.applied;
+    let records = disk.records();
+    let daemon = Daemon::start(disk, fold, at(9_000)).expect("started");
+    assert!(written(&daemon.fold.engine) == by_all_records(&records, rules), "the state is another one");
+    let again: Vec<Event> = (0..5).flat_map(|round| (0..20).map(move |n| event(round, n))).collect();
+    let appended =
+        daemon.disk().append(&Append::events(&again, Level::Written, at(9_000))).expect("appended");
+    let is_known = |outcome: &Outcome| matches!(outcome, Outcome::Duplicate(_));
+    assert!(appended.outcomes().all(|outcome| is_known(&outcome)), "{appended:?}");
+    used
+}
+
+/// What is wrong, and which of the two snapshots is used: 0 for the older, 1 for the newer, none for the journal's beginning.
+type Case = (&'static str, fn(&MemoryFiles, [Seq; 2]), Option<usize>);
+
+const CASES: [Case; 12] = [
+    ("nothing", |_, _| {}, Some(1)),
+    ("the newer is gone", |files, [_, newer]| files.remove(&name(newer)).expect("removed"), Some(0)),
+    ("the newer is empty", |files, [_, newer]| replace(files, &name(newer), &[]), Some(0)),
+    (
+        "the newer is cut",
+        |files, [_, newer]| {
+            let bytes = content(files, &name(newer));
+            replace(files, &name(newer), &bytes[..bytes.len() / 2]);
+        },
+        Some(0),
+    ),
+    (
+        "something follows the newer",
+        |files, [_, newer]| {
+            let mut bytes = content(files, &name(newer));
+            bytes.push(0);
+            replace(files, &name(newer), &bytes);
+        },
+        Some(0),
+    ),
+    ("a bit of the keys differs", |files, [_, newer]| flip(files, &name(newer), 100), Some(0)),
+    (
+        "a bit of the state differs",
+        |files, [_, newer]| flip(files, &name(newer), content(files, &name(newer)).len() - 40),
+        Some(0),
+    ),
+    (
+        "the newer has a later form",
+        |files, [_, newer]| rewrite_header(files, &name(newer), FORMAT_AT, FORMAT_VERSION + 1),
+        Some(0),
+    ),
+    (
+        "the newer is of another engine",
+        |files, [_, newer]| rewrite_header(files, &name(newer), BEHAVIOUR_AT, BEHAVIOUR + 1),
+        Some(0),
+    ),
+    (
+        "the newer was renamed",
+        |files, [_, newer]| files.rename(&name(newer), &name(newer.next())).expect("renamed"),
+        Some(0),
+    ),
+    ("one is unfinished", |files, _| replace(files, "unfinished", b"asidesnp"), Some(1)),
+    ("both are damaged", |files, kept| kept.iter().for_each(|seq| flip(files, &name(*seq), 70)), None),
+];
+
+#[test]
+fn a_snapshot_that_is_not_whole_is_passed_over() {
+    let lived = Lived::new();
+    for (what, damage, expected) in CASES {
+        let files = lived.files.after_kill();
+        damage(&files, lived.kept());
+        let expected = expected.map_or(Seq::ZERO, |index| lived.kept()[index]);
+        assert_eq!(start(&files, lived.rules()), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_ahead_of_the_journal_is_passed_over() {
+    let lived = Lived::new();
+    let [older, newer] = lived.kept();
+    let (all, _) = Disk::open(&lived.files.after_kill(), SEGMENT_BYTES, lived.rules()).expect("opened");
+    for last in [older, Seq(older.0 - 1)] {
+        let files = MemoryFiles::new();
+        let (disk, _) = Disk::open(&files, SEGMENT_BYTES, lived.rules()).expect("opened");
+        for found in all.records().iter().take_while(|found| found.seq <= last) {
+            let append = Append {
+                records: vec![(found.kind.0, found.body.clone())],
+                level: Level::Synced,
+                at: found.time,
+            };
+            disk.append(&append).expect("appended");
+        }
+        disk.journal.close_blocking().expect("closed");
+        for seq in lived.kept() {
+            replace(&files, &name(seq), &content(&lived.files, &name(seq)));
+        }
+        let (_, fold) = Disk::open(&files, SEGMENT_BYTES, lived.rules()).expect("opened");
+        let expected = if last == older { older } else { Seq::ZERO };
+        assert_eq!(fold.applied, expected, "the journal ends with {last}, the newer snapshot with {newer}");
+    }
+}
+
+#[test]
+fn a_snapshot_whose_rules_are_gone_is_passed_over() {
+    let lived = Lived::new();
+    let store = tempfile::tempdir().expect("a folder");
+    let rules = RulesStore::new(store.path());
+    rules.keep(&generations::sources(0)).expect("kept");
+    let snapshots = Snapshots::open(std::sync::Arc::new(lived.files.after_kill())).expect("opened");
+    assert!(snapshots.load(&rules).is_none(), "both are of later rules");
+}
+
+#[test]
+fn the_newest_two_are_kept_and_say_what_the_journal_may_forget() {
+    let lived = Lived::new();
+    let [older, newer] = lived.kept();
+    let names = |files: &MemoryFiles| {
+        let names = files.list().expect("listed").into_iter().filter(|name| name.ends_with(".snap"));
+        names.collect::<BTreeSet<String>>()
+    };
+    assert_eq!(names(&lived.files), [older, newer].map(name).into());
+
+    let files = lived.files.after_kill();
+    let (disk, fold) = Disk::open(&files, SEGMENT_BYTES, lived.rules()).expect("opened");
+    assert_eq!(disk.snapshots.oldest_needed(), Some(older));
+    let needed = older.next();
+    assert!(disk.journal.forget_before(needed).expect("forgotten") > 0, "there are segments before it");
+    assert!(disk.journal.read_at(needed).is_ok_and(|found| found.is_some()), "{needed} is needed");
+    drop((disk, fold));
+    flip(&files, &name(newer), 70);
+
+    let (disk, fold) = Disk::open(&files, SEGMENT_BYTES, lived.rules()).expect("opened");
+    assert_eq!(fold.applied, older);
+    assert_eq!(disk.snapshots.oldest_needed(), None, "nothing could replace the one that is left");
+    let mut daemon = Daemon::start(disk, fold, at(9_000)).expect("started");
+    daemon.take_snapshot(at(9_000), |_, _| {}).expect("appended");
+    assert_eq!(daemon.disk().snapshots.oldest_needed(), Some(older));
+    assert_eq!(names(&files), [older, daemon.fold.applied].map(name).into(), "the damaged one is removed");
+}

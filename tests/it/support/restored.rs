@@ -1,0 +1,29 @@
+//! An engine that was written down and read again, as a restart from a snapshot does.
+
+use std::sync::Arc;
+
+use aside::{
+    engine::Engine,
+    snapshot::{Reader, Writer},
+};
+
+/// What `engine` is after a snapshot and a restart.
+///
+/// # Panics
+/// When what is read is written otherwise than what it was read from, or waits for something else.
+pub(crate) fn restored(engine: &Engine) -> Engine {
+    let bytes = written(engine);
+    let mut reader = Reader::new(&bytes);
+    let restored = Engine::read_state(Arc::clone(engine.rules()), &mut reader).expect("just written");
+    reader.end().expect("everything was read");
+    assert!(written(&restored) == bytes, "what was read is written otherwise");
+    assert_eq!(restored.poll_timeout(), engine.poll_timeout());
+    restored
+}
+
+/// The bytes of its state.
+pub(crate) fn written(engine: &Engine) -> Vec<u8> {
+    let mut writer = Writer::default();
+    engine.write_state(&mut writer);
+    writer.finish()
+}
