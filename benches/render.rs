@@ -34,9 +34,8 @@ const SETTINGS: &str = "[injection]\nmax_tokens = 8000\nmax_chars = 32000\n";
 fn main() {
     let size = Size::from_args();
     let wanted = env::args().skip(1).find(|arg| !arg.starts_with("--"));
-    let kinds: [(&str, fn() -> Run); 2] = [("shipped", shipped), ("loop", looping)];
-    let kinds = kinds.into_iter().filter(|(name, _)| wanted.as_deref().is_none_or(|wanted| wanted == *name));
-    let mut runs: Vec<(&str, Run)> = kinds.map(|(name, run)| (name, run())).collect();
+    let mut runs: Vec<(&str, Run)> = vec![("shipped", shipped()), ("loop", looping())];
+    runs.retain(|(name, _)| wanted.as_deref().is_none_or(|wanted| wanted == *name));
     let events = size.scale(EVENTS, 20);
     for (_, run) in &mut runs {
         run.round(events);

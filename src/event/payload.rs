@@ -295,7 +295,8 @@ pub fn clean_text(text: &str) -> Cow<'_, str> {
 /// Terminal escape sequences go whole; newlines and tabs stay, as they mean something; other control characters, zero-width and
 /// bidirectional ones go.
 pub fn strip_text(text: &str) -> Cow<'_, str> {
-    if text.chars().any(is_unwanted) { strip(text).into() } else { text.into() }
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'));
+    if !is_plain && text.chars().any(is_unwanted) { strip(text).into() } else { text.into() }
 }
 
 /// Cuts a text that is longer than `chars_max` characters, marked `\u{2026} [+N chars]`, N being what is missing.

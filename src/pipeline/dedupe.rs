@@ -5,7 +5,7 @@
 //! to forget: what has ended is dropped on the next question. How repeats are counted is the pipeline's business.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{HashMap, VecDeque},
     time::Duration,
 };
 
@@ -61,7 +61,8 @@ pub(crate) fn write_key<'w>(
 pub(crate) struct Dedupe {
     /// The first event of each window. Never iterated.
     firsts: HashMap<Key, Seq>,
-    ends: BTreeMap<(Timestamp, Seq), Key>,
+    /// When each window ends, soonest first. A new one ends last, unless its rule gave the ones before it more time.
+    ends: VecDeque<(Timestamp, Key)>,
 }
 
 impl Dedupe {
@@ -75,7 +76,12 @@ impl Dedupe {
             self.forget_soonest();
         }
         let key = Key::from(key);
-        self.ends.insert((now + window, seq), Key::clone(&key));
+        let ends_at = now + window;
+        let place = match self.ends.back() {
+            Some((last, _)) if *last > ends_at => self.ends.partition_point(|(at, _)| *at <= ends_at),
+            Some(_) | None => self.ends.len(),
+        };
+        self.ends.insert(place, (ends_at, Key::clone(&key)));
         self.firsts.insert(key, seq);
         Verdict::First
     }
@@ -87,13 +93,13 @@ impl Dedupe {
     }
 
     fn forget_ended(&mut self, now: Timestamp) {
-        while self.ends.first_key_value().is_some_and(|((ends_at, _), _)| *ends_at <= now) {
+        while self.ends.front().is_some_and(|(ends_at, _)| *ends_at <= now) {
             self.forget_soonest();
         }
     }
 
     fn forget_soonest(&mut self) {
-        if let Some((_, key)) = self.ends.pop_first() {
+        if let Some((_, key)) = self.ends.pop_front() {
             self.firsts.remove(&key);
         }
     }

@@ -26,7 +26,7 @@ const SOURCE: &str = "@source";
 const SEVERITY: &str = "@severity";
 const TIME: &str = "@time";
 /// The column that says how often a row happened.
-const REPEATS: &str = "repeats";
+pub(super) const REPEATS: &str = "repeats";
 
 /// An event whose every text is safe to show.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(super) struct CleanEvent {
     /// The longest text that may be shown, in characters.
     pub(super) field_chars: usize,
     payload: OnceLock<Value>,
+    /// Whether the keys of the payload are shown as they are.
+    has_clean_keys: OnceLock<bool>,
     /// The payload once more, as templates take values.
     printed_payload: OnceLock<Printed>,
 }
@@ -49,6 +51,7 @@ impl CleanEvent {
             repeats: row.repeats.max(1),
             field_chars,
             payload: OnceLock::new(),
+            has_clean_keys: OnceLock::new(),
             printed_payload: OnceLock::new(),
         }
     }
@@ -87,10 +90,11 @@ impl CleanEvent {
 
     /// Whether flattening the payload cannot give a field of that name either.
     fn lacks(&self, name: &str) -> bool {
-        let is_clean = |key: &String| matches!(clean_field(key, self.field_chars), Cow::Borrowed(_));
-        let fields = self.event.payload.value().as_object();
-        let is_other = |key: &String| key != name && is_clean(key);
-        !name.contains('.') && fields.is_none_or(|fields| fields.keys().all(is_other))
+        let has_clean_keys = *self.has_clean_keys.get_or_init(|| {
+            let is_clean = |key: &String| matches!(clean_field(key, self.field_chars), Cow::Borrowed(_));
+            self.event.payload.value().as_object().is_none_or(|fields| fields.keys().all(is_clean))
+        });
+        has_clean_keys && !name.contains('.') && self.event.payload.value().get(name).is_none()
     }
 
     fn clean(&self, text: &str) -> Value {
@@ -133,6 +137,7 @@ impl Object for EventView {
 /// Text of a payload as it may be shown; borrowed exactly when nothing had to change.
 pub(super) fn clean_field(text: &str, chars_max: usize) -> Cow<'_, str> {
     match strip_text(text) {
+        Cow::Borrowed(text) if text.len() <= chars_max => mask_secrets(text),
         Cow::Borrowed(text) => cut_text(mask_secrets(text), chars_max),
         Cow::Owned(text) => cut_text(mask_secrets(&text), chars_max).into_owned().into(),
     }
@@ -152,7 +157,7 @@ fn clean_value(value: &Value, chars_max: usize) -> Value {
 
 /// The list `events`.
 #[derive(Debug)]
-pub(super) struct Events(pub(super) Vec<Arc<CleanEvent>>);
+pub(super) struct Events(pub(super) Arc<[Arc<CleanEvent>]>);
 
 impl Object for Events {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
@@ -171,7 +176,7 @@ impl Object for Events {
 /// The list `rows`: flat objects with the same columns in the same order.
 #[derive(Debug)]
 pub(super) struct Rows {
-    events: Vec<Arc<CleanEvent>>,
+    events: Arc<[Arc<CleanEvent>]>,
     flat: OnceLock<Flat>,
 }
 
@@ -184,8 +189,8 @@ struct Flat {
 
 impl Rows {
     /// Takes its rows from `events`.
-    pub(super) fn new(events: &[Arc<CleanEvent>]) -> Self {
-        Self { events: events.to_vec(), flat: OnceLock::new() }
+    pub(super) fn new(events: Arc<[Arc<CleanEvent>]>) -> Self {
+        Self { events, flat: OnceLock::new() }
     }
 
     /// How many rows there are.
