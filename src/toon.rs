@@ -111,7 +111,7 @@ fn needs_quotes(text: &str) -> bool {
 }
 
 /// Whether a string with `byte` in it has to be quoted.
-fn is_special(byte: u8) -> bool {
+const fn is_special(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, b':' | b'"' | b'\\' | b'[' | b']' | b'{' | b'}' | b',')
 }
 

@@ -5,7 +5,7 @@
 //! to forget: what has ended is dropped on the next question. How repeats are counted is the pipeline's business.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     time::Duration,
 };
 
@@ -69,20 +69,23 @@ impl Dedupe {
     /// Says whether an event with `key` repeats one whose window is open, and opens a window for it if not.
     pub(crate) fn check(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) -> Verdict {
         self.forget_ended(now);
-        if let Some(of) = self.firsts.get(key) {
-            return Verdict::Repeat { of: *of };
-        }
-        if self.firsts.len() >= DEDUPE_KEYS_MAX {
+        if self.firsts.len() >= DEDUPE_KEYS_MAX && !self.firsts.contains_key(key) {
             self.forget_soonest();
         }
-        let key = Key::from(key);
+        let key = match self.firsts.entry(Key::from(key)) {
+            Entry::Occupied(first) => return Verdict::Repeat { of: *first.get() },
+            Entry::Vacant(new) => {
+                let key = Key::clone(new.key());
+                new.insert(seq);
+                key
+            }
+        };
         let ends_at = now + window;
         let place = match self.ends.back() {
             Some((last, _)) if *last > ends_at => self.ends.partition_point(|(at, _)| *at <= ends_at),
             Some(_) | None => self.ends.len(),
         };
-        self.ends.insert(place, (ends_at, Key::clone(&key)));
-        self.firsts.insert(key, seq);
+        self.ends.insert(place, (ends_at, key));
         Verdict::First
     }
 

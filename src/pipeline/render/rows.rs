@@ -14,8 +14,9 @@ use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, Value as Printed};
 use serde_json::{Map, Value};
 
 use crate::{
-    event::{Event, SessionId, cut_text, mask_secrets, strip_text},
+    event::{Event, Field, SessionId, WithEscape, cut_text, mask_secrets, strip_text},
     pipeline::row::Row,
+    toon,
 };
 
 /// A list of at most this many scalars becomes words in one cell; a longer one its JSON text.
@@ -57,10 +58,10 @@ impl CleanEvent {
     }
 
     /// A field of the event itself, by the name that a picked column asks for.
-    pub(super) fn envelope(&self, name: &str) -> Option<Value> {
+    pub(super) fn envelope(&self, name: &str) -> Option<Cow<'_, str>> {
         match name {
             TYPE => Some(self.event.event_type.as_str().into()),
-            SOURCE => Some(self.clean(&self.event.source)),
+            SOURCE => Some(clean_field(&self.event.source, self.field_chars)),
             SEVERITY => Some(self.event.severity.as_str().into()),
             TIME => Some(self.event.timestamp.to_string().into()),
             _ => None,
@@ -73,32 +74,51 @@ impl CleanEvent {
     }
 
     /// A scalar field of the payload; `None` when it needs flattening or is not there.
-    fn plain_field(&self, name: &str) -> Option<Cow<'_, Value>> {
-        let value = self.event.payload.value().get(name)?;
+    fn plain_field(&self, name: &str) -> Option<Cell<'_>> {
+        let value = match self.event.payload.field(name) {
+            Ok(Some(Field::Text(text))) => return Some(Cell::Text(clean_field(text, self.field_chars))),
+            Ok(Some(Field::Json(json))) if json.starts_with(['{', '[']) => return None,
+            Ok(Some(Field::Json(json))) => serde_json::from_str(json).unwrap_or(Value::Null),
+            Ok(None) => return None,
+            Err(WithEscape) => self.event.payload.value().get(name)?.clone(),
+        };
         match value {
-            Value::String(text) => {
-                let changed = match clean_field(text, self.field_chars) {
-                    Cow::Borrowed(_) => None,
-                    Cow::Owned(clean) => Some(Cow::Owned(clean.into())),
-                };
-                Some(changed.unwrap_or(Cow::Borrowed(value)))
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => Some(Cow::Borrowed(value)),
+            Value::String(text) => Some(Cell::Text(clean_field(&text, self.field_chars).into_owned().into())),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Some(Cell::Value(Cow::Owned(value))),
             Value::Array(_) | Value::Object(_) => None,
         }
     }
 
     /// Whether flattening the payload cannot give a field of that name either.
     fn lacks(&self, name: &str) -> bool {
-        let has_clean_keys = *self.has_clean_keys.get_or_init(|| {
-            let is_clean = |key: &String| matches!(clean_field(key, self.field_chars), Cow::Borrowed(_));
-            self.event.payload.value().as_object().is_none_or(|fields| fields.keys().all(is_clean))
-        });
-        has_clean_keys && !name.contains('.') && self.event.payload.value().get(name).is_none()
+        let is_clean = |key: &str| matches!(clean_field(key, self.field_chars), Cow::Borrowed(_));
+        let has_clean_keys = || self.event.payload.keys().is_ok_and(|mut keys| keys.all(is_clean));
+        !name.contains('.')
+            && *self.has_clean_keys.get_or_init(has_clean_keys)
+            && self.event.payload.field(name) == Ok(None)
+    }
+}
+
+/// What stands in one cell of a table.
+#[derive(Debug)]
+pub(super) enum Cell<'r> {
+    Text(Cow<'r, str>),
+    Value(Cow<'r, Value>),
+}
+
+impl Cell<'_> {
+    const NULL: Self = Self::Value(Cow::Owned(Value::Null));
+
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self, Self::Value(value) if value.is_null())
     }
 
-    fn clean(&self, text: &str) -> Value {
-        clean_field(text, self.field_chars).into_owned().into()
+    /// Appends it as the cell of a row.
+    pub(super) fn write(&self, out: &mut String) {
+        match self {
+            Self::Text(text) => toon::write_text(out, text),
+            Self::Value(value) => toon::write_scalar(out, value),
+        }
     }
 }
 
@@ -212,33 +232,27 @@ impl Rows {
     }
 
     /// One cell a row: of the columns that `names` lists, the first that is not null.
-    pub(super) fn pick(&self, names: &[String]) -> Vec<Cow<'_, Value>> {
+    pub(super) fn pick<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Vec<Cell<'_>> {
         let repeats = self.repeats();
         let first = |at: usize, event| {
-            let mut found = names.iter().map(|name| self.cell(at, event, name, repeats.as_deref()));
-            found.find(|cell| !cell.is_null()).unwrap_or(Cow::Owned(Value::Null))
+            let mut found = names.clone().map(|name| self.cell(at, event, name, repeats.as_deref()));
+            found.find(|cell| !cell.is_null()).unwrap_or(Cell::NULL)
         };
         self.events.iter().enumerate().map(|(at, event)| first(at, event)).collect()
     }
 
-    fn cell<'r>(
-        &'r self,
-        at: usize,
-        event: &'r CleanEvent,
-        name: &str,
-        repeats: Option<&str>,
-    ) -> Cow<'r, Value> {
+    fn cell<'r>(&'r self, at: usize, event: &'r CleanEvent, name: &str, repeats: Option<&str>) -> Cell<'r> {
         if Some(name) == repeats {
-            return Cow::Owned(event.repeats.into());
+            return Cell::Value(Cow::Owned(event.repeats.into()));
         }
-        if let Some(value) = event.envelope(name) {
-            return Cow::Owned(value);
+        if let Some(text) = event.envelope(name) {
+            return Cell::Text(text);
         }
-        if let Some(value) = event.plain_field(name) {
-            return value;
+        if let Some(cell) = event.plain_field(name) {
+            return cell;
         }
         let found = if event.lacks(name) { None } else { self.flat().cell(at, name) };
-        found.map_or(Cow::Owned(Value::Null), Cow::Borrowed)
+        found.map_or(Cell::NULL, |value| Cell::Value(Cow::Borrowed(value)))
     }
 
     fn flat(&self) -> &Flat {
