@@ -45,8 +45,8 @@ impl Spots {
 
     /// The field named `key` in `text`, the last one if there are several.
     pub(super) fn get<'p>(&self, text: &'p str, key: &str) -> Option<Field<'p>> {
-        let is_named = |named: &&(Range<usize>, Range<usize>)| {
-            named.0.len() == key.len() && text.get(named.0.clone()) == Some(key)
+        let is_named = |(named, _): &&(Range<usize>, Range<usize>)| {
+            named.len() == key.len() && text.as_bytes().get(named.clone()) == Some(key.as_bytes())
         };
         let (_, value) = self.fields.iter().rev().find(is_named)?;
         let json = text.get(value.clone())?;
