@@ -7,6 +7,7 @@ mod envelope;
 mod event_type;
 mod payload;
 mod secrets;
+mod spots;
 mod state;
 
 pub mod catalogue;
@@ -17,7 +18,8 @@ pub use event_type::{
     EventType, EventTypeError, Pattern, PatternSegment, SEGMENTS_MAX, SEGMENTS_MIN, TYPE_BYTES_MAX,
 };
 pub use payload::{
-    EVENT_BYTES_MAX, FIELD_CHARS_MAX, FieldPath, NESTING_MAX, Payload, PayloadError, clean_text, cut_text,
-    strip_text,
+    EVENT_BYTES_MAX, FIELD_CHARS_MAX, FieldPath, NESTING_MAX, Payload, PayloadError, WithEscape, clean_text,
+    cut_text, strip_text,
 };
 pub use secrets::mask_secrets;
+pub use spots::Field;

@@ -5,14 +5,13 @@
 //! said. It does not choose, order or measure.
 //!
 //! ```
-//! # use std::sync::Arc;
 //! # use aside::{event::{Scope, Severity}, exchange::{Format, InjectionId}, format::{Item, Overflow, write}};
 //! # use aside::notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId, Tokens};
 //! # use aside::time::Timestamp;
 //! # let notification = Notification {
 //! #     id: NotificationId::new("n1"), subscriber: SubscriberId::new("tool_failure"), scope: Scope::All,
 //! #     priority: Priority::High, inject_at: InjectionPoint::AfterTool, severity: Severity::Error,
-//! #     content: Arc::from("tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\""), tokens: Tokens(20),
+//! #     content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None,
 //! # };
 //! let overflow = Overflow { by_subscriber: [(SubscriberId::new("ci_check"), 3)].into() };

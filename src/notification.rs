@@ -10,6 +10,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use crate::{
     event::{Scope, Seq, Severity},
     time::Timestamp,
+    toon::Document,
 };
 
 /// How urgent a notification is; ordered, the most urgent greatest.
@@ -183,7 +184,7 @@ pub struct Notification {
     /// The worst severity among its events.
     pub severity: Severity,
     /// Strict TOON, without a trailing newline.
-    pub content: Arc<str>,
+    pub content: Document,
     /// Estimated size of `content`.
     pub tokens: Tokens,
     /// The events behind its rows, oldest first; duplicates are counted, not listed.

@@ -24,7 +24,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, fmt::Write as _, sync::Arc};
 
 use sha2::{Digest, Sha256};
 
@@ -326,7 +326,9 @@ fn notification_id(rule: &Subscriber, events: &[Seq]) -> NotificationId {
         hash.update(seq.0.to_le_bytes());
     }
     let digest = hash.finalize();
-    let digits =
-        digest.iter().take(6).fold(String::from("n"), |digits, byte| digits + &format!("{byte:02x}"));
-    NotificationId::new(&digits)
+    let mut name = String::from("n");
+    for byte in digest.iter().take(6) {
+        write!(name, "{byte:02x}").expect("writing to a String cannot fail");
+    }
+    NotificationId::new(&name)
 }

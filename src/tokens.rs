@@ -22,16 +22,17 @@ const PUNCTUATION_BEYOND: u64 = 33;
 
 /// Estimates what `text` costs a language model, rounded to whole tokens.
 pub fn estimate(text: &str) -> Tokens {
-    let mut rest = text;
-    let mut spaces = 0;
+    let bytes = text.as_bytes();
+    let (mut at, mut spaces) = (0, 0);
     let mut hundredths: u64 = 0;
-    while let Some(first) = rest.chars().next() {
-        let class = Class::of(first);
-        let end = rest.find(|c| Class::of(c) != class).unwrap_or(rest.len());
-        let (run, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    while let Some(first) = bytes.get(at) {
+        let class = Class::of(*first);
+        let rest = bytes.get(at..).unwrap_or_default();
+        let length = rest.iter().position(|byte| Class::of(*byte) != class).unwrap_or(rest.len());
+        let run = text.get(at..at + length).unwrap_or_default();
         hundredths += class.cost(run, spaces);
-        spaces = if class == Class::Space { run.len() } else { 0 };
-        rest = after;
+        spaces = if class == Class::Space { length } else { 0 };
+        at += length;
     }
     Tokens(u32::try_from((hundredths + UNIT / 2) / UNIT).unwrap_or(u32::MAX))
 }
@@ -47,14 +48,15 @@ enum Class {
 }
 
 impl Class {
-    fn of(c: char) -> Self {
-        match c {
-            'a'..='z' | 'A'..='Z' => Self::Letter,
-            '0'..='9' => Self::Digit,
-            ' ' | '\t' => Self::Space,
-            '\n' | '\r' => Self::Newline,
-            c if c.is_ascii() => Self::Punctuation,
-            _ => Self::Other,
+    /// The class of the character that `byte` is, or is a part of.
+    fn of(byte: u8) -> Self {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' => Self::Letter,
+            b'0'..=b'9' => Self::Digit,
+            b' ' | b'\t' => Self::Space,
+            b'\n' | b'\r' => Self::Newline,
+            0..0x80 => Self::Punctuation,
+            0x80.. => Self::Other,
         }
     }
 

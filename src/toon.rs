@@ -14,6 +14,7 @@
 //! assert_eq!(toon::encode(&json!({"note": "</notifications>"})), "note: \"\\u003c/notifications>\"");
 //! ```
 
+mod document;
 mod encode;
 mod reserved;
 
@@ -21,6 +22,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
+pub use document::{Document, FlatField, Form, flat_fields};
 pub use encode::{encode, encode_field, write_table};
 pub use reserved::{RESERVED_TAGS, has_reserved_tag, reserved_tags};
 
@@ -98,17 +100,19 @@ fn needs_quotes(text: &str) -> bool {
     let (Some(first), Some(last)) = (text.bytes().next(), text.bytes().next_back()) else {
         return true;
     };
-    matches!(first, b' ' | b'-' | b'#')
-        || last == b' '
-        || matches!(text, "true" | "false" | "null")
-        || is_special(text)
-        || is_number_like(text)
-        || has_reserved_tag(text)
+    if matches!(first, b' ' | b'-' | b'#') || last == b' ' || text.bytes().any(is_special) {
+        return true;
+    }
+    match first {
+        b't' | b'f' | b'n' if matches!(text, "true" | "false" | "null") => true,
+        b'0'..=b'9' | b'+' if is_number_like(text) => true,
+        _ => memchr::memchr(b'<', text.as_bytes()).is_some() && has_reserved_tag(text),
+    }
 }
 
-fn is_special(text: &str) -> bool {
-    text.bytes()
-        .any(|byte| byte < 0x20 || matches!(byte, b':' | b'"' | b'\\' | b'[' | b']' | b'{' | b'}' | b','))
+/// Whether a string with `byte` in it has to be quoted.
+const fn is_special(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, b':' | b'"' | b'\\' | b'[' | b']' | b'{' | b'}' | b',')
 }
 
 /// What a reader could take for a number, leading zeros and plus signs included.
@@ -132,18 +136,26 @@ fn is_digits(text: &str) -> bool {
 /// Appends `text` in quotes, whether it needs them or not.
 pub fn write_quoted(out: &mut String, text: &str) {
     out.push('"');
-    for (at, c) in text.char_indices() {
-        match c {
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '<' if reserved::is_reserved_tag_at(text, at) => out.push_str("\\u003c"),
-            c if c < ' ' => write!(out, "\\u{:04x}", u32::from(c)).expect("writing to a String cannot fail"),
-            c => out.push(c),
+    let mut copied = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let escape = match byte {
+            b'\\' => "\\\\",
+            b'"' => "\\\"",
+            b'\n' => "\\n",
+            b'\r' => "\\r",
+            b'\t' => "\\t",
+            b'<' if reserved::is_reserved_tag_at(text, at) => "\\u003c",
+            0..0x20 => "",
+            _ => continue,
+        };
+        out.push_str(text.get(copied..at).unwrap_or_default());
+        out.push_str(escape);
+        if escape.is_empty() {
+            write!(out, "\\u{byte:04x}").expect("writing to a String cannot fail");
         }
+        copied = at + 1;
     }
+    out.push_str(text.get(copied..).unwrap_or_default());
     out.push('"');
 }
 

@@ -22,13 +22,14 @@ impl<K> Default for Deadlines<K> {
 impl<K: Ord + Clone> Deadlines<K> {
     /// Replaces the deadline of `key`; `None` removes it.
     pub(super) fn set(&mut self, key: K, at: Option<Timestamp>) {
-        let previous = match at {
-            Some(at) => self.by_key.insert(key.clone(), at),
-            None => self.by_key.remove(&key),
-        };
+        let previous = self.by_key.get(&key).copied();
         if previous == at {
             return;
         }
+        match at {
+            Some(at) => self.by_key.insert(key.clone(), at),
+            None => self.by_key.remove(&key),
+        };
         if let Some(previous) = previous {
             self.by_time.remove(&(previous, key.clone()));
         }

@@ -9,7 +9,7 @@ use crate::{
     event::{Event, EventRef, Payload, Seq, SessionId, Severity},
     ledger::{LedgerEntry, Reason},
     notification::{Notification, SubscriberId},
-    pipeline::{FailedPart, Failure, PipelineOutput, rule::Activity},
+    pipeline::{FailedPart, Failure, Pipeline, PipelineOutput, rule::Activity},
     time::Timestamp,
 };
 
@@ -56,19 +56,12 @@ impl Engine {
 
     /// Does what a pipeline asks for, and notes when it wants to be woken.
     pub(super) fn drain_pipeline(&mut self, index: u32, now: Timestamp) {
-        let mut made = Vec::new();
-        {
-            let Some(pipeline) = usize::try_from(index).ok().and_then(|index| self.pipelines.get_mut(index))
-            else {
-                return;
-            };
-            let subscriber = pipeline.rule().id.clone();
-            while let Some(output) = pipeline.poll_output() {
-                made.push((subscriber.clone(), output));
-            }
-            self.pipeline_deadlines.set(index, pipeline.poll_timeout());
-        }
-        for (subscriber, output) in made {
+        let Some(place) = usize::try_from(index).ok() else { return };
+        let Some(pipeline) = self.pipelines.get(place) else { return };
+        let rule = Arc::clone(pipeline.rule());
+        self.pipeline_deadlines.set(index, pipeline.poll_timeout());
+        while let Some(output) = self.pipelines.get_mut(place).and_then(Pipeline::poll_output) {
+            let subscriber = rule.id.clone();
             match output {
                 PipelineOutput::Batched { seq } => self.record(LedgerEntry::Batched { seq, subscriber }),
                 PipelineOutput::Ended { seq, reason } => {

@@ -70,10 +70,7 @@ impl Tally {
     }
 
     fn subscriber(&mut self, id: &SubscriberId) -> &mut SubscriberTally {
-        if !self.subscribers.contains_key(id) {
-            self.subscribers.insert(id.clone(), SubscriberTally::default());
-        }
-        self.subscribers.get_mut(id).expect("it was inserted when it was missing")
+        self.subscribers.entry(id.clone()).or_default()
     }
 }
 

@@ -13,6 +13,8 @@ use std::{
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, value::RawValue};
 
+use super::spots::{Field, Spots};
+
 /// Largest event in bytes of JSON, envelope included (semantics 2).
 pub const EVENT_BYTES_MAX: usize = 64 * 1024;
 /// Deepest nesting of a payload, the payload itself being the first level (semantics 2).
@@ -27,8 +29,13 @@ const DIGITS_PLAIN_MAX: usize = 300;
 #[derive(Debug, Clone)]
 pub struct Payload {
     text: Arc<str>,
+    spots: OnceLock<Option<Spots>>,
     value: OnceLock<Arc<Value>>,
 }
+
+/// A key of the payload is written with an escape, so fields are not found by their text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WithEscape;
 
 /// Why a text is no payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,12 +76,30 @@ impl Payload {
 
     /// Keeps text that has been checked before.
     pub fn from_valid(text: &str) -> Self {
-        Self { text: text.into(), value: OnceLock::new() }
+        Self { text: text.into(), spots: OnceLock::new(), value: OnceLock::new() }
     }
 
     /// The JSON text as it came.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// The field `name` at the top of the object, read where it stands.
+    ///
+    /// Shape: `Err` when only the parsed object tells, because a key is written with an escape.
+    pub fn field(&self, name: &str) -> Result<Option<Field<'_>>, WithEscape> {
+        self.spots().map(|spots| spots.get(&self.text, name)).ok_or(WithEscape)
+    }
+
+    /// The keys at the top of the object, as often as they stand there.
+    ///
+    /// Shape: as in [`Payload::field`].
+    pub fn keys(&self) -> Result<impl Iterator<Item = &str>, WithEscape> {
+        self.spots().map(|spots| spots.keys(&self.text)).ok_or(WithEscape)
+    }
+
+    fn spots(&self) -> Option<&Spots> {
+        self.spots.get_or_init(|| Spots::find(&self.text)).as_ref()
     }
 
     /// The parsed object; keys in the producer's order. Parsed on first use, `null` never.
@@ -86,7 +111,8 @@ impl Payload {
 impl From<Value> for Payload {
     /// Takes an object that the program itself made.
     fn from(value: Value) -> Self {
-        Self { text: value.to_string().into(), value: OnceLock::from(Arc::new(value)) }
+        let text = value.to_string().into();
+        Self { text, spots: OnceLock::new(), value: OnceLock::from(Arc::new(value)) }
     }
 }
 
@@ -270,16 +296,33 @@ impl FieldPath {
     }
 
     fn payload_text<'e>(&self, event: &'e super::Event) -> Cow<'e, str> {
+        if let [_, name] = self.segments.as_slice()
+            && let Ok(found) = event.payload.field(name)
+        {
+            return match found {
+                None => "".into(),
+                Some(Field::Text(text)) => text.into(),
+                Some(Field::Json(json)) => {
+                    let value = serde_json::from_str(json).unwrap_or(Value::Null);
+                    text_of(&value).into_owned().into()
+                }
+            };
+        }
         let root: &Value = event.payload.value();
         let found = self.segments.iter().skip(1).try_fold(root, |value, key| match value.as_array() {
             Some(items) => key.parse().ok().and_then(|index: usize| items.get(index)),
             None => value.get(key),
         });
-        match found {
-            Some(Value::String(text)) => text.as_str().into(),
-            Some(Value::Null) | None => "".into(),
-            Some(other) => other.to_string().into(),
-        }
+        found.map_or("".into(), text_of)
+    }
+}
+
+/// A string bare, anything else as JSON, and nothing for null.
+fn text_of(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => text.as_str().into(),
+        Value::Null => "".into(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string().into(),
     }
 }
 
@@ -295,7 +338,8 @@ pub fn clean_text(text: &str) -> Cow<'_, str> {
 /// Terminal escape sequences go whole; newlines and tabs stay, as they mean something; other control characters, zero-width and
 /// bidirectional ones go.
 pub fn strip_text(text: &str) -> Cow<'_, str> {
-    if text.chars().any(is_unwanted) { strip(text).into() } else { text.into() }
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'));
+    if !is_plain && text.chars().any(is_unwanted) { strip(text).into() } else { text.into() }
 }
 
 /// Cuts a text that is longer than `chars_max` characters, marked `\u{2026} [+N chars]`, N being what is missing.

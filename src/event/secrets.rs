@@ -37,6 +37,9 @@ const KEY_END: &str = "-----END ";
 
 /// Replaces credentials in `text` by their recognisable beginning and a mark.
 pub fn mask_secrets(text: &str) -> Cow<'_, str> {
+    if text.len() < SECRET_BYTES_MIN {
+        return text.into();
+    }
     let mut masked = String::new();
     let mut copied = 0;
     let mut at = 0;
@@ -57,22 +60,35 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     masked.into()
 }
 
+/// The shortest secret of all: a Slack token's prefix and what must follow it.
+const SECRET_BYTES_MIN: usize = 15;
+
 /// Byte offsets from where the secret begins.
 struct Secret {
     kept: usize,
     end: usize,
 }
 
-/// The distance to the next character that any secret can begin with.
+/// The distance to the next place at which any secret can begin: a key block's dash, or a letter that no word byte precedes.
 fn next_candidate(rest: &str) -> usize {
-    let first = rest.chars().next().map_or(1, char::len_utf8);
-    let after = rest.get(first..).unwrap_or_default();
-    first + after.find(['g', 'x', 's', 'n', 'A', 'b', 'B', '-']).unwrap_or(after.len())
+    let mut is_in_word = false;
+    for (at, byte) in rest.bytes().enumerate() {
+        let begins = match byte {
+            b'-' => true,
+            b'g' | b'x' | b's' | b'n' | b'A' | b'b' | b'B' => !is_in_word,
+            _ => false,
+        };
+        if begins && at > 0 {
+            return at;
+        }
+        is_in_word = is_word_byte(byte);
+    }
+    rest.len()
 }
 
 fn secret_at(text: &str, at: usize, rest: &str) -> Option<Secret> {
-    if rest.starts_with(KEY_BEGIN) {
-        return key_block(rest);
+    if rest.starts_with('-') {
+        return if rest.starts_with(KEY_BEGIN) { key_block(rest) } else { None };
     }
     let is_inside_word =
         text.get(..at).and_then(|before| before.bytes().next_back()).is_some_and(is_word_byte);
@@ -86,8 +102,11 @@ fn secret_at(text: &str, at: usize, rest: &str) -> Option<Secret> {
     if bearer {
         return token(rest, BEARER.len(), BEARER_CHARS_MIN);
     }
+    let second = rest.as_bytes().get(1);
     PREFIXES.iter().find_map(|(prefix, following)| {
-        rest.starts_with(prefix).then(|| token(rest, prefix.len(), *following)).flatten()
+        (prefix.as_bytes().get(1) == second && rest.starts_with(prefix))
+            .then(|| token(rest, prefix.len(), *following))
+            .flatten()
     })
 }
 
@@ -153,6 +172,14 @@ mod tests {
         assert_eq!(mask_secrets(cut), "-----BEGIN PRIVATE KEY-----[masked]");
         let public = "-----BEGIN PUBLIC KEY-----\nMIIE\n-----END PUBLIC KEY-----";
         assert_eq!(mask_secrets(public), public);
+    }
+
+    #[test]
+    fn no_secret_is_shorter_than_the_shortest() {
+        let tokens = PREFIXES.iter().map(|(prefix, following)| prefix.len() + following);
+        let bearer = BEARER.len() + BEARER_CHARS_MIN;
+        let key = format!("{KEY_BEGIN}PRIVATE KEY-----").len();
+        assert_eq!(tokens.chain([bearer, key]).min(), Some(SECRET_BYTES_MIN));
     }
 
     #[test]

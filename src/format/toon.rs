@@ -2,14 +2,15 @@
 //!
 //! Each notification's content is a document of its own. Where their root keys differ, the documents stand one after the
 //! other, which costs nothing; where they meet, or one has to be marked as told again, they become the items of one list.
-//! Either way the result decodes, strictly, to what the parts decode to.
+//! Either way the result decodes, strictly, to what the parts decode to. Most contents are flat (`toon::Form::Flat`) and are
+//! put together as text, without being decoded again.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use super::{Item, Overflow, fence};
-use crate::toon;
+use crate::toon::{self, Document, Form};
 
 /// The root key of the overflow line.
 const MORE: &str = "more";
@@ -22,76 +23,128 @@ const REDELIVERED: &str = "redelivered";
 
 /// Writes the document and nothing around it.
 pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
-    let parts: Vec<Part> = items.iter().map(Part::from_item).collect();
+    let parts: Vec<Part<'_>> = items.iter().map(Part::from_item).collect();
     let more = (overflow.total() > 0).then(|| format!("{} pending ({overflow})", overflow.total()));
     let joined = if can_stand_side_by_side(&parts, more.is_some()) {
         side_by_side(&parts, more.as_deref())
     } else {
         as_list(&parts, more.as_deref())
     };
-    fence::neutralise(&joined, UNNAMED).into_owned()
+    match fence::neutralise(&joined, UNNAMED) {
+        Cow::Borrowed(_) => joined,
+        Cow::Owned(neutral) => neutral,
+    }
 }
 
 /// What a content decodes to; a content that is not TOON is one text.
-pub(super) fn decode(content: &str) -> Value {
-    toon::decode(content).unwrap_or_else(|_| Value::from(content))
+pub(super) fn decode(content: &Document) -> Value {
+    match content.form() {
+        Form::Flat | Form::Strict => {
+            toon::decode(content).unwrap_or_else(|_| Value::from(content.text().as_ref()))
+        }
+        Form::Text => Value::from(content.text().as_ref()),
+    }
 }
 
-/// One notification as the lines of an object, and what they decode to.
-struct Part {
-    lines: Vec<String>,
-    value: Map<String, Value>,
+/// One notification as the lines of an object.
+struct Part<'a> {
+    lines: Vec<Cow<'a, str>>,
+    object: Object,
 }
 
-impl Part {
-    fn from_item(item: &Item<'_>) -> Self {
+/// What the lines of a part decode to, as far as it has to be known.
+enum Object {
+    /// Canonical fields under bare keys, which stay what they are wherever they are put.
+    Flat,
+    /// Anything else.
+    Read(Map<String, Value>),
+}
+
+impl<'a> Part<'a> {
+    fn from_item(item: &Item<'a>) -> Self {
         let part = Self::from_content(&item.notification.content);
         if item.redelivered { part.marked() } else { part }
     }
 
-    fn from_content(content: &str) -> Self {
-        let lines = content.lines().filter(|line| !is_blank(line)).map(str::to_owned);
-        match toon::decode(content) {
-            Ok(Value::Object(value)) if has_fields(content) => Self { lines: lines.collect(), value },
-            Ok(value) => Self::under_key(lines.filter(|line| !is_comment(line)).collect(), value),
-            Err(_) => {
-                let mut quoted = String::new();
-                toon::write_quoted(&mut quoted, content);
-                Self::under_key(vec![quoted], Value::from(content))
-            }
+    fn from_content(content: &'a Document) -> Self {
+        if content.form() == Form::Flat {
+            return Self { lines: content.split('\n').map(Cow::Borrowed).collect(), object: Object::Flat };
         }
+        let lines = content.lines().filter(|line| !is_blank(line)).map(Cow::Borrowed);
+        if content.form() == Form::Text {
+            let mut quoted = String::new();
+            toon::write_quoted(&mut quoted, content);
+            return Self::under_key(vec![quoted.into()], Value::from(content.text().as_ref()));
+        }
+        let value = decode(content);
+        if has_fields(content)
+            && let Value::Object(value) = value
+        {
+            return Self { lines: lines.collect(), object: Object::Read(value) };
+        }
+        Self::under_key(lines.filter(|line| !is_comment(line)).collect(), value)
     }
 
     /// An object with the one key that stands for what has none: a table or list, a scalar, or nothing.
-    fn under_key(lines: Vec<String>, value: Value) -> Self {
+    fn under_key(mut lines: Vec<Cow<'a, str>>, value: Value) -> Self {
         let prefix = match &value {
             Value::Object(fields) if fields.is_empty() => format!("{UNNAMED}:"),
             Value::Array(items) if items.is_empty() => format!("{UNNAMED}: "),
             Value::Object(_) | Value::Array(_) => UNNAMED.to_owned(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => format!("{UNNAMED}: "),
         };
-        let mut lines = lines.into_iter();
-        let first = prefix + &lines.next().unwrap_or_default();
-        let lines = std::iter::once(first).chain(lines).collect();
-        Self { lines, value: Map::from_iter([(UNNAMED.to_owned(), value)]) }
+        match lines.first_mut() {
+            Some(first) => *first = format!("{prefix}{first}").into(),
+            None => lines.push(prefix.into()),
+        }
+        Self { lines, object: Object::Read(Map::from_iter([(UNNAMED.to_owned(), value)])) }
     }
 
     /// The whole object as the one field of another.
     fn nested(self) -> Self {
-        let lines = self.lines.iter().map(|line| format!("  {line}"));
-        let lines = std::iter::once(format!("{UNNAMED}:")).chain(lines).collect();
-        Self { lines, value: Map::from_iter([(UNNAMED.to_owned(), Value::Object(self.value))]) }
+        let value = self.value();
+        let lines = self.lines.iter().map(|line| format!("  {line}").into());
+        let lines = std::iter::once(format!("{UNNAMED}:").into()).chain(lines).collect();
+        Self { lines, object: Object::Read(Map::from_iter([(UNNAMED.to_owned(), Value::Object(value))])) }
     }
 
     /// The same, saying that it may have been told before.
     fn marked(self) -> Self {
-        let part = if self.value.contains_key(REDELIVERED) { self.nested() } else { self };
-        let mark = (REDELIVERED.to_owned(), Value::Bool(true));
-        Self {
-            lines: std::iter::once(format!("{REDELIVERED}: true")).chain(part.lines).collect(),
-            value: std::iter::once(mark).chain(part.value).collect(),
+        let is_marked = self.keys().any(|key| key == REDELIVERED);
+        let mut part = if is_marked { self.nested() } else { self };
+        part.lines.insert(0, format!("{REDELIVERED}: true").into());
+        if let Object::Read(value) = part.object {
+            let mark = (REDELIVERED.to_owned(), Value::Bool(true));
+            part.object = Object::Read(std::iter::once(mark).chain(value).collect());
+        }
+        part
+    }
+
+    /// Its keys.
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        let (lines, read) = match &self.object {
+            Object::Flat => (self.lines.as_slice(), None),
+            Object::Read(value) => (&[][..], Some(value.keys().map(String::as_str))),
+        };
+        lines.iter().filter_map(|line| bare_key(line)).chain(read.into_iter().flatten())
+    }
+
+    /// What it decodes to.
+    fn value(&self) -> Map<String, Value> {
+        match &self.object {
+            Object::Read(value) => value.clone(),
+            Object::Flat => match toon::decode(&self.lines.join("\n")) {
+                Ok(Value::Object(value)) => value,
+                Ok(_) | Err(_) => Map::new(),
+            },
         }
     }
+}
+
+/// The key at the beginning of a line of a flat document; a row has none.
+fn bare_key(line: &str) -> Option<&str> {
+    let end = line.find([':', '[']).filter(|_| !line.starts_with(' '))?;
+    line.get(..end)
 }
 
 /// Whether a document consists of fields, so that others can stand beside them; a table at the root leaves no room.
@@ -109,39 +162,68 @@ fn is_comment(line: &str) -> bool {
 }
 
 /// Whether no two parts, nor the overflow line, share a root key, and no mark would seem to belong to all.
-fn can_stand_side_by_side(parts: &[Part], has_more: bool) -> bool {
+fn can_stand_side_by_side(parts: &[Part<'_>], has_more: bool) -> bool {
     let mut keys: BTreeSet<&str> = has_more.then_some(MORE).into_iter().collect();
-    let are_distinct = parts.iter().flat_map(|part| part.value.keys()).all(|key| keys.insert(key));
+    let are_distinct = parts.iter().flat_map(Part::keys).all(|key| keys.insert(key));
     are_distinct && (parts.len() == 1 || !keys.contains(REDELIVERED))
 }
 
-fn side_by_side(parts: &[Part], more: Option<&str>) -> String {
-    let more = more.map(|more| format!("{MORE}: {more}"));
-    let lines: Vec<&str> =
-        parts.iter().flat_map(|part| &part.lines).chain(&more).map(String::as_str).collect();
-    lines.join("\n")
+fn side_by_side(parts: &[Part<'_>], more: Option<&str>) -> String {
+    let mut document = String::with_capacity(capacity(parts));
+    for line in parts.iter().flat_map(|part| &part.lines) {
+        push_line(&mut document, "", line);
+    }
+    push_more(&mut document, more);
+    document
 }
 
-fn as_list(parts: &[Part], more: Option<&str>) -> String {
-    let mut lines = vec![format!("{LIST}[{}]:", parts.len())];
+/// The parts as the items of one list.
+///
+/// Flat ones need no second look: each of their lines keeps its meaning behind a hyphen or two levels deeper.
+fn as_list(parts: &[Part<'_>], more: Option<&str>) -> String {
+    let mut document = String::with_capacity(capacity(parts));
+    push_line(&mut document, "", &format!("{LIST}[{}]:", parts.len()));
     for part in parts {
         let first = part.lines.iter().position(|line| !is_comment(line)).unwrap_or(0);
         for (index, line) in part.lines.iter().enumerate() {
-            lines.push(match index {
-                _ if index < first => format!("  {line}"),
-                _ if index == first => format!("  - {line}"),
-                _ => format!("    {line}"),
-            });
+            let indent = match index {
+                _ if index < first => "  ",
+                _ if index == first => "  - ",
+                _ => "    ",
+            };
+            push_line(&mut document, indent, line);
         }
     }
-    lines.extend(more.map(|more| format!("{MORE}: {more}")));
-    let document = lines.join("\n");
+    push_more(&mut document, more);
+    if parts.iter().all(|part| matches!(part.object, Object::Flat)) {
+        return document;
+    }
     let expected = list_value(parts, more);
     if toon::decode(&document).as_ref() == Ok(&expected) { document } else { toon::encode(&expected) }
 }
 
-fn list_value(parts: &[Part], more: Option<&str>) -> Value {
-    let items: Vec<&Map<String, Value>> = parts.iter().map(|part| &part.value).collect();
+fn capacity(parts: &[Part<'_>]) -> usize {
+    const LINE_EXTRA: usize = 8;
+    const LAST_LINE: usize = 100;
+    parts.iter().flat_map(|part| &part.lines).map(|line| line.len() + LINE_EXTRA).sum::<usize>() + LAST_LINE
+}
+
+fn push_line(document: &mut String, indent: &str, line: &str) {
+    if !document.is_empty() {
+        document.push('\n');
+    }
+    document.push_str(indent);
+    document.push_str(line);
+}
+
+fn push_more(document: &mut String, more: Option<&str>) {
+    if let Some(more) = more {
+        push_line(document, "", &format!("{MORE}: {more}"));
+    }
+}
+
+fn list_value(parts: &[Part<'_>], more: Option<&str>) -> Value {
+    let items: Vec<Map<String, Value>> = parts.iter().map(Part::value).collect();
     let mut value = Map::from_iter([(LIST.to_owned(), json!(items))]);
     value.extend(more.map(|more| (MORE.to_owned(), Value::from(more))));
     Value::Object(value)

@@ -102,8 +102,12 @@ impl Batcher {
             return self.open(rule, scope, Key::from(group), row, now);
         };
         open.rows.push(row);
+        let is_full = open.rows.len() >= size_max;
+        if !is_full && rule.mode == BatchMode::Window {
+            return None;
+        }
         let deadline = open.deadline(scope);
-        if open.rows.len() >= size_max {
+        if is_full {
             return self.take(deadline, now);
         }
         self.restart(rule, deadline, now);

@@ -5,7 +5,7 @@
 //! to forget: what has ended is dropped on the next question. How repeats are counted is the pipeline's business.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     time::Duration,
 };
 
@@ -62,22 +62,31 @@ pub(crate) fn write_key<'w>(
 pub(crate) struct Dedupe {
     /// The first event of each window. Never iterated.
     firsts: HashMap<Key, Seq>,
-    ends: BTreeMap<(Timestamp, Seq), Key>,
+    /// When each window ends, soonest first. A new one ends last, unless its rule gave the ones before it more time.
+    ends: VecDeque<(Timestamp, Key)>,
 }
 
 impl Dedupe {
     /// Says whether an event with `key` repeats one whose window is open, and opens a window for it if not.
     pub(crate) fn check(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) -> Verdict {
         self.forget_ended(now);
-        if let Some(of) = self.firsts.get(key) {
-            return Verdict::Repeat { of: *of };
-        }
-        if self.firsts.len() >= DEDUPE_KEYS_MAX {
+        if self.firsts.len() >= DEDUPE_KEYS_MAX && !self.firsts.contains_key(key) {
             self.forget_soonest();
         }
-        let key = Key::from(key);
-        self.ends.insert((now + window, seq), Key::clone(&key));
-        self.firsts.insert(key, seq);
+        let key = match self.firsts.entry(Key::from(key)) {
+            Entry::Occupied(first) => return Verdict::Repeat { of: *first.get() },
+            Entry::Vacant(new) => {
+                let key = Key::clone(new.key());
+                new.insert(seq);
+                key
+            }
+        };
+        let ends_at = now + window;
+        let place = match self.ends.back() {
+            Some((last, _)) if *last > ends_at => self.ends.partition_point(|(at, _)| *at <= ends_at),
+            Some(_) | None => self.ends.len(),
+        };
+        self.ends.insert(place, (ends_at, key));
         Verdict::First
     }
 
@@ -88,13 +97,13 @@ impl Dedupe {
     }
 
     fn forget_ended(&mut self, now: Timestamp) {
-        while self.ends.first_key_value().is_some_and(|((ends_at, _), _)| *ends_at <= now) {
+        while self.ends.front().is_some_and(|(ends_at, _)| *ends_at <= now) {
             self.forget_soonest();
         }
     }
 
     fn forget_soonest(&mut self) {
-        if let Some((_, key)) = self.ends.pop_first() {
+        if let Some((_, key)) = self.ends.pop_front() {
             self.firsts.remove(&key);
         }
     }
@@ -102,15 +111,23 @@ impl Dedupe {
 
 impl State for Dedupe {
     fn write(&self, to: &mut Writer) {
-        // Every key stands once in each of the two.
-        let Self { firsts: _, ends } = self;
-        ends.write(to);
+        let Self { firsts, ends } = self;
+        to.length(ends.len());
+        for (ends_at, key) in ends {
+            ends_at.write(to);
+            firsts.get(key).copied().unwrap_or_default().write(to);
+            key.write(to);
+        }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let ends = <BTreeMap<(Timestamp, Seq), Key>>::read(from)?;
-        let firsts = ends.iter().map(|((_, seq), key)| (Key::clone(key), *seq)).collect();
-        Ok(Self { firsts, ends })
+        let mut dedupe = Self::default();
+        for _ in 0..from.length()? {
+            let (ends_at, first, key) = (State::read(from)?, State::read(from)?, Key::read(from)?);
+            dedupe.firsts.insert(Key::clone(&key), first);
+            dedupe.ends.push_back((ends_at, key));
+        }
+        Ok(dedupe)
     }
 }
 

@@ -34,12 +34,13 @@ impl KeyWriter {
 
     /// Adds one text.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
-        for (index, part) in text.as_bytes().split(|byte| *byte == 0).enumerate() {
-            if index > 0 {
-                self.bytes.extend_from_slice(&[0, DIGEST_MARK]);
-            }
+        let mut rest = text.as_bytes();
+        while let Some((part, after)) = memchr::memchr(0, rest).and_then(|at| rest.split_at_checked(at)) {
             self.bytes.extend_from_slice(part);
+            self.bytes.extend_from_slice(&[0, DIGEST_MARK]);
+            rest = after.get(1..).unwrap_or_default();
         }
+        self.bytes.extend_from_slice(rest);
         self.bytes.extend_from_slice(&[0, 0]);
         self
     }

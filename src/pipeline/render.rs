@@ -173,8 +173,8 @@ enum Attempt {
 
 /// A document that is known to be strict TOON.
 enum Body {
-    /// Written by the encoder itself, with these keys at its root.
-    Written { text: String, keys: Vec<String> },
+    /// Canonical as it stands, with these keys at its root.
+    Written { text: String, keys: Vec<String>, shows_repeats: bool },
     /// What the author wrote decodes to this; `comments` is the text if it holds comment lines.
     Decoded { value: Value, comments: Option<String> },
 }
@@ -183,7 +183,7 @@ impl Body {
     /// Adds `extras` as fields at the root, under keys that are still free, and writes the whole.
     fn write(self, subscriber: &SubscriberId, extras: &[(&str, u64)]) -> String {
         match self {
-            Self::Written { mut text, mut keys } => {
+            Self::Written { mut text, mut keys, .. } => {
                 append_counts(&mut text, &mut keys, extras);
                 text
             }

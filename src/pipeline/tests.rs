@@ -32,7 +32,7 @@ fn one_event_alone_is_told_when_its_window_closes() {
         priority: Priority::High,
         inject_at: InjectionPoint::AfterTool,
         severity: Severity::Warning,
-        content: Arc::clone(&notification.content),
+        content: notification.content.clone(),
         tokens: notification.tokens,
         events: vec![Seq(1)],
         created_at: at(2_100),

@@ -235,3 +235,39 @@ fn tables_cost_less_than_json_and_single_events_hardly_more() {
         json_cost(&single)
     );
 }
+
+#[test]
+fn a_table_costs_less_than_json_and_a_storm_next_to_nothing() {
+    let templates = shipped();
+    type Shape = (&'static str, &'static str, fn(usize) -> Value);
+    let shapes: [Shape; 4] = [
+        (
+            "tool_failure",
+            "tool.call.failure",
+            |n| json!({"tool_name": format!("tool{n}"), "error_type": "timeout", "error_message": "no answer within 30 s"}),
+        ),
+        ("file_change", "fs.file.modified", |n| json!({"path": format!("src/f{n}.rs"), "kind": "modified"})),
+        (
+            "ci_check",
+            "ci.check.failed",
+            |n| json!({"repository": "acme/shop", "pr": 412, "check": format!("unit{n}"), "message": "3 of 218 failed"}),
+        ),
+        (
+            "mcp_server",
+            "mcp.server.disconnected",
+            |n| json!({"server": format!("server{n}"), "reason": "exited with code 1", "tools": 26}),
+        ),
+    ];
+    for (name, event_type, payload) in shapes {
+        for count in [2, 3, 5, 10] {
+            let rows: Vec<Row> = (0..count).map(|n| row(n, event_type, &payload(n), 1)).collect();
+            let rendered = render(&templates, name, &rows, 2_000);
+            let same = toon::decode(&rendered.content).expect("strict").to_string();
+            let (own, json) = (rendered.tokens.0, tokens::estimate(&same).0);
+            assert!(own * 100 <= json * 85, "{own} against {json}:\n{}", rendered.content);
+        }
+        let storm = render(&templates, name, &[row(0, event_type, &payload(0), 100)], 2_000);
+        let all = tokens::estimate(&payload(0).to_string()).0 * 100;
+        assert!(storm.tokens.0 * 10 <= all, "{} against {all}", storm.tokens.0);
+    }
+}

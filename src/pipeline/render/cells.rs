@@ -25,6 +25,19 @@ pub(super) fn document(output: &str, marks: &Marks) -> Result<Body, Attempt> {
     }
 }
 
+/// The body of a text that is canonical as it stands; `None` for one that has to be decoded.
+fn canonical(text: &str) -> Option<Body> {
+    let fields = toon::flat_fields(text)?;
+    if fields.iter().any(|field| field.rows > ROWS_MAX) {
+        return None;
+    }
+    Some(Body::Written {
+        text: text.to_owned(),
+        keys: fields.iter().map(|field| field.key.to_owned()).collect(),
+        shows_repeats: fields.iter().any(|field| field.names(super::rows::REPEATS)),
+    })
+}
+
 /// Whether a list or keyed table of objects somewhere in `value` has more than [`ROWS_MAX`] rows.
 fn has_long_table(value: &Value) -> bool {
     match value {
@@ -46,7 +59,8 @@ fn read(output: &str, marks: &Marks) -> Result<Body, String> {
         [] => return Err("it wrote nothing".into()),
         [only] => {
             if let Some((text, Some(key))) = only.block() {
-                return Ok(Body::Written { text: text.to_owned(), keys: vec![key.to_owned()] });
+                let (text, keys) = (text.to_owned(), vec![key.to_owned()]);
+                return Ok(Body::Written { text, keys, shows_repeats: true });
             }
         }
         _ => {}
@@ -61,6 +75,9 @@ fn read(output: &str, marks: &Marks) -> Result<Body, String> {
         let is_parent = lines.get(index + 1).is_some_and(|next| next.indent > line.indent);
         pass.line(line, is_parent)
             .map_err(|message| format!("line {} of its output: {message}", index + 1))?;
+    }
+    if let Some(body) = canonical(&pass.out) {
+        return Ok(body);
     }
     let value = toon::decode(&pass.out).map_err(|error| match error.line {
         Some(line) => format!("line {line} of its output is not TOON: {error}"),

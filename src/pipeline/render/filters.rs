@@ -6,8 +6,6 @@
 //! from a column's name in the table to its name in the row, or to several, of which the first that is not null counts. `@type`, `@source`,
 //! `@severity` and `@time` are those of the event. A column that is null in every row is left out.
 
-use std::borrow::Cow;
-
 use minijinja::{
     Error, ErrorKind, State,
     value::{Kwargs, Value as Printed, ValueKind},
@@ -16,12 +14,14 @@ use serde_json::{Map, Number, Value};
 
 use super::{
     marks::{Mark, Marks},
-    rows::Rows,
+    rows::{Cell, Rows},
 };
 use crate::toon;
 
 /// The detail of the error that ends a render whose output is larger than allowed.
 pub(super) const TOO_MUCH: &str = "the output is larger than a notification may be";
+/// What a cell of a table takes, roughly; only saves growing the text.
+const CELL_BYTES: usize = 16;
 /// Deepest nesting of a value that a template builds itself.
 const NESTING_MAX: usize = 32;
 
@@ -100,25 +100,34 @@ pub(super) fn tail(state: &mut State<'_, '_>, value: &Printed, chars_max: usize)
 
 /// A column of a table: its name, and the columns of the row of which it takes the first that is not null.
 struct Picked {
-    name: String,
-    from: Vec<String>,
+    name: Word,
+    from: Vec<Word>,
+}
+
+/// A name that a template gave, as it came.
+struct Word(Printed);
+
+impl Word {
+    fn as_str(&self) -> &str {
+        self.0.as_str().unwrap_or_default()
+    }
 }
 
 fn picked_columns(columns: &Printed) -> Result<Vec<Picked>, Error> {
     let wrong =
         || invalid("columns= takes a list of names, or a map of names to names or lists of names".into());
-    let word = |value: &Printed| value.as_str().map(str::to_owned).ok_or_else(wrong);
-    let mut picked = Vec::new();
+    let word = |value: Printed| if value.as_str().is_some() { Ok(Word(value)) } else { Err(wrong()) };
+    let mut picked: Vec<Picked> = Vec::new();
     for key in columns.try_iter()? {
-        let name = word(&key)?;
-        if picked.iter().any(|column: &Picked| column.name == name) {
-            return Err(invalid(format!("columns= names `{name}` twice")));
+        let source = if columns.kind() == ValueKind::Map { columns.get_item(&key)? } else { key.clone() };
+        let name = word(key)?;
+        if picked.iter().any(|column| column.name.as_str() == name.as_str()) {
+            return Err(invalid(format!("columns= names `{}` twice", name.as_str())));
         }
-        let source = if columns.kind() == ValueKind::Map { columns.get_item(&key)? } else { key };
         let from = if source.kind() == ValueKind::Seq {
-            source.try_iter()?.map(|name| word(&name)).collect::<Result<_, _>>()?
+            source.try_iter()?.map(word).collect::<Result<_, _>>()?
         } else {
-            vec![word(&source)?]
+            vec![word(source)?]
         };
         picked.push(Picked { name, from });
     }
@@ -126,48 +135,47 @@ fn picked_columns(columns: &Printed) -> Result<Vec<Picked>, Error> {
 }
 
 fn table(rows: &Rows, key: &str, columns: Option<Vec<Picked>>) -> String {
-    let own = |name: &String| Picked { name: name.clone(), from: vec![name.clone()] };
+    let own =
+        |name: &String| Picked { name: Word(name.as_str().into()), from: vec![Word(name.as_str().into())] };
     let mut picked = columns.unwrap_or_else(|| rows.columns().iter().map(own).collect());
-    let is_picked = |name: &String| picked.iter().any(|column| column.from.contains(name));
+    let is_picked =
+        |name: &str| picked.iter().flat_map(|column| &column.from).any(|from| from.as_str() == name);
     if let Some(repeats) = rows.repeats().filter(|name| !is_picked(name)) {
-        let name = super::free_key(&repeats, |key| picked.iter().any(|column| column.name == key));
-        picked.push(Picked { name, from: vec![repeats] });
+        let is_taken = |key: &str| picked.iter().any(|column| column.name.as_str() == key);
+        let name = super::free_key(&repeats, is_taken);
+        picked.push(Picked { name: Word(name.into()), from: vec![Word(repeats.into())] });
     }
-    let mut names = Vec::new();
-    let mut cells = Vec::new();
+    let mut names = Vec::with_capacity(picked.len());
+    let mut cells = Vec::with_capacity(picked.len());
     for column in &picked {
-        let column_cells = rows.pick(&column.from);
-        if !column_cells.iter().all(|cell| cell.is_null()) {
+        let column_cells = rows.pick(column.from.iter().map(Word::as_str));
+        if !column_cells.iter().all(Cell::is_null) {
             names.push(column.name.as_str());
-            cells.push(column_cells.into_iter());
+            cells.push(column_cells);
         }
     }
-    let mut table: Vec<Vec<Cow<'_, Value>>> = Vec::new();
-    loop {
-        let row: Vec<_> = cells.iter_mut().filter_map(Iterator::next).collect();
-        if row.is_empty() {
-            break;
-        }
-        table.push(row);
-    }
-    if table.is_empty() {
+    if names.is_empty() || rows.len() == 0 {
         return toon::encode_field(key, &Value::from(rows.len()));
     }
-    let mut out = String::new();
-    toon::write_table(&mut out, key, &names, &table);
+    let mut out = String::with_capacity(rows.len() * names.len() * CELL_BYTES);
+    toon::write_table(&mut out, key, &names, rows.len(), |out, row, column| {
+        if let Some(cell) = cells.get(column).and_then(|cells| cells.get(row)) {
+            cell.write(out);
+        }
+    });
     out
 }
 
 fn pick(value: Value, columns: &[Picked]) -> Result<Value, Error> {
-    let first = |fields: &Map<String, Value>, from: &[String]| {
+    let first = |fields: &Map<String, Value>, from: &[Word]| {
         from.iter()
-            .filter_map(|name| fields.get(name))
+            .filter_map(|name| fields.get(name.as_str()))
             .find(|value| !value.is_null())
             .cloned()
             .unwrap_or(Value::Null)
     };
     let picked = |fields: &Map<String, Value>| -> Value {
-        columns.iter().map(|column| (column.name.clone(), first(fields, &column.from))).collect()
+        columns.iter().map(|column| (column.name.as_str().to_owned(), first(fields, &column.from))).collect()
     };
     match value {
         Value::Object(fields) => Ok(picked(&fields)),

@@ -22,9 +22,9 @@ pub(super) fn document(subscriber: &SubscriberId, events: &[Arc<CleanEvent>]) ->
 
 fn row(event: &CleanEvent, repeated: bool) -> Value {
     let mut row = Map::new();
-    row.insert("type".into(), event.envelope("@type").unwrap_or_default());
-    row.insert("source".into(), event.envelope("@source").unwrap_or_default());
-    row.insert("severity".into(), event.envelope("@severity").unwrap_or_default());
+    row.insert("type".into(), event.envelope("@type").unwrap_or_default().into());
+    row.insert("source".into(), event.envelope("@source").unwrap_or_default().into());
+    row.insert("severity".into(), event.envelope("@severity").unwrap_or_default().into());
     row.insert("message".into(), message(event));
     if repeated {
         row.insert("repeats".into(), event.repeats.into());

@@ -14,8 +14,9 @@ use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, Value as Printed};
 use serde_json::{Map, Value};
 
 use crate::{
-    event::{Event, SessionId, cut_text, mask_secrets, strip_text},
+    event::{Event, Field, SessionId, WithEscape, cut_text, mask_secrets, strip_text},
     pipeline::row::Row,
+    toon,
 };
 
 /// A list of at most this many scalars becomes words in one cell; a longer one its JSON text.
@@ -26,7 +27,7 @@ const SOURCE: &str = "@source";
 const SEVERITY: &str = "@severity";
 const TIME: &str = "@time";
 /// The column that says how often a row happened.
-const REPEATS: &str = "repeats";
+pub(super) const REPEATS: &str = "repeats";
 
 /// An event whose every text is safe to show.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub(super) struct CleanEvent {
     /// The longest text that may be shown, in characters.
     pub(super) field_chars: usize,
     payload: OnceLock<Value>,
+    /// Whether the keys of the payload are shown as they are.
+    has_clean_keys: OnceLock<bool>,
     /// The payload once more, as templates take values.
     printed_payload: OnceLock<Printed>,
 }
@@ -49,15 +52,16 @@ impl CleanEvent {
             repeats: row.repeats.max(1),
             field_chars,
             payload: OnceLock::new(),
+            has_clean_keys: OnceLock::new(),
             printed_payload: OnceLock::new(),
         }
     }
 
     /// A field of the event itself, by the name that a picked column asks for.
-    pub(super) fn envelope(&self, name: &str) -> Option<Value> {
+    pub(super) fn envelope(&self, name: &str) -> Option<Cow<'_, str>> {
         match name {
             TYPE => Some(self.event.event_type.as_str().into()),
-            SOURCE => Some(self.clean(&self.event.source)),
+            SOURCE => Some(clean_field(&self.event.source, self.field_chars)),
             SEVERITY => Some(self.event.severity.as_str().into()),
             TIME => Some(self.event.timestamp.to_string().into()),
             _ => None,
@@ -70,31 +74,51 @@ impl CleanEvent {
     }
 
     /// A scalar field of the payload; `None` when it needs flattening or is not there.
-    fn plain_field(&self, name: &str) -> Option<Cow<'_, Value>> {
-        let value = self.event.payload.value().get(name)?;
+    fn plain_field(&self, name: &str) -> Option<Cell<'_>> {
+        let value = match self.event.payload.field(name) {
+            Ok(Some(Field::Text(text))) => return Some(Cell::Text(clean_field(text, self.field_chars))),
+            Ok(Some(Field::Json(json))) if json.starts_with(['{', '[']) => return None,
+            Ok(Some(Field::Json(json))) => serde_json::from_str(json).unwrap_or(Value::Null),
+            Ok(None) => return None,
+            Err(WithEscape) => self.event.payload.value().get(name)?.clone(),
+        };
         match value {
-            Value::String(text) => {
-                let changed = match clean_field(text, self.field_chars) {
-                    Cow::Borrowed(_) => None,
-                    Cow::Owned(clean) => Some(Cow::Owned(clean.into())),
-                };
-                Some(changed.unwrap_or(Cow::Borrowed(value)))
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => Some(Cow::Borrowed(value)),
+            Value::String(text) => Some(Cell::Text(clean_field(&text, self.field_chars).into_owned().into())),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Some(Cell::Value(Cow::Owned(value))),
             Value::Array(_) | Value::Object(_) => None,
         }
     }
 
     /// Whether flattening the payload cannot give a field of that name either.
     fn lacks(&self, name: &str) -> bool {
-        let is_clean = |key: &String| matches!(clean_field(key, self.field_chars), Cow::Borrowed(_));
-        let fields = self.event.payload.value().as_object();
-        let is_other = |key: &String| key != name && is_clean(key);
-        !name.contains('.') && fields.is_none_or(|fields| fields.keys().all(is_other))
+        let is_clean = |key: &str| matches!(clean_field(key, self.field_chars), Cow::Borrowed(_));
+        let has_clean_keys = || self.event.payload.keys().is_ok_and(|mut keys| keys.all(is_clean));
+        !name.contains('.')
+            && *self.has_clean_keys.get_or_init(has_clean_keys)
+            && self.event.payload.field(name) == Ok(None)
+    }
+}
+
+/// What stands in one cell of a table.
+#[derive(Debug)]
+pub(super) enum Cell<'r> {
+    Text(Cow<'r, str>),
+    Value(Cow<'r, Value>),
+}
+
+impl Cell<'_> {
+    const NULL: Self = Self::Value(Cow::Owned(Value::Null));
+
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self, Self::Value(value) if value.is_null())
     }
 
-    fn clean(&self, text: &str) -> Value {
-        clean_field(text, self.field_chars).into_owned().into()
+    /// Appends it as the cell of a row.
+    pub(super) fn write(&self, out: &mut String) {
+        match self {
+            Self::Text(text) => toon::write_text(out, text),
+            Self::Value(value) => toon::write_scalar(out, value),
+        }
     }
 }
 
@@ -133,6 +157,7 @@ impl Object for EventView {
 /// Text of a payload as it may be shown; borrowed exactly when nothing had to change.
 pub(super) fn clean_field(text: &str, chars_max: usize) -> Cow<'_, str> {
     match strip_text(text) {
+        Cow::Borrowed(text) if text.len() <= chars_max => mask_secrets(text),
         Cow::Borrowed(text) => cut_text(mask_secrets(text), chars_max),
         Cow::Owned(text) => cut_text(mask_secrets(&text), chars_max).into_owned().into(),
     }
@@ -152,7 +177,7 @@ fn clean_value(value: &Value, chars_max: usize) -> Value {
 
 /// The list `events`.
 #[derive(Debug)]
-pub(super) struct Events(pub(super) Vec<Arc<CleanEvent>>);
+pub(super) struct Events(pub(super) Arc<[Arc<CleanEvent>]>);
 
 impl Object for Events {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
@@ -171,7 +196,7 @@ impl Object for Events {
 /// The list `rows`: flat objects with the same columns in the same order.
 #[derive(Debug)]
 pub(super) struct Rows {
-    events: Vec<Arc<CleanEvent>>,
+    events: Arc<[Arc<CleanEvent>]>,
     flat: OnceLock<Flat>,
 }
 
@@ -184,8 +209,8 @@ struct Flat {
 
 impl Rows {
     /// Takes its rows from `events`.
-    pub(super) fn new(events: &[Arc<CleanEvent>]) -> Self {
-        Self { events: events.to_vec(), flat: OnceLock::new() }
+    pub(super) fn new(events: Arc<[Arc<CleanEvent>]>) -> Self {
+        Self { events, flat: OnceLock::new() }
     }
 
     /// How many rows there are.
@@ -207,33 +232,27 @@ impl Rows {
     }
 
     /// One cell a row: of the columns that `names` lists, the first that is not null.
-    pub(super) fn pick(&self, names: &[String]) -> Vec<Cow<'_, Value>> {
+    pub(super) fn pick<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Vec<Cell<'_>> {
         let repeats = self.repeats();
         let first = |at: usize, event| {
-            let mut found = names.iter().map(|name| self.cell(at, event, name, repeats.as_deref()));
-            found.find(|cell| !cell.is_null()).unwrap_or(Cow::Owned(Value::Null))
+            let mut found = names.clone().map(|name| self.cell(at, event, name, repeats.as_deref()));
+            found.find(|cell| !cell.is_null()).unwrap_or(Cell::NULL)
         };
         self.events.iter().enumerate().map(|(at, event)| first(at, event)).collect()
     }
 
-    fn cell<'r>(
-        &'r self,
-        at: usize,
-        event: &'r CleanEvent,
-        name: &str,
-        repeats: Option<&str>,
-    ) -> Cow<'r, Value> {
+    fn cell<'r>(&'r self, at: usize, event: &'r CleanEvent, name: &str, repeats: Option<&str>) -> Cell<'r> {
         if Some(name) == repeats {
-            return Cow::Owned(event.repeats.into());
+            return Cell::Value(Cow::Owned(event.repeats.into()));
         }
-        if let Some(value) = event.envelope(name) {
-            return Cow::Owned(value);
+        if let Some(text) = event.envelope(name) {
+            return Cell::Text(text);
         }
-        if let Some(value) = event.plain_field(name) {
-            return value;
+        if let Some(cell) = event.plain_field(name) {
+            return cell;
         }
         let found = if event.lacks(name) { None } else { self.flat().cell(at, name) };
-        found.map_or(Cow::Owned(Value::Null), Cow::Borrowed)
+        found.map_or(Cell::NULL, |value| Cell::Value(Cow::Borrowed(value)))
     }
 
     fn flat(&self) -> &Flat {

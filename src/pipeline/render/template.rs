@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, context,
-    value::Value as Printed,
+    value::{Enumerator, Object, Value as Printed},
 };
 use serde_json::Value;
 
 use super::{
     Attempt, Body, Printed as Counts, RenderInput, TemplateError, cells, filters, lint,
     marks::{Mark, Marks},
-    rows::{CleanEvent, Events, Rows, clean_field},
+    rows::{CleanEvent, Events, REPEATS, Rows, clean_field},
 };
-use crate::event::FIELD_CHARS_MAX;
+use crate::{event::FIELD_CHARS_MAX, notification::SubscriberId, time::Timestamp};
 
 /// Instructions that one render may execute; a table of 15 rows with 10 columns takes about 3,000.
 const FUEL: u64 = 50_000;
@@ -73,26 +73,64 @@ impl Template {
             .unwrap_or_default();
         let body = cells::document(&captured.into_output(), &marks)?;
         let shows_repeats = match &body {
-            Body::Written { .. } => true,
-            Body::Decoded { value, .. } => has_key(value, "repeats"),
+            Body::Written { shows_repeats, .. } => *shows_repeats,
+            Body::Decoded { value, .. } => has_key(value, REPEATS),
         };
         Ok((body, Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed }))
     }
 
     fn context(&self, input: &RenderInput<'_>, events: &[Arc<CleanEvent>]) -> Printed {
-        let rows = if self.uses_rows { Rows::new(events) } else { Rows::new(&[]) };
-        context! {
-            events => Printed::from_object(Events(events.to_vec())),
-            rows => Printed::from_object(rows),
-            count => events.len(),
-            repeats => input.repeats,
-            suppressed => input.suppressed,
-            subscriber => context! {
-                id => input.subscriber.as_str(),
-                name => clean_field(input.subscriber_name, FIELD_CHARS_MAX),
+        let events: Arc<[Arc<CleanEvent>]> = events.into();
+        let rows = if self.uses_rows { Rows::new(Arc::clone(&events)) } else { Rows::new(Arc::default()) };
+        Printed::from_object(Context {
+            count: events.len(),
+            events: Printed::from_object(Events(events)),
+            rows: Printed::from_object(rows),
+            repeats: input.repeats,
+            suppressed: input.suppressed,
+            subscriber: input.subscriber.clone(),
+            subscriber_name: input.subscriber_name.into(),
+            now: input.now,
+        })
+    }
+}
+
+/// The variables of one render, of which most templates ask for two or three; what costs something is made when it is asked for.
+#[derive(Debug)]
+struct Context {
+    events: Printed,
+    rows: Printed,
+    count: usize,
+    repeats: u32,
+    suppressed: u32,
+    subscriber: SubscriberId,
+    subscriber_name: Box<str>,
+    now: Timestamp,
+}
+
+impl Object for Context {
+    fn get_value(self: &Arc<Self>, key: &Printed) -> Option<Printed> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Printed> {
+        Some(match key {
+            "events" => self.events.clone(),
+            "rows" => self.rows.clone(),
+            "count" => self.count.into(),
+            "repeats" => self.repeats.into(),
+            "suppressed" => self.suppressed.into(),
+            "subscriber" => context! {
+                id => self.subscriber.as_str(),
+                name => clean_field(&self.subscriber_name, FIELD_CHARS_MAX),
             },
-            now => input.now.to_string(),
-        }
+            "now" => self.now.to_string().into(),
+            _ => return None,
+        })
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(&VARIABLES)
     }
 }
 

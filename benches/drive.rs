@@ -1,0 +1,156 @@
+//! An engine that is fed events and asked by one harness, for the benches that measure what the engine costs.
+//!
+//! One session takes all, in one turn, so that each exchange confirms what the ones before it released. A run fails when
+//! notifications stay behind, because then it would measure a queue.
+
+use std::sync::Arc;
+
+use aside::{
+    config::{
+        compile::compile,
+        layers::{LayerKind, SourceFile, Sources},
+    },
+    engine::{
+        Engine,
+        io::{Input, RequestId},
+    },
+    event::{EventRef, Seq, SessionId, Severity},
+    exchange::{Exchange, Harness},
+    notification::InjectionPoint,
+    time::Timestamp,
+};
+use rustix::time::{ClockId, clock_gettime};
+
+/// How often a harness asks, in events: whenever the batches are full, so that each exchange takes all there is.
+const EXCHANGE_EVERY: u64 = 10;
+/// Simulated time between two events; a window of 2 s then never ends before its batch of ten is full.
+const EVENT_GAP_MS: u64 = 1;
+const SESSION: &str = "bench";
+
+/// One engine with its own rules.
+pub(crate) struct Run {
+    engine: Engine,
+    /// The payload of the event at a position.
+    payload: fn(Seq) -> String,
+    /// What may be left after an exchange: the batches that were not full yet.
+    pending_max: u32,
+    seq: Seq,
+    now: Timestamp,
+    /// Microseconds an event, one a round.
+    pub(crate) costs: Vec<f64>,
+}
+
+impl Run {
+    /// Opens the session of an engine of which `matching` subscribers match each event.
+    pub(crate) fn new(engine: Engine, matching: usize, payload: fn(Seq) -> String) -> Self {
+        let now = Timestamp::from_millis(1_700_000_000_000);
+        let pending_max = u32::try_from(2 * matching).expect("few match");
+        let mut run = Self { engine, payload, pending_max, seq: Seq::ZERO, now, costs: Vec::new() };
+        let opened = Input::SessionOpened { session: SessionId::new(SESSION), harness: Harness::default() };
+        run.engine.handle(opened, now);
+        run.drain();
+        run
+    }
+
+    /// Microseconds of this thread's CPU time an event.
+    pub(crate) fn round(&mut self, events: usize) -> f64 {
+        let begin = cpu_micros();
+        for _ in 0..events {
+            self.seq = self.seq.next();
+            self.now = Timestamp::from_millis(self.now.as_millis() + EVENT_GAP_MS);
+            let (id, payload) = (self.seq.to_string(), (self.payload)(self.seq));
+            self.engine
+                .handle(Input::Event { seq: self.seq, event: event(&id, &payload, self.now) }, self.now);
+            self.drain();
+            if self.seq.0.is_multiple_of(EXCHANGE_EVERY) {
+                self.exchange();
+            }
+        }
+        (cpu_micros() - begin) / events as f64
+    }
+
+    fn exchange(&mut self) {
+        self.seq = self.seq.next();
+        let carrier = self.seq.to_string();
+        // No turn is named, so that each exchange confirms what the ones before it released, as in a conversation.
+        let exchange = Exchange::new(SessionId::new(SESSION), InjectionPoint::TurnStart, &carrier);
+        self.engine
+            .handle(Input::Exchange { seq: self.seq, request: RequestId(self.seq.0), exchange }, self.now);
+        self.drain();
+        let session = self.engine.session(&SessionId::new(SESSION)).expect("it was opened");
+        let (pending, _) = session.injector.pending();
+        assert!(
+            pending < self.pending_max,
+            "what is made has to be taken, or the queue's length is measured: {pending}"
+        );
+    }
+
+    fn drain(&mut self) {
+        while self.engine.poll_output().is_some() {}
+    }
+}
+
+fn event<'a>(id: &'a str, payload: &'a str, now: Timestamp) -> EventRef<'a> {
+    EventRef {
+        id,
+        event_type: "bench.hot.order",
+        source: "bench",
+        severity: Severity::Info,
+        timestamp: now,
+        payload,
+        dedupe_key: None,
+        session: Some(SESSION),
+        workspace: None,
+        cause: None,
+    }
+}
+
+/// An engine that runs by these files of the user's layer, each a path and a text.
+pub(crate) fn engine(files: impl IntoIterator<Item = (String, String)>) -> Engine {
+    let files = files.into_iter().map(|(name, text)| SourceFile {
+        layer: LayerKind::User,
+        path: name.as_str().into(),
+        name: name.into(),
+        text: text.into(),
+    });
+    let compiled = compile(&Sources::new(files), &[]);
+    assert!(
+        compiled.report.error_count() == 0,
+        "the rules of this bench do not compile:\n{}",
+        compiled.report
+    );
+    Engine::new(Arc::new(compiled.rules))
+}
+
+/// A subscriber that collects ten events before it renders them with `template`.
+pub(crate) fn subscriber(index: usize, types: &str, dedupe_key: &str, template: &str) -> (String, String) {
+    let text = format!(
+        r#"[subscriber]
+id = "s{index}"
+name = "Bench {index}"
+description = "One of many"
+version = "1.0.0"
+
+[events]
+types = ["{types}"]
+severity_filter = "info"
+
+[batching]
+window_ms = 2000
+max_size = 10
+dedupe_key = "{dedupe_key}"
+dedupe_window_ms = 1000
+
+[output]
+priority = "normal"
+inject_at = "turn_end"
+template = "templates/{template}"
+"#
+    );
+    (format!("subscribers/s{index}.toml"), text)
+}
+
+fn cpu_micros() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}

@@ -1,0 +1,114 @@
+//! How many tokens does a notification cost against the same data as compact JSON, and a storm against appending all of it?
+//!
+//! `cargo bench --bench tokens`. Nothing is timed: the figures are estimates by the estimator that budgets use, and the same on
+//! every machine. The bounds that must hold are in `tests/it/templates.rs`.
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
+use std::sync::Arc;
+
+use aside::{
+    config::layers::Sources,
+    event::{Event, Payload, Seq, Severity},
+    notification::{SubscriberId, Tokens},
+    pipeline::{
+        render::{RenderInput, Templates},
+        row::Row,
+    },
+    time::Timestamp,
+    tokens, toon,
+};
+use serde_json::{Value, json};
+
+/// Rows of a notification.
+const ROWS: [u32; 5] = [1, 2, 3, 5, 10];
+/// Equal events of a storm.
+const STORM: u32 = 100;
+
+/// A shipped template, the type of its events, and the payload of the event with a number.
+type Shape = (&'static str, &'static str, fn(u32) -> Value);
+
+const SHAPES: [Shape; 5] = [
+    (
+        "tool_failure",
+        "tool.call.failure",
+        |n| json!({"tool_name": format!("tool{n}"), "error_type": "timeout", "error_message": "no answer from the server within 30 seconds"}),
+    ),
+    ("file_change", "fs.file.modified", |n| json!({"path": format!("src/cart{n}.rs"), "kind": "modified"})),
+    (
+        "ci_check",
+        "ci.check.failed",
+        |n| json!({"repository": "acme/shop", "pr": 412, "check": format!("unit{n}"), "message": "3 of 218 failed"}),
+    ),
+    (
+        "mcp_server",
+        "mcp.server.disconnected",
+        |n| json!({"server": format!("server{n}"), "reason": "process exited with code 1", "tools": 26}),
+    ),
+    (
+        "message",
+        "message.agent.sent",
+        |n| json!({"from": format!("agent{n}"), "text": "Please leave the migration alone, I am rewriting it"}),
+    ),
+];
+
+fn main() {
+    let templates = shipped();
+    println!("| template | rows | tokens | the same as compact JSON | difference |");
+    println!("|---|---|---|---|---|");
+    for (name, event_type, payload) in SHAPES {
+        for count in ROWS {
+            let rows: Vec<Row> = (1..=count).map(|n| row(event_type, payload(n), 1)).collect();
+            let content = render(&templates, name, &rows);
+            let same = toon::decode(&content).expect("strict").to_string();
+            let [own, json] = [content.as_str(), &same].map(|text| f64::from(tokens::estimate(text).0));
+            println!("| {name} | {count} | {own} | {json} | {:+.0} % |", (own / json - 1.0) * 100.0);
+        }
+    }
+    println!("\n| storm of {STORM} equal events | tokens | appending all as JSON | difference |");
+    println!("|---|---|---|---|");
+    for (name, event_type, payload) in SHAPES {
+        let own = tokens::estimate(&render(&templates, name, &[row(event_type, payload(1), STORM)])).0;
+        let all = tokens::estimate(&payload(1).to_string()).0 * STORM;
+        println!("| {name} | {own} | {all} | {:+.1} % |", (f64::from(own) / f64::from(all) - 1.0) * 100.0);
+    }
+}
+
+fn shipped() -> Templates {
+    let mut templates = Templates::new();
+    for (name, _, _) in SHAPES {
+        let sources = Sources::shipped();
+        let is_wanted = |file: &str| file == format!("templates/{name}.toon.j2");
+        let file = sources.files().iter().find(|file| is_wanted(&file.name)).expect("it is shipped");
+        templates.add(name, file.text.to_string()).expect("it compiles");
+    }
+    templates
+}
+
+fn row(event_type: &str, payload: Value, repeats: u32) -> Row {
+    let event = Event {
+        id: "e".into(),
+        event_type: event_type.parse().expect("a valid type"),
+        source: "bench".into(),
+        severity: Severity::Warning,
+        timestamp: Timestamp::ZERO,
+        payload: Payload::from(payload),
+        dedupe_key: None,
+        session: None,
+        workspace: None,
+        cause: None,
+    };
+    Row { seq: Seq(1), event: Arc::new(event), repeats }
+}
+
+fn render(templates: &Templates, name: &str, rows: &[Row]) -> String {
+    let input = RenderInput {
+        subscriber: &SubscriberId::new(name),
+        subscriber_name: name,
+        rows,
+        repeats: 0,
+        suppressed: 0,
+        now: Timestamp::ZERO,
+        max_tokens: Tokens(2_000),
+    };
+    templates.render(name, &input).content
+}

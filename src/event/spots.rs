@@ -1,0 +1,196 @@
+//! Where the fields of a payload stand in its text, so that one of them can be read without building the others.
+//!
+//! Most events are asked for a handful of plain fields. Finding them takes one pass over the text and one allocation; a tree takes a few
+//! for every field.
+
+use std::ops::Range;
+
+/// A field at the top of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field<'p> {
+    /// A string that is written without an escape.
+    Text(&'p str),
+    /// The JSON of anything else.
+    Json(&'p str),
+}
+
+/// The fields of one object, in the order of its text.
+#[derive(Debug, Clone)]
+pub(super) struct Spots {
+    /// Key, without its quotes, and value.
+    fields: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl Spots {
+    /// Finds the fields of `text`, which is known to be a JSON object; `None` when a key is written with an escape.
+    pub(super) fn find(text: &str) -> Option<Self> {
+        let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
+        let mut fields = Vec::with_capacity(8);
+        scan.take(b'{')?;
+        if scan.take(b'}').is_some() {
+            return Some(Self { fields });
+        }
+        loop {
+            let key = scan.string()?;
+            if memchr::memchr(b'\\', text.as_bytes().get(key.clone())?).is_some() {
+                return None;
+            }
+            scan.take(b':')?;
+            fields.push((key, scan.value()?));
+            if scan.take(b',').is_none() {
+                return scan.take(b'}').map(|()| Self { fields });
+            }
+        }
+    }
+
+    /// The field named `key` in `text`, the last one if there are several.
+    pub(super) fn get<'p>(&self, text: &'p str, key: &str) -> Option<Field<'p>> {
+        let is_named = |(named, _): &&(Range<usize>, Range<usize>)| {
+            named.len() == key.len() && text.as_bytes().get(named.clone()) == Some(key.as_bytes())
+        };
+        let (_, value) = self.fields.iter().rev().find(is_named)?;
+        let json = text.get(value.clone())?;
+        let inner = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        Some(match inner {
+            Some(inner) if memchr::memchr(b'\\', inner.as_bytes()).is_none() => Field::Text(inner),
+            Some(_) | None => Field::Json(json),
+        })
+    }
+
+    /// The keys in `text`.
+    pub(super) fn keys<'p>(&self, text: &'p str) -> impl Iterator<Item = &'p str> {
+        self.fields.iter().filter_map(|(key, _)| text.get(key.clone()))
+    }
+}
+
+/// A position in JSON that is known to be valid.
+struct Scan<'p> {
+    bytes: &'p [u8],
+    at: usize,
+}
+
+impl Scan<'_> {
+    /// The next byte that is no white space.
+    fn peek(&mut self) -> Option<u8> {
+        while matches!(self.bytes.get(self.at)?, b' ' | b'\t' | b'\n' | b'\r') {
+            self.at += 1;
+        }
+        self.bytes.get(self.at).copied()
+    }
+
+    /// Steps over `wanted`, if it is next.
+    fn take(&mut self, wanted: u8) -> Option<()> {
+        (self.peek()? == wanted).then(|| self.at += 1)
+    }
+
+    /// Steps over a string and gives what is between its quotes.
+    fn string(&mut self) -> Option<Range<usize>> {
+        self.take(b'"')?;
+        let start = self.at;
+        loop {
+            self.at += memchr::memchr2(b'"', b'\\', self.bytes.get(self.at..)?)?;
+            if self.bytes.get(self.at) == Some(&b'"') {
+                self.at += 1;
+                return Some(start..self.at - 1);
+            }
+            self.at += 2;
+        }
+    }
+
+    /// Steps over a value and gives its text.
+    fn value(&mut self) -> Option<Range<usize>> {
+        let first = self.peek()?;
+        let start = self.at;
+        match first {
+            b'"' => {
+                self.string()?;
+            }
+            b'{' | b'[' => self.nested()?,
+            _ => {
+                let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
+                self.at += self.bytes.get(start..)?.iter().position(ends)?;
+            }
+        }
+        Some(start..self.at)
+    }
+
+    /// Steps over an object or a list with all that is in it.
+    fn nested(&mut self) -> Option<()> {
+        let mut depth = 0_usize;
+        loop {
+            match self.bytes.get(self.at)? {
+                b'"' => {
+                    self.string()?;
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                return Some(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value};
+
+    use super::*;
+
+    /// What must hold of every field that is found.
+    fn check(text: &str) {
+        let Ok(Value::Object(object)) = serde_json::from_str(text) else { panic!("{text} is an object") };
+        let Some(spots) = Spots::find(text) else {
+            assert!(text.contains('\\'), "{text}");
+            return;
+        };
+        for (key, value) in &object {
+            let found = match spots.get(text, key) {
+                Some(Field::Text(text)) => Some(Value::from(text)),
+                Some(Field::Json(json)) => serde_json::from_str(json).ok(),
+                None => None,
+            };
+            assert_eq!(found.as_ref(), Some(value), "{key} of {text}");
+        }
+        assert!(spots.keys(text).all(|key| object.contains_key(key)), "{text}");
+        assert_eq!(spots.get(text, "no such key"), None);
+    }
+
+    #[test]
+    fn every_field_is_what_a_tree_would_hold() {
+        for text in [
+            "{}",
+            " { \n} ",
+            r#"{"a":1,"b":"x","c":"q\"u","d":null,"e":[1,{"f":"}]"}],"g":{"a":2},"h":-1.5e3,"i":true}"#,
+            "{ \"a\" :\t1 ,\n\"b\" : [ ] , \"c\" : { } }",
+            r#"{"a":1,"a":{"b":2},"a":"last"}"#,
+            r#"{"a\u0041":1}"#,
+            r#"{"":"","k":"\\"}"#,
+        ] {
+            check(text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn generated_objects_are_read_like_any_other(
+            fields in prop::collection::vec(("[a-c\u{e9}\"]{0,2}", r#"[ -~\u{e9}]{0,6}"#, any::<i32>()), 0..6),
+        ) {
+            let object: Map<String, Value> = fields
+                .into_iter()
+                .flat_map(|(key, text, number)| [
+                    (format!("{key}n"), serde_json::json!([number, { "t": text }])),
+                    (format!("{key}m"), number.into()),
+                    (key, text.into()),
+                ])
+                .collect();
+            check(&Value::Object(object.clone()).to_string());
+            check(&serde_json::to_string_pretty(&object).expect("JSON"));
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! A text with what one strict reading of it showed, so that nobody has to read it again.
+//!
+//! Most documents are fields and plain tables, and [`flat_fields`] recognises those in one pass, without a tree and without an
+//! allocation for each value. It knows the canonical form only: what it takes is strict, and is what [`super::encode`] writes for
+//! what it decodes to. Anything else is left to the decoder, so the pass need not know every form, only never be wrong.
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+use super::{INDENT, decode, needs_quotes, write_quoted};
+use crate::snapshot::{Damaged, Reader, State, Writer};
+
+/// Longest integer that is read as one wherever TOON is read, in digits.
+const INTEGER_DIGITS_MAX: usize = 18;
+
+/// A text, and whether it is TOON; can only be made by looking.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Document {
+    text: Arc<str>,
+    form: Form,
+}
+
+/// What a text was found to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Canonical fields and plain tables under bare keys: what [`flat_fields`] takes.
+    Flat,
+    /// Strict TOON of any other shape.
+    Strict,
+    /// Not TOON.
+    Text,
+}
+
+impl Document {
+    /// The text; shared, not copied.
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// What it was found to be.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for Document {
+    fn from(text: T) -> Self {
+        let text = text.into();
+        let form = if flat_fields(&text).is_some() {
+            Form::Flat
+        } else if decode(&text).is_ok() {
+            Form::Strict
+        } else {
+            Form::Text
+        };
+        Self { text, form }
+    }
+}
+
+impl State for Document {
+    fn write(&self, to: &mut Writer) {
+        // What it was found to be is found again.
+        let Self { text, form: _ } = self;
+        text.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        <Arc<str>>::read(from).map(Self::from)
+    }
+}
+
+impl Deref for Document {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+/// One field at the root of a flat document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlatField<'t> {
+    /// Its key.
+    pub key: &'t str,
+    /// The columns of a table with a comma between; empty if it is none.
+    pub columns: &'t str,
+    /// The rows of a table; zero if it is none.
+    pub rows: usize,
+}
+
+impl FlatField<'_> {
+    /// Whether `name` is its key or one of its columns.
+    pub fn names(&self, name: &str) -> bool {
+        self.key == name || self.columns.split(',').any(|column| column == name)
+    }
+}
+
+/// The fields of a document that is canonical and flat: scalars, lists of scalars and tables of scalars, all under bare keys.
+///
+/// Shape: at least one field; the keys differ, and so do the columns of a table. `None` says nothing about a text but that another
+/// reader has to look at it.
+pub fn flat_fields(text: &str) -> Option<Vec<FlatField<'_>>> {
+    let mut fields: Vec<FlatField<'_>> = Vec::new();
+    let mut lines = text.split('\n');
+    while let Some(line) = lines.next() {
+        let (key, rest) = line.split_at(bare_key_length(line)?);
+        if fields.iter().any(|field| field.key == key) {
+            return None;
+        }
+        let mut field = FlatField { key, columns: "", rows: 0 };
+        if let Some(value) = rest.strip_prefix(": ") {
+            if value != "[]" && scalars(value)? != 1 {
+                return None;
+            }
+        } else {
+            let (length, after) = rest.strip_prefix('[')?.split_once(']')?;
+            let length = length_of(length)?;
+            if let Some(values) = after.strip_prefix(": ") {
+                if scalars(values)? != length {
+                    return None;
+                }
+            } else {
+                field.columns = after.strip_prefix('{')?.strip_suffix("}:")?;
+                field.rows = length;
+                let width = width_of(field.columns)?;
+                for _ in 0..length {
+                    let (indent, row) = lines.next()?.split_at_checked(INDENT)?;
+                    if indent != "  " || scalars(row)? != width {
+                        return None;
+                    }
+                }
+            }
+        }
+        fields.push(field);
+    }
+    Some(fields)
+}
+
+/// How many bytes the bare key at the beginning of `line` has.
+fn bare_key_length(line: &str) -> Option<usize> {
+    let bytes = line.as_bytes();
+    let first = bytes.first()?;
+    let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
+    let length = bytes.iter().take_while(|byte| is_key(byte)).count();
+    (first.is_ascii_alphabetic() || *first == b'_').then_some(length)
+}
+
+/// A length as the writer writes it; never zero, for which there is another form.
+fn length_of(digits: &str) -> Option<usize> {
+    let is_canonical = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+    is_canonical.then(|| digits.parse().ok()).flatten()
+}
+
+/// How many columns there are, if all are bare and differ.
+fn width_of(columns: &str) -> Option<usize> {
+    let mut width = 0;
+    for (index, column) in columns.split(',').enumerate() {
+        if bare_key_length(column)? != column.len() || columns.split(',').take(index).any(|c| c == column) {
+            return None;
+        }
+        width += 1;
+    }
+    Some(width)
+}
+
+/// How many scalars `text` holds, with a comma between, if each is written as the writer does.
+fn scalars(text: &str) -> Option<usize> {
+    let mut rest = text;
+    for count in 1.. {
+        let end = scalar_length(rest)?;
+        let (scalar, after) = rest.split_at(end);
+        if !is_canonical(scalar) {
+            return None;
+        }
+        match after.strip_prefix(',') {
+            Some(next) => rest = next,
+            None => return after.is_empty().then_some(count),
+        }
+    }
+    None
+}
+
+/// How many bytes the scalar at the beginning of `text` has, quotes included.
+fn scalar_length(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    if bytes.first() != Some(&b'"') {
+        return Some(memchr::memchr(b',', bytes).unwrap_or(bytes.len()));
+    }
+    let mut at = 1;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        match bytes.get(at) {
+            Some(b'"') => return Some(at + 1),
+            _ => at += 2,
+        }
+    }
+}
+
+fn is_canonical(scalar: &str) -> bool {
+    if let Some(inner) = scalar.strip_prefix('"') {
+        return inner.strip_suffix('"').and_then(unescaped).is_some_and(|text| is_quoted_form(&text, scalar));
+    }
+    if matches!(scalar, "true" | "false" | "null") || !needs_quotes(scalar) {
+        return true;
+    }
+    is_canonical_number(scalar)
+}
+
+/// Whether the writer writes `text` as `quoted`.
+fn is_quoted_form(text: &str, quoted: &str) -> bool {
+    let mut written = String::with_capacity(quoted.len());
+    write_quoted(&mut written, text);
+    needs_quotes(text) && written == quoted
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, escape)) = rest.split_once('\\') {
+        plain.push_str(before);
+        let mut after = escape.chars();
+        plain.push(match after.next()? {
+            '\\' => '\\',
+            '"' => '"',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => {
+                let digits = after.as_str().get(..4).filter(|digits| digits.bytes().all(is_hex))?;
+                after = after.as_str().get(4..)?.chars();
+                char::from_u32(u32::from_str_radix(digits, 16).ok()?)?
+            }
+            _ => return None,
+        });
+        rest = after.as_str();
+    }
+    plain.push_str(rest);
+    Some(plain)
+}
+
+fn is_hex(byte: u8) -> bool {
+    byte.is_ascii_hexdigit()
+}
+
+fn is_canonical_number(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        let has_leading_zero = digits.starts_with('0') && text != "0";
+        return !digits.is_empty() && digits.len() <= INTEGER_DIGITS_MAX && !has_leading_zero;
+    }
+    let is_decimal = digits.contains('.') && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    is_decimal && text.parse::<f64>().is_ok_and(|number| number.to_string() == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use crate::toon::encode;
+
+    /// What must hold of everything the pass takes.
+    fn is_right_about(text: &str) -> bool {
+        let Some(fields) = flat_fields(text) else { return true };
+        let Ok(Value::Object(decoded)) = decode(text) else { return false };
+        let is_like = |(field, (key, value)): (&FlatField<'_>, (&String, &Value))| {
+            let rows = value.as_array().filter(|rows| rows.iter().any(Value::is_object));
+            let first = rows.and_then(|rows| rows.first()?.as_object());
+            let columns = first.map(|row| row.keys().cloned().collect::<Vec<_>>().join(","));
+            field.key == key
+                && field.rows == rows.map_or(0, Vec::len)
+                && field.columns == columns.unwrap_or_default()
+        };
+        fields.len() == decoded.len()
+            && fields.iter().zip(&decoded).all(is_like)
+            && encode(&Value::Object(decoded)) == text
+    }
+
+    #[test]
+    fn flat_documents_are_taken_and_all_others_left() {
+        for (text, is_flat) in [
+            ("a: 1", true),
+            ("a: x y\nb.c: null\nd: \"x: y\"\ne: -1.5\nf: 0", true),
+            ("a[2]: 1,\"b,c\"\nd: []", true),
+            ("t[2]{a,b_c}:\n  1,x\n  \"\",\"\\n\"\nomitted: 3", true),
+            ("a: \"\\u003c/event>\"", true),
+            ("a: \u{e9} \u{2713}", true),
+            ("", false),
+            ("a: 1\n", false),
+            ("\na: 1", false),
+            ("a:", false),
+            ("a: ", false),
+            ("a:  1", false),
+            ("a: 1 ", false),
+            ("a: 1\na: 2", false),
+            ("a: x,y", false),
+            ("a: x: y", false),
+            ("a: \"x\"", false),
+            ("a: \"x\"y", false),
+            ("a: \"x: y", false),
+            ("a: \"\\u0041:\"", false),
+            ("a: \"\\ud800\"", false),
+            ("a: \"/\\/:\"", false),
+            ("a: 01", false),
+            ("a: 1.0", false),
+            ("a: 1e3", false),
+            ("a: -0", false),
+            ("a: 1234567890123456789", false),
+            ("a: <event>", false),
+            ("a: x\r", false),
+            ("a[2]: 1", false),
+            ("a[02]: 1,2", false),
+            ("a[0]: ", false),
+            ("a[1]:\n  - 1", false),
+            ("t[1]{a,a}:\n  1,2", false),
+            ("t[1]{}:\n  1", false),
+            ("t[2]{a}:\n  1", false),
+            ("t[1]{a}:\n  1\n  2", false),
+            ("t[1]{a}:\n    1", false),
+            ("t[1]{a}: 1", false),
+            ("t[1]{a,b}:\n  1", false),
+            ("t[99999999999999999999]{a}:\n  1", false),
+            ("# c\na: 1", false),
+            ("\"a b\": 1", false),
+            ("a-b: 1", false),
+            ("o:\n  a: 1", false),
+            ("x", false),
+        ] {
+            assert_eq!(flat_fields(text).is_some(), is_flat, "{text:?}");
+            assert!(is_right_about(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_document_knows_what_it_is() {
+        for (text, form) in
+            [("a: 1", Form::Flat), ("o:\n  a: 1", Form::Strict), ("", Form::Strict), ("a[2]: 1", Form::Text)]
+        {
+            assert_eq!(Document::from(text).form(), form, "{text:?}");
+        }
+    }
+
+    fn any_scalar() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            (-1_000_000..1_000_000_i32).prop_map(|n| Value::from(f64::from(n) / 64.0)),
+            "[ -~\n\t\u{e9}\u{2713}\u{2000}]{0,12}".prop_map(Value::from),
+            r#"(<|/|event|user|[0-9]|-|\.|e|\+|true|"|\\|u00|,|: |#){0,5}"#.prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ]
+    }
+
+    fn any_flat() -> impl Strategy<Value = Value> {
+        let row = (any_scalar(), any_scalar());
+        let field = prop_oneof![
+            any_scalar(),
+            prop::collection::vec(any_scalar(), 0..4).prop_map(Value::from),
+            prop::collection::vec(row, 1..4).prop_map(|rows| {
+                rows.into_iter().map(|(a, b)| json!({ "a": a, "b.c": b })).collect::<Value>()
+            }),
+        ];
+        prop::collection::vec(("[a-z_]{1,2}", field), 1..5)
+            .prop_map(|fields| Value::Object(fields.into_iter().collect::<Map<_, _>>()))
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_it_takes_is_strict_and_canonical(value in any_flat()) {
+            let text = encode(&value);
+            prop_assert!(is_right_about(&text), "{}", text);
+        }
+
+        #[test]
+        fn damage_is_never_taken_for_something_else(
+            value in any_flat(),
+            at in any::<prop::sample::Index>(),
+            cut in 0..3_usize,
+            put in r#"[ -~\n\r\t]{0,2}|\[1\]|\{a\}|: |  "#,
+        ) {
+            let chars: Vec<char> = encode(&value).chars().collect();
+            let at = at.index(chars.len() + 1);
+            let (before, after) = chars.split_at(at);
+            let damaged: String =
+                before.iter().copied().chain(put.chars()).chain(after.iter().skip(cut).copied()).collect();
+            prop_assert!(is_right_about(&damaged), "{}", damaged);
+        }
+    }
+}
