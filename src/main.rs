@@ -12,7 +12,7 @@ use aside::{
     client,
 };
 
-/// musl's own allocator has one lock for all threads. Huge pages are off: the first one would cost a hook, and an idle daemon 18 MB.
+/// musl's own allocator has one lock for all threads. Which version, and no huge pages, is for the hook: docs/benchmarks.md has the cost.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
