@@ -24,7 +24,10 @@ use std::{
     sync::Arc,
 };
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
 
 pub use self::{
     clock::Clock, event_loop::LoopError, listen::ListenError, lock::LockError, reload::ReloadError,
@@ -45,7 +48,7 @@ use crate::{
         daemon::{Durability, HttpConfig},
     },
     journal::Poisoned,
-    server::{self, App, EngineHandle, Registry},
+    server::{self, App, EngineHandle, Registry, TRANSCRIPTS_MAX},
     time::Timestamp,
 };
 
@@ -146,11 +149,13 @@ impl Daemon {
             Durability::Sync => "sync",
             Durability::Interval(_) => "interval",
         };
+        let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let registry = Arc::new(Registry::new(started_at.as_millis() << 20));
         let app = App {
             bus: bus.clone(),
             engine,
             registry: registry.clone(),
+            transcripts,
             clock: clock_fn(&clock),
             shutdown: intake,
         };
@@ -161,6 +166,7 @@ impl Daemon {
             EventLoop { fold, bus: bus.clone(), reader, clock, registry, queries, about, drain: draining };
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::EventLoop, event_loop.run());
+        tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
         listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
         Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain })
     }

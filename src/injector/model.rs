@@ -232,7 +232,7 @@ impl Pair {
                 self.exchange(&exchange, now);
             }
             Step::Ack { injection } => {
-                self.injector.ack(&InjectionId::new(&format!("i{injection}")));
+                self.injector.ack(&InjectionId::new(&format!("i{injection}")), ConfirmedBy::Ack);
                 self.ack(usize::from(injection));
             }
             Step::Undelivered { injection } => {
