@@ -9,7 +9,7 @@ use crate::{
 
 /// What stands below the notifications that come in place of a call: what became of the call. It is one of the facts, and asks
 /// for nothing.
-const NOT_RUN: &str = "\n\nThe call was held back so that this could be read first; it was not run. The same call made again is run.";
+const NOT_RUN: &str = "\n\nThe call was held back so that this could be read first; it was not run. The same call can be made again.";
 
 /// Most characters of an injection that comes in place of a call; the rest is for [`NOT_RUN`].
 pub(super) const DENY_CHARS_MAX: u32 = CLAUDE_CODE.chars_max - NOT_RUN.len() as u32;

@@ -305,7 +305,7 @@ fn the_reply_before_a_tool_is_that_it_was_not_run_and_why() {
         *output,
         json!({ "hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason })
     );
-    assert!(reason.starts_with("xx") && reason.ends_with("it was not run. The same call made again is run."));
+    assert!(reason.starts_with("xx") && reason.ends_with("it was not run. The same call can be made again."));
     assert_eq!(reason.chars().count(), 9_500);
 }
 
