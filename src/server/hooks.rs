@@ -82,13 +82,18 @@ async fn answer(app: &App, call: &HookCall) -> Result<Option<String>, ApiError> 
                 return exchanged(app, call, exchange).await;
             }
             let mut batch = batch_of(observed)?;
-            push_seen(&mut batch, &exchange.session, &carried)?;
+            push_acks(&mut batch, &exchange.session, &carried, ConfirmedBy::Seen)?;
             append(app, batch).await?;
         }
         Then::SessionClosed { session, may_return } => {
             let encode = |body: &mut Vec<u8>| record::encode_session_closed(session, *may_return, body);
             check(record::SESSION_CLOSED, encode)?;
             let mut batch = batch_of(observed)?;
+            if !may_return {
+                // It ended by having its say, after all that it was given.
+                let given = app.engine.standing(session.clone()).await?.unconfirmed;
+                push_acks(&mut batch, session, &given, ConfirmedBy::Ack)?;
+            }
             push(&mut batch, record::SESSION_CLOSED, encode)?;
             append(app, batch).await?;
         }
@@ -103,14 +108,15 @@ async fn exchanged(app: &App, call: &HookCall, exchange: &Exchange) -> Result<Op
     Ok(claude::reply(call, &answer))
 }
 
-/// Adds that injections stand in what the agent was given.
-pub(crate) fn push_seen(
+/// Adds that injections have arrived, as `by` shows.
+pub(crate) fn push_acks(
     batch: &mut AppendBatch,
     session: &SessionId,
     injections: &[InjectionId],
+    by: ConfirmedBy,
 ) -> Result<(), ApiError> {
     for injection in injections {
-        push(batch, record::ACK, |body| record::encode_ack(session, injection, ConfirmedBy::Seen, body))?;
+        push(batch, record::ACK, |body| record::encode_ack(session, injection, by, body))?;
     }
     Ok(())
 }

@@ -15,10 +15,11 @@ use tokio::sync::mpsc;
 use crate::{
     harness::{self, Transcript},
     journal::AppendBatch,
+    ledger::ConfirmedBy,
     server::{
         App,
         error::ApiError,
-        hooks::{append, push_seen},
+        hooks::{append, push_acks},
     },
 };
 
@@ -66,7 +67,7 @@ async fn look(app: &App, transcript: Transcript) -> Result<(), ApiError> {
         Err(_) => return Ok(()),
     };
     let mut batch = AppendBatch::new();
-    push_seen(&mut batch, &session, &seen)?;
+    push_acks(&mut batch, &session, &seen, ConfirmedBy::Seen)?;
     append(app, batch).await
 }
 

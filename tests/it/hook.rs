@@ -246,6 +246,12 @@ fn history(home: &Home, id: &str) -> Vec<String> {
     shown["history"].as_array().expect("a list").iter().map(step).collect()
 }
 
+/// Waits until the event `id` is confirmed; says how.
+fn confirmed(home: &Home, id: &str) -> String {
+    let last = || history(home, id).pop().filter(|last| last.starts_with("confirmed"));
+    eventually("it is confirmed", last)
+}
+
 fn critical(id: &str, session: &str) -> Value {
     json!({ "id": id, "type": "budget.token.exceeded", "source": "test", "session": session,
         "payload": { "budget_type": "token" } })
@@ -290,7 +296,8 @@ fn a_cleared_conversation_goes_on_in_the_next_one_of_the_same_client() {
     assert_eq!(hook(41, &start("old", "startup")), None);
     home.publish(&json!({ "type": "message.agent.sent", "session": "old", "payload": { "text": "kept" } }));
     assert_eq!(hook(41, &input("SessionEnd", "old", json!({ "reason": "clear" }))), None);
-    assert_eq!(home.get("/v1/sessions/old")["is_open"], false);
+    let is_open = || home.get("/v1/sessions/old")["is_open"].as_bool();
+    eventually("it has ended", || is_open().filter(|is_open| !is_open));
     assert_eq!(hook(42, &start("stranger", "clear")), None);
     let context = hook(41, &start("new", "clear")).expect("it moved");
     assert!(context.contains("text: kept"), "{context}");
@@ -316,8 +323,7 @@ fn what_stands_in_the_transcript_has_arrived() {
     fs::write(&transcript, line + "\n").expect("written");
     let end = input("SessionEnd", "s1", json!({ "reason": "other", "transcript_path": transcript }));
     assert_silent(&home.hook(&end));
-    let confirmed = || history(&home, "c").last().cloned().filter(|last| last.starts_with("confirmed"));
-    assert_eq!(eventually("it is found", confirmed), "confirmed seen");
+    assert_eq!(confirmed(&home, "c"), "confirmed seen");
 }
 
 #[test]
@@ -333,8 +339,34 @@ fn a_prompt_that_carries_an_injection_takes_no_other_and_confirms_it() {
     let prompt = format!("<task-notification>\n<event>{text}</event>\n</task-notification>");
     let submit = |prompt: &str| input("UserPromptSubmit", "s1", json!({ "prompt": prompt }));
     assert_eq!(told("own", "{}", &home.hook(&submit(&prompt))), None);
-    assert_eq!(history(&home, "c").last().map(String::as_str), Some("confirmed seen"));
+    assert_eq!(confirmed(&home, "c"), "confirmed seen");
     let stdin = submit("go on");
     let context = eventually("the rest", || told("prompt", &stdin, &home.hook(&stdin)));
     assert!(context.contains("text: later") && !context.contains("budget"), "{context}");
+}
+
+#[test]
+fn a_subagent_is_told_what_is_for_it_and_leaves_the_rest_to_its_parent() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let of_agent = |event: &str, mut fields: Value| {
+        fields["agent_id"] = "a7".into();
+        fields["agent_type"] = "explore".into();
+        input(event, "s1", fields)
+    };
+    let hook = |stdin: &str| told("hook", stdin, &home.hook(stdin));
+    assert_eq!(hook(&input("SessionStart", "s1", json!({ "source": "startup" }))), None);
+    home.publish(&json!({ "id": "c", "type": "budget.token.exceeded", "source": "test", "session": "s1/a7",
+        "payload": { "budget_type": "token" } }));
+    let start = of_agent("SubagentStart", json!({}));
+    let context = eventually("it is told", || hook(&start));
+    assert!(context.contains("budget_exceeded: token"), "{context}");
+    assert_eq!(home.get("/v1/sessions/s1%2Fa7")["harness"]["parent"], "s1");
+    home.publish(&json!({ "type": "message.agent.sent", "session": "s1/a7", "payload": { "text": "left" } }));
+    assert_eq!(hook(&of_agent("SubagentStop", json!({}))), None);
+    assert_eq!(confirmed(&home, "c"), "confirmed ack");
+    let submit = input("UserPromptSubmit", "s1", json!({ "prompt": "go on" }));
+    let context = eventually("its parent is told", || hook(&submit));
+    assert!(context.contains("text: left"), "{context}");
+    assert_eq!(home.ask("GET", "/v1/sessions/s1%2Fa7", "").status(), 404);
 }
