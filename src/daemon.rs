@@ -54,7 +54,7 @@ use crate::{
         daemon::{Durability, HttpConfig},
     },
     journal::Poisoned,
-    server::{self, App, EngineHandle, Registry},
+    server::{self, App, EngineHandle, Registry, TRANSCRIPTS_MAX},
     time::Timestamp,
 };
 
@@ -158,11 +158,13 @@ impl Daemon {
             Durability::Sync => "sync",
             Durability::Interval(_) => "interval",
         };
+        let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let registry = Arc::new(Registry::new(started_at.as_millis() << 20));
         let app = App {
             bus: bus.clone(),
             engine,
             registry: registry.clone(),
+            transcripts,
             clock: clock_fn(&clock),
             shutdown: intake,
         };
@@ -187,6 +189,7 @@ impl Daemon {
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::Snapshots, keeper::run(ordered, snapshots, bus.clone()));
         tasks.start(TaskKind::EventLoop, event_loop.run());
+        tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
         listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
         Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain, orders })
     }

@@ -16,6 +16,7 @@ mod lineage;
 mod release;
 mod sessions;
 mod state;
+mod succession;
 mod tally;
 mod throttle;
 mod unclaimed;
@@ -88,14 +89,15 @@ impl Engine {
         match input {
             Input::Event { seq, event } => self.dispatch(seq, &event, now),
             Input::Exchange { seq, request, exchange } => self.exchange(seq, request, &exchange, now),
-            Input::Ack { session, injection } => {
-                self.with_injector(&session, |injector| injector.ack(&injection));
+            Input::Ack { session, injection, by } => {
+                self.with_injector(&session, |injector| injector.ack(&injection, by));
             }
             Input::Undelivered { session, injection } => {
                 self.with_injector(&session, |injector| injector.undelivered(&injection));
             }
             Input::SessionOpened { session, harness } => self.meet_session(&session, &harness, now),
-            Input::SessionClosed { session } => self.close_session(&session),
+            Input::SessionClosed { session, may_return: true } => self.send_away(&session, now),
+            Input::SessionClosed { session, may_return: false } => self.close_session(&session),
             Input::RulesReplaced(rules) => self.replace_rules(rules, now),
             Input::ShuttingDown => self.close_batches(|_| true, &|_| true, now),
             Input::Tick => {}
@@ -137,12 +139,12 @@ impl Engine {
         self.unclaimed.len()
     }
 
-    /// The open sessions, in the order of their ids.
+    /// The sessions that are open, and then those that have ended and may come back, each in the order of their ids.
     pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
         self.sessions.views()
     }
 
-    /// One open session.
+    /// One session that is open, or has ended and may come back.
     pub fn session(&self, id: &SessionId) -> Option<SessionView<'_>> {
         self.sessions.view(id)
     }
@@ -244,8 +246,8 @@ impl Engine {
     }
 
     fn with_injector(&mut self, session: &SessionId, act: impl FnOnce(&mut Injector)) {
-        if let Some(open) = self.sessions.get_mut(session) {
-            act(&mut open.injector);
+        if let Some(known) = self.sessions.known_mut(session) {
+            act(&mut known.injector);
             self.settle_session(session);
         }
     }

@@ -34,8 +34,10 @@ pub struct Exchange {
     pub budget: Budget,
     /// How the injection is to be written; the configured format if there is none.
     pub format: Option<Format>,
-    /// Whether the carrier can take text at `turn_end` without making the agent go on.
+    /// What the carrier does besides when it takes text.
     pub carries: Carries,
+    /// What has become of the agent's context since the last exchange.
+    pub begins: Begins,
 }
 
 impl Exchange {
@@ -52,18 +54,42 @@ impl Exchange {
             budget: Budget::default(),
             format: None,
             carries: Carries::default(),
+            begins: Begins::default(),
         }
     }
 }
 
-/// What a carrier can do with text at the end of a turn.
+/// What a carrier does when it takes text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Carries {
-    /// It takes text whether or not the agent goes on.
+    /// It takes text and does nothing else.
     #[default]
     Always,
-    /// Text makes the agent go on, so it takes some only if a notification asks for that (Claude Code's `Stop`).
+    /// At `turn_end`, text makes the agent go on, so it takes some only if a notification asks for that (Claude Code's `Stop`).
     OnlyToContinue,
+    /// At `before_tool`, text comes in place of the call, so it takes some only if a notification is worth a call (Claude Code's
+    /// `PreToolUse`).
+    OnlyToCancel,
+}
+
+/// What has become of the context that an agent had.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Begins {
+    /// It goes on as it was.
+    #[default]
+    Nothing,
+    /// It was compacted or read again: what was told may be gone.
+    Epoch,
+    /// It is empty, and the session takes the place of another one, which ends with that.
+    Clear {
+        /// Which; `None` is the one that the same process was last heard of in.
+        from: Option<SessionId>,
+    },
+    /// It is a copy of another session's, which goes on.
+    Fork {
+        /// Which; `None` is the one that the same process was last heard of in.
+        from: Option<SessionId>,
+    },
 }
 
 /// What is known of the harness and the session behind an exchange; what is absent leaves the session's as it was.
@@ -181,6 +207,11 @@ pub enum Directive {
         /// One line for whoever wonders why.
         reason: Arc<str>,
     },
+    /// At `before_tool`: let the text come in place of the call.
+    Cancel {
+        /// One line for whoever wonders why.
+        reason: Arc<str>,
+    },
 }
 
 /// What one exchange releases.
@@ -229,6 +260,6 @@ pub struct Released {
     pub priority: Priority,
     /// The worst severity among its events.
     pub severity: Severity,
-    /// Whether it had been released before without anything showing that it arrived.
+    /// Whether it may have been told before.
     pub redelivered: bool,
 }

@@ -6,10 +6,14 @@
 
 pub mod caps;
 pub mod claude;
+mod seen;
+
+pub use seen::ids_in;
 
 use crate::{
     event::{Event, SessionId},
     exchange::Exchange,
+    protocol::FieldError,
 };
 
 /// What the environment of a hook's process told, as the `hook` command forwards it.
@@ -69,6 +73,24 @@ pub struct HookCall {
     pub observe: Vec<Event>,
     /// What to do with the session.
     pub then: Then,
+    /// Where it can be read what the agent was given, if the harness writes that down.
+    pub transcript: Option<Transcript>,
+}
+
+impl HookCall {
+    /// A call that nothing follows.
+    fn silent() -> Self {
+        Self { hook: String::new(), observe: Vec::new(), then: Then::Nothing, transcript: None }
+    }
+}
+
+/// A file in which a harness writes down what an agent was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transcript {
+    /// Whose.
+    pub session: SessionId,
+    /// Its path, as the harness names it.
+    pub path: String,
 }
 
 /// What a hook call asks for besides publishing.
@@ -76,10 +98,21 @@ pub struct HookCall {
 pub enum Then {
     /// Make this exchange and answer the hook with what it releases.
     Exchange(Box<Exchange>),
+    /// The same, if something waits that is released before a tool; otherwise the hook is answered with silence at once.
+    BeforeTool(Box<Exchange>),
+    /// The same, unless the prompt is one that carries an injection, which has arrived with that.
+    Prompt {
+        /// The exchange.
+        exchange: Box<Exchange>,
+        /// What the agent is asked.
+        prompt: String,
+    },
     /// The conversation has ended.
     SessionClosed {
         /// Which.
         session: SessionId,
+        /// Whether it can be taken up again.
+        may_return: bool,
     },
     /// Nothing; the hook is answered with silence.
     Nothing,
@@ -103,6 +136,14 @@ pub enum HookError {
         hook: String,
         /// Which field.
         field: &'static str,
+    },
+    /// A field holds what the journal does not take.
+    #[error("hook input of {hook} is wrong")]
+    Field {
+        /// Which hook.
+        hook: String,
+        /// Which field, and what is wrong with it.
+        source: FieldError,
     },
 }
 

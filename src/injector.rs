@@ -7,6 +7,7 @@
 //! a [`LedgerEntry`]. It does not know how text is written, what else the engine does, or what time it is.
 
 mod budget;
+mod epoch;
 mod lease;
 mod point;
 mod queue;
@@ -33,12 +34,14 @@ use crate::{
 };
 
 use self::{
+    epoch::Told,
     lease::{Answers, Lease, Leases},
     queue::{Entry, Queue, RecentIds},
 };
 
 pub use self::{
     budget::{Candidate, Fitted, Limits, Offer, fit},
+    epoch::TOLD_MAX,
     lease::{CARRIERS_MAX, PARALLEL_MS},
     point::releases,
     view::{InjectorView, LeaseView, PendingView},
@@ -65,6 +68,8 @@ pub struct Injector {
     leases: Leases,
     answers: Answers,
     recent: RecentIds,
+    /// What was told and may still be true.
+    told: Told,
     /// The next exchange releases everything, because the harness was woken or interrupted for it.
     releases_all: bool,
     turn: Option<Arc<str>>,
@@ -83,6 +88,7 @@ impl Injector {
             leases: Leases::default(),
             answers: Answers::default(),
             recent: RecentIds::default(),
+            told: Told::default(),
             releases_all: false,
             turn: None,
             continuations: 0,
@@ -123,15 +129,15 @@ impl Injector {
         }
     }
 
-    /// Confirms an injection that is known to have arrived; one that is not open is ignored.
+    /// Confirms an injection that is known, from `by`, to have arrived; one that is not open is ignored.
     ///
     /// A confirmation that comes after the lease ran out still ends what had gone back to the queue.
-    pub fn ack(&mut self, injection: &InjectionId) {
+    pub fn ack(&mut self, injection: &InjectionId, by: ConfirmedBy) {
         let arrived = match self.leases.take(injection) {
             Some(lease) => lease.entries,
             None => self.queue.take_returned_from(injection),
         };
-        self.confirm(arrived, ConfirmedBy::Ack);
+        self.confirm(arrived, by);
     }
 
     /// Takes back an injection when none of the answers that held it has left; one that is not open is ignored.
@@ -141,13 +147,16 @@ impl Injector {
     pub fn undelivered(&mut self, injection: &InjectionId) {
         let Some(lease) = self.leases.take_undelivered(injection) else { return };
         self.answers.forget(&lease.carrier);
-        for entry in lease.entries {
+        for mut entry in lease.entries {
+            // The call that it would have come in place of was made.
+            entry.has_cancelled = false;
             self.put_back(entry);
         }
     }
 
     /// Ends what waits of subscribers that were switched off; what is on its way is not called back.
     pub fn mute(&mut self, subscribers: &BTreeSet<SubscriberId>) {
+        self.told.forget_of(subscribers);
         for entry in self.queue.take_of(subscribers) {
             self.end(&entry.notification, Reason::SubscriberOff);
         }
@@ -161,7 +170,8 @@ impl Injector {
     /// What the point of `exchange` releases: critical ones, and others up to the number that `limits` allow in all.
     ///
     /// A carrier that makes the agent go on gets nothing unless one of them asks for that, and then only
-    /// [`CONTINUATIONS_MAX`] times in a row. Call it once for each exchange.
+    /// [`CONTINUATIONS_MAX`] times in a row; one that comes in place of a tool call gets nothing unless one of them is worth a
+    /// call, which it is once. Call it once for each exchange.
     pub fn offer(&mut self, exchange: &Exchange, limits: &Limits, now: Timestamp) -> Offer {
         self.expire_pending(now);
         self.note_turn(exchange);
@@ -170,7 +180,7 @@ impl Injector {
         let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
         let candidates: Vec<Candidate> =
             self.queue.first_due(others_max, is_due).into_iter().map(candidate).collect();
-        let directive = self.directive(exchange.point, &candidates);
+        let directive = self.directive(exchange, &candidates);
         let lets_stop = exchange.point == InjectionPoint::TurnEnd && !candidates.iter().any(asks_to_continue);
         if lets_stop {
             self.continuations = 0;
@@ -194,7 +204,7 @@ impl Injector {
         now: Timestamp,
     ) -> Answer {
         let directive = fitted.as_ref().and_then(|fitted| fitted.directive.clone());
-        self.note_released(exchange, fitted.is_some(), directive.is_some());
+        self.note_released(exchange, fitted.is_some(), directive.as_ref());
         let injection = fitted.map(|fitted| self.open_lease(exchange, fitted, injection, lease, now));
         let (pending, _) = self.pending();
         let answer = Answer { injection, pending, check_before_tool: self.check_before_tool(), directive };
@@ -227,6 +237,11 @@ impl Injector {
         (u32::try_from(self.queue.len()).unwrap_or(u32::MAX), self.queue.top_priority())
     }
 
+    /// The injections that are on their way and not known to have arrived, oldest first.
+    pub fn unconfirmed_ids(&self) -> Vec<InjectionId> {
+        self.leases.iter().map(|lease| lease.injection.clone()).collect()
+    }
+
     /// How many injections are on their way and not known to have arrived.
     pub fn unconfirmed(&self) -> u32 {
         u32::try_from(self.leases.iter().len()).unwrap_or(u32::MAX)
@@ -248,9 +263,7 @@ impl Injector {
     /// pass on or to end.
     pub fn close(&mut self) -> Vec<Arc<Notification>> {
         for lease in self.leases.take_all() {
-            for entry in lease.entries {
-                self.end(&entry.notification, Reason::Uncertain);
-            }
+            lease.entries.into_iter().for_each(|entry| self.end_uncertain(entry));
         }
         let queue = std::mem::take(&mut self.queue);
         queue.in_order().into_iter().map(|entry| entry.notification.clone()).collect()
@@ -272,21 +285,24 @@ impl Injector {
         }
     }
 
-    fn directive(&self, point: InjectionPoint, candidates: &[Candidate]) -> Option<Directive> {
-        let is_possible = point == InjectionPoint::TurnEnd && self.continuations < CONTINUATIONS_MAX;
-        let reasons: BTreeSet<&SubscriberId> = candidates
-            .iter()
-            .filter(|candidate| asks_to_continue(candidate))
-            .map(|candidate| &candidate.notification.subscriber)
-            .collect();
-        (is_possible && !reasons.is_empty()).then(|| {
-            let subscribers: Vec<&str> = reasons.into_iter().map(SubscriberId::as_str).collect();
-            Directive::Continue { reason: format!("critical: {}", subscribers.join(", ")).into() }
-        })
+    fn directive(&self, exchange: &Exchange, candidates: &[Candidate]) -> Option<Directive> {
+        match exchange.point {
+            InjectionPoint::TurnEnd if self.continuations < CONTINUATIONS_MAX => {
+                reason(candidates, asks_to_continue).map(|reason| Directive::Continue { reason })
+            }
+            InjectionPoint::BeforeTool if exchange.carries == Carries::OnlyToCancel => {
+                reason(candidates, asks_to_cancel).map(|reason| Directive::Cancel { reason })
+            }
+            InjectionPoint::TurnEnd
+            | InjectionPoint::BeforeTool
+            | InjectionPoint::Immediate
+            | InjectionPoint::TurnStart
+            | InjectionPoint::AfterTool => None,
+        }
     }
 
-    fn note_released(&mut self, exchange: &Exchange, is_released: bool, is_continued: bool) {
-        if is_continued {
+    fn note_released(&mut self, exchange: &Exchange, is_released: bool, directive: Option<&Directive>) {
+        if matches!(directive, Some(Directive::Continue { .. })) {
             self.continuations += 1;
         }
         if is_released || !is_withheld(exchange, None) {
@@ -302,13 +318,15 @@ impl Injector {
         lease: Duration,
         now: Timestamp,
     ) -> Injection {
-        let entries: Vec<Entry> = fitted
+        let is_cancelled = matches!(fitted.directive, Some(Directive::Cancel { .. }));
+        let mut entries: Vec<Entry> = fitted
             .chosen
             .iter()
             .filter_map(|candidate| self.queue.take(&candidate.notification.id))
             .collect();
         let mut notifications = Vec::with_capacity(entries.len());
-        for entry in &entries {
+        for entry in &mut entries {
+            entry.has_cancelled |= is_cancelled;
             let released = released(entry);
             self.recent.insert(released.id.clone());
             self.outputs.push_back(LedgerEntry::Injected {
@@ -340,7 +358,7 @@ impl Injector {
     fn run_out(&mut self, lease: Lease) {
         for mut entry in lease.entries {
             if entry.is_redelivered() || !is_worth_repeating(&entry.notification) {
-                self.end(&entry.notification, Reason::Uncertain);
+                self.end_uncertain(entry);
             } else {
                 entry.returned_from = Some(lease.injection.clone());
                 self.put_back(entry);
@@ -352,6 +370,7 @@ impl Injector {
         for entry in entries {
             let notification = entry.notification.id.clone();
             self.recent.insert(notification.clone());
+            self.told.insert(entry.notification);
             self.outputs.push_back(LedgerEntry::Confirmed {
                 notification,
                 session: self.session.clone(),
@@ -382,6 +401,11 @@ impl Injector {
         }
     }
 
+    fn end_uncertain(&mut self, entry: Entry) {
+        self.end(&entry.notification, Reason::Uncertain);
+        self.told.insert(entry.notification);
+    }
+
     fn end(&mut self, notification: &Notification, reason: Reason) {
         self.recent.insert(notification.id.clone());
         self.outputs.push_back(LedgerEntry::NotificationEnded {
@@ -392,11 +416,23 @@ impl Injector {
     }
 }
 
-/// Whether the carrier cannot take text because nothing asks the agent to go on.
+/// Whether the carrier cannot take text because nothing asks for what it does besides.
 fn is_withheld(exchange: &Exchange, directive: Option<&Directive>) -> bool {
-    exchange.point == InjectionPoint::TurnEnd
-        && exchange.carries == Carries::OnlyToContinue
-        && directive.is_none()
+    let is_bound = match exchange.carries {
+        Carries::Always => false,
+        Carries::OnlyToContinue => exchange.point == InjectionPoint::TurnEnd,
+        Carries::OnlyToCancel => exchange.point == InjectionPoint::BeforeTool,
+    };
+    is_bound && directive.is_none()
+}
+
+/// Who asks, in one line; `None` when nobody does.
+fn reason(candidates: &[Candidate], asks: impl Fn(&Candidate) -> bool) -> Option<Arc<str>> {
+    let asking = candidates.iter().filter(|candidate| asks(candidate));
+    let subscribers: BTreeSet<&str> =
+        asking.map(|candidate| candidate.notification.subscriber.as_str()).collect();
+    let subscribers: Vec<&str> = subscribers.into_iter().collect();
+    (!subscribers.is_empty()).then(|| format!("critical: {}", subscribers.join(", ")).into())
 }
 
 /// Whether it is a reason to let the agent go on at the end of its turn.
@@ -404,12 +440,21 @@ fn asks_to_continue(candidate: &Candidate) -> bool {
     candidate.notification.priority == Priority::Critical
 }
 
+/// Whether it is a reason to put text in place of a tool call.
+fn asks_to_cancel(candidate: &Candidate) -> bool {
+    candidate.notification.priority == Priority::Critical && !candidate.has_cancelled
+}
+
 fn is_worth_repeating(notification: &Notification) -> bool {
     notification.priority == Priority::Critical || notification.severity >= Severity::Error
 }
 
 fn candidate(entry: &Entry) -> Candidate {
-    Candidate { notification: entry.notification.clone(), redelivered: entry.is_redelivered() }
+    Candidate {
+        notification: entry.notification.clone(),
+        redelivered: entry.is_redelivered(),
+        has_cancelled: entry.has_cancelled,
+    }
 }
 
 fn released(entry: &Entry) -> Released {

@@ -160,6 +160,13 @@ pub enum LedgerEntry {
         /// The session.
         session: SessionId,
     },
+    /// The notification waits again although it was told, because the session lost what it had in its context.
+    Recalled {
+        /// The notification.
+        notification: NotificationId,
+        /// The session.
+        session: SessionId,
+    },
     /// The notification ended without being delivered to `session`, or to any if there is none.
     NotificationEnded {
         /// The notification.
@@ -178,6 +185,8 @@ pub enum ConfirmedBy {
     Ack,
     /// A later exchange of the same session and turn.
     LaterExchange,
+    /// Its short name stands in what the agent was given.
+    Seen,
 }
 
 impl ConfirmedBy {
@@ -186,6 +195,7 @@ impl ConfirmedBy {
         match self {
             Self::Ack => "ack",
             Self::LaterExchange => "later_exchange",
+            Self::Seen => "seen",
         }
     }
 }

@@ -16,6 +16,7 @@ mod intake;
 mod lines;
 mod router;
 mod stream;
+mod transcripts;
 
 pub mod engine_handle;
 pub mod sessions;
@@ -33,16 +34,17 @@ use std::{
 use axum::serve::ListenerExt;
 use tokio::{
     net::{TcpListener, UnixListener},
-    sync::watch,
+    sync::{mpsc, watch},
 };
 
-use crate::{bus::Bus, journal::Clock, time::Timestamp};
+use crate::{bus::Bus, harness::Transcript, journal::Clock, time::Timestamp};
 
 use self::connections::{CONNECTIONS_MAX, Limited};
 
-pub use engine_handle::{EngineHandle, Query};
+pub use engine_handle::{EngineHandle, Query, Standing};
 pub use router::openapi;
 pub use sessions::Registry;
+pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
 
 /// What every handler works with; cloning it is cheap.
 #[derive(Clone)]
@@ -53,6 +55,8 @@ pub struct App {
     pub engine: EngineHandle,
     /// Who waits for answers and for changes of a queue.
     pub registry: Arc<Registry>,
+    /// Where transcripts go in which injections may be found; [`look_for_injections`] takes them from there.
+    pub transcripts: mpsc::Sender<Transcript>,
     /// The time.
     pub clock: Clock,
     /// Becomes true when the daemon stops; streams and long polls then end.

@@ -177,7 +177,7 @@ impl Owed {
         match self {
             Self::Event(event) => publish(bus, event).await,
             Self::Undelivered { session, injection } => {
-                let body = |body: &mut Vec<u8>| record::encode_injection(session, injection, body);
+                let body = |body: &mut Vec<u8>| record::encode_undelivered(session, injection, body);
                 append(bus, record::UNDELIVERED, body).await.map(|_| ())
             }
         }

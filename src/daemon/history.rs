@@ -51,6 +51,7 @@ impl History {
             | LedgerEntry::Injected { notification, .. }
             | LedgerEntry::Confirmed { notification, .. }
             | LedgerEntry::Returned { notification, .. }
+            | LedgerEntry::Recalled { notification, .. }
             | LedgerEntry::NotificationEnded { notification, .. } => {
                 let notification = notification.clone();
                 self.keep_notification(notification, entry);

@@ -11,6 +11,8 @@ use tokio::task::{JoinError, JoinSet};
 pub(super) enum TaskKind {
     /// Owns the engine; the daemon stops with it.
     EventLoop,
+    /// Looks for injections in transcripts; it has no end of its own.
+    Transcripts,
     /// Accepts connections; the daemon stops with it.
     Listener,
     /// Writes snapshots until the event loop can hand over none.
@@ -21,6 +23,7 @@ impl TaskKind {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::EventLoop => "event loop",
+            Self::Transcripts => "reader of transcripts",
             Self::Listener => "listener",
             Self::Snapshots => "snapshots",
         }

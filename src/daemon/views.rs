@@ -12,7 +12,7 @@ use crate::{
         EventCounts, HarnessView, JournalView, NotificationCounts, RulesView, SessionCounts, SessionView,
         StatusView, SubscriberCounts,
     },
-    server::Query,
+    server::{Query, Standing},
     time::{Timestamp, duration_millis},
 };
 
@@ -35,6 +35,13 @@ pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waitin
         Query::Session(id, reply) => {
             drop(reply.send(fold.engine.session(&id).map(|open| session(&open))));
         }
+        Query::Standing(id, reply) => {
+            let standing = fold.engine.session(&id).map(|session| Standing {
+                check_before_tool: session.injector.check_before_tool(),
+                unconfirmed: session.injector.unconfirmed_ids(),
+            });
+            drop(reply.send(standing.unwrap_or_default()));
+        }
         Query::History(seq, reply) => drop(reply.send(fold.history.of_event(seq))),
     }
 }
@@ -50,7 +57,8 @@ fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp)
         events: events(fold),
         notifications: notifications(fold),
         sessions: SessionCounts {
-            open: u64::try_from(fold.engine.sessions().count()).unwrap_or(u64::MAX),
+            open: u64::try_from(fold.engine.sessions().filter(|session| session.is_open).count())
+                .unwrap_or(u64::MAX),
             waiting: u64::try_from(waiting).unwrap_or(u64::MAX),
         },
         subscribers: subscribers(fold),
@@ -82,7 +90,7 @@ fn session(session: &OpenSession<'_>) -> SessionView {
     let (pending, top) = session.injector.pending();
     SessionView {
         id: session.id.to_string(),
-        is_open: true,
+        is_open: session.is_open,
         harness: HarnessView::of(session.harness),
         opened_at: session.opened_at.to_string(),
         seen_at: session.last_seen.to_string(),

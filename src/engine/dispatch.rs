@@ -95,10 +95,10 @@ impl Engine {
 
     /// Puts a notification into one session's queue; returns whether it is new there.
     pub(super) fn queue(&mut self, session: &SessionId, notification: Arc<Notification>) -> bool {
-        let Some(open) = self.sessions.get_mut(session) else {
+        let Some(known) = self.sessions.known_mut(session) else {
             return false;
         };
-        let pushed = open.injector.push(notification);
+        let pushed = known.injector.push(notification);
         self.settle_session(session);
         pushed.is_new
     }

@@ -9,7 +9,7 @@ use crate::{
     engine::rules::CompiledRules,
     event::{Event, EventRef, Seq, SessionId},
     exchange::{Answer, Exchange, Harness, InjectionId},
-    ledger::LedgerEntry,
+    ledger::{ConfirmedBy, LedgerEntry},
     notification::Priority,
 };
 
@@ -38,6 +38,8 @@ pub enum Input<'a> {
         session: SessionId,
         /// Which.
         injection: InjectionId,
+        /// How that is known.
+        by: ConfirmedBy,
     },
     /// An injection is known not to have arrived: its carrier was gone before the answer.
     Undelivered {
@@ -57,6 +59,8 @@ pub enum Input<'a> {
     SessionClosed {
         /// Which.
         session: SessionId,
+        /// Whether it can be taken up again, so that what waits for it is kept for a while.
+        may_return: bool,
     },
     /// The rules are these from here on.
     RulesReplaced(Arc<CompiledRules>),

@@ -12,6 +12,7 @@ use crate::{
     exchange::{Answer, Exchange, InjectionId},
     format::{self, Overflow},
     injector::{self, Candidate, Limits},
+    ledger::ConfirmedBy,
     notification::{InjectionPoint, Priority},
     time::Timestamp,
     tokens,
@@ -30,11 +31,13 @@ impl Engine {
             return;
         };
         for injection in &exchange.acks {
-            session.injector.ack(injection);
+            session.injector.ack(injection, ConfirmedBy::Ack);
         }
         let answer = match session.injector.replay(&exchange.carrier) {
             Some(answer) => answer,
             None => {
+                self.begin(exchange, now);
+                let session = self.sessions.get_mut(&exchange.session).expect("it was met");
                 session.injector.confirm_by_exchange(exchange, now);
                 self.close_due(exchange, now);
                 self.release(seq, exchange, now)

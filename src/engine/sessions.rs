@@ -1,6 +1,7 @@
-//! The open sessions: who they are, where they work, and what each one's queue wants.
+//! The sessions: who they are, where they work, and what each one's queue wants.
 //!
-//! A subagent is a session with a parent. It gets only what is addressed to it; what it leaves behind when it ends goes to its
+//! One that has ended and can be taken up again is away: nothing new is for it, and what waits for it is kept until it comes
+//! back or was gone for as long as a session may be silent. A subagent is a session with a parent. It gets only what is addressed to it; what it leaves behind when it ends goes to its
 //! parent.
 
 use std::{
@@ -27,13 +28,19 @@ use crate::{
 /// Most open sessions; the one that has been silent for longest is closed for a new one.
 pub(super) const SESSIONS_MAX: usize = 10_000;
 
-/// One open session.
+/// Most sessions that have ended and may come back; the one that ended first is given up for a new one. What each of them
+/// keeps is bounded as an open one's is.
+pub(super) const AWAY_MAX: usize = 1_000;
+
+/// One session that is open or may come back.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) harness: Harness,
     pub(super) opened_at: Timestamp,
     pub(super) last_seen: Timestamp,
     pub(super) injector: Injector,
+    /// The sessions whose place it took: what concerns one of them concerns it. Oldest first.
+    pub(super) former: Vec<SessionId>,
     /// What watchers were told last.
     told: (u32, Option<Priority>),
 }
@@ -43,6 +50,8 @@ pub(super) struct Session {
 pub struct SessionView<'a> {
     /// Its id.
     pub id: &'a SessionId,
+    /// Whether it is open; otherwise it has ended and may come back.
+    pub is_open: bool,
     /// What is known of its harness.
     pub harness: &'a Harness,
     /// When it was first heard of.
@@ -53,11 +62,15 @@ pub struct SessionView<'a> {
     pub injector: &'a Injector,
 }
 
-/// Every open session, by id.
+/// Every session, by id.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    open: BTreeMap<SessionId, Session>,
-    deadlines: Deadlines<SessionId>,
+    pub(super) open: BTreeMap<SessionId, Session>,
+    /// Those that have ended and may come back. Nothing new is for them; what waits for them expires as it does for others.
+    pub(super) away: BTreeMap<SessionId, Session>,
+    /// Who took the place of a session that is gone: the reverse of [`Session::former`].
+    pub(super) heirs: BTreeMap<SessionId, SessionId>,
+    pub(super) deadlines: Deadlines<SessionId>,
 }
 
 impl Sessions {
@@ -69,12 +82,35 @@ impl Sessions {
         self.open.get(id)
     }
 
+    /// The session, whether it is open or away.
+    pub(super) fn known_mut(&mut self, id: &SessionId) -> Option<&mut Session> {
+        match self.open.get_mut(id) {
+            Some(open) => Some(open),
+            None => self.away.get_mut(id),
+        }
+    }
+
+    /// Removes the session; says whether it was open.
+    pub(super) fn take(&mut self, id: &SessionId) -> Option<(Session, bool)> {
+        let open = self.open.remove(id).map(|session| (session, true));
+        let session = open.or_else(|| self.away.remove(id).map(|session| (session, false)));
+        self.deadlines.set(id.clone(), None);
+        session
+    }
+
+    /// The session, whether it is open or away.
+    pub(super) fn known(&self, id: &SessionId) -> Option<&Session> {
+        self.open.get(id).or_else(|| self.away.get(id))
+    }
+
     pub(super) fn views(&self) -> impl Iterator<Item = SessionView<'_>> {
-        self.open.iter().map(|(id, session)| session.view(id))
+        let open = self.open.iter().map(|(id, session)| session.view(id, true));
+        open.chain(self.away.iter().map(|(id, session)| session.view(id, false)))
     }
 
     pub(super) fn view(&self, id: &SessionId) -> Option<SessionView<'_>> {
-        self.open.get_key_value(id).map(|(id, session)| session.view(id))
+        let open = self.open.get_key_value(id).map(|(id, session)| session.view(id, true));
+        open.or_else(|| self.away.get_key_value(id).map(|(id, session)| session.view(id, false)))
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
@@ -84,7 +120,10 @@ impl Sessions {
     /// The open sessions that `scope` concerns, in the order of their ids.
     pub(super) fn concerned(&self, scope: &Scope) -> Vec<SessionId> {
         match scope {
-            Scope::Session(id) => self.open.contains_key(id).then(|| id.clone()).into_iter().collect(),
+            Scope::Session(id) => {
+                let id = self.heirs.get(id).unwrap_or(id);
+                self.open.contains_key(id).then(|| id.clone()).into_iter().collect()
+            }
             Scope::Workspace(_) | Scope::All => {
                 let roots = self.open.iter().filter(|(_, session)| session.harness.parent.is_none());
                 let concerned =
@@ -98,6 +137,7 @@ impl Sessions {
     pub(super) fn audience(&self, id: &SessionId) -> Option<Audience> {
         self.open.get(id).map(|session| Audience {
             id: id.clone(),
+            former: session.former.clone(),
             workspace: session.harness.workspace.clone(),
             is_child: session.harness.parent.is_some(),
         })
@@ -109,11 +149,11 @@ impl Sessions {
         settings: &SessionSettings,
         switched_off: &BTreeSet<SubscriberId>,
     ) -> Vec<SessionId> {
-        for session in self.open.values_mut() {
+        for session in self.open.values_mut().chain(self.away.values_mut()) {
             session.injector.set_queue_len_max(settings.queue_len_max);
             session.injector.mute(switched_off);
         }
-        self.open.keys().cloned().collect()
+        self.open.keys().chain(self.away.keys()).cloned().collect()
     }
 }
 
@@ -121,6 +161,7 @@ impl Sessions {
 #[derive(Debug)]
 pub(super) struct Audience {
     id: SessionId,
+    former: Vec<SessionId>,
     workspace: Option<Arc<str>>,
     is_child: bool,
 }
@@ -129,6 +170,7 @@ impl Audience {
     /// Whether `scope` concerns the session; a subagent only by its own name.
     pub(super) fn is_concerned_by(&self, scope: &Scope) -> bool {
         match scope {
+            Scope::Session(id) if self.former.contains(id) => true,
             Scope::Workspace(_) | Scope::All if self.is_child => false,
             Scope::Session(_) | Scope::Workspace(_) | Scope::All => {
                 scope.concerns(&self.id, self.workspace.as_deref())
@@ -138,13 +180,25 @@ impl Audience {
 }
 
 impl Session {
-    fn view<'a>(&'a self, id: &'a SessionId) -> SessionView<'a> {
+    fn view<'a>(&'a self, id: &'a SessionId, is_open: bool) -> SessionView<'a> {
         SessionView {
             id,
+            is_open,
             harness: &self.harness,
             opened_at: self.opened_at,
             last_seen: self.last_seen,
             injector: &self.injector,
+        }
+    }
+
+    fn new(id: &SessionId, queue_len_max: u32, now: Timestamp) -> Self {
+        Self {
+            harness: Harness::default(),
+            opened_at: now,
+            last_seen: now,
+            injector: Injector::new(id.clone(), queue_len_max),
+            former: Vec::new(),
+            told: (0, None),
         }
     }
 
@@ -163,14 +217,10 @@ impl Engine {
         let is_new = self.sessions.get(id).is_none();
         if is_new {
             self.make_room();
-            let injector = Injector::new(id.clone(), self.rules.sessions.queue_len_max);
-            let session = Session {
-                harness: Harness::default(),
-                opened_at: now,
-                last_seen: now,
-                injector,
-                told: (0, None),
-            };
+            self.give_back_place(id);
+            let session = self.sessions.away.remove(id);
+            let queue_len_max = self.rules.sessions.queue_len_max;
+            let session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
             self.sessions.open.insert(id.clone(), session);
         }
         let Some(session) = self.sessions.get_mut(id) else {
@@ -183,7 +233,7 @@ impl Engine {
         self.settle_session(id);
     }
 
-    fn claim(&mut self, id: &SessionId) {
+    pub(super) fn claim(&mut self, id: &SessionId) {
         let Some(audience) = self.sessions.audience(id) else {
             return;
         };
@@ -194,24 +244,69 @@ impl Engine {
 
     /// Closes a session; what it leaves goes to its parent, or ends.
     pub(super) fn close_session(&mut self, id: &SessionId) {
-        let Some(mut session) = self.sessions.open.remove(id) else {
+        let Some((mut session, was_open)) = self.sessions.take(id) else {
             return;
         };
-        self.sessions.deadlines.set(id.clone(), None);
+        for former in &session.former {
+            self.sessions.heirs.remove(former);
+        }
         let left = session.injector.close();
         while let Some(entry) = session.injector.poll_output() {
             self.record(entry);
         }
-        let parent = session.harness.parent.filter(|parent| self.sessions.get(parent).is_some());
+        let parent = session.harness.parent.filter(|parent| self.sessions.known(parent).is_some());
         for notification in left {
             self.hand_over(id, parent.as_ref(), notification);
         }
+        if was_open {
+            self.tell_gone(id);
+        }
+    }
+
+    /// Tells whoever watches a session that nothing waits there any more.
+    pub(super) fn tell_gone(&mut self, id: &SessionId) {
         self.outputs.push_back(Output::Wake(Pending { session: id.clone(), count: 0, top: None }));
     }
 
-    /// Gives a notification to the parent; it ends if there is none, or if the parent had it from before it was one.
-    fn hand_over(&mut self, from: &SessionId, parent: Option<&SessionId>, notification: Arc<Notification>) {
-        if parent.is_some_and(|parent| self.queue(parent, notification.clone())) {
+    /// Keeps a session that has ended, with what waits for it, for when it is taken up again; its subagents end with it. A
+    /// subagent itself does not come back.
+    pub(super) fn send_away(&mut self, id: &SessionId, now: Timestamp) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
+        if session.harness.parent.is_some() {
+            return self.close_session(id);
+        }
+        let is_child = |session: &Session| session.harness.parent.as_ref() == Some(id);
+        let children = self.sessions.open.iter().filter(|(_, session)| is_child(session));
+        let children: Vec<SessionId> = children.map(|(child, _)| child.clone()).collect();
+        for child in children {
+            self.close_session(&child);
+        }
+        let Some((mut session, _)) = self.sessions.take(id) else {
+            return;
+        };
+        self.tell_gone(id);
+        session.last_seen = now;
+        session.told = (0, None);
+        self.sessions.away.insert(id.clone(), session);
+        if self.sessions.away.len() > AWAY_MAX {
+            let first = self.sessions.away.iter().min_by_key(|(_, session)| session.last_seen);
+            if let Some(first) = first.map(|(id, _)| id.clone()) {
+                self.close_session(&first);
+            }
+        }
+        self.settle_session(id);
+    }
+
+    /// Gives a notification to another session; it ends if there is none, or if that one had it already.
+    pub(super) fn hand_over(
+        &mut self,
+        from: &SessionId,
+        to: Option<&SessionId>,
+        notification: Arc<Notification>,
+    ) {
+        if to.is_some_and(|to| self.queue(to, notification.clone())) {
             return;
         }
         self.record(LedgerEntry::NotificationEnded {
@@ -224,7 +319,7 @@ impl Engine {
     /// Expires what is due in the sessions whose deadline is `at`, and closes those that were silent for too long.
     pub(super) fn fire_sessions(&mut self, at: Timestamp) {
         for id in self.sessions.deadlines.take_due(at) {
-            let Some(session) = self.sessions.get_mut(&id) else {
+            let Some(session) = self.sessions.known_mut(&id) else {
                 continue;
             };
             session.injector.handle_timeout(at);
@@ -238,13 +333,15 @@ impl Engine {
 
     /// Takes over what a session's queue has to say, after anything that may have changed it.
     pub(super) fn settle_session(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.open.get_mut(id) else {
+        let settings = &self.rules.sessions;
+        let is_open = self.sessions.open.contains_key(id);
+        let Some(session) = self.sessions.known_mut(id) else {
             return;
         };
         let entries: Vec<_> = std::iter::from_fn(|| session.injector.poll_output()).collect();
-        let deadline = session.deadline(&self.rules.sessions);
+        let deadline = session.deadline(settings);
         let pending = session.injector.pending();
-        let has_changed = std::mem::replace(&mut session.told, pending) != pending;
+        let has_changed = is_open && std::mem::replace(&mut session.told, pending) != pending;
         self.sessions.deadlines.set(id.clone(), Some(deadline));
         for entry in entries {
             self.record(entry);
@@ -283,22 +380,25 @@ fn learn(known: &mut Harness, harness: &Harness) -> bool {
     take(&mut known.parent, &harness.parent) || is_elsewhere
 }
 
-state!(Session { harness, opened_at, last_seen, injector, told });
+state!(Session { harness, opened_at, last_seen, injector, former, told });
 
 impl Sessions {
-    /// Appends the open sessions.
+    /// Appends the sessions; who took whose place is known from those who did.
     pub(super) fn write_state(&self, to: &mut Writer) {
-        let Self { open, deadlines: _ } = self;
+        let Self { open, away, heirs: _, deadlines: _ } = self;
         open.write(to);
+        away.write(to);
     }
 
     /// The sessions that [`Sessions::write_state`] appended, waiting for what `settings` make them wait for.
     pub(super) fn read_state(settings: &SessionSettings, from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let open = <BTreeMap<SessionId, Session>>::read(from)?;
-        let mut deadlines = Deadlines::default();
-        for (id, session) in &open {
+        let away = <BTreeMap<SessionId, Session>>::read(from)?;
+        let (mut heirs, mut deadlines) = (BTreeMap::new(), Deadlines::default());
+        for (id, session) in open.iter().chain(&away) {
+            heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
             deadlines.set(id.clone(), Some(session.deadline(settings)));
         }
-        Ok(Self { open, deadlines })
+        Ok(Self { open, away, heirs, deadlines })
     }
 }

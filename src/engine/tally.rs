@@ -65,7 +65,10 @@ impl Tally {
             LedgerEntry::NotificationEnded { reason, .. } => {
                 *self.notifications_ended.entry(reason.as_str()).or_default() += 1;
             }
-            LedgerEntry::Unclaimed { .. } | LedgerEntry::Queued { .. } | LedgerEntry::Returned { .. } => {}
+            LedgerEntry::Unclaimed { .. }
+            | LedgerEntry::Queued { .. }
+            | LedgerEntry::Returned { .. }
+            | LedgerEntry::Recalled { .. } => {}
         }
     }
 

@@ -9,4 +9,4 @@ state!(Answer { injection, pending, check_before_tool, directive });
 state!(Injection { id, text, role, notifications });
 state!(Released { id, subscriber, priority, severity, redelivered });
 state!(Role[Tool = 0, User = 1, System = 2]);
-state!(Directive[Continue { reason } = 0]);
+state!(Directive[Continue { reason } = 0, Cancel { reason } = 1]);

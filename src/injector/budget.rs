@@ -40,8 +40,10 @@ impl Limits {
 pub struct Candidate {
     /// What it is.
     pub notification: Arc<Notification>,
-    /// Whether it was released before without anything showing that it arrived.
+    /// Whether it may have been told before.
     pub redelivered: bool,
+    /// Whether it came in place of a tool call before.
+    pub has_cancelled: bool,
 }
 
 /// What a point would release if there were room.
@@ -126,7 +128,7 @@ mod tests {
             .map(|name| {
                 let priority = if name.starts_with('!') { Priority::Critical } else { Priority::Normal };
                 let notification = Arc::new(notification(name, priority, InjectionPoint::AfterTool));
-                Candidate { notification, redelivered: false }
+                Candidate { notification, redelivered: false, has_cancelled: false }
             })
             .collect();
         let mut due: BTreeMap<SubscriberId, u32> = BTreeMap::new();

@@ -26,7 +26,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = (u64, Step)> {
     let ttl = proptest::option::of(0_u64..800);
-    let carries = prop_oneof![Just(Carries::Always), Just(Carries::OnlyToContinue)];
+    let carries =
+        prop_oneof![Just(Carries::Always), Just(Carries::OnlyToContinue), Just(Carries::OnlyToCancel)];
     let step = prop_oneof![
         6 => (any::<u8>(), 0..4_usize, 0..5_usize, 0..5_usize, ttl).prop_map(
             |(id, priority, inject_at, severity, ttl)| Step::Push { id, priority, inject_at, severity, ttl }
@@ -49,6 +50,7 @@ struct Known {
     arrival: usize,
     place: Place,
     is_redelivered: bool,
+    has_cancelled: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +94,13 @@ impl Naive {
             return;
         }
         let arrival = self.known.len();
-        self.known.push(Known { notification, arrival, place: Place::Queue, is_redelivered: false });
+        self.known.push(Known {
+            notification,
+            arrival,
+            place: Place::Queue,
+            is_redelivered: false,
+            has_cancelled: false,
+        });
         self.evict();
     }
 
@@ -149,7 +157,7 @@ impl Naive {
         }
     }
 
-    /// The names that `exchange` releases, in order, and whether the agent is to go on.
+    /// The names that `exchange` releases, in order, and whether the harness is asked to do something besides.
     fn exchange(&mut self, exchange: &Exchange, now: u64) -> (Vec<NotificationId>, bool) {
         self.confirm(exchange, now);
         self.expire(now);
@@ -177,6 +185,12 @@ impl Naive {
         if at_end && exchange.carries == Carries::OnlyToContinue && !goes_on {
             return (Vec::new(), false);
         }
+        let fresh = due.iter().any(|known| is_critical(known) && !known.has_cancelled);
+        let only_to_cancel =
+            exchange.point == InjectionPoint::BeforeTool && exchange.carries == Carries::OnlyToCancel;
+        if only_to_cancel && !fresh {
+            return (Vec::new(), false);
+        }
         self.is_woken = false;
         self.continuations += u32::from(goes_on);
         due.truncate(criticals.max(usize::try_from(NOTIFICATIONS_MAX).expect("small")));
@@ -184,8 +198,9 @@ impl Naive {
         let names = due.iter().map(|known| known.notification.id.clone()).collect();
         for known in due {
             known.place = Place::Lease(lease);
+            known.has_cancelled |= only_to_cancel;
         }
-        (names, goes_on)
+        (names, goes_on || only_to_cancel)
     }
 
     fn pending(&self) -> Vec<NotificationId> {
@@ -232,7 +247,7 @@ impl Pair {
                 self.exchange(&exchange, now);
             }
             Step::Ack { injection } => {
-                self.injector.ack(&InjectionId::new(&format!("i{injection}")));
+                self.injector.ack(&InjectionId::new(&format!("i{injection}")), ConfirmedBy::Ack);
                 self.ack(usize::from(injection));
             }
             Step::Undelivered { injection } => {
@@ -323,6 +338,7 @@ impl Pair {
         for index in 0..self.naive.known.len() {
             if self.naive.known[index].place == Place::Lease(injection) {
                 self.naive.known[index].place = Place::Queue;
+                self.naive.known[index].has_cancelled = false;
                 self.naive.evict();
             }
         }

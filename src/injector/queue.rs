@@ -54,6 +54,10 @@ pub(super) struct Entry {
     pub(super) notification: Arc<Notification>,
     /// The injection it left with before without proof that it arrived.
     pub(super) returned_from: Option<InjectionId>,
+    /// Whether it was told in a context that is gone.
+    pub(super) is_recalled: bool,
+    /// Whether it came in place of a tool call, which it does once.
+    pub(super) has_cancelled: bool,
     /// Its place among those of its age, kept when it comes back.
     arrival: u64,
 }
@@ -67,9 +71,9 @@ impl Entry {
         }
     }
 
-    /// Whether it was released before.
+    /// Whether it may have been told before.
     pub(super) fn is_redelivered(&self) -> bool {
-        self.returned_from.is_some()
+        self.returned_from.is_some() || self.is_recalled
     }
 }
 
@@ -88,8 +92,20 @@ pub(super) struct Queue {
 impl Queue {
     /// Adds a notification as the newest of its age.
     pub(super) fn push(&mut self, notification: Arc<Notification>) {
+        self.add(notification, false);
+    }
+
+    /// Adds one that was told in a context that is gone.
+    pub(super) fn recall(&mut self, notification: Arc<Notification>) {
+        self.add(notification, true);
+    }
+
+    fn add(&mut self, notification: Arc<Notification>, is_recalled: bool) {
         self.arrivals += 1;
-        self.restore(Entry { notification, returned_from: None, arrival: self.arrivals });
+        let arrival = self.arrivals;
+        // What was told once does not come in place of a call again.
+        let has_cancelled = is_recalled;
+        self.restore(Entry { notification, returned_from: None, is_recalled, has_cancelled, arrival });
     }
 
     /// Puts back what was taken, in its old place.
@@ -99,7 +115,7 @@ impl Queue {
         if let Some(at) = notification.expires_at {
             self.by_expiry.insert((at, key));
         }
-        if entry.is_redelivered() {
+        if entry.returned_from.is_some() {
             self.returned.insert(key);
         }
         let lane = self.counts.entry((key.urgency, key.inject_at)).or_default();
@@ -279,7 +295,7 @@ impl RecentIds {
     }
 }
 
-state!(Entry { notification, returned_from, arrival });
+state!(Entry { notification, returned_from, is_recalled, has_cancelled, arrival });
 
 /// What waits; the indices are made anew.
 impl State for Queue {

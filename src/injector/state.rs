@@ -14,6 +14,7 @@ impl State for Injector {
             leases,
             answers,
             recent,
+            told,
             releases_all,
             turn,
             continuations,
@@ -26,6 +27,7 @@ impl State for Injector {
         leases.write(to);
         answers.write(to);
         recent.write(to);
+        told.write(to);
         releases_all.write(to);
         turn.write(to);
         continuations.write(to);
@@ -39,6 +41,7 @@ impl State for Injector {
             leases: State::read(from)?,
             answers: State::read(from)?,
             recent: State::read(from)?,
+            told: State::read(from)?,
             releases_all: State::read(from)?,
             turn: State::read(from)?,
             continuations: State::read(from)?,

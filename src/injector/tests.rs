@@ -73,6 +73,7 @@ fn ledger_line(entry: &LedgerEntry) -> String {
         }
         LedgerEntry::Confirmed { notification, by, .. } => format!("{notification} {}", by.as_str()),
         LedgerEntry::Returned { notification, .. } => format!("{notification} returned"),
+        LedgerEntry::Recalled { notification, .. } => format!("{notification} recalled"),
         LedgerEntry::NotificationEnded { notification, session, reason } => {
             assert_eq!(session.as_ref().map(SessionId::as_str), Some("s1"));
             format!("{notification} {}", reason.as_str())
@@ -245,9 +246,9 @@ fn an_ack_confirms_once() {
     let mut story = Story::new();
     story.push("n", Normal, AfterTool);
     story.exchange(&exchange(AfterTool, "c1"), 0);
-    story.injector.ack(&InjectionId::new("i1"));
-    story.injector.ack(&InjectionId::new("i1"));
-    story.injector.ack(&InjectionId::new("never"));
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
+    story.injector.ack(&InjectionId::new("never"), ConfirmedBy::Ack);
     assert_eq!(story.ledger(), ["n queued", "n i1", "n ack"]);
 }
 
@@ -311,7 +312,7 @@ fn an_ack_after_the_lease_ran_out_ends_what_had_gone_back() {
     story.push("critical", Critical, Immediate);
     story.exchange(&exchange(AfterTool, "c1"), 0);
     story.timeout(2_000);
-    story.injector.ack(&InjectionId::new("i1"));
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
     assert_eq!(story.ledger(), ["critical queued", "critical i1", "critical returned", "critical ack"]);
     assert!(story.exchange(&exchange(TurnStart, "c2"), 3_000).is_empty());
 }
@@ -336,7 +337,7 @@ fn a_notification_comes_to_a_session_once() {
     assert!(!story.push("n", Normal, AfterTool).is_new);
     story.exchange(&exchange(AfterTool, "c1"), 0);
     assert!(!story.push("n", Normal, AfterTool).is_new);
-    story.injector.ack(&InjectionId::new("i1"));
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
     assert!(!story.push("n", Normal, AfterTool).is_new);
     assert_eq!(story.ledger(), ["n queued", "n i1", "n ack"]);
 }
@@ -351,7 +352,7 @@ fn what_is_on_its_way_is_known_however_many_ended_meanwhile() {
         assert!(story.push(&format!("other#{other}"), Normal, AfterTool).evicted.is_some());
     }
     assert!(!story.push("n", Normal, AfterTool).is_new);
-    story.injector.ack(&InjectionId::new("i1"));
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
     assert!(!story.push("n", Normal, AfterTool).is_new);
 }
 

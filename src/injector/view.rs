@@ -37,7 +37,7 @@ pub struct PendingView {
     pub age: Duration,
     /// When it is no longer worth telling.
     pub expires_at: Option<Timestamp>,
-    /// Whether it was released before without anything showing that it arrived.
+    /// Whether it may have been told before.
     pub redelivered: bool,
 }
 

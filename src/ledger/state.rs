@@ -4,7 +4,7 @@ use super::{ConfirmedBy, FilteredBy, LedgerEntry, Reason};
 use crate::snapshot::state;
 
 state!(FilteredBy[Source = 0, Severity = 1, Where = 2, WhereFailed = 3]);
-state!(ConfirmedBy[Ack = 0, LaterExchange = 1]);
+state!(ConfirmedBy[Ack = 0, LaterExchange = 1, Seen = 2]);
 state!(Reason[
     FilteredOut(by) = 0,
     Duplicate { of } = 1,
@@ -27,4 +27,5 @@ state!(LedgerEntry[
     Confirmed { notification, session, by } = 8,
     Returned { notification, session } = 9,
     NotificationEnded { notification, session, reason } = 10,
+    Recalled { notification, session } = 11,
 ]);

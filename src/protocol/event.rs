@@ -264,7 +264,7 @@ pub(crate) fn read_name<'a>(
 }
 
 /// Checks a folder: absolute, without `.` and `..`, because folders are compared segment by segment.
-pub(super) fn read_workspace<'a>(
+pub(crate) fn read_workspace<'a>(
     field: &'static str,
     text: Option<Cow<'a, str>>,
 ) -> Result<Option<Cow<'a, str>>, FieldError> {

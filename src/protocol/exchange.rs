@@ -10,7 +10,9 @@ use utoipa::ToSchema;
 
 use crate::{
     event::SessionId,
-    exchange::{Answer, Budget, Carries, Directive, Exchange, Format, Harness, InjectionId, Released},
+    exchange::{
+        Answer, Begins, Budget, Carries, Directive, Exchange, Format, Harness, InjectionId, Released,
+    },
     notification::{InjectionPoint, Tokens},
     protocol::{
         FieldError,
@@ -28,12 +30,18 @@ pub const OBSERVE_MAX: usize = 100;
 /// Most confirmations in one exchange; more leases than this are not open at once.
 pub const ACKS_MAX: usize = 64;
 
-const FIELDS: [&str; 10] =
-    ["point", "carrier", "turn", "harness", "tool", "observe", "ack", "budget", "format", "carries"];
+const FIELDS: [&str; 12] = [
+    "point", "carrier", "turn", "harness", "tool", "observe", "ack", "budget", "format", "carries", "begins",
+    "from",
+];
 const HARNESS_FIELDS: [&str; 6] = ["name", "version", "workspace", "user", "pid", "parent"];
 const BUDGET_FIELDS: [&str; 3] = ["max_notifications", "max_tokens", "max_chars"];
-const CARRIES: [(&str, Carries); 2] =
-    [("always", Carries::Always), ("only_to_continue", Carries::OnlyToContinue)];
+const CARRIES: [(&str, Carries); 3] = [
+    ("always", Carries::Always),
+    ("only_to_continue", Carries::OnlyToContinue),
+    ("only_to_cancel", Carries::OnlyToCancel),
+];
+const BEGINS: [&str; 3] = ["epoch", "clear", "fork"];
 
 /// An exchange as it was asked for, with the events it tells of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +105,26 @@ pub(super) fn read<const N: usize>(
         budget,
         format: fields.text("format")?.map(|word| read_format(&word)).transpose()?,
         carries: fields.text("carries")?.map_or(Ok(Carries::default()), |word| read_carries(&word))?,
+        begins: read_begins(fields, session)?,
     })
+}
+
+fn read_begins<const N: usize>(fields: &Fields<'_, N>, session: &SessionId) -> Result<Begins, FieldError> {
+    let from = read_name("from", fields.text("from")?)?.map(|id| SessionId::new(&id));
+    if from.as_ref() == Some(session) {
+        return Err(FieldError::new("from", "is the session itself"));
+    }
+    let word = fields.text("begins")?;
+    match (word.as_deref(), from) {
+        (Some("clear"), from) => Ok(Begins::Clear { from }),
+        (Some("fork"), from) => Ok(Begins::Fork { from }),
+        (None | Some("epoch"), Some(_)) => {
+            Err(FieldError::new("from", "needs `begins` to be `clear` or `fork`"))
+        }
+        (None, None) => Ok(Begins::Nothing),
+        (Some("epoch"), None) => Ok(Begins::Epoch),
+        (Some(other), _) => Err(wrong_word("begins", "beginning", other, &BEGINS)),
+    }
 }
 
 /// Reads what is known of a harness.
@@ -200,9 +227,17 @@ pub struct ExchangeView<'a> {
     /// `xml`, `markdown`, `toon` or `json`; the configured one if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<&'static str>,
-    /// `always`, or `only_to_continue` when text at `turn_end` makes the agent go on; `always` if absent.
+    /// `always`; `only_to_continue` when text at `turn_end` makes the agent go on; `only_to_cancel` when text at
+    /// `before_tool` comes in place of the call; `always` if absent.
     #[schema(required = false)]
     carries: &'static str,
+    /// What became of the agent's context: `epoch` when it was compacted or read again, `clear` when it is empty and the
+    /// session takes another one's place, `fork` when it is a copy of another one's; absent when it goes on as it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    begins: Option<&'static str>,
+    /// Whose place, or whose copy; the session that the same process was last heard of in, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<&'a str>,
 }
 
 /// The most an injection may hold.
@@ -229,6 +264,12 @@ impl BudgetFields {
 impl<'a> ExchangeView<'a> {
     /// Lends the parts of `exchange`.
     pub(super) fn of(exchange: &'a Exchange) -> Self {
+        let (begins, from) = match &exchange.begins {
+            Begins::Nothing => (None, None),
+            Begins::Epoch => (Some("epoch"), None),
+            Begins::Clear { from } => (Some("clear"), from.as_ref()),
+            Begins::Fork { from } => (Some("fork"), from.as_ref()),
+        };
         Self {
             point: exchange.point.as_str(),
             carrier: &exchange.carrier,
@@ -246,7 +287,10 @@ impl<'a> ExchangeView<'a> {
             carries: match exchange.carries {
                 Carries::Always => "always",
                 Carries::OnlyToContinue => "only_to_continue",
+                Carries::OnlyToCancel => "only_to_cancel",
             },
+            begins,
+            from: from.map(SessionId::as_str),
         }
     }
 }
@@ -286,7 +330,7 @@ struct ReleasedView<'a> {
     priority: &'static str,
     /// The worst severity among its events.
     severity: &'static str,
-    /// Whether it had been released before without anything showing that it arrived.
+    /// Whether it may have been told before.
     redelivered: bool,
 }
 
@@ -296,6 +340,11 @@ struct ReleasedView<'a> {
 enum DirectiveView<'a> {
     /// Let the agent go on.
     Continue {
+        /// One line for whoever wonders why.
+        reason: &'a str,
+    },
+    /// Put the text in place of the call.
+    Cancel {
         /// One line for whoever wonders why.
         reason: &'a str,
     },
@@ -317,6 +366,7 @@ impl<'a> AnswerView<'a> {
             }),
             directive: answer.directive.as_ref().map(|directive| match directive {
                 Directive::Continue { reason } => DirectiveView::Continue { reason },
+                Directive::Cancel { reason } => DirectiveView::Cancel { reason },
             }),
             pending: answer.pending,
             check_before_tool: answer.check_before_tool,
@@ -381,13 +431,15 @@ mod tests {
             },
             format: Some(Format::Markdown),
             carries: Carries::OnlyToContinue,
+            begins: Begins::Clear { from: Some(SessionId::new("s0")) },
             ..minimal()
         }
     }
 
     #[test]
     fn what_is_written_is_read_again() {
-        for exchange in [minimal(), full()] {
+        let epoch = Exchange { begins: Begins::Epoch, carries: Carries::OnlyToCancel, ..minimal() };
+        for exchange in [minimal(), full(), epoch] {
             let text = serde_json::to_string(&ExchangeView::of(&exchange)).expect("serializes");
             assert_eq!(parse_text(&text), Ok((exchange, Vec::new())), "{text}");
         }
@@ -424,8 +476,11 @@ mod tests {
             (with(r#""format":"xlm""#), "format: `xlm` is no format; did you mean `xml`?"),
             (
                 with(r#""carries":"maybe""#),
-                "carries: `maybe` is no way to carry; there are always, only_to_continue",
+                "carries: `maybe` is no way to carry; there are always, only_to_continue, only_to_cancel",
             ),
+            (with(r#""begins":"epoc""#), "begins: `epoc` is no beginning; did you mean `epoch`?"),
+            (with(r#""begins":"fork","from":"s1""#), "from: is the session itself"),
+            (with(r#""begins":"epoch","from":"s0""#), "from: needs `begins` to be `clear` or `fork`"),
             (with(r#""turn":"""#), "turn: must not be empty"),
             (with(r#""harness":"claude""#), "harness: must be a JSON object, not a string"),
             (

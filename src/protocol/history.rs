@@ -11,8 +11,8 @@ use crate::{
 /// One ledger entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct LedgerLine {
-    /// `unmatched`, `held_back`, `batched`, `event_ended`, `created`, `unclaimed`, `queued`, `injected`, `confirmed`, `returned` or
-    /// `notification_ended`.
+    /// `unmatched`, `held_back`, `batched`, `event_ended`, `created`, `unclaimed`, `queued`, `injected`, `confirmed`, `returned`,
+    /// `recalled` or `notification_ended`.
     pub what: &'static str,
     /// Whose pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +75,9 @@ impl LedgerLine {
             },
             LedgerEntry::Returned { notification, session } => {
                 Self { session: text(session), ..Self::notification("returned", notification) }
+            }
+            LedgerEntry::Recalled { notification, session } => {
+                Self { session: text(session), ..Self::notification("recalled", notification) }
             }
             LedgerEntry::NotificationEnded { notification, session, reason } => Self {
                 session: session.as_ref().and_then(text),

@@ -14,6 +14,7 @@ use crate::{
         codec::{self, IdOrigin},
     },
     exchange::{Exchange, Harness, InjectionId},
+    ledger::ConfirmedBy,
     protocol::{
         FieldError,
         event::read_name,
@@ -44,14 +45,17 @@ pub const TICK: u8 = 9;
 /// What was here was lost, and a repair of the journal said so; at the far end, so that kinds of inputs can go on from above.
 pub const LOST: u8 = 255;
 
-/// The version of every JSON body that is written here.
-const VERSION: u32 = 1;
+/// The version of every JSON body that is written here. Version 1 had neither `begins` and `from` of an exchange, nor `by` of
+/// an ack, nor `may_return` of a closed session; without them they mean what they meant then.
+const VERSION: u32 = 2;
 
-const EXCHANGE_FIELDS: [&str; 12] = [
+const EXCHANGE_FIELDS: [&str; 14] = [
     "v", "request", "session", "point", "carrier", "turn", "harness", "tool", "ack", "budget", "format",
-    "carries",
+    "carries", "begins", "from",
 ];
-const OTHER_FIELDS: [&str; 5] = ["v", "session", "injection", "harness", "hash"];
+const OTHER_FIELDS: [&str; 7] = ["v", "session", "injection", "harness", "hash", "by", "may_return"];
+/// What can prove an injection's arrival by itself; a later exchange does it without a record.
+const PROOFS: [ConfirmedBy; 2] = [ConfirmedBy::Ack, ConfirmedBy::Seen];
 
 /// What a record says.
 #[derive(Debug)]
@@ -140,6 +144,10 @@ struct Written<'a> {
     harness: Option<HarnessView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hash: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'static str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    may_return: bool,
 }
 
 #[derive(Serialize)]
@@ -172,8 +180,15 @@ pub fn encode_exchange(request: RequestId, exchange: &Exchange, body: &mut Vec<u
     write(&written, body);
 }
 
-/// Appends the body of an [`ACK`] or an [`UNDELIVERED`].
-pub fn encode_injection(session: &SessionId, injection: &InjectionId, body: &mut Vec<u8>) {
+/// Appends the body of an [`ACK`], which says what proved the arrival.
+pub fn encode_ack(session: &SessionId, injection: &InjectionId, by: ConfirmedBy, body: &mut Vec<u8>) {
+    let (session, injection) = (Some(session.as_str()), Some(injection.as_str()));
+    let by = Some(by.as_str());
+    write(&Written { v: VERSION, session, injection, by, ..Written::default() }, body);
+}
+
+/// Appends the body of an [`UNDELIVERED`].
+pub fn encode_undelivered(session: &SessionId, injection: &InjectionId, body: &mut Vec<u8>) {
     let (session, injection) = (Some(session.as_str()), Some(injection.as_str()));
     write(&Written { v: VERSION, session, injection, ..Written::default() }, body);
 }
@@ -184,9 +199,9 @@ pub fn encode_session_opened(session: &SessionId, harness: &Harness, body: &mut 
     write(&Written { v: VERSION, session, harness, ..Written::default() }, body);
 }
 
-/// Appends the body of a [`SESSION_CLOSED`].
-pub fn encode_session_closed(session: &SessionId, body: &mut Vec<u8>) {
-    write(&Written { v: VERSION, session: Some(session.as_str()), ..Written::default() }, body);
+/// Appends the body of a [`SESSION_CLOSED`], which says whether the session can be taken up again.
+pub fn encode_session_closed(session: &SessionId, may_return: bool, body: &mut Vec<u8>) {
+    write(&Written { v: VERSION, session: Some(session.as_str()), may_return, ..Written::default() }, body);
 }
 
 /// Appends the body of [`RULES`].
@@ -257,7 +272,7 @@ fn check_version<const N: usize>(
     Ok(())
 }
 
-fn decode_exchange<'a>(fields: &Fields<'_, 12>, seq: Seq) -> Result<Input<'a>, FieldError> {
+fn decode_exchange<'a>(fields: &Fields<'_, 14>, seq: Seq) -> Result<Input<'a>, FieldError> {
     let request = fields
         .raw("request")
         .and_then(|raw| raw.get().parse().ok())
@@ -266,16 +281,18 @@ fn decode_exchange<'a>(fields: &Fields<'_, 12>, seq: Seq) -> Result<Input<'a>, F
     Ok(Input::Exchange { seq, request: RequestId(request), exchange })
 }
 
-fn decode_other<'a>(kind: u8, fields: &Fields<'_, 5>) -> Result<Input<'a>, FieldError> {
+fn decode_other<'a>(kind: u8, fields: &Fields<'_, 7>) -> Result<Input<'a>, FieldError> {
     Ok(match kind {
-        ACK => Input::Ack { session: session(fields)?, injection: injection(fields)? },
+        ACK => Input::Ack { session: session(fields)?, injection: injection(fields)?, by: proof(fields)? },
         UNDELIVERED => Input::Undelivered { session: session(fields)?, injection: injection(fields)? },
         SESSION_OPENED => {
             let harness = fields.raw("harness").ok_or_else(|| FieldError::new("harness", "is missing"))?;
             let harness = exchange::read_harness(harness.get()).map_err(|error| error.within("harness"))?;
             Input::SessionOpened { session: session(fields)?, harness }
         }
-        SESSION_CLOSED => Input::SessionClosed { session: session(fields)? },
+        SESSION_CLOSED => {
+            Input::SessionClosed { session: session(fields)?, may_return: flag(fields, "may_return")? }
+        }
         SHUTTING_DOWN => Input::ShuttingDown,
         _ => Input::Tick,
     })
@@ -287,6 +304,20 @@ fn session<const N: usize>(fields: &Fields<'_, N>) -> Result<SessionId, FieldErr
 
 fn injection<const N: usize>(fields: &Fields<'_, N>) -> Result<InjectionId, FieldError> {
     named(fields, "injection").map(|id| InjectionId::new(&id))
+}
+
+fn proof<const N: usize>(fields: &Fields<'_, N>) -> Result<ConfirmedBy, FieldError> {
+    let Some(word) = fields.text("by")? else { return Ok(ConfirmedBy::Ack) };
+    let found = PROOFS.into_iter().find(|proof| proof.as_str() == word);
+    found.ok_or_else(|| FieldError::new("by", "must be `ack` or `seen`"))
+}
+
+fn flag<const N: usize>(fields: &Fields<'_, N>, name: &'static str) -> Result<bool, FieldError> {
+    match fields.raw(name).map(|raw| raw.get()) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(FieldError::new(name, "must be true or false")),
+    }
 }
 
 fn named<'a, const N: usize>(
@@ -303,7 +334,7 @@ mod tests {
     use super::*;
     use crate::{
         event::Severity,
-        exchange::{Budget, Carries, Format},
+        exchange::{Begins, Budget, Carries, Format},
         notification::{InjectionPoint, Tokens},
         time::Timestamp,
     };
@@ -340,7 +371,8 @@ mod tests {
             acks: vec![InjectionId::new("a1")],
             budget: Budget { max_tokens: Some(Tokens(9)), ..Budget::default() },
             format: Some(Format::Json),
-            carries: Carries::OnlyToContinue,
+            carries: Carries::OnlyToCancel,
+            begins: Begins::Fork { from: Some(SessionId::new("s0")) },
         }
     }
 
@@ -353,7 +385,6 @@ mod tests {
             body
         };
         let input = |input: Input<'_>| format!("{:?}", RecordInput::Input(input));
-        let both = body(&|body| encode_injection(&session, &injection, body));
         let request = RequestId(u64::MAX);
         vec![
             (
@@ -366,10 +397,18 @@ mod tests {
                 body(&|body| encode_exchange(request, &exchange(), body)),
                 input(Input::Exchange { seq: SEQ, request, exchange: exchange() }),
             ),
-            (ACK, both.clone(), input(Input::Ack { session: session.clone(), injection: injection.clone() })),
+            (
+                ACK,
+                body(&|body| encode_ack(&session, &injection, ConfirmedBy::Seen, body)),
+                input(Input::Ack {
+                    session: session.clone(),
+                    injection: injection.clone(),
+                    by: ConfirmedBy::Seen,
+                }),
+            ),
             (
                 UNDELIVERED,
-                both,
+                body(&|body| encode_undelivered(&session, &injection, body)),
                 input(Input::Undelivered { session: session.clone(), injection: injection.clone() }),
             ),
             (
@@ -379,8 +418,8 @@ mod tests {
             ),
             (
                 SESSION_CLOSED,
-                body(&|body| encode_session_closed(&session, body)),
-                input(Input::SessionClosed { session: session.clone() }),
+                body(&|body| encode_session_closed(&session, true, body)),
+                input(Input::SessionClosed { session: session.clone(), may_return: true }),
             ),
             (
                 RULES,
@@ -403,6 +442,39 @@ mod tests {
     }
 
     #[test]
+    fn a_body_of_version_1_means_what_it_meant_then() {
+        let cases: [(u8, &[u8], Input<'_>); 3] = [
+            (
+                ACK,
+                br#"{"v":1,"session":"s1","injection":"a1"}"#,
+                Input::Ack {
+                    session: SessionId::new("s1"),
+                    injection: InjectionId::new("a1"),
+                    by: ConfirmedBy::Ack,
+                },
+            ),
+            (
+                SESSION_CLOSED,
+                br#"{"v":1,"session":"s1"}"#,
+                Input::SessionClosed { session: SessionId::new("s1"), may_return: false },
+            ),
+            (
+                EXCHANGE,
+                br#"{"v":1,"request":7,"session":"s1","point":"turn_end","carrier":"c1","carries":"always"}"#,
+                Input::Exchange {
+                    seq: SEQ,
+                    request: RequestId(7),
+                    exchange: Exchange::new(SessionId::new("s1"), InjectionPoint::TurnEnd, "c1"),
+                },
+            ),
+        ];
+        for (kind, body, expected) in cases {
+            let read = decode(kind, SEQ, body).expect("readable");
+            assert_eq!(format!("{read:?}"), format!("{:?}", RecordInput::Input(expected)));
+        }
+    }
+
+    #[test]
     fn a_body_cut_anywhere_is_an_error_that_names_the_kind() {
         for (kind, body, _) in every_kind() {
             let name = kind_name(kind).expect("known");
@@ -418,7 +490,7 @@ mod tests {
     fn bodies_of_another_kind_or_version_are_refused() {
         let cases: [(u8, &[u8], &str, &str); 7] = [
             (0, b"{}", "record 9 is of kind 0, which this version does not know", ""),
-            (TICK, br#"{"v":2,"new":1}"#, "record 9 (tick) is of version 2, this program reads up to 1", ""),
+            (TICK, br#"{"v":3,"new":1}"#, "record 9 (tick) is of version 3, this program reads up to 2", ""),
             (TICK, b"{}", "record 9 (tick) cannot be read", "v: is missing"),
             (ACK, br#"{"v":1,"session":"s1"}"#, "record 9 (ack) cannot be read", "injection: is missing"),
             (RULES, br#"{"v":1}"#, "record 9 (rules) cannot be read", "hash: is missing"),

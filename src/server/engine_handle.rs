@@ -4,6 +4,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     event::{Seq, SessionId},
+    exchange::InjectionId,
     ledger::LedgerEntry,
     protocol::views::{SessionView, StatusView},
     server::error::ApiError,
@@ -21,8 +22,19 @@ pub enum Query {
     Sessions(oneshot::Sender<Vec<SessionView>>),
     /// One session; `None` when it is not known.
     Session(SessionId, oneshot::Sender<Option<SessionView>>),
+    /// What a hook of a session has to know before it makes an exchange, or instead of one.
+    Standing(SessionId, oneshot::Sender<Standing>),
     /// What was written down of the event at a position and of what was made of it, oldest first; empty when nothing is known.
     History(Seq, oneshot::Sender<Vec<LedgerEntry>>),
+}
+
+/// How a session's queue and leases stand; of one that is not known, nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Standing {
+    /// Whether something waits that is released before the next tool.
+    pub check_before_tool: bool,
+    /// The injections that nothing has confirmed yet, oldest first.
+    pub unconfirmed: Vec<InjectionId>,
 }
 
 /// Asks the event loop; cloning it is cheap.
@@ -53,6 +65,11 @@ impl EngineHandle {
     /// One session.
     pub(crate) async fn session(&self, session: SessionId) -> Result<Option<SessionView>, ApiError> {
         self.ask(|reply| Query::Session(session, reply)).await
+    }
+
+    /// How a session's queue and leases stand.
+    pub(crate) async fn standing(&self, session: SessionId) -> Result<Standing, ApiError> {
+        self.ask(|reply| Query::Standing(session, reply)).await
     }
 
     /// What became of the event at a position.

@@ -9,9 +9,11 @@ use axum::{
 
 use crate::{
     engine::io::RequestId,
-    event::{Event, Seq},
-    harness::{HookEnv, Then, claude},
+    event::{Event, Seq, SessionId},
+    exchange::{Exchange, InjectionId},
+    harness::{self, HookCall, HookEnv, Then, claude},
     journal::{AppendBatch, Level, record::RecordKind},
+    ledger::ConfirmedBy,
     protocol::{
         FieldError,
         record::{self, RecordError},
@@ -52,28 +54,76 @@ pub(crate) async fn hook(
     let stdin = read_body(body).await?;
     let env = HookEnv::from_headers(|name| extract::header(&headers, name));
     let call = claude::parse(&stdin, &env, app.now()).map_err(|error| refused(&error))?;
+    let stdout = answer(&app, &call).await?;
+    if let Some(transcript) = call.transcript {
+        // When many wait already, the next hook of the session brings it again.
+        app.transcripts.try_send(transcript).ok();
+    }
+    Ok(stdout.map_or_else(silence, |stdout| {
+        ([(header::CONTENT_TYPE, "application/json")], stdout).into_response()
+    }))
+}
+
+/// Does what a call asks for; gives what belongs on the hook's stdout.
+async fn answer(app: &App, call: &HookCall) -> Result<Option<String>, ApiError> {
     let observed = call.observe.iter().map(Event::as_ref);
     match &call.then {
-        Then::Exchange(exchange) => {
-            check(record::EXCHANGE, |body| record::encode_exchange(RequestId(0), exchange, body))?;
-            let answer = perform(&app, observed, exchange).await?;
-            let stdout = claude::reply(&call, &answer);
-            return Ok(stdout.map_or_else(silence, |stdout| {
-                ([(header::CONTENT_TYPE, "application/json")], stdout).into_response()
-            }));
+        Then::Exchange(exchange) => return exchanged(app, call, exchange).await,
+        Then::BeforeTool(exchange) => {
+            if app.engine.standing(exchange.session.clone()).await?.check_before_tool {
+                return exchanged(app, call, exchange).await;
+            }
+            append(app, batch_of(observed)?).await?;
         }
-        Then::SessionClosed { session } => {
-            check(record::SESSION_CLOSED, |body| record::encode_session_closed(session, body))?;
+        Then::Prompt { exchange, prompt } => {
+            let standing = app.engine.standing(exchange.session.clone()).await?;
+            let carried = harness::ids_in(prompt.as_bytes(), &standing.unconfirmed);
+            if carried.is_empty() {
+                return exchanged(app, call, exchange).await;
+            }
             let mut batch = batch_of(observed)?;
-            let kind = RecordKind(record::SESSION_CLOSED);
-            batch
-                .push_with(kind, None, |body| record::encode_session_closed(session, body))
-                .map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
-            append(&app, batch).await?;
+            push_acks(&mut batch, &exchange.session, &carried, ConfirmedBy::Seen)?;
+            append(app, batch).await?;
         }
-        Then::Nothing => append(&app, batch_of(observed)?).await?,
+        Then::SessionClosed { session, may_return } => {
+            let encode = |body: &mut Vec<u8>| record::encode_session_closed(session, *may_return, body);
+            check(record::SESSION_CLOSED, encode)?;
+            let mut batch = batch_of(observed)?;
+            if !may_return {
+                // It ended by having its say, after all that it was given.
+                let given = app.engine.standing(session.clone()).await?.unconfirmed;
+                push_acks(&mut batch, session, &given, ConfirmedBy::Ack)?;
+            }
+            push(&mut batch, record::SESSION_CLOSED, encode)?;
+            append(app, batch).await?;
+        }
+        Then::Nothing => append(app, batch_of(observed)?).await?,
     }
-    Ok(silence())
+    Ok(None)
+}
+
+async fn exchanged(app: &App, call: &HookCall, exchange: &Exchange) -> Result<Option<String>, ApiError> {
+    check(record::EXCHANGE, |body| record::encode_exchange(RequestId(0), exchange, body))?;
+    let answer = perform(app, call.observe.iter().map(Event::as_ref), exchange).await?;
+    Ok(claude::reply(call, &answer))
+}
+
+/// Adds that injections have arrived, as `by` shows.
+pub(crate) fn push_acks(
+    batch: &mut AppendBatch,
+    session: &SessionId,
+    injections: &[InjectionId],
+    by: ConfirmedBy,
+) -> Result<(), ApiError> {
+    for injection in injections {
+        push(batch, record::ACK, |body| record::encode_ack(session, injection, by, body))?;
+    }
+    Ok(())
+}
+
+fn push(batch: &mut AppendBatch, kind: u8, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), ApiError> {
+    let pushed = batch.push_with(RecordKind(kind), None, encode);
+    pushed.map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))
 }
 
 fn silence() -> Response {
@@ -106,7 +156,7 @@ fn check(kind: u8, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), ApiError> {
 }
 
 /// A hook does not wait for the disk.
-async fn append(app: &App, batch: AppendBatch) -> Result<(), ApiError> {
+pub(crate) async fn append(app: &App, batch: AppendBatch) -> Result<(), ApiError> {
     if batch.is_empty() {
         return Ok(());
     }

@@ -64,7 +64,10 @@ fn daemon() -> Daemon {
     let (stop, shutdown) = watch::channel(false);
     let registry = Arc::new(Registry::new(100));
     let bus = Bus::new(opened.journal, Seq(u64::MAX));
-    Daemon { app: App { bus, engine, registry, clock, shutdown }, queries, stop, pending: 0 }
+    // Nobody reads transcripts here; what is sent is dropped.
+    let (transcripts, _) = mpsc::channel(1);
+    let app = App { bus, engine, registry, transcripts, clock, shutdown };
+    Daemon { app, queries, stop, pending: 0 }
 }
 
 fn post(path: &str, content_type: &str, body: impl Into<Body>) -> Request<Body> {
@@ -107,7 +110,7 @@ fn journaled(app: &App, from: u64) -> Vec<(&'static str, String)> {
         let said = match record::decode(found.kind.0, found.seq, found.body).expect("readable") {
             RecordInput::Input(Input::Event { event, .. }) => event.event_type.to_owned(),
             RecordInput::Input(Input::Exchange { exchange, .. }) => exchange.carrier.to_string(),
-            RecordInput::Input(Input::SessionClosed { session }) => session.to_string(),
+            RecordInput::Input(Input::SessionClosed { session, .. }) => session.to_string(),
             other @ (RecordInput::Input(_) | RecordInput::Rules { .. }) => format!("{other:?}"),
         };
         (kind, said)
@@ -178,6 +181,7 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             Query::Session(id, reply) => {
                 drop(reply.send((id.as_str() == "s1").then(|| session("s1", pending))));
             }
+            Query::Standing(_, reply) => drop(reply.send(Standing::default())),
             Query::History(seq, reply) => drop(reply.send(vec![LedgerEntry::Unmatched { seq }])),
         }
     }

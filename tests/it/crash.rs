@@ -15,12 +15,12 @@ use aside::{
     daemon::{fold::Fold, rules::RulesStore},
     engine::{Output, RequestId},
     event::{Event, Payload, Seq, SessionId, Severity, codec},
-    exchange::{Budget, Carries, Exchange, Harness, InjectionId},
+    exchange::{Begins, Budget, Carries, Exchange, Harness, InjectionId},
     journal::{
         AppendError, Level, Record, RecordBuf,
         memory::{Faults, MemoryFiles},
     },
-    ledger::LedgerEntry,
+    ledger::{ConfirmedBy, LedgerEntry},
     notification::InjectionPoint,
     protocol::record,
     time::Timestamp,
@@ -164,6 +164,7 @@ fn exchange(session: &SessionId, round: u64) -> Exchange {
         budget: Budget::default(),
         format: None,
         carries: Carries::Always,
+        begins: Begins::default(),
     }
 }
 
@@ -205,14 +206,14 @@ impl Run {
                 let injection = self.seen.injections.get(session).cloned();
                 let injection = injection.unwrap_or_else(|| InjectionId::new("none"));
                 Append::of(record::ACK, Level::Written, *at, |body| {
-                    record::encode_injection(session, &injection, body);
+                    record::encode_ack(session, &injection, ConfirmedBy::Ack, body);
                 })
             }
             Act::Open(session, harness) => Append::of(record::SESSION_OPENED, Level::Written, *at, |body| {
                 record::encode_session_opened(session, harness, body);
             }),
             Act::Close(session) => Append::of(record::SESSION_CLOSED, Level::Written, *at, |body| {
-                record::encode_session_closed(session, body);
+                record::encode_session_closed(session, false, body);
             }),
             Act::Rules(generation) => rules_at(*generation, *at),
             Act::Snapshot => return self.daemon.take_snapshot(*at, |seq, output| self.seen.see(seq, output)),

@@ -153,22 +153,32 @@ fn told(name: &str, stdin: &str, output: &Output) -> Option<String> {
     Some(context)
 }
 
-/// The hooks whose output carries text to the model.
+/// The hooks whose output carries text to the model whatever it is.
 const CARRYING: [&str; 3] = ["PostToolBatch", "SessionStart", "UserPromptSubmit"];
+
+/// A capture, as a hook of a session of its own.
+fn as_session(stdin: &str, session: &str) -> Value {
+    let mut input: Value = serde_json::from_str(stdin).expect("JSON");
+    input["session_id"] = session.into();
+    input
+}
 
 #[test]
 fn every_hook_of_the_real_client_is_answered_in_its_shape_or_not_at_all() {
     let home = Home::new();
     let daemon = home.serve();
-    for (name, stdin) in captures() {
-        let input: Value = serde_json::from_str(&stdin).expect("JSON");
+    for (number, (name, stdin)) in captures().into_iter().enumerate() {
+        // What one leaves behind is not the next one's: each is of a session and a process of its own.
+        let input = as_session(&stdin, &format!("session-{number}"));
+        let stdin = input.to_string();
+        let hook = || home.hook_of(1_000 + u32::try_from(number).expect("few"), &stdin);
         let event = input["hook_event_name"].as_str().expect("a name");
-        assert_eq!(told(&name, &stdin, &home.hook(&stdin)), None, "{name}: nothing is pending");
+        assert_eq!(told(&name, &stdin, &hook()), None, "{name}: nothing is pending");
         let session = input["session_id"].as_str().expect("a session");
         let failure =
             json!({ "type": "tool.call.failure", "session": session, "payload": { "tool_name": name } });
         home.publish(&failure);
-        let look = || told(&name, &stdin, &home.hook(&stdin));
+        let look = || told(&name, &stdin, &hook());
         if !CARRYING.contains(&event) {
             assert_eq!(look(), None, "{name} carries nothing");
         } else {
@@ -179,8 +189,6 @@ fn every_hook_of_the_real_client_is_answered_in_its_shape_or_not_at_all() {
                 "{name}: {context}"
             );
         }
-        // What this one leaves behind is not the next one's.
-        home.exchange(session, &json!({ "point": "turn_start", "carrier": format!("after {name}") }));
     }
     assert_eq!(daemon.stop().status.code(), Some(0));
     for (name, stdin) in captures() {
@@ -300,4 +308,148 @@ fn under_load_no_hook_fails_and_none_tells_twice() {
     }
     assert_eq!(outputs.len(), CALLS);
     assert!(!told.is_empty(), "nothing was told, so nothing was shown");
+}
+
+/// A hook's input with the fields that all of them have.
+fn input(event: &str, session: &str, fields: Value) -> String {
+    let mut input =
+        json!({ "hook_event_name": event, "session_id": session, "prompt_id": "p1", "cwd": "/w" });
+    let all = input.as_object_mut().expect("an object");
+    all.extend(fields.as_object().expect("an object").clone());
+    input.to_string()
+}
+
+fn batch(session: &str, call: &str) -> String {
+    input("PostToolBatch", session, json!({ "tool_calls": [{ "tool_name": "Bash", "tool_use_id": call }] }))
+}
+
+/// What became of the event `id`, as words.
+fn history(home: &Home, id: &str) -> Vec<String> {
+    let shown = home.get(&format!("/v1/events/{id}?source=test"));
+    shown["history"].as_array().expect("a list").iter().map(step).collect()
+}
+
+/// Waits until the event `id` is confirmed; says how.
+fn confirmed(home: &Home, id: &str) -> String {
+    let last = || history(home, id).pop().filter(|last| last.starts_with("confirmed"));
+    eventually("it is confirmed", last)
+}
+
+fn critical(id: &str, session: &str) -> Value {
+    json!({ "id": id, "type": "budget.token.exceeded", "source": "test", "session": session,
+        "payload": { "budget_type": "token" } })
+}
+
+#[test]
+fn a_call_is_denied_once_for_what_is_critical_and_never_one_that_only_looks() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let before = |tool: &str, call: &str| {
+        let stdin = input("PreToolUse", "s1", json!({ "tool_name": tool, "tool_use_id": call }));
+        let output = home.hook(&stdin);
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        (!output.stdout.is_empty()).then(|| serde_json::from_slice::<Value>(&output.stdout).expect("JSON"))
+    };
+    assert_eq!(
+        told("start", "{}", &home.hook(&input("SessionStart", "s1", json!({ "source": "startup" })))),
+        None
+    );
+    let failure = json!({ "type": "message.agent.sent", "session": "s1", "payload": { "text": "high" } });
+    home.publish(&failure);
+    assert_eq!(before("Bash", "t1"), None, "nothing critical waits");
+    home.publish(&critical("c", "s1"));
+    assert_eq!(before("Read", "t2"), None, "a call that only looks");
+    let said = eventually("it is denied", || before("Bash", "t3"));
+    let output = at(&said, "/hookSpecificOutput");
+    assert_eq!(
+        (&output["hookEventName"], &output["permissionDecision"]),
+        (&json!("PreToolUse"), &json!("deny"))
+    );
+    let reason = output["permissionDecisionReason"].as_str().expect("a reason");
+    assert!(reason.contains("budget_exceeded: token") && reason.contains("it was not run"), "{reason}");
+    assert_eq!(before("Bash", "t4"), None, "the same call again");
+}
+
+#[test]
+fn a_cleared_conversation_goes_on_in_the_next_one_of_the_same_client() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let start = |session: &str, source: &str| input("SessionStart", session, json!({ "source": source }));
+    let hook = |pid, stdin: &str| told("hook", stdin, &home.hook_of(pid, stdin));
+    assert_eq!(hook(41, &start("old", "startup")), None);
+    home.publish(&json!({ "type": "message.agent.sent", "session": "old", "payload": { "text": "kept" } }));
+    assert_eq!(hook(41, &input("SessionEnd", "old", json!({ "reason": "clear" }))), None);
+    let is_open = || home.get("/v1/sessions/old")["is_open"].as_bool();
+    eventually("it has ended", || is_open().filter(|is_open| !is_open));
+    assert_eq!(hook(42, &start("stranger", "clear")), None);
+    let context = hook(41, &start("new", "clear")).expect("it moved");
+    assert!(context.contains("text: kept"), "{context}");
+    home.publish(&critical("late", "old"));
+    let context = eventually("what is addressed to the old one", || hook(41, &batch("new", "t1")));
+    assert!(context.contains("budget_exceeded: token"), "{context}");
+    assert_eq!(home.ask("GET", "/v1/sessions/old", "").status(), 404);
+}
+
+#[test]
+fn what_stands_in_the_transcript_has_arrived() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    assert_eq!(
+        told("start", "{}", &home.hook(&input("SessionStart", "s1", json!({ "source": "startup" })))),
+        None
+    );
+    home.publish(&critical("c", "s1"));
+    let context =
+        eventually("it is told", || told("hook", &batch("s1", "t1"), &home.hook(&batch("s1", "t1"))));
+    let transcript = home.path("transcript.jsonl");
+    let line = json!({ "type": "attachment", "content": [context] }).to_string();
+    fs::write(&transcript, line + "\n").expect("written");
+    let end = input("SessionEnd", "s1", json!({ "reason": "other", "transcript_path": transcript }));
+    assert_silent(&home.hook(&end));
+    assert_eq!(confirmed(&home, "c"), "confirmed seen");
+}
+
+#[test]
+fn a_prompt_that_carries_an_injection_takes_no_other_and_confirms_it() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    home.publish(&critical("c", "s1"));
+    let pushed = json!({ "point": "immediate", "carrier": "line-1", "turn": "p0" });
+    let pushed =
+        eventually("it is pushed", || Some(home.exchange("s1", &pushed)).filter(|a| a.status() == 200));
+    let text = pushed.json()["text"].as_str().expect("a text").to_owned();
+    home.publish(&json!({ "type": "message.agent.sent", "session": "s1", "payload": { "text": "later" } }));
+    let prompt = format!("<task-notification>\n<event>{text}</event>\n</task-notification>");
+    let submit = |prompt: &str| input("UserPromptSubmit", "s1", json!({ "prompt": prompt }));
+    assert_eq!(told("own", "{}", &home.hook(&submit(&prompt))), None);
+    assert_eq!(confirmed(&home, "c"), "confirmed seen");
+    let stdin = submit("go on");
+    let context = eventually("the rest", || told("prompt", &stdin, &home.hook(&stdin)));
+    assert!(context.contains("text: later") && !context.contains("budget"), "{context}");
+}
+
+#[test]
+fn a_subagent_is_told_what_is_for_it_and_leaves_the_rest_to_its_parent() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let of_agent = |event: &str, mut fields: Value| {
+        fields["agent_id"] = "a7".into();
+        fields["agent_type"] = "explore".into();
+        input(event, "s1", fields)
+    };
+    let hook = |stdin: &str| told("hook", stdin, &home.hook(stdin));
+    assert_eq!(hook(&input("SessionStart", "s1", json!({ "source": "startup" }))), None);
+    home.publish(&json!({ "id": "c", "type": "budget.token.exceeded", "source": "test", "session": "s1/a7",
+        "payload": { "budget_type": "token" } }));
+    let start = of_agent("SubagentStart", json!({}));
+    let context = eventually("it is told", || hook(&start));
+    assert!(context.contains("budget_exceeded: token"), "{context}");
+    assert_eq!(home.get("/v1/sessions/s1%2Fa7")["harness"]["parent"], "s1");
+    home.publish(&json!({ "type": "message.agent.sent", "session": "s1/a7", "payload": { "text": "left" } }));
+    assert_eq!(hook(&of_agent("SubagentStop", json!({}))), None);
+    assert_eq!(confirmed(&home, "c"), "confirmed ack");
+    let submit = input("UserPromptSubmit", "s1", json!({ "prompt": "go on" }));
+    let context = eventually("its parent is told", || hook(&submit));
+    assert!(context.contains("text: left"), "{context}");
+    assert_eq!(home.ask("GET", "/v1/sessions/s1%2Fa7", "").status(), 404);
 }

@@ -354,7 +354,8 @@ impl Replayed {
             | LedgerEntry::Queued { .. }
             | LedgerEntry::Injected { .. }
             | LedgerEntry::Confirmed { .. }
-            | LedgerEntry::Returned { .. } => {}
+            | LedgerEntry::Returned { .. }
+            | LedgerEntry::Recalled { .. } => {}
         }
     }
 }

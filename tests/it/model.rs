@@ -6,6 +6,7 @@
 //! between: the outputs are the same.
 
 mod account;
+mod succession;
 mod timeline;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,8 @@ use std::collections::BTreeMap;
 use aside::{
     engine::{Engine, Input, Output, RequestId},
     event::{Event, Payload, Seq, SessionId, Severity},
-    exchange::{Budget, Exchange, Format, Harness, InjectionId},
+    exchange::{Begins, Budget, Exchange, Format, Harness, InjectionId},
+    ledger::ConfirmedBy,
     notification::{InjectionPoint, Tokens},
     time::Timestamp,
 };
@@ -28,6 +30,8 @@ use timeline::{Asked, SCOPES, SESSIONS, Step, TOOLS, TYPES, What, timelines};
 const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const STEPS_MAX: usize = 60;
 const CASES: u32 = 160;
+/// All sessions are of one process.
+const PID: u32 = 41;
 /// Longer than anything that is waited for.
 const MONTH_MS: u64 = 30 * 24 * 3_600_000;
 /// More records than a timeline has.
@@ -48,7 +52,8 @@ enum Content {
     Ack(SessionId, InjectionId),
     Undelivered(SessionId, InjectionId),
     Opened(SessionId, Harness),
-    Closed(SessionId),
+    /// With whether it may return.
+    Closed(SessionId, bool),
     Rules(usize),
     ShuttingDown,
 }
@@ -62,7 +67,8 @@ impl Record {
                 Input::Exchange { seq, request: RequestId(seq.0), exchange: exchange.clone() }
             }
             Content::Ack(session, injection) => {
-                Input::Ack { session: session.clone(), injection: injection.clone() }
+                let by = ConfirmedBy::Seen;
+                Input::Ack { session: session.clone(), injection: injection.clone(), by }
             }
             Content::Undelivered(session, injection) => {
                 Input::Undelivered { session: session.clone(), injection: injection.clone() }
@@ -70,7 +76,9 @@ impl Record {
             Content::Opened(session, harness) => {
                 Input::SessionOpened { session: session.clone(), harness: harness.clone() }
             }
-            Content::Closed(session) => Input::SessionClosed { session: session.clone() },
+            Content::Closed(session, may_return) => {
+                Input::SessionClosed { session: session.clone(), may_return: *may_return }
+            }
             Content::Rules(generation) => Input::RulesReplaced(generations::rules(*generation)),
             Content::ShuttingDown => Input::ShuttingDown,
         }
@@ -140,7 +148,9 @@ impl Live {
                 self.append(Content::Undelivered(session, injection));
             }
             What::Open { session } => self.append(Content::Opened(session_id(*session), harness(*session))),
-            What::Close { session } => self.append(Content::Closed(session_id(*session))),
+            What::Close { session, may_return } => {
+                self.append(Content::Closed(session_id(*session), *may_return));
+            }
             What::Rules { generation } => self.append(Content::Rules(*generation)),
             What::Shutdown => {
                 self.append(Content::ShuttingDown);
@@ -155,7 +165,7 @@ impl Live {
         self.account.assert_no_row_waits();
         let open: Vec<SessionId> = self.engine.sessions().map(|session| session.id.clone()).collect();
         for session in open {
-            self.append(Content::Closed(session));
+            self.append(Content::Closed(session, false));
         }
         self.pass(MONTH_MS);
         assert_eq!(self.engine.poll_timeout(), None, "nothing is open");
@@ -239,6 +249,7 @@ impl Live {
             budget,
             format: asked.format.map(|format| Format::ALL[format]),
             carries: asked.carries,
+            begins: begins(asked),
         }
     }
 
@@ -255,6 +266,17 @@ fn payload(tool: &str, n: u8) -> serde_json::Value {
     if n == 3 { json!({ "tool": tool, "n": "three" }) } else { json!({ "tool": tool, "n": n }) }
 }
 
+/// What is said of the context, and of whose it was: a session that is named, or that of the same process.
+fn begins(asked: &Asked) -> Begins {
+    let from = asked.from.filter(|from| *from != asked.session).map(session_id);
+    match asked.begins {
+        None => Begins::Nothing,
+        Some(0) => Begins::Epoch,
+        Some(1) => Begins::Clear { from },
+        Some(_) => Begins::Fork { from },
+    }
+}
+
 fn session_id(session: usize) -> SessionId {
     SessionId::new(SESSIONS[session].0)
 }
@@ -265,6 +287,7 @@ fn harness(session: usize) -> Harness {
         name: Some("model".into()),
         workspace: workspace.map(Into::into),
         parent: parent.map(SessionId::new),
+        pid: Some(PID),
         ..Harness::default()
     }
 }

@@ -8,7 +8,7 @@ use aside::{
     },
     engine::{CompiledRules, Engine, Input, Output, RequestId},
     event::{Event, EventType, Payload, Seq, SessionId, Severity, catalogue},
-    exchange::{Budget, Carries, Exchange, Format, Harness},
+    exchange::{Begins, Budget, Carries, Exchange, Format, Harness},
     ledger::{LedgerEntry, Reason},
     notification::{InjectionPoint, SubscriberId},
     time::Timestamp,
@@ -105,6 +105,7 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
             budget: Budget::default(),
             format: Some(Format::Json),
             carries: Carries::Always,
+            begins: Begins::default(),
         };
         engine.handle(Input::Exchange { seq, request: RequestId(seq.0), exchange }, now);
         let answer = std::iter::from_fn(|| engine.poll_output()).find_map(|output| match output {

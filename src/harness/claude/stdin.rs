@@ -13,8 +13,10 @@ pub(super) struct Common {
     pub(super) hook_event_name: String,
     pub(super) session_id: Option<String>,
     pub(super) cwd: Option<String>,
+    pub(super) transcript_path: Option<String>,
     pub(super) prompt_id: Option<String>,
     pub(super) agent_id: Option<String>,
+    pub(super) agent_type: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -47,6 +49,23 @@ pub(super) struct PostToolUseFailure {
     #[serde(default)]
     pub(super) is_interrupt: bool,
     pub(super) duration_ms: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct StopFailure {
+    pub(super) error: String,
+    pub(super) last_assistant_message: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Notification {
+    pub(super) message: String,
+    pub(super) notification_type: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Compaction {
+    pub(super) trigger: String,
 }
 
 #[derive(Debug, Deserialize)]

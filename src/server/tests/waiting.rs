@@ -143,7 +143,8 @@ async fn a_hook_is_answered_with_its_stdout_or_with_silence() {
     let from = app.bus.written().borrow().0 + 1;
     let unreadable = r#"{"hook_event_name":"Stop","session_id":"s1","cwd":"w","prompt_id":"p1"}"#;
     let refused = send(&app, hook(unreadable)).await;
-    let error = r#"{"error":{"message":"harness.workspace: must be an absolute path, not `w`"}}"#;
+    let error =
+        r#"{"error":{"message":"hook input of Stop is wrong: cwd: must be an absolute path, not `w`"}}"#;
     assert_eq!((refused.status, refused.body.as_str()), (StatusCode::BAD_REQUEST, error));
     assert_eq!(journaled(&app, from), []);
     let bad = send(&app, hook("{}")).await;

@@ -12,7 +12,7 @@ use std::{
 use aside::{
     engine::{CompiledRules, Engine, Output},
     event::{Event, Scope, Seq, SessionId},
-    exchange::{Answer, Carries, Directive, Exchange, Format, Harness, Injection, InjectionId},
+    exchange::{Answer, Begins, Carries, Directive, Exchange, Format, Harness, Injection, InjectionId},
     ledger::{LedgerEntry, Reason},
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
     time::Timestamp,
@@ -29,7 +29,7 @@ const CONTINUATIONS_MAX: u32 = 2;
 
 /// Where a notification is in one session. `again`: a lease of it ran out before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     Queued { again: bool },
     Leased { injection: InjectionId, again: bool },
     Over,
@@ -43,10 +43,13 @@ struct Made {
 }
 
 #[derive(Debug)]
-struct Open {
+pub(super) struct Known {
     workspace: Option<Arc<str>>,
-    parent: Option<SessionId>,
-    last_seen: Timestamp,
+    pub(super) parent: Option<SessionId>,
+    pub(super) pid: Option<u32>,
+    /// The sessions whose place it took.
+    pub(super) former: BTreeSet<SessionId>,
+    pub(super) last_seen: Timestamp,
     /// How often it was asked to go on since the last start of a turn.
     continuations: u32,
 }
@@ -60,8 +63,16 @@ pub(super) struct Account {
     /// Events that a subscriber has yet to account for, and whether each is a row of an open batch.
     owed: BTreeMap<(Seq, SubscriberId), bool>,
     made: BTreeMap<NotificationId, Made>,
-    open: BTreeMap<SessionId, Open>,
-    places: BTreeMap<SessionId, BTreeMap<NotificationId, Place>>,
+    pub(super) open: BTreeMap<SessionId, Known>,
+    /// Those that have ended and may come back.
+    pub(super) away: BTreeMap<SessionId, Known>,
+    /// The session that the one of the present input goes on from, and whether that one ends with it.
+    pub(super) goes_on_from: Option<(SessionId, bool)>,
+    /// What left for a session, or is in the context that it has a copy of.
+    pub(super) told: BTreeMap<SessionId, BTreeSet<NotificationId>>,
+    /// What came in place of a tool call, or was told in a context that is gone, and has not come back as if it had not left.
+    pub(super) cancelled: BTreeSet<(SessionId, NotificationId)>,
+    pub(super) places: BTreeMap<SessionId, BTreeMap<NotificationId, Place>>,
     answers: BTreeMap<(SessionId, Arc<str>), Answer>,
     /// The notification made last, and who has yet to get it.
     routed: Option<(NotificationId, BTreeSet<SessionId>)>,
@@ -76,6 +87,10 @@ impl Account {
             owed: BTreeMap::new(),
             made: BTreeMap::new(),
             open: BTreeMap::new(),
+            away: BTreeMap::new(),
+            goes_on_from: None,
+            told: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
             places: BTreeMap::new(),
             answers: BTreeMap::new(),
             routed: None,
@@ -147,11 +162,15 @@ impl Account {
             Content::Exchange(exchange) => {
                 self.meet(&exchange.session, &exchange.harness, now);
                 self.expect_restart(exchange);
+                let carrier = (exchange.session.clone(), exchange.carrier.clone());
+                if !self.answers.contains_key(&carrier) {
+                    self.expect_succession(exchange, now);
+                }
             }
             Content::Opened(session, harness) => self.meet(session, harness, now),
             Content::Rules(generation) => self.rules = generations::rules(*generation),
             Content::Undelivered(session, injection) => self.forget_answer(session, injection),
-            Content::Ack(..) | Content::Closed(_) | Content::ShuttingDown => {}
+            Content::Ack(..) | Content::Closed(..) | Content::ShuttingDown => {}
         }
         None
     }
@@ -176,9 +195,24 @@ impl Account {
     }
 
     fn meet(&mut self, id: &SessionId, harness: &Harness, now: Timestamp) {
-        let met = Open { workspace: None, parent: None, last_seen: now, continuations: 0 };
-        let open = self.open.entry(id.clone()).or_insert(met);
+        if !self.open.contains_key(id) {
+            for other in self.open.values_mut().chain(self.away.values_mut()) {
+                other.former.remove(id);
+            }
+        }
+        let back = self.away.remove(id);
+        let open = self.open.entry(id.clone()).or_insert_with(|| {
+            back.unwrap_or_else(|| Known {
+                workspace: None,
+                parent: None,
+                pid: None,
+                former: BTreeSet::new(),
+                last_seen: now,
+                continuations: 0,
+            })
+        });
         open.last_seen = now;
+        open.pid = harness.pid.or(open.pid);
         open.workspace = harness.workspace.clone().or(open.workspace.take());
         open.parent = harness.parent.clone().or(open.parent.take());
     }
@@ -235,6 +269,14 @@ impl Account {
                 let Place::Queued { again } = *place else { panic!("injected from {place:?}: {entry:?}") };
                 assert_eq!(again, *redelivered, "{entry:?}");
                 *place = Place::Leased { injection: InjectionId::new(injection), again };
+                self.told.entry(session.clone()).or_default().insert(notification.clone());
+            }
+            LedgerEntry::Recalled { notification, session } => {
+                assert!(is_epoch(content) && self.told[session].contains(notification), "{entry:?}");
+                let places = self.places.entry(session.clone()).or_default();
+                let before = places.insert(notification.clone(), Place::Queued { again: true });
+                assert!(matches!(before, None | Some(Place::Over)), "{before:?}: {entry:?}");
+                self.cancelled.insert((session.clone(), notification.clone()));
             }
             LedgerEntry::Confirmed { notification, session, .. } => {
                 let place = self.place(session, notification);
@@ -250,8 +292,11 @@ impl Account {
                 let Place::Leased { again, .. } = *place else {
                     panic!("returned from {place:?}: {entry:?}")
                 };
-                assert!(never_left || !again, "it goes back once: {entry:?}");
+                assert!(never_left || !again || is_epoch(content), "it goes back once: {entry:?}");
                 *place = Place::Queued { again: again || !never_left };
+                if never_left {
+                    self.cancelled.remove(&(session.clone(), notification.clone()));
+                }
             }
             LedgerEntry::NotificationEnded { notification, session: Some(session), reason } => {
                 let place = self.place(session, notification);
@@ -289,7 +334,8 @@ impl Account {
             assert_eq!(self.scopes[seq], scope, "the rows of a notification concern the same");
             self.settle(*seq, subscriber);
         }
-        let concerned = self.open.keys().filter(|session| self.concerns(&scope, session)).cloned().collect();
+        let is_there = |session: &SessionId| !self.has_just_ended(session) && self.concerns(&scope, session);
+        let concerned = self.open.keys().filter(|session| is_there(session)).cloned().collect();
         self.routed = Some((id.clone(), concerned));
         let made = Made { scope, created_at, is_unclaimed: false };
         assert!(self.made.insert(id.clone(), made).is_none(), "{id} was made before");
@@ -302,7 +348,7 @@ impl Account {
         let is_concerned = self.concerns(&self.made[id].scope, session);
         let made = self.made.get_mut(id).expect("made");
         let is_claimed = is_concerned && std::mem::replace(&mut made.is_unclaimed, false);
-        if !is_routed && !is_claimed {
+        if !is_routed && !is_claimed && !self.comes_from_predecessor(id) {
             let children = self.open.iter().filter(|(_, open)| open.parent.as_ref() == Some(session));
             let left_by = children.map(|(child, _)| child.clone()).find(|child| {
                 self.places
@@ -325,9 +371,9 @@ impl Account {
 
     /// Whether `session` is told what has this scope; a child only what names it.
     fn concerns(&self, scope: &Scope, session: &SessionId) -> bool {
-        let open = &self.open[session];
+        let Some(open) = self.open.get(session) else { return false };
         match scope {
-            Scope::Session(id) => id == session,
+            Scope::Session(id) => id == session || open.former.contains(id),
             Scope::All => open.parent.is_none(),
             Scope::Workspace(folder) => {
                 let parts = |path: &str| path.split('/').map(str::to_owned).collect::<Vec<_>>();
@@ -345,15 +391,25 @@ impl Account {
         assert_eq!(answer.pending, pending);
         let open = self.open.get_mut(session).expect("met");
         let is_continued = matches!(answer.directive, Some(Directive::Continue { .. }));
-        let is_withheld = exchange.point == InjectionPoint::TurnEnd
+        let is_cancelled = matches!(answer.directive, Some(Directive::Cancel { .. }));
+        let waits_to_continue = exchange.point == InjectionPoint::TurnEnd
             && exchange.carries == Carries::OnlyToContinue
             && !is_continued;
+        let waits_to_cancel = exchange.point == InjectionPoint::BeforeTool
+            && exchange.carries == Carries::OnlyToCancel
+            && !is_cancelled;
         let waiting = view.injector.view(Timestamp::ZERO).pending;
-        let critical_waits = waiting.iter().any(|waiting| waiting.priority == Priority::Critical);
-        let is_allowed_to = is_withheld && open.continuations >= CONTINUATIONS_MAX;
-        assert!(!critical_waits || is_allowed_to, "what is critical waits for nothing");
+        let mut critical = waiting.iter().filter(|waiting| waiting.priority == Priority::Critical);
+        let may_wait = |id: &NotificationId| {
+            waits_to_continue && open.continuations >= CONTINUATIONS_MAX
+                || waits_to_cancel && self.cancelled.contains(&(session.clone(), id.clone()))
+        };
+        assert!(critical.all(|waiting| may_wait(&waiting.id)), "what is critical waits for nothing");
         open.continuations += u32::from(is_continued);
-        assert!(!is_withheld || answer.injection.is_none());
+        assert!(!waits_to_continue && !waits_to_cancel || answer.injection.is_none());
+        if is_cancelled {
+            self.note_cancelled(session, answer);
+        }
 
         let left: Vec<NotificationId> = outputs.iter().filter_map(injected).collect();
         let told = answer.injection.iter().flat_map(|injection| &injection.notifications);
@@ -390,21 +446,43 @@ impl Account {
 
     /// Sessions end when they are closed, or when they were silent for too long, and leave nothing behind.
     fn close_silent(&mut self, content: Option<&Content>, engine: &Engine, now: Timestamp) {
+        let (mut just_away, mut closed) = (None, None);
+        if let Some(Content::Closed(session, may_return)) = content {
+            let is_root = self.open.get(session).is_some_and(|open| open.parent.is_none());
+            if *may_return && is_root {
+                let mut ended = self.open.remove(session).expect("open");
+                ended.last_seen = now;
+                self.away.insert(session.clone(), ended);
+                just_away = Some(session);
+            } else if !may_return || self.open.contains_key(session) {
+                closed = Some(session);
+            }
+        }
         let idle = self.rules.sessions.idle_close;
-        let is_over = |id: &SessionId, open: &Open| {
-            matches!(content, Some(Content::Closed(closed)) if closed == id) || open.last_seen + idle <= now
+        let succeeded = self.goes_on_from.take().filter(|(_, ends)| *ends).map(|(from, _)| from);
+        let is_over = |id: &SessionId, known: &Known| {
+            let is_child_of_ended = just_away.is_some() && known.parent.as_ref() == just_away;
+            let is_gone = closed == Some(id) || succeeded.as_ref() == Some(id) || is_child_of_ended;
+            is_gone || known.last_seen + idle <= now
         };
+        let known = self.open.iter().chain(&self.away);
         let over: Vec<SessionId> =
-            self.open.iter().filter(|(id, open)| is_over(id, open)).map(|(id, _)| id.clone()).collect();
+            known.filter(|(id, known)| is_over(id, known)).map(|(id, _)| id.clone()).collect();
         for id in over {
             self.open.remove(&id);
+            self.away.remove(&id);
+            self.told.remove(&id);
+            self.cancelled.retain(|(session, _)| *session != id);
             self.answers.retain(|(session, _), _| *session != id);
             let mut left = self.places.remove(&id).unwrap_or_default();
             left.retain(|_, place| *place != Place::Over);
             assert!(left.is_empty(), "{id} is closed and leaves {left:?}");
         }
-        let open: Vec<&SessionId> = engine.sessions().map(|session| session.id).collect();
-        assert_eq!(open, self.open.keys().collect::<Vec<_>>(), "the open sessions at {now}");
+        for (is_open, known) in [(true, &self.open), (false, &self.away)] {
+            let shown = engine.sessions().filter(|session| session.is_open == is_open);
+            let shown: Vec<&SessionId> = shown.map(|session| session.id).collect();
+            assert_eq!(shown, known.keys().collect::<Vec<_>>(), "the sessions at {now}, open: {is_open}");
+        }
     }
 
     /// What the ledger says and what the queues and leases hold is the same.
@@ -443,6 +521,10 @@ fn is_match(pattern: &[&str], segments: &[&str]) -> bool {
         }
         ([], _) | (_, []) => false,
     }
+}
+
+fn is_epoch(content: Option<&Content>) -> bool {
+    matches!(content, Some(Content::Exchange(exchange)) if exchange.begins == Begins::Epoch)
 }
 
 fn injected(output: &Output) -> Option<NotificationId> {

@@ -80,6 +80,7 @@ pub(super) enum What {
     },
     Close {
         session: usize,
+        may_return: bool,
     },
     Rules {
         generation: usize,
@@ -99,6 +100,10 @@ pub(super) struct Asked {
     pub(super) budget: Option<(u32, u32, u32)>,
     pub(super) format: Option<usize>,
     pub(super) carries: Carries,
+    /// An epoch, a cleared session or a fork.
+    pub(super) begins: Option<usize>,
+    /// Whose place or copy it is.
+    pub(super) from: Option<usize>,
     /// Whether it says where the session works and whose child it is.
     pub(super) introduces: bool,
 }
@@ -130,7 +135,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (session.clone(), 0..3_usize).prop_map(|(session, newest)| What::Ack { session, newest }),
         2 => (session.clone(), 0..3_usize).prop_map(|(session, newest)| What::Undelivered { session, newest }),
         2 => session.clone().prop_map(|session| What::Open { session }),
-        1 => session.prop_map(|session| What::Close { session }),
+        2 => (session, any::<bool>())
+            .prop_map(|(session, may_return)| What::Close { session, may_return }),
         1 => (0..GENERATIONS).prop_map(|generation| What::Rules { generation }),
         1 => Just(What::Shutdown),
     ];
@@ -161,10 +167,15 @@ prop_compose! {
         ack in prop::option::weighted(0.2, 0..3_usize),
         budget in prop::option::weighted(0.3, (0..4_u32, 0..200_u32, 0..700_u32)),
         format in prop::option::weighted(0.3, 0..4_usize),
-        only_to_continue in prop::bool::weighted(0.3),
+        carries in prop_oneof![
+            4 => Just(Carries::Always),
+            2 => Just(Carries::OnlyToContinue),
+            2 => Just(Carries::OnlyToCancel),
+        ],
+        begins in prop::option::weighted(0.2, 0..3_usize),
+        from in prop::option::of(0..SESSIONS.len()),
         introduces in prop::bool::weighted(0.8),
     ) -> Asked {
-        let carries = if only_to_continue { Carries::OnlyToContinue } else { Carries::Always };
-        Asked { session, point, carrier, turn, ack, budget, format, carries, introduces }
+        Asked { session, point, carrier, turn, ack, budget, format, carries, begins, from, introduces }
     }
 }

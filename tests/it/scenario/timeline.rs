@@ -5,11 +5,12 @@
 //! | [subscriber]
 //! @MS open        SESSION [harness= workspace= user= parent=]
 //! @MS emit        TYPE [--severity= --source= --session= --workspace= --dedupe_key= --cause= --id=] [field=value ..] [{json}]
-//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries=]
+//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries= begins= from=]
 //!                               and what `open` takes
 //! @MS ack         SESSION INJECTION               `last`, or a name such as `i1` that the second half gave
+//! @MS seen        SESSION INJECTION
 //! @MS undelivered SESSION INJECTION
-//! @MS close       SESSION
+//! @MS close       SESSION [may_return=true]
 //! @MS shutdown
 //! @MS tick
 //! ```
@@ -20,7 +21,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use aside::{
     event::{EventType, SessionId, Severity},
-    exchange::{Budget, Carries, Exchange, Format, Harness},
+    exchange::{Begins, Budget, Carries, Exchange, Format, Harness},
     notification::{InjectionPoint, Tokens},
 };
 use serde_json::{Map, Value};
@@ -48,8 +49,10 @@ pub(crate) enum Action {
     /// The acks of the exchange stand apart, by the names that a transcript gives to injections.
     Exchange(Exchange, Vec<String>),
     Ack(SessionId, String),
+    Seen(SessionId, String),
     Undelivered(SessionId, String),
-    Close(SessionId),
+    /// With whether it may return.
+    Close(SessionId, bool),
     Shutdown,
     Tick,
 }
@@ -122,10 +125,12 @@ fn read_action(words: &[String], number: usize) -> Result<Action, String> {
         ["emit", event_type, fields @ ..] => read_emit(event_type, fields).map(Action::Emit),
         ["exchange", session, point, fields @ ..] => read_exchange(session, point, fields, number),
         ["ack", session, injection] => Ok(Action::Ack(SessionId::new(session), (*injection).to_owned())),
+        ["seen", session, injection] => Ok(Action::Seen(SessionId::new(session), (*injection).to_owned())),
         ["undelivered", session, injection] => {
             Ok(Action::Undelivered(SessionId::new(session), (*injection).to_owned()))
         }
-        ["close", session] => Ok(Action::Close(SessionId::new(session))),
+        ["close", session] => Ok(Action::Close(SessionId::new(session), false)),
+        ["close", session, "may_return=true"] => Ok(Action::Close(SessionId::new(session), true)),
         ["shutdown"] => Ok(Action::Shutdown),
         ["tick"] => Ok(Action::Tick),
         other => Err(format!("`{}` is no action", other.join(" "))),
@@ -167,7 +172,18 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: usize) -> R
     let carries = match fields.remove("carries").as_deref() {
         None => Carries::Always,
         Some("only_to_continue") => Carries::OnlyToContinue,
-        Some(other) => return Err(format!("`carries={other}`: there is only_to_continue")),
+        Some("only_to_cancel") => Carries::OnlyToCancel,
+        Some(other) => {
+            return Err(format!("`carries={other}`: there are only_to_continue and only_to_cancel"));
+        }
+    };
+    let from = fields.remove("from").as_deref().map(SessionId::new);
+    let begins = match fields.remove("begins").as_deref() {
+        None => Begins::Nothing,
+        Some("epoch") => Begins::Epoch,
+        Some("clear") => Begins::Clear { from },
+        Some("fork") => Begins::Fork { from },
+        Some(other) => return Err(format!("`begins={other}`: there are epoch, clear and fork")),
     };
     let format = fields.remove("format").map(|format| Format::from_str(&format));
     let exchange = Exchange {
@@ -185,6 +201,7 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: usize) -> R
         },
         format: format.transpose().map_err(|error| error.to_string())?,
         carries,
+        begins,
     };
     nothing_left(&fields)?;
     Ok(Action::Exchange(exchange, acks.unwrap_or_default()))

@@ -13,7 +13,7 @@ use aside::{
     engine::io::{Input, Output, Pending},
     event::{Event, Payload, Seq, SessionId, Severity, catalogue},
     exchange::{Answer, Directive, InjectionId, Released},
-    ledger::{LedgerEntry, Reason},
+    ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, NotificationId, Priority},
     time::Timestamp,
 };
@@ -70,13 +70,19 @@ fn act(drive: &mut Drive, transcript: &mut Transcript, step: &Step, now: Timesta
         }
         Action::Ack(session, name) => {
             let injection = transcript.injection(session, name);
-            drive.input(Input::Ack { session: session.clone(), injection }, now);
+            drive.input(Input::Ack { session: session.clone(), injection, by: ConfirmedBy::Ack }, now);
+        }
+        Action::Seen(session, name) => {
+            let injection = transcript.injection(session, name);
+            drive.input(Input::Ack { session: session.clone(), injection, by: ConfirmedBy::Seen }, now);
         }
         Action::Undelivered(session, name) => {
             let injection = transcript.injection(session, name);
             drive.input(Input::Undelivered { session: session.clone(), injection }, now);
         }
-        Action::Close(session) => drive.input(Input::SessionClosed { session: session.clone() }, now),
+        Action::Close(session, may_return) => {
+            drive.input(Input::SessionClosed { session: session.clone(), may_return: *may_return }, now);
+        }
         Action::Shutdown => drive.input(Input::ShuttingDown, now),
         Action::Tick => drive.input(Input::Tick, now),
     }
@@ -172,6 +178,10 @@ impl Transcript {
                 let name = self.name(notification);
                 self.line(at, "returned", &format!("{name} {session}"));
             }
+            LedgerEntry::Recalled { notification, session } => {
+                let name = self.name(notification);
+                self.line(at, "recalled", &format!("{name} {session}"));
+            }
             LedgerEntry::NotificationEnded { notification, session, reason } => {
                 let name = self.name(notification);
                 let session = session.as_ref().map_or("none", SessionId::as_str);
@@ -185,8 +195,10 @@ impl Transcript {
         if answer.check_before_tool {
             tail.push_str(" check_before_tool");
         }
-        if let Some(Directive::Continue { reason }) = &answer.directive {
-            tail.push_str(&format!(" continue={reason:?}"));
+        match &answer.directive {
+            Some(Directive::Continue { reason }) => tail.push_str(&format!(" continue={reason:?}")),
+            Some(Directive::Cancel { reason }) => tail.push_str(&format!(" cancel={reason:?}")),
+            None => {}
         }
         let Some(injection) = &answer.injection else {
             self.line(at, "nothing", &format!("{session} {point} {tail}"));

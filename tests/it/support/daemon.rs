@@ -119,8 +119,14 @@ impl Home {
 
     /// Runs `aside hook claude` with `stdin`.
     pub(crate) fn hook(&self, stdin: &str) -> Output {
+        self.hook_of(41, stdin)
+    }
+
+    /// The same, as the client with this process would.
+    pub(crate) fn hook_of(&self, pid: u32, stdin: &str) -> Output {
         let mut child = self
             .command(&["hook", "claude"])
+            .env("CLAUDE_PID", pid.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,0 +1,356 @@
+//! Claude Code's captured hooks, and what becomes of each.
+
+use super::*;
+use crate::exchange::{Answer, Directive, Injection, InjectionId, Role};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+macro_rules! capture {
+    ($name:literal, $outcome:literal) => {
+        ($name, include_str!(concat!("../../../tests/fixtures/claude-code/hook-stdin/", $name)), $outcome)
+    };
+}
+
+/// Every capture of the real client, and what becomes of it.
+#[rustfmt::skip]
+const CAPTURES: [(&str, &str, &str); 31] = [
+    capture!("CwdChanged.json", "nothing"),
+    capture!("FileChanged.json", "nothing"),
+    capture!("InstructionsLoaded.json", "nothing"),
+    capture!("Notification.json", "agent.waiting; nothing"),
+    capture!("Notification.permission_prompt.json", "agent.waiting; nothing"),
+    capture!("PermissionRequest.json", "nothing"),
+    capture!("PostCompact.json", "agent.compaction.end; nothing"),
+    capture!("PostToolBatch.json", "tool.call.success; exchange 77e7b829 after_tool toolu_fake000001 Bash"),
+    capture!("PostToolBatch.parallel.json", "tool.call.success; tool.call.success; exchange a9118ad4 after_tool toolu_fake000002 Read"),
+    capture!("PostToolUse.in-subagent.json", "nothing"),
+    capture!("PostToolUse.json", "nothing"),
+    capture!("PostToolUseFailure.json", "tool.call.failure; nothing"),
+    capture!("PreCompact.json", "agent.compaction.start; nothing"),
+    capture!("PreToolUse.json", "tool.call.pending; if due 77e7b829 before_tool toolu_fake000001 Bash"),
+    capture!("SessionEnd.json", "agent.session.end; closed dd255df5 for now"),
+    capture!("SessionStart.clear.json", "agent.session.start; exchange 092022e2 turn_start 2ad86c4c clear"),
+    capture!("SessionStart.compact.json", "agent.session.start; exchange dd255df5 turn_start b355f5ce epoch"),
+    capture!("SessionStart.json", "agent.session.start; exchange dd255df5 turn_start 1000"),
+    capture!("Stop.json", "agent.turn.end; exchange dd255df5 turn_end c4b7560d"),
+    capture!("Stop.stop_hook_active.json", "agent.turn.end; exchange 665d3e69 turn_end 1e7fecf6"),
+    capture!("Stop.with-background-task.json", "agent.turn.end; exchange 4d681cc7 turn_end ab63d128"),
+    capture!("StopFailure.json", "agent.turn.failed; nothing"),
+    capture!("SubagentStart.json", "subagent.started; exchange 89fc0744 turn_start af40dd6789074977e"),
+    capture!("SubagentStop.json", "subagent.complete; closed 89fc0744"),
+    capture!("TaskCompleted.json", "nothing"),
+    capture!("TaskCreated.json", "nothing"),
+    capture!("UserPromptExpansion.json", "nothing"),
+    capture!("UserPromptSubmit.background-task-wake.json", "agent.turn.start; prompt 4d681cc7 turn_start 86c91895"),
+    capture!("UserPromptSubmit.inbox-socket-message.json", "agent.turn.start; prompt 5b5fc829 turn_start f2001939"),
+    capture!("UserPromptSubmit.json", "agent.turn.start; prompt dd255df5 turn_start c4b7560d"),
+    capture!("UserPromptSubmit.plugin-monitor-event.json", "agent.turn.start; prompt 77e7b829 turn_start 0b22b073"),
+];
+
+#[test]
+fn every_captured_hook_is_understood() {
+    for (name, stdin, expected) in CAPTURES {
+        let call = parse(stdin.as_bytes(), &HookEnv::default(), NOW).expect(name);
+        assert_eq!(summary(&call), expected, "{name}");
+    }
+}
+
+#[test]
+fn events_carry_what_the_hook_said_and_where() {
+    let start = parse_json(json!({ "hook_event_name": "SessionStart", "session_id": "s", "cwd": "/w",
+        "source": "resume", "model": "m" }));
+    let failure =
+        parse_json(json!({ "hook_event_name": "PostToolUseFailure", "session_id": "s", "cwd": "/w",
+        "agent_id": "a", "tool_name": "Bash", "tool_use_id": "t1", "duration_ms": 10,
+        "error": "Exit code 3\n\u{1b}[31mno such file\u{1b}[0m" }));
+    let batch = parse_json(json!({ "hook_event_name": "PostToolBatch", "session_id": "s", "agent_id": "a",
+        "cwd": "/w", "tool_calls": [{ "tool_name": "Bash", "tool_use_id": "t1", "tool_response": [1, {}] }] }));
+    let turn = parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w",
+        "prompt_id": "p", "prompt": "<task-notification>\n<task-id>b</task-id>" }));
+    let end = parse_json(json!({ "hook_event_name": "SessionEnd", "session_id": "s", "reason": "logout" }));
+    let written: Vec<String> =
+        [start, failure, batch, turn, end].iter().flat_map(|call| &call.observe).map(line).collect();
+    assert_eq!(
+        written,
+        [
+            r#"s:session.start:resume:1000 claude-code debug s /w {"harness":"claude-code","start":"resume","model":"m","entrypoint":"cli"}"#,
+            r#"s/a:outcome:t1 claude-code info s/a /w {"tool_name":"Bash","error_type":"exit_3","error_message":"no such file","call_id":"t1","duration_ms":10}"#,
+            r#"s/a:outcome:t1 claude-code debug s/a /w {"tool_name":"Bash","call_id":"t1"}"#,
+            r#"s:turn.start:p claude-code debug s /w {"turn":"p","started_by":"client"}"#,
+            r#"s:session.end:logout:1000 claude-code debug s - {"harness":"claude-code","reason":"logout"}"#,
+        ]
+    );
+}
+
+#[test]
+fn an_exchange_says_who_asks_and_what_it_can_take() {
+    let stdin = json!({ "hook_event_name": "PostToolBatch", "session_id": "s", "agent_id": "a", "prompt_id": "p",
+        "cwd": "/w/sub", "tool_calls": [{ "tool_name": "Read", "tool_use_id": "t1" }] });
+    let env = HookEnv { pid: Some(41), project: Some("/w".to_owned()), entrypoint: None };
+    let call = parse(stdin.to_string().as_bytes(), &env, NOW).expect("valid");
+    let expected = Exchange {
+        session: SessionId::new("s/a"),
+        point: InjectionPoint::AfterTool,
+        carrier: "PostToolBatch:t1:1000".into(),
+        turn: Some("p".into()),
+        harness: Harness {
+            name: Some("claude-code".into()),
+            version: None,
+            workspace: Some("/w".into()),
+            user: None,
+            pid: Some(41),
+            parent: Some(SessionId::new("s")),
+        },
+        tool: Some("Read".into()),
+        acks: Vec::new(),
+        budget: Budget { max_chars: Some(9_500), ..Budget::default() },
+        format: Some(crate::exchange::Format::Xml),
+        carries: Carries::Always,
+        begins: Begins::Nothing,
+    };
+    assert_eq!(exchange(&call), &expected);
+}
+
+#[test]
+fn the_workspace_is_the_project_while_the_agent_is_in_it() {
+    for (project, cwd, expected) in [
+        (Some("/w"), Some("/w"), Some("/w")),
+        (Some("/w"), Some("/w/sub"), Some("/w")),
+        (Some("/w"), Some("/w2"), Some("/w2")),
+        (Some("/w"), None, Some("/w")),
+        (Some("w"), Some("/x"), Some("/x")),
+        (None, Some("/x"), Some("/x")),
+        (None, None, None),
+    ] {
+        let env = HookEnv { project: project.map(str::to_owned), ..HookEnv::default() };
+        let stdin = json!({ "hook_event_name": "Stop", "session_id": "s", "cwd": cwd });
+        let call = parse(stdin.to_string().as_bytes(), &env, NOW).expect("valid");
+        assert_eq!(exchange(&call).harness.workspace.as_deref(), expected, "{project:?} {cwd:?}");
+    }
+}
+
+#[test]
+fn a_stop_goes_on_only_for_a_reason_and_a_prolonged_one_takes_nothing() {
+    for (is_active, id, max_notifications) in
+        [(false, "s:turn.end:p", None), (true, "s:turn.end:p:1000", Some(0))]
+    {
+        let call = parse_json(json!({ "hook_event_name": "Stop", "session_id": "s", "prompt_id": "p",
+            "stop_hook_active": is_active }));
+        assert_eq!(&*call.observe[0].id, id);
+        assert_eq!(exchange(&call).carries, Carries::OnlyToContinue);
+        assert_eq!(exchange(&call).budget.max_notifications, max_notifications);
+    }
+}
+
+#[test]
+fn the_reply_is_one_line_of_the_documented_shape_or_nothing() {
+    let call =
+        parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "go" }));
+    let empty = Answer { injection: None, pending: 2, check_before_tool: true, directive: None };
+    assert_eq!(reply(&call, &empty), None);
+    let injection = Injection {
+        id: InjectionId::new("i1"),
+        text: "<notifications count=\"1\">\ntool_fail: \u{e9}\n</notifications>".into(),
+        role: Role::System,
+        notifications: Vec::new(),
+    };
+    assert_eq!(
+        reply(&call, &Answer { injection: Some(injection), ..empty }).as_deref(),
+        Some(
+            "{\"hookSpecificOutput\":{\"hookEventName\":\"UserPromptSubmit\",\"additionalContext\":\
+             \"<notifications count=\\\"1\\\">\\ntool_fail: \u{e9}\\n</notifications>\"}}"
+        )
+    );
+}
+
+#[test]
+fn an_interrupted_tool_has_not_failed() {
+    let call =
+        parse_json(json!({ "hook_event_name": "PostToolUseFailure", "session_id": "s", "tool_name": "Bash",
+        "tool_use_id": "t", "error": "Interrupted by user", "is_interrupt": true }));
+    assert_eq!(summary(&call), "nothing");
+}
+
+#[test]
+fn wrong_input_is_named_by_its_place() {
+    for (stdin, expected) in [
+        ("", "hook input is wrong at `.`: EOF while parsing a value at line 1 column 0"),
+        ("[]", "hook input is wrong at `.`: "),
+        ("{}", "hook input is wrong at `.`: missing field `hook_event_name` at line 1 column 2"),
+        (
+            "{\"hook_event_name\":\"Stop\"} {}",
+            "hook input is wrong at `.`: trailing characters at line 1 column 28",
+        ),
+        (
+            "{\"hook_event_name\":\"Stop\",\n\"cwd\":1}",
+            "hook input is wrong at `cwd`: invalid type: integer `1`",
+        ),
+        ("{\"hook_event_name\":\"Stop\"}", "hook input of Stop has no `session_id`"),
+        ("{\"hook_event_name\":\"Stop\",\"session_id\":\"\"}", "hook input of Stop has no `session_id`"),
+        (
+            "{\"hook_event_name\":\"PostToolBatch\",\"session_id\":\"s\",\"tool_calls\":[{\"tool_name\":\"x\"}]}",
+            "hook input is wrong at `tool_calls[0]`: missing field `tool_use_id`",
+        ),
+        (
+            "{\"hook_event_name\":\"Stop\",\"session_id\":\"s",
+            "hook input is wrong at `session_id`: EOF while parsing",
+        ),
+    ] {
+        let error = parse(stdin.as_bytes(), &HookEnv::default(), NOW).expect_err(stdin);
+        let source =
+            std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+        let message = format!("{error}{source}");
+        assert!(message.starts_with(expected), "{stdin}\n{message}");
+    }
+}
+
+#[test]
+fn a_hook_that_is_not_known_is_nothing_whatever_its_fields_hold() {
+    let call = parse_json(json!({ "hook_event_name": "Future", "error": {}, "tool_calls": 1, "prompt": [] }));
+    assert_eq!((call.hook.as_str(), summary(&call).as_str()), ("Future", "nothing"));
+}
+
+fn parse_json(stdin: Value) -> HookCall {
+    let env = HookEnv { entrypoint: Some("cli".to_owned()), ..HookEnv::default() };
+    parse(stdin.to_string().as_bytes(), &env, NOW).expect("valid")
+}
+
+fn exchange(call: &HookCall) -> &Exchange {
+    match &call.then {
+        Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt { exchange, .. } => exchange,
+        Then::SessionClosed { .. } | Then::Nothing => panic!("no exchange: {call:?}"),
+    }
+}
+
+/// The types of the events, and what follows, with the ids cut to their first part.
+fn summary(call: &HookCall) -> String {
+    let first_part = |text: &str| text.split('-').next().unwrap_or_default().to_owned();
+    let asks = |word: &str, exchange: &Exchange| {
+        let carrier = exchange.carrier.split(':').nth(1).unwrap_or_default();
+        let tool = exchange.tool.as_deref().map(|tool| format!(" {tool}")).unwrap_or_default();
+        let begins = match &exchange.begins {
+            Begins::Nothing => "",
+            Begins::Epoch => " epoch",
+            Begins::Clear { .. } => " clear",
+            Begins::Fork { .. } => " fork",
+        };
+        let session = first_part(exchange.session.as_str());
+        format!("{word} {session} {} {}{tool}{begins}", exchange.point, first_part(carrier))
+    };
+    let then = match &call.then {
+        Then::Exchange(exchange) => asks("exchange", exchange),
+        Then::BeforeTool(exchange) => asks("if due", exchange),
+        Then::Prompt { exchange, .. } => asks("prompt", exchange),
+        Then::SessionClosed { session, may_return } => {
+            let for_now = if *may_return { " for now" } else { "" };
+            format!("closed {}{for_now}", first_part(session.as_str()))
+        }
+        Then::Nothing => "nothing".to_owned(),
+    };
+    let types = call.observe.iter().map(|event| format!("{}; ", event.event_type));
+    types.collect::<String>() + &then
+}
+
+fn line(event: &Event) -> String {
+    let session = event.session.as_ref().map_or("-", SessionId::as_str);
+    let workspace = event.workspace.as_deref().unwrap_or("-");
+    let payload = event.payload.as_str();
+    format!("{} {} {} {session} {workspace} {payload}", event.id, event.source, event.severity)
+}
+
+#[test]
+fn a_session_says_what_became_of_its_context() {
+    for (source, expected) in [
+        ("startup", Begins::Nothing),
+        ("resume", Begins::Epoch),
+        ("compact", Begins::Epoch),
+        ("clear", Begins::Clear { from: None }),
+        ("fork", Begins::Fork { from: None }),
+        ("what comes next", Begins::Nothing),
+    ] {
+        let call =
+            parse_json(json!({ "hook_event_name": "SessionStart", "session_id": "s", "source": source }));
+        assert_eq!(exchange(&call).begins, expected, "{source}");
+    }
+}
+
+#[test]
+fn a_call_that_only_looks_never_gives_way() {
+    for (tool, expected) in [("Edit", true), ("mcp__db__query", true), ("Read", false), ("WebFetch", false)] {
+        let call = parse_json(json!({ "hook_event_name": "PreToolUse", "session_id": "s", "tool_name": tool,
+            "tool_use_id": "t1", "prompt_id": "p" }));
+        assert_eq!(matches!(call.then, Then::BeforeTool(_)), expected, "{tool}");
+        assert_eq!(call.observe[0].event_type.as_str(), "tool.call.pending");
+    }
+}
+
+#[test]
+fn the_reply_before_a_tool_is_that_it_was_not_run_and_why() {
+    let call = parse_json(json!({ "hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "Bash",
+        "tool_use_id": "t1" }));
+    assert_eq!(exchange(&call).carries, Carries::OnlyToCancel);
+    let room = usize::try_from(exchange(&call).budget.max_chars.expect("limited")).expect("small");
+    let injection = Injection {
+        id: InjectionId::new("i1"),
+        text: "x".repeat(room).into(),
+        role: Role::System,
+        notifications: Vec::new(),
+    };
+    let directive = Some(Directive::Cancel { reason: "critical: budget".into() });
+    let answer = Answer { injection: Some(injection), pending: 0, check_before_tool: false, directive };
+    let said: Value = serde_json::from_str(&reply(&call, &answer).expect("a reply")).expect("JSON");
+    let output = &said["hookSpecificOutput"];
+    let reason = output["permissionDecisionReason"].as_str().expect("a reason");
+    assert_eq!(
+        *output,
+        json!({ "hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason })
+    );
+    assert!(reason.starts_with("xx") && reason.ends_with("it was not run. The same call can be made again."));
+    assert_eq!(reason.chars().count(), 9_500);
+}
+
+#[test]
+fn a_client_that_may_have_no_batches_takes_text_with_the_single_call() {
+    for hook in ["PostToolUse", "PostToolUseFailure"] {
+        for (prompt, expected) in [(Some("p"), "nothing"), (None, "exchange s after_tool t1 Bash")] {
+            let call = parse_json(json!({ "hook_event_name": hook, "session_id": "s", "prompt_id": prompt,
+                "tool_name": "Bash", "tool_use_id": "t1", "error": "Exit code 1" }));
+            assert_eq!(summary(&call).split("; ").last(), Some(expected), "{hook} {prompt:?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_client_does_for_itself_is_no_subagent() {
+    for hook in ["SubagentStart", "SubagentStop"] {
+        let call = parse_json(json!({ "hook_event_name": hook, "session_id": "s", "agent_id": "a",
+            "agent_type": "" }));
+        assert_eq!(summary(&call), "nothing", "{hook}");
+    }
+}
+
+#[test]
+fn what_the_journal_does_not_take_is_refused() {
+    let long = "x".repeat(300);
+    for stdin in [
+        json!({ "hook_event_name": "Stop", "session_id": long }),
+        json!({ "hook_event_name": "SessionEnd", "session_id": "s", "cwd": "/w/../x", "reason": "other" }),
+        json!({ "hook_event_name": "PostToolUseFailure", "session_id": "s", "tool_name": "Bash",
+            "tool_use_id": long, "error": "" }),
+    ] {
+        let refused = parse(stdin.to_string().as_bytes(), &HookEnv::default(), NOW)
+            .expect_err("too long, or no folder");
+        assert!(matches!(refused, HookError::Field { .. }), "{refused:?}");
+    }
+}
+
+#[test]
+fn the_transcript_is_that_of_the_conversation_and_not_of_a_subagent() {
+    for (agent, path, expected) in
+        [(None, "/t.jsonl", Some("/t.jsonl")), (Some("a"), "/t.jsonl", None), (None, "t.jsonl", None)]
+    {
+        let call = parse_json(json!({ "hook_event_name": "Stop", "session_id": "s", "agent_id": agent,
+            "transcript_path": path }));
+        assert_eq!(call.transcript.as_ref().map(|transcript| transcript.path.as_str()), expected);
+    }
+}

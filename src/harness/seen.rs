@@ -1,0 +1,41 @@
+//! Which injections stand in a text: in a transcript, or in a prompt.
+
+use memchr::memmem;
+
+use crate::exchange::InjectionId;
+
+/// Those of `ids` whose name stands in `text` as a word of its own, in their order.
+///
+/// Shape: `text` need not be UTF-8, nor begin or end with a whole line. The client's own wrapping is not looked at, since it
+/// differs from version to version.
+pub fn ids_in(text: &[u8], ids: &[InjectionId]) -> Vec<InjectionId> {
+    ids.iter().filter(|id| stands_in(text, id.as_str().as_bytes())).cloned().collect()
+}
+
+fn stands_in(text: &[u8], name: &[u8]) -> bool {
+    let is_part = |at: Option<usize>| at.and_then(|at| text.get(at)).is_some_and(u8::is_ascii_alphanumeric);
+    !name.is_empty()
+        && memmem::find_iter(text, name)
+            .any(|start| !is_part(start.checked_sub(1)) && !is_part(start.checked_add(name.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_found_as_a_word_and_not_as_a_part_of_one() {
+        let ids = ["7fq2kd", "abcdef", ""].map(InjectionId::new);
+        for (text, expected) in [
+            (&b"<notifications count=\\\"1\\\" id=\\\"7fq2kd\\\">"[..], &["7fq2kd"][..]),
+            (b"7fq2kd tool_fail: grep", &["7fq2kd"]),
+            (b"x7fq2kd 7fq2kdx 7fq2k d", &[]),
+            (b"x7fq2kd (7fq2kd)\xff abcdef", &["7fq2kd", "abcdef"]),
+            (b"", &[]),
+        ] {
+            let found = ids_in(text, &ids);
+            let found: Vec<&str> = found.iter().map(InjectionId::as_str).collect();
+            assert_eq!(found, expected, "{}", String::from_utf8_lossy(text));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Injections that have arrived for certain, because they stand in the transcript of their session.
+//!
+//! After a hook was answered, the end of the file that it named is searched for the injections that nothing has confirmed yet.
+//! No hook waits for that. What cannot be read says nothing: the injections then end as they do without a transcript.
+
+use std::{
+    convert::Infallible,
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::MetadataExt,
+};
+
+use tokio::sync::mpsc;
+
+use crate::{
+    harness::{self, Transcript},
+    journal::AppendBatch,
+    ledger::ConfirmedBy,
+    server::{
+        App,
+        error::ApiError,
+        hooks::{append, push_acks},
+    },
+};
+
+/// Most transcripts that wait to be searched; a search takes about a millisecond, and one that is not made is made up for by the
+/// next hook of the session.
+pub const TRANSCRIPTS_MAX: usize = 64;
+/// How much of the end of a transcript is searched, in bytes: the results of a batch of tools, which stand there twice, and what
+/// was said before them.
+const TAIL_BYTES: u64 = 512 * 1024;
+
+/// Searches transcripts until the daemon stops.
+pub async fn look_for_injections(
+    app: App,
+    mut transcripts: mpsc::Receiver<Transcript>,
+) -> Result<(), Infallible> {
+    loop {
+        let transcript = tokio::select! {
+            Some(transcript) = transcripts.recv() => transcript,
+            () = app.stopped() => return Ok(()),
+        };
+        if let Err(error) = look(&app, transcript).await {
+            tracing::debug!(?error, "a transcript was not searched to the end");
+        }
+    }
+}
+
+async fn look(app: &App, transcript: Transcript) -> Result<(), ApiError> {
+    let Transcript { session, path } = transcript;
+    let unconfirmed = app.engine.standing(session.clone()).await?.unconfirmed;
+    if unconfirmed.is_empty() {
+        return Ok(());
+    }
+    let own = rustix::process::geteuid().as_raw();
+    let searched = tokio::task::spawn_blocking(move || {
+        let tail = read_tail(&path, own)?;
+        Ok::<_, io::Error>(harness::ids_in(&tail, &unconfirmed))
+    });
+    let seen = match searched.await {
+        Ok(Ok(seen)) => seen,
+        Ok(Err(error)) => {
+            tracing::debug!(%session, %error, "a transcript cannot be read");
+            return Ok(());
+        }
+        // The daemon stops.
+        Err(_) => return Ok(()),
+    };
+    let mut batch = AppendBatch::new();
+    push_acks(&mut batch, &session, &seen, ConfirmedBy::Seen)?;
+    append(app, batch).await
+}
+
+/// The end of a regular file of the user `own`.
+fn read_tail(path: &str, own: u32) -> io::Result<Vec<u8>> {
+    // Looked at before it is opened: opening a pipe waits for its other end.
+    let found = fs::metadata(path)?;
+    if !found.is_file() || found.uid() != own {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "no regular file of this user"));
+    }
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(found.len().saturating_sub(TAIL_BYTES)))?;
+    let mut tail = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut tail)?;
+    Ok(tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn only_the_end_of_a_regular_file_of_this_user_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        let own = rustix::process::geteuid().as_raw();
+        let length = usize::try_from(TAIL_BYTES).expect("small");
+        fs::write(path("long"), [b"begin ".as_slice(), &vec![b'x'; length]].concat()).expect("written");
+        fs::write(path("short"), "begin").expect("written");
+        assert_eq!(read_tail(&path("long"), own).expect("readable"), vec![b'x'; length]);
+        assert_eq!(read_tail(&path("short"), own).expect("readable"), b"begin");
+        drop(std::os::unix::net::UnixListener::bind(path("socket")).expect("bound"));
+        for name in ["socket", "absent", "."] {
+            assert!(read_tail(&path(name), own).is_err(), "{name}");
+        }
+        assert!(read_tail(&path("short"), own + 1).is_err());
+    }
+}

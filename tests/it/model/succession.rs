@@ -1,0 +1,79 @@
+//! The part of the books about contexts: sessions that take the place of others or are copies of them, and calls that gave way.
+
+use std::time::Duration;
+
+use aside::{
+    event::SessionId,
+    exchange::{Answer, Begins, Exchange},
+    notification::{NotificationId, Priority},
+    time::Timestamp,
+};
+
+use super::account::{Account, Known, Place};
+
+impl Account {
+    /// Finds the session that is taken the place of, or copied: the one that is named, or the last one of the same process.
+    pub(super) fn expect_succession(&mut self, exchange: &Exchange, now: Timestamp) {
+        let (from, ends) = match &exchange.begins {
+            Begins::Nothing | Begins::Epoch => return,
+            Begins::Clear { from } => (from, true),
+            Begins::Fork { from } => (from, false),
+        };
+        let pid = self.open[&exchange.session].pid;
+        let is_recent = |known: &Known| now.since(known.last_seen) <= Duration::from_secs(60);
+        let away = self.away.iter().filter(|(_, known)| from.is_some() || is_recent(known));
+        let others = self.open.iter().chain(away).filter(|(id, known)| {
+            let is_it = from.as_ref().map_or(pid.is_some() && known.pid == pid, |from| from == *id);
+            is_it && **id != exchange.session && known.parent.is_none()
+        });
+        let found = others.max_by_key(|(_, known)| known.last_seen).map(|(id, _)| id.clone());
+        let Some(from) = found else { return };
+        let told = self.told.get(&from).cloned().unwrap_or_default();
+        if ends {
+            let gone = self.open.get(&from).or_else(|| self.away.get(&from)).expect("found");
+            let former: Vec<SessionId> = gone.former.iter().cloned().chain([from.clone()]).collect();
+            for (id, known) in &mut self.open {
+                if known.parent.as_ref().is_some_and(|parent| former.contains(parent)) {
+                    known.parent = (*id != exchange.session).then(|| exchange.session.clone());
+                }
+            }
+            self.open.get_mut(&exchange.session).expect("met").former.extend(former);
+        } else {
+            self.told.entry(exchange.session.clone()).or_default().extend(told);
+        }
+        self.goes_on_from = Some((from, ends));
+    }
+
+    /// Whether the session that this one goes on from has the notification, or told it; one that ends gives it away.
+    pub(super) fn comes_from_predecessor(&mut self, id: &NotificationId) -> bool {
+        let Some((from, ends)) = self.goes_on_from.clone() else { return false };
+        let was_told = self.told.get(&from).is_some_and(|told| told.contains(id));
+        let place = self.places.get_mut(&from).and_then(|places| places.get_mut(id));
+        match place {
+            Some(place @ Place::Queued { .. }) => {
+                if ends {
+                    *place = Place::Over;
+                }
+                true
+            }
+            Some(Place::Over) | None => ends && was_told,
+            Some(Place::Leased { .. }) => false,
+        }
+    }
+
+    /// Whether another session has just taken the place of this one.
+    pub(super) fn has_just_ended(&self, session: &SessionId) -> bool {
+        self.goes_on_from.as_ref().is_some_and(|(from, ends)| *ends && from == session)
+    }
+
+    /// A call gives way to what is critical, and for the first time.
+    pub(super) fn note_cancelled(&mut self, session: &SessionId, answer: &Answer) {
+        let told = answer.injection.iter().flat_map(|injection| &injection.notifications);
+        let told: Vec<_> = told.map(|told| ((session.clone(), told.id.clone()), told.priority)).collect();
+        let is_reason = |(key, priority): &(_, Priority)| {
+            *priority == Priority::Critical && !self.cancelled.contains(key)
+        };
+        assert!(told.iter().any(is_reason), "{answer:?}");
+        self.cancelled.extend(told.into_iter().map(|(key, _)| key));
+    }
+}
