@@ -161,6 +161,7 @@ impl Daemon {
             EventLoop { fold, bus: bus.clone(), reader, clock, registry, queries, about, drain: draining };
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::EventLoop, event_loop.run());
+        tasks.start(TaskKind::Doors, server::push_wakes(app.clone()));
         listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
         Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain })
     }

@@ -6,6 +6,7 @@
 
 pub mod caps;
 pub mod claude;
+pub mod door;
 
 use crate::{
     event::{Event, SessionId},

@@ -34,6 +34,8 @@ pub enum Reason {
     Uncertain,
     /// A subscriber for it exists but is switched off.
     SubscriberOff,
+    /// The user did not want it.
+    Dismissed,
 }
 
 impl Reason {
@@ -48,6 +50,7 @@ impl Reason {
             Self::SessionGone => "session_gone",
             Self::Uncertain => "uncertain",
             Self::SubscriberOff => "subscriber_off",
+            Self::Dismissed => "dismissed",
         }
     }
 }

@@ -13,6 +13,8 @@ pub(super) enum TaskKind {
     EventLoop,
     /// Accepts connections; the daemon stops with it.
     Listener,
+    /// Writes to the inboxes of clients; the daemon stops with it.
+    Doors,
 }
 
 impl TaskKind {
@@ -20,6 +22,7 @@ impl TaskKind {
         match self {
             Self::EventLoop => "event loop",
             Self::Listener => "listener",
+            Self::Doors => "doors",
         }
     }
 }

@@ -15,11 +15,12 @@ use super::{
     rules::SessionSettings,
 };
 use crate::{
-    event::{Scope, SessionId},
-    exchange::Harness,
+    event::{EventRef, Scope, SessionId},
+    exchange::{Decision, Harness},
     injector::Injector,
     ledger::{LedgerEntry, Reason},
-    notification::{Notification, Priority, SubscriberId},
+    notification::{Notification, NotificationId, Priority, SubscriberId},
+    session::{OPENING_EVENT, SessionState, Wake},
     time::Timestamp,
 };
 
@@ -33,9 +34,15 @@ pub(super) struct Session {
     pub(super) opened_at: Timestamp,
     pub(super) last_seen: Timestamp,
     pub(super) injector: Injector,
+    pub(super) state: SessionState,
+    /// It was said to begin, and no turn has begun since.
+    pub(super) is_opening: bool,
     /// What watchers were told last.
-    told: (u32, Option<Priority>),
+    told: Told,
 }
+
+/// What watchers are told of a session's queue: as [`Pending`].
+type Told = (u32, Option<Priority>, u32, Option<Wake>);
 
 /// What is shown of a session.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +57,8 @@ pub struct SessionView<'a> {
     pub last_seen: Timestamp,
     /// Its queue and leases.
     pub injector: &'a Injector,
+    /// Where it stands.
+    pub state: SessionState,
 }
 
 /// Every open session, by id.
@@ -144,6 +153,7 @@ impl Session {
             opened_at: self.opened_at,
             last_seen: self.last_seen,
             injector: &self.injector,
+            state: self.state,
         }
     }
 
@@ -168,7 +178,9 @@ impl Engine {
                 opened_at: now,
                 last_seen: now,
                 injector,
-                told: (0, None),
+                state: SessionState::default(),
+                is_opening: false,
+                told: Told::default(),
             };
             self.sessions.open.insert(id.clone(), session);
         }
@@ -191,8 +203,54 @@ impl Engine {
         }
     }
 
-    /// Closes a session; what it leaves goes to its parent, or ends.
-    pub(super) fn close_session(&mut self, id: &SessionId) {
+    /// Learns from an event where its session stands.
+    pub(super) fn note_turn(&mut self, event: &EventRef<'_>) {
+        let Some(id) = event.session.map(SessionId::new) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let state = session.state.after_event(event.event_type);
+        if event.event_type == OPENING_EVENT {
+            session.is_opening = true;
+        } else if state != session.state {
+            session.is_opening = false;
+            session.state = state;
+            self.settle_session(&id);
+        }
+    }
+
+    /// Does what the user decided about a notification: in one queue, or wherever it waits.
+    pub(super) fn decide(
+        &mut self,
+        session: Option<&SessionId>,
+        notification: &NotificationId,
+        decision: Decision,
+    ) {
+        let concerned = match session {
+            Some(id) => vec![id.clone()],
+            None => self.sessions.open.keys().cloned().collect(),
+        };
+        for id in concerned {
+            let decided =
+                self.sessions.get_mut(&id).is_some_and(|open| open.injector.decide(notification, decision));
+            if decided {
+                self.settle_session(&id);
+            }
+        }
+    }
+
+    /// Closes a session because its harness says so; what it leaves goes to its parent, or ends.
+    pub(super) fn end_session(&mut self, id: &SessionId) {
+        self.remove_session(id);
+        // Also of one that was not open: whoever watches it waits for nothing.
+        self.outputs.push_back(Output::Wake(Pending { is_closed: true, ..Pending::nothing(id.clone()) }));
+    }
+
+    /// Closes a session for want of a sign of life, or of room.
+    fn close_session(&mut self, id: &SessionId) {
+        self.remove_session(id);
+        self.outputs.push_back(Output::Wake(Pending::nothing(id.clone())));
+    }
+
+    fn remove_session(&mut self, id: &SessionId) {
         let Some(mut session) = self.sessions.open.remove(id) else {
             return;
         };
@@ -205,7 +263,6 @@ impl Engine {
         for notification in left {
             self.hand_over(id, parent.as_ref(), notification);
         }
-        self.outputs.push_back(Output::Wake(Pending { session: id.clone(), count: 0, top: None }));
     }
 
     /// Gives a notification to the parent; it ends if there is none, or if the parent had it from before it was one.
@@ -242,15 +299,21 @@ impl Engine {
         };
         let entries: Vec<_> = std::iter::from_fn(|| session.injector.poll_output()).collect();
         let deadline = session.deadline(&self.rules.sessions);
-        let pending = session.injector.pending();
-        let has_changed = std::mem::replace(&mut session.told, pending) != pending;
+        let (count, top) = session.injector.pending();
+        let wake = session.injector.wake(session.state, self.rules.wake.threshold);
+        let told = (count, top, session.injector.for_user(), wake);
+        let has_changed = session.told != told;
+        if has_changed {
+            session.told.clone_from(&told);
+        }
         self.sessions.deadlines.set(id.clone(), Some(deadline));
         for entry in entries {
             self.record(entry);
         }
         if has_changed {
-            let (count, top) = pending;
-            self.outputs.push_back(Output::Wake(Pending { session: id.clone(), count, top }));
+            let (count, top, for_user, wake) = told;
+            let pending = Pending { session: id.clone(), count, top, for_user, wake, is_closed: false };
+            self.outputs.push_back(Output::Wake(pending));
         }
     }
 

@@ -15,6 +15,8 @@
 //! # Ok::<(), aside::harness::HookError>(())
 //! ```
 
+pub mod inbox;
+pub mod statusline;
 mod stdin;
 
 use serde::Serialize;
@@ -60,20 +62,25 @@ pub fn parse(stdin: &[u8], env: &HookEnv, now: Timestamp) -> Result<HookCall, Ho
 
 /// What belongs on the hook's stdout: one line of JSON, or nothing.
 pub fn reply(call: &HookCall, answer: &Answer) -> Option<String> {
-    let injection = answer.injection.as_ref()?;
-    let output = HookOutput {
-        hook_specific_output: HookSpecificOutput {
-            hook_event_name: &call.hook,
-            additional_context: &injection.text,
-        },
-    };
+    let specific = answer.injection.as_ref().map(|injection| HookSpecificOutput {
+        hook_event_name: &call.hook,
+        additional_context: &injection.text,
+    });
+    if specific.is_none() && answer.notice.is_none() {
+        return None;
+    }
+    let output = HookOutput { system_message: answer.notice.as_deref(), hook_specific_output: specific };
     Some(serde_json::to_string(&output).expect("strings in structs always serialize"))
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct HookOutput<'a> {
-    hook_specific_output: HookSpecificOutput<'a>,
+    /// Shown to the user; the model does not get it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hook_specific_output: Option<HookSpecificOutput<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -207,6 +214,7 @@ impl Call<'_> {
             harness: self.harness(),
             budget: CLAUDE_CODE.budget(),
             format: Some(CLAUDE_CODE.format),
+            shows_notices: true,
             ..Exchange::new(self.session()?, point, &carrier)
         })
     }
@@ -402,6 +410,7 @@ mod tests {
             budget: Budget { max_chars: Some(9_500), ..Budget::default() },
             format: Some(crate::exchange::Format::Xml),
             carries: Carries::Always,
+            shows_notices: true,
         };
         assert_eq!(exchange(&call), &expected);
     }
@@ -441,8 +450,12 @@ mod tests {
     fn the_reply_is_one_line_of_the_documented_shape_or_nothing() {
         let call =
             parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "go" }));
-        let empty = Answer { injection: None, pending: 2, check_before_tool: true, directive: None };
+        let empty =
+            Answer { injection: None, pending: 2, check_before_tool: true, directive: None, notice: None };
         assert_eq!(reply(&call, &empty), None);
+        let notice = Answer { notice: Some("aside: 1 waiting for you: ci".into()), ..empty.clone() };
+        let shown = "{\"systemMessage\":\"aside: 1 waiting for you: ci\"}";
+        assert_eq!(reply(&call, &notice).as_deref(), Some(shown));
         let injection = Injection {
             id: InjectionId::new("i1"),
             text: "<notifications count=\"1\">\ntool_fail: \u{e9}\n</notifications>".into(),

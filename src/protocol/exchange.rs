@@ -28,8 +28,19 @@ pub const OBSERVE_MAX: usize = 100;
 /// Most confirmations in one exchange; more leases than this are not open at once.
 pub const ACKS_MAX: usize = 64;
 
-const FIELDS: [&str; 10] =
-    ["point", "carrier", "turn", "harness", "tool", "observe", "ack", "budget", "format", "carries"];
+const FIELDS: [&str; 11] = [
+    "point",
+    "carrier",
+    "turn",
+    "harness",
+    "tool",
+    "observe",
+    "ack",
+    "budget",
+    "format",
+    "carries",
+    "shows_notices",
+];
 const HARNESS_FIELDS: [&str; 6] = ["name", "version", "workspace", "user", "pid", "parent"];
 const BUDGET_FIELDS: [&str; 3] = ["max_notifications", "max_tokens", "max_chars"];
 const CARRIES: [(&str, Carries); 2] =
@@ -97,6 +108,7 @@ pub(super) fn read<const N: usize>(
         budget,
         format: fields.text("format")?.map(|word| read_format(&word)).transpose()?,
         carries: fields.text("carries")?.map_or(Ok(Carries::default()), |word| read_carries(&word))?,
+        shows_notices: fields.flag("shows_notices")?.unwrap_or(false),
     })
 }
 
@@ -203,6 +215,10 @@ pub struct ExchangeView<'a> {
     /// `always`, or `only_to_continue` when text at `turn_end` makes the agent go on; `always` if absent.
     #[schema(required = false)]
     carries: &'static str,
+    /// Whether the answer may hold a `notice` for the user; false if absent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    shows_notices: bool,
 }
 
 /// The most an injection may hold.
@@ -247,6 +263,7 @@ impl<'a> ExchangeView<'a> {
                 Carries::Always => "always",
                 Carries::OnlyToContinue => "only_to_continue",
             },
+            shows_notices: exchange.shows_notices,
         }
     }
 }
@@ -269,6 +286,9 @@ pub struct AnswerView<'a> {
     /// What the harness is asked to do besides.
     #[serde(skip_serializing_if = "Option::is_none")]
     directive: Option<DirectiveView<'a>>,
+    /// One line to be shown to the user, not to the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<&'a str>,
     /// How many notifications stay in the session's queue.
     pending: u32,
     /// Whether to ask before the next tool, because something critical waits.
@@ -304,7 +324,7 @@ enum DirectiveView<'a> {
 impl<'a> AnswerView<'a> {
     /// Shows `answer`; `None` when there is nothing to carry and nothing to do.
     pub fn of(answer: &'a Answer) -> Option<Self> {
-        if answer.injection.is_none() && answer.directive.is_none() {
+        if answer.injection.is_none() && answer.directive.is_none() && answer.notice.is_none() {
             return None;
         }
         let injection = answer.injection.as_ref();
@@ -318,6 +338,7 @@ impl<'a> AnswerView<'a> {
             directive: answer.directive.as_ref().map(|directive| match directive {
                 Directive::Continue { reason } => DirectiveView::Continue { reason },
             }),
+            notice: answer.notice.as_deref(),
             pending: answer.pending,
             check_before_tool: answer.check_before_tool,
         })
@@ -381,6 +402,7 @@ mod tests {
             },
             format: Some(Format::Markdown),
             carries: Carries::OnlyToContinue,
+            shows_notices: true,
             ..minimal()
         }
     }
@@ -465,7 +487,8 @@ mod tests {
 
     #[test]
     fn an_answer_shows_what_is_released_and_nothing_when_there_is_nothing_to_do() {
-        let mut answer = Answer { injection: None, pending: 3, check_before_tool: true, directive: None };
+        let mut answer =
+            Answer { injection: None, pending: 3, check_before_tool: true, directive: None, notice: None };
         assert!(AnswerView::of(&answer).is_none());
         answer.directive = Some(Directive::Continue { reason: "ci failed".into() });
         answer.injection = Some(Injection {

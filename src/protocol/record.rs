@@ -13,7 +13,8 @@ use crate::{
         EventRef, Seq, SessionId,
         codec::{self, IdOrigin},
     },
-    exchange::{Exchange, Harness, InjectionId},
+    exchange::{Decision, Exchange, Harness, InjectionId},
+    notification::NotificationId,
     protocol::{
         FieldError,
         event::read_name,
@@ -41,15 +42,28 @@ pub const RULES: u8 = 7;
 pub const SHUTTING_DOWN: u8 = 8;
 /// Nothing but time has passed.
 pub const TICK: u8 = 9;
+/// The user decided about a notification that waits.
+pub const DECIDED: u8 = 16;
 
 /// The version of every JSON body that is written here.
 const VERSION: u32 = 1;
 
-const EXCHANGE_FIELDS: [&str; 12] = [
-    "v", "request", "session", "point", "carrier", "turn", "harness", "tool", "ack", "budget", "format",
+const EXCHANGE_FIELDS: [&str; 13] = [
+    "v",
+    "request",
+    "session",
+    "point",
+    "carrier",
+    "turn",
+    "harness",
+    "tool",
+    "ack",
+    "budget",
+    "format",
     "carries",
+    "shows_notices",
 ];
-const OTHER_FIELDS: [&str; 5] = ["v", "session", "injection", "harness", "hash"];
+const OTHER_FIELDS: [&str; 7] = ["v", "session", "injection", "harness", "hash", "notification", "decision"];
 
 /// What a record says.
 #[derive(Debug)]
@@ -120,6 +134,7 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
         RULES => "rules",
         SHUTTING_DOWN => "shutting_down",
         TICK => "tick",
+        DECIDED => "decided",
         _ => return None,
     })
 }
@@ -137,6 +152,10 @@ struct Written<'a> {
     harness: Option<HarnessView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hash: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notification: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -184,6 +203,23 @@ pub fn encode_session_opened(session: &SessionId, harness: &Harness, body: &mut 
 /// Appends the body of a [`SESSION_CLOSED`].
 pub fn encode_session_closed(session: &SessionId, body: &mut Vec<u8>) {
     write(&Written { v: VERSION, session: Some(session.as_str()), ..Written::default() }, body);
+}
+
+/// Appends the body of a [`DECIDED`]; without a session it holds wherever the notification waits.
+pub fn encode_decided(
+    session: Option<&SessionId>,
+    notification: &NotificationId,
+    decision: Decision,
+    body: &mut Vec<u8>,
+) {
+    let written = Written {
+        v: VERSION,
+        session: session.map(SessionId::as_str),
+        notification: Some(notification.as_str()),
+        decision: Some(decision.as_str()),
+        ..Written::default()
+    };
+    write(&written, body);
 }
 
 /// Appends the body of [`RULES`].
@@ -254,7 +290,7 @@ fn check_version<const N: usize>(
     Ok(())
 }
 
-fn decode_exchange<'a>(fields: &Fields<'_, 12>, seq: Seq) -> Result<Input<'a>, FieldError> {
+fn decode_exchange<'a>(fields: &Fields<'_, 13>, seq: Seq) -> Result<Input<'a>, FieldError> {
     let request = fields
         .raw("request")
         .and_then(|raw| raw.get().parse().ok())
@@ -263,7 +299,7 @@ fn decode_exchange<'a>(fields: &Fields<'_, 12>, seq: Seq) -> Result<Input<'a>, F
     Ok(Input::Exchange { seq, request: RequestId(request), exchange })
 }
 
-fn decode_other<'a>(kind: u8, fields: &Fields<'_, 5>) -> Result<Input<'a>, FieldError> {
+fn decode_other<'a>(kind: u8, fields: &Fields<'_, 7>) -> Result<Input<'a>, FieldError> {
     Ok(match kind {
         ACK => Input::Ack { session: session(fields)?, injection: injection(fields)? },
         UNDELIVERED => Input::Undelivered { session: session(fields)?, injection: injection(fields)? },
@@ -273,6 +309,11 @@ fn decode_other<'a>(kind: u8, fields: &Fields<'_, 5>) -> Result<Input<'a>, Field
             Input::SessionOpened { session: session(fields)?, harness }
         }
         SESSION_CLOSED => Input::SessionClosed { session: session(fields)? },
+        DECIDED => Input::Decided {
+            session: read_name("session", fields.text("session")?)?.map(|id| SessionId::new(&id)),
+            notification: named(fields, "notification").map(|id| NotificationId::new(&id))?,
+            decision: decision(fields)?,
+        },
         SHUTTING_DOWN => Input::ShuttingDown,
         _ => Input::Tick,
     })
@@ -284,6 +325,12 @@ fn session<const N: usize>(fields: &Fields<'_, N>) -> Result<SessionId, FieldErr
 
 fn injection<const N: usize>(fields: &Fields<'_, N>) -> Result<InjectionId, FieldError> {
     named(fields, "injection").map(|id| InjectionId::new(&id))
+}
+
+fn decision<const N: usize>(fields: &Fields<'_, N>) -> Result<Decision, FieldError> {
+    let word = fields.required("decision")?;
+    let known = Decision::ALL.into_iter().find(|decision| decision.as_str() == word);
+    known.ok_or_else(|| FieldError::new("decision", "must be `dismiss` or `discuss`"))
 }
 
 fn named<'a, const N: usize>(
@@ -338,6 +385,7 @@ mod tests {
             budget: Budget { max_tokens: Some(Tokens(9)), ..Budget::default() },
             format: Some(Format::Json),
             carries: Carries::OnlyToContinue,
+            shows_notices: true,
         }
     }
 
@@ -352,6 +400,7 @@ mod tests {
         let input = |input: Input<'_>| format!("{:?}", RecordInput::Input(input));
         let both = body(&|body| encode_injection(&session, &injection, body));
         let request = RequestId(u64::MAX);
+        let notification = NotificationId::new("n1");
         vec![
             (
                 EVENT,
@@ -386,13 +435,25 @@ mod tests {
             ),
             (SHUTTING_DOWN, body(&encode_bare), input(Input::ShuttingDown)),
             (TICK, body(&encode_bare), input(Input::Tick)),
+            (
+                DECIDED,
+                body(&|body| encode_decided(Some(&session), &notification, Decision::Discuss, body)),
+                input(Input::Decided {
+                    session: Some(session.clone()),
+                    notification: notification.clone(),
+                    decision: Decision::Discuss,
+                }),
+            ),
         ]
     }
 
     #[test]
     fn every_kind_of_record_is_read_as_what_was_written() {
         let kinds = every_kind();
-        assert_eq!(kinds.iter().map(|(kind, _, _)| *kind).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
+        assert_eq!(
+            kinds.iter().map(|(kind, _, _)| *kind).collect::<Vec<_>>(),
+            (1..=9).chain([DECIDED]).collect::<Vec<_>>()
+        );
         for (kind, body, expected) in kinds {
             let read = decode(kind, SEQ, &body).expect("just written");
             assert_eq!(format!("{read:?}"), expected);

@@ -5,7 +5,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     event::{Seq, SessionId},
     ledger::LedgerEntry,
-    protocol::views::{SessionView, StatusView},
+    protocol::views::{SessionView, StatusView, WaitingView},
     server::error::ApiError,
 };
 
@@ -21,6 +21,8 @@ pub enum Query {
     Sessions(oneshot::Sender<Vec<SessionView>>),
     /// One session; `None` when it is not known.
     Session(SessionId, oneshot::Sender<Option<SessionView>>),
+    /// What waits in the queue of a session, or of all.
+    Waiting(Option<SessionId>, oneshot::Sender<Vec<WaitingView>>),
     /// What was written down of the event at a position and of what was made of it, oldest first; empty when nothing is known.
     History(Seq, oneshot::Sender<Vec<LedgerEntry>>),
 }
@@ -53,6 +55,11 @@ impl EngineHandle {
     /// One session.
     pub(crate) async fn session(&self, session: SessionId) -> Result<Option<SessionView>, ApiError> {
         self.ask(|reply| Query::Session(session, reply)).await
+    }
+
+    /// What waits in the queue of a session, or of all.
+    pub(crate) async fn waiting(&self, session: Option<SessionId>) -> Result<Vec<WaitingView>, ApiError> {
+        self.ask(|reply| Query::Waiting(session, reply)).await
     }
 
     /// What became of the event at a position.

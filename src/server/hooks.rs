@@ -10,7 +10,11 @@ use axum::{
 use crate::{
     engine::io::RequestId,
     event::{Event, Seq},
-    harness::{HookEnv, Then, claude},
+    exchange::Exchange,
+    harness::{
+        HookEnv, Then,
+        claude::{self, inbox::Inbox},
+    },
     journal::{AppendBatch, Level, record::RecordKind},
     protocol::{
         FieldError,
@@ -56,6 +60,7 @@ pub(crate) async fn hook(
     match &call.then {
         Then::Exchange(exchange) => {
             check(record::EXCHANGE, |body| record::encode_exchange(RequestId(0), exchange, body))?;
+            learn_inbox(&app, exchange, &headers);
             let answer = perform(&app, observed, exchange).await?;
             let stdout = claude::reply(&call, &answer);
             return Ok(stdout.map_or_else(silence, |stdout| {
@@ -74,6 +79,15 @@ pub(crate) async fn hook(
         Then::Nothing => append(&app, batch_of(observed)?).await?,
     }
     Ok(silence())
+}
+
+/// Remembers where the client takes messages. A subagent has no inbox of its own.
+fn learn_inbox(app: &App, exchange: &Exchange, headers: &HeaderMap) {
+    let session = &exchange.session;
+    let inbox = Inbox::from_headers(session, |name| extract::header(headers, name));
+    if let Some(inbox) = inbox.filter(|_| exchange.harness.parent.is_none()) {
+        app.registry.doors().know(session, inbox);
+    }
 }
 
 fn silence() -> Response {

@@ -30,7 +30,7 @@ use crate::{
     notification::{NotificationId, Priority, SubscriberId},
     protocol::{
         record::{self, RecordInput},
-        views::{HarnessView, SessionView},
+        views::{HarnessView, SessionView, WaitingView},
     },
 };
 
@@ -128,11 +128,11 @@ fn injection() -> Answer {
         role: Role::Tool,
         notifications: vec![released],
     };
-    Answer { injection: Some(injection), pending: 1, check_before_tool: false, directive: None }
+    Answer { injection: Some(injection), pending: 1, check_before_tool: false, directive: None, notice: None }
 }
 
 fn nothing() -> Answer {
-    Answer { injection: None, pending: 2, check_before_tool: true, directive: None }
+    Answer { injection: None, pending: 2, check_before_tool: true, directive: None, notice: None }
 }
 
 /// The next exchange in the journal from `from` on, once it is there.
@@ -177,8 +177,21 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             Query::Session(id, reply) => {
                 drop(reply.send((id.as_str() == "s1").then(|| session("s1", pending))));
             }
+            Query::Waiting(_, reply) => drop(reply.send(vec![waiting("n1")])),
             Query::History(seq, reply) => drop(reply.send(vec![LedgerEntry::Unmatched { seq }])),
         }
+    }
+}
+
+fn waiting(id: &str) -> WaitingView {
+    WaitingView {
+        id: id.to_owned(),
+        session: "s1".to_owned(),
+        subscriber: "ci".to_owned(),
+        priority: "high",
+        waits_for: "user",
+        age_ms: 5,
+        text: "ci: failed".into(),
     }
 }
 
@@ -191,6 +204,10 @@ fn session(id: &str, pending: u32) -> SessionView {
         seen_at: "1970-01-01T00:00:01Z".to_owned(),
         pending,
         top: (pending > 0).then_some("high"),
+        for_user: 0,
+        state: "idle",
+        wake: None,
+        reason: None,
         unconfirmed: 0,
     }
 }

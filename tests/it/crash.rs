@@ -156,6 +156,7 @@ fn exchange(session: &SessionId, round: u64) -> Exchange {
         budget: Budget::default(),
         format: None,
         carries: Carries::Always,
+        shows_notices: false,
     }
 }
 

@@ -236,6 +236,7 @@ impl Live {
             budget,
             format: asked.format.map(|format| Format::ALL[format]),
             carries: asked.carries,
+            shows_notices: false,
         }
     }
 

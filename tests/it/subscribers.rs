@@ -105,6 +105,7 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
             budget: Budget::default(),
             format: Some(Format::Json),
             carries: Carries::Always,
+            shows_notices: false,
         };
         engine.handle(Input::Exchange { seq, request: RequestId(seq.0), exchange }, now);
         let answer = std::iter::from_fn(|| engine.poll_output()).find_map(|output| match output {

@@ -79,7 +79,7 @@ async fn a_long_poll_ends_when_something_is_pending_or_the_time_is_over() {
             tokio::task::yield_now().await;
         }
         for count in [0, 1] {
-            registry.wake(Pending { session: SessionId::new("s2"), count, top: None });
+            registry.wake(Pending { count, ..Pending::nothing(SessionId::new("s2")) });
             tokio::task::yield_now().await;
         }
     };
@@ -117,7 +117,7 @@ async fn a_sessions_stream_begins_with_what_is_pending_and_follows_its_changes()
     let mut changes = open_stream(response);
     let frame = |rest: &str| Some(format!("event: pending\ndata: {{\"session\":\"s1\",{rest}}}\n\n"));
     assert_eq!(next_text(&mut changes).await, frame(r#""pending":2,"top":"high""#));
-    app.registry.wake(Pending { session: SessionId::new("s1"), count: 0, top: None });
+    app.registry.wake(Pending::nothing(SessionId::new("s1")));
     assert_eq!(next_text(&mut changes).await, frame(r#""pending":0"#));
     drop(changes);
     assert_eq!(app.registry.waiting(), 0);

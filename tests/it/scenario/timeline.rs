@@ -5,10 +5,12 @@
 //! | [subscriber]
 //! @MS open        SESSION [harness= workspace= user= parent=]
 //! @MS emit        TYPE [--severity= --source= --session= --workspace= --dedupe_key= --cause= --id=] [field=value ..] [{json}]
-//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries=]
+//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries= notices=]
 //!                               and what `open` takes
 //! @MS ack         SESSION INJECTION               `last`, or a name such as `i1` that the second half gave
 //! @MS undelivered SESSION INJECTION
+//! @MS dismiss     SESSION NOTIFICATION            a name such as `n1` that the second half gave
+//! @MS discuss     SESSION NOTIFICATION
 //! @MS close       SESSION
 //! @MS shutdown
 //! @MS tick
@@ -20,7 +22,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use aside::{
     event::{EventType, SessionId, Severity},
-    exchange::{Budget, Carries, Exchange, Format, Harness},
+    exchange::{Budget, Carries, Decision, Exchange, Format, Harness},
     notification::{InjectionPoint, Tokens},
 };
 use serde_json::{Map, Value};
@@ -49,6 +51,8 @@ pub(crate) enum Action {
     Exchange(Exchange, Vec<String>),
     Ack(SessionId, String),
     Undelivered(SessionId, String),
+    /// The notification by its name.
+    Decide(SessionId, String, Decision),
     Close(SessionId),
     Shutdown,
     Tick,
@@ -125,6 +129,12 @@ fn read_action(words: &[String], number: usize) -> Result<Action, String> {
         ["undelivered", session, injection] => {
             Ok(Action::Undelivered(SessionId::new(session), (*injection).to_owned()))
         }
+        ["dismiss", session, notification] => {
+            Ok(Action::Decide(SessionId::new(session), (*notification).to_owned(), Decision::Dismiss))
+        }
+        ["discuss", session, notification] => {
+            Ok(Action::Decide(SessionId::new(session), (*notification).to_owned(), Decision::Discuss))
+        }
         ["close", session] => Ok(Action::Close(SessionId::new(session))),
         ["shutdown"] => Ok(Action::Shutdown),
         ["tick"] => Ok(Action::Tick),
@@ -185,6 +195,7 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: usize) -> R
         },
         format: format.transpose().map_err(|error| error.to_string())?,
         carries,
+        shows_notices: take_parsed(&mut fields, "notices")?.unwrap_or(false),
     };
     nothing_left(&fields)?;
     Ok(Action::Exchange(exchange, acks.unwrap_or_default()))
