@@ -361,7 +361,7 @@ fn read_output(section: &mut Section<'_>, id: Option<&SubscriberId>, context: &C
 /// Warns of keys that change nothing beside the others.
 fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority) {
     let can_be_critical = rule.priority == Priority::Critical || rule.escalate_at.is_some();
-    if !can_be_critical {
+    if !can_be_critical && rule.interrupt != Interrupt::default() {
         section.object("interrupt", |value| {
             let message = "`interrupt` is for critical notifications, and this subscriber makes none";
             value.error(message).into_warning()

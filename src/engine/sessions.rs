@@ -205,7 +205,8 @@ impl Engine {
 
     /// Learns from an event where its session stands.
     pub(super) fn note_turn(&mut self, event: &EventRef<'_>) {
-        let Some(id) = event.session.map(SessionId::new) else { return };
+        let is_of_an_agent = event.event_type.starts_with("agent.");
+        let Some(id) = event.session.filter(|_| is_of_an_agent).map(SessionId::new) else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let state = session.state.after_event(event.event_type);
         if event.event_type == OPENING_EVENT {

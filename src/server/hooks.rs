@@ -1,8 +1,9 @@
 //! Hook calls of harnesses: their stdin in, their stdout out. What the bytes mean is `harness`'s business.
 
 use axum::{
+    Extension,
     body::Body,
-    extract::State,
+    extract::{ConnectInfo, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -22,6 +23,7 @@ use crate::{
     },
     server::{
         App,
+        auth::Peer,
         error::{ApiError, ErrorBody},
         exchange::{batch_of, perform},
         extract::{self, Segment, read_body},
@@ -46,6 +48,7 @@ const CLAUDE: &str = "claude";
 pub(crate) async fn hook(
     State(app): State<App>,
     Segment(harness): Segment,
+    local: Option<Extension<ConnectInfo<Peer>>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -60,7 +63,9 @@ pub(crate) async fn hook(
     match &call.then {
         Then::Exchange(exchange) => {
             check(record::EXCHANGE, |body| record::encode_exchange(RequestId(0), exchange, body))?;
-            learn_inbox(&app, exchange, &headers);
+            if local.is_some() {
+                learn_inbox(&app, exchange, &headers);
+            }
             let answer = perform(&app, observed, exchange).await?;
             let stdout = claude::reply(&call, &answer);
             return Ok(stdout.map_or_else(silence, |stdout| {
@@ -81,7 +86,8 @@ pub(crate) async fn hook(
     Ok(silence())
 }
 
-/// Remembers where the client takes messages. A subagent has no inbox of its own.
+/// Remembers where the client takes messages. A subagent has no inbox of its own; and a path that came over TCP is not that of
+/// a process beside this one.
 fn learn_inbox(app: &App, exchange: &Exchange, headers: &HeaderMap) {
     let session = &exchange.session;
     let inbox = Inbox::from_headers(session, |name| extract::header(headers, name));

@@ -32,6 +32,7 @@ use crate::{
         record::{self, RecordInput},
         views::{HarnessView, SessionView, WaitingView},
     },
+    session::{Wake, WakeKind},
 };
 
 /// A daemon whose event loop is the test.
@@ -367,6 +368,7 @@ fn the_document_lists_every_route() {
         "get /healthz",
         "get /v1/events/stream",
         "get /v1/events/{id}",
+        "get /v1/inbox",
         "get /v1/openapi.json",
         "get /v1/sessions",
         "get /v1/sessions/{id}",
@@ -375,7 +377,11 @@ fn the_document_lists_every_route() {
         "get /v1/status",
         "post /v1/events",
         "post /v1/hooks/{harness}",
+        "post /v1/notifications/{id}/discuss",
+        "post /v1/notifications/{id}/dismiss",
         "post /v1/sessions/{id}/exchange",
+        "post /v1/sessions/{id}/undelivered/{injection}",
+        "post /v1/statusline/claude",
     ];
     assert_eq!(routes, expected);
     let schemas = document["components"]["schemas"].as_object().expect("schemas");
