@@ -54,10 +54,14 @@ impl SessionState {
         }
     }
 
-    /// The state after an event of `event_type` that is addressed to the session.
+    /// The state after an event of `event_type` that is addressed to the session and gives this `reason`.
+    ///
+    /// Shape: that an agent waits for the next prompt shows that its turn is over, also where nobody reported its end; one that was
+    /// stopped stays so.
     #[must_use]
-    pub fn after_event(self, event_type: &str) -> Self {
+    pub fn after_event(self, event_type: &str, reason: Option<&str>) -> Self {
         match event_type {
+            WAITING_EVENT if reason == Some("idle_prompt") && self.is_in_turn() => Self::Idle,
             "agent.turn.start" => Self::Streaming,
             "agent.turn.end" | "agent.turn.failed" | "agent.session.end" => Self::Idle,
             "agent.turn.interrupted" => Self::Interrupted,
@@ -73,6 +77,9 @@ impl SessionState {
         }
     }
 }
+
+/// Says that an agent waits for its user; its payload gives the `reason`.
+pub const WAITING_EVENT: &str = "agent.waiting";
 
 /// Says that the next `turn_start` of a session opens it and begins no turn, unless an `agent.turn.start` comes between.
 pub const OPENING_EVENT: &str = "agent.session.start";
@@ -138,9 +145,17 @@ mod tests {
             ("agent.turn.end", Idle),
             ("agent.turn.failed", Idle),
             ("agent.turn.interrupted", Interrupted),
+            ("agent.waiting", ToolPending),
             ("tool.call.success", ToolPending),
         ] {
-            assert_eq!(ToolPending.after_event(event_type), expected, "{event_type}");
+            assert_eq!(ToolPending.after_event(event_type, None), expected, "{event_type}");
+        }
+        for (state, reason, expected) in [
+            (Streaming, "idle_prompt", Idle),
+            (Streaming, "permission_prompt", Streaming),
+            (Interrupted, "idle_prompt", Interrupted),
+        ] {
+            assert_eq!(state.after_event(WAITING_EVENT, Some(reason)), expected, "{state:?} {reason}");
         }
     }
 

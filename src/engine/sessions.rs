@@ -8,6 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use serde::Deserialize;
+
 use super::{
     Engine,
     deadlines::Deadlines,
@@ -20,7 +22,7 @@ use crate::{
     injector::Injector,
     ledger::{LedgerEntry, Reason},
     notification::{Notification, NotificationId, Priority, SubscriberId},
-    session::{OPENING_EVENT, SessionState, Wake},
+    session::{OPENING_EVENT, SessionState, WAITING_EVENT, Wake},
     time::Timestamp,
 };
 
@@ -208,7 +210,8 @@ impl Engine {
         let is_of_an_agent = event.event_type.starts_with("agent.");
         let Some(id) = event.session.filter(|_| is_of_an_agent).map(SessionId::new) else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let state = session.state.after_event(event.event_type);
+        let reason = (event.event_type == WAITING_EVENT).then(|| reason_of(event.payload)).flatten();
+        let state = session.state.after_event(event.event_type, reason.as_deref());
         if event.event_type == OPENING_EVENT {
             session.is_opening = true;
         } else if state != session.state {
@@ -327,6 +330,15 @@ impl Engine {
             self.close_session(&id);
         }
     }
+}
+
+/// The `reason` that a payload gives, if it gives one in words.
+fn reason_of(payload: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Reason {
+        reason: String,
+    }
+    serde_json::from_str(payload).ok().map(|Reason { reason }| reason)
 }
 
 /// Takes over what `harness` says; what it leaves out stays as it was. Returns whether that changes what concerns the session.

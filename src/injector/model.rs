@@ -240,14 +240,14 @@ impl Naive {
             let active = self.known.iter().filter(|known| known.is_active(Priority::Critical));
             active.map(|known| known.notification.interrupt).any(|found| found == interrupt)
         };
-        match state {
-            SessionState::Idle => {
-                let has_active = self.known.iter().any(|known| known.is_active(Priority::High));
-                has_active.then_some(WakeKind::StartTurn)
-            }
-            _ if is_wanted(Interrupt::CancelAndRestart) => Some(WakeKind::CancelAndRestart),
-            _ => is_wanted(Interrupt::InjectAndContinue).then_some(WakeKind::InjectAndContinue),
+        if state == SessionState::Idle {
+            let has_active = self.known.iter().any(|known| known.is_active(Priority::High));
+            return has_active.then_some(WakeKind::StartTurn);
         }
+        if is_wanted(Interrupt::CancelAndRestart) {
+            return Some(WakeKind::CancelAndRestart);
+        }
+        is_wanted(Interrupt::InjectAndContinue).then_some(WakeKind::InjectAndContinue)
     }
 
     fn pending(&self) -> Vec<NotificationId> {
