@@ -190,6 +190,7 @@ impl Daemon {
         tasks.start(TaskKind::Snapshots, keeper::run(ordered, snapshots, bus.clone()));
         tasks.start(TaskKind::EventLoop, event_loop.run());
         tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
+        tasks.start(TaskKind::Doors, server::push_wakes(app.clone()));
         listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
         Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain, orders })
     }

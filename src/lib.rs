@@ -19,6 +19,7 @@ pub mod event;
 pub mod exchange;
 pub mod ledger;
 pub mod notification;
+pub mod session;
 pub mod tokens;
 pub mod toon;
 

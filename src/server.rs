@@ -7,14 +7,17 @@
 mod admin;
 mod auth;
 mod connections;
+mod doors;
 mod error;
 mod events;
 mod exchange;
 mod extract;
 mod hooks;
+mod inbox;
 mod intake;
 mod lines;
 mod router;
+mod statusline;
 mod stream;
 mod transcripts;
 
@@ -41,6 +44,7 @@ use crate::{bus::Bus, harness::Transcript, journal::Clock, time::Timestamp};
 
 use self::connections::{CONNECTIONS_MAX, Limited};
 
+pub use doors::push_wakes;
 pub use engine_handle::{EngineHandle, Query, Standing};
 pub use router::openapi;
 pub use sessions::Registry;

@@ -75,7 +75,7 @@ fn at(ms: u64) -> Timestamp {
 fn live(daemon: &mut Daemon, round: u64) {
     let now = at(round * 1_000);
     daemon.pass(now, |_, _| {}).expect("appended");
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         let hash = generations::sources(usize::try_from(round / 2).expect("small")).hash();
         let rules = Append::of(record::RULES, Level::Synced, now, |body| record::encode_rules(&hash, body));
         daemon.append(rules).expect("appended");
@@ -101,7 +101,7 @@ fn event(round: u64, number: u64) -> Event {
         timestamp: at(round * 1_000),
         payload: Payload::from(json!({ "tool": format!("t{}", number % 3), "n": number })),
         dedupe_key: None,
-        session: (number % 5 == 0).then(|| SessionId::new("later")),
+        session: number.is_multiple_of(5).then(|| SessionId::new("later")),
         workspace: None,
         cause: None,
     }
