@@ -149,7 +149,7 @@ impl Daemon {
         recovered: Recovered,
         compiled: &Compiled,
     ) -> Result<Self, DaemonError> {
-        let Recovered { fold, bus, reader, clock, snapshots } = recovered;
+        let Recovered { fold, bus, reader, clock, snapshots, snapshot } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
         let (engine, queries) = EngineHandle::new();
@@ -172,7 +172,7 @@ impl Daemon {
         let about = About { started_at, durability };
         let own_clock = clock.clone();
         let (orders, ordered) = keeper::orders();
-        let cadence = Cadence::new(orders.clone(), compiled.daemon.journal.snapshot_records, fold.applied);
+        let cadence = Cadence::new(orders.clone(), compiled.daemon.journal.snapshot_records, snapshot);
         let event_loop = EventLoop {
             fold,
             bus: bus.clone(),

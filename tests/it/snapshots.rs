@@ -286,3 +286,18 @@ fn the_newest_two_are_kept_and_say_what_the_journal_may_forget() {
     assert_eq!(daemon.disk().snapshots.oldest_needed(), Some(older));
     assert_eq!(names(&files), [older, daemon.fold.applied].map(name).into(), "the damaged one is removed");
 }
+
+/// Where this differs, the same records leave other state than they did: raise `BEHAVIOUR`, or `FORMAT_VERSION` when only the form is
+/// another one, so that snapshots of the program before are passed over; then accept the sum.
+#[test]
+fn the_same_records_leave_the_state_that_the_versions_stand_for() {
+    let lived = Lived::new();
+    let opened = Disk::open(&lived.files.after_kill(), SEGMENT_BYTES, lived.rules());
+    let (disk, fold) = opened.expect("opened");
+    let daemon = Daemon::start(disk, fold, at(9_000)).expect("started");
+    let sum = crc32c::crc32c(&written(&daemon.fold.engine));
+    let versions = format!("form {FORMAT_VERSION}, behaviour {BEHAVIOUR}: state {sum:08x}");
+    insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!("snapshots__state_of_the_versions", versions);
+    });
+}
