@@ -134,7 +134,7 @@ impl Owed {
 /// Does at once what needs no journal, and returns what does.
 fn act(registry: &Registry, output: Output) -> Option<Owed> {
     match output {
-        Output::Record(_) => None,
+        Output::Record(_) | Output::Made(_) | Output::Session(..) => None,
         Output::Wake(pending) => {
             registry.wake(pending);
             None

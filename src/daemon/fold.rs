@@ -76,6 +76,7 @@ impl Fold {
         loop {
             match self.engine.poll_output()? {
                 Output::Record(entry) => self.history.keep(entry),
+                Output::Made(_) | Output::Session(..) => {}
                 wanted @ (Output::Answer { .. } | Output::Publish(_) | Output::Wake(_)) => {
                     return Some(wanted);
                 }

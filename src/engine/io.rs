@@ -10,7 +10,8 @@ use crate::{
     event::{Event, EventRef, Seq, SessionId},
     exchange::{Answer, Exchange, Harness, InjectionId},
     ledger::LedgerEntry,
-    notification::Priority,
+    notification::{Notification, Priority},
+    time::Timestamp,
 };
 
 /// Something that happened, in the order of the journal.
@@ -75,6 +76,10 @@ pub struct RequestId(pub u64);
 pub enum Output {
     /// Write down what became of something.
     Record(LedgerEntry),
+    /// Know what a notification says, whose id entries will name; before the first of them.
+    Made(Arc<Notification>),
+    /// Know that a session began, ended, or said more of itself.
+    Session(SessionId, SessionChange),
     /// Answer a waiting request, if it still waits; otherwise report the injection as undelivered.
     Answer {
         /// Which request.
@@ -88,6 +93,20 @@ pub enum Output {
     Publish(Event),
     /// Tell whoever watches the session that its queue changed. Carries no text.
     Wake(Pending),
+}
+
+/// What changed about a session besides its queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionChange {
+    /// It began, and this is known of it.
+    Opened(Harness),
+    /// This is known of it now.
+    Learned(Harness),
+    /// It ended.
+    Closed {
+        /// When it was last heard of.
+        last_seen: Timestamp,
+    },
 }
 
 /// What waits in a session's queue, without its text.

@@ -11,7 +11,7 @@ use std::{
 use super::{
     Engine,
     deadlines::Deadlines,
-    io::{Output, Pending},
+    io::{Output, Pending, SessionChange},
     rules::SessionSettings,
 };
 use crate::{
@@ -176,7 +176,13 @@ impl Engine {
             return;
         };
         session.last_seen = now;
-        if learn(&mut session.harness, harness) || is_new {
+        let learned = learn(&mut session.harness, harness);
+        if is_new || learned.is_news {
+            let known = session.harness.clone();
+            let change = if is_new { SessionChange::Opened(known) } else { SessionChange::Learned(known) };
+            self.outputs.push_back(Output::Session(id.clone(), change));
+        }
+        if is_new || learned.is_elsewhere {
             self.claim(id);
         }
         self.settle_session(id);
@@ -206,6 +212,8 @@ impl Engine {
             self.hand_over(id, parent.as_ref(), notification);
         }
         self.outputs.push_back(Output::Wake(Pending { session: id.clone(), count: 0, top: None }));
+        let change = SessionChange::Closed { last_seen: session.last_seen };
+        self.outputs.push_back(Output::Session(id.clone(), change));
     }
 
     /// Gives a notification to the parent; it ends if there is none, or if the parent had it from before it was one.
@@ -265,8 +273,16 @@ impl Engine {
     }
 }
 
-/// Takes over what `harness` says; what it leaves out stays as it was. Returns whether that changes what concerns the session.
-fn learn(known: &mut Harness, harness: &Harness) -> bool {
+/// What a harness said that was not known before.
+#[derive(Debug, Clone, Copy)]
+struct Learned {
+    is_news: bool,
+    /// It changes what concerns the session.
+    is_elsewhere: bool,
+}
+
+/// Takes over what `harness` says; what it leaves out stays as it was.
+fn learn(known: &mut Harness, harness: &Harness) -> Learned {
     fn take<T: Clone + PartialEq>(known: &mut Option<T>, said: &Option<T>) -> bool {
         let is_other = said.is_some() && known != said;
         if is_other {
@@ -274,10 +290,10 @@ fn learn(known: &mut Harness, harness: &Harness) -> bool {
         }
         is_other
     }
-    take(&mut known.name, &harness.name);
-    take(&mut known.version, &harness.version);
-    take(&mut known.user, &harness.user);
-    take(&mut known.pid, &harness.pid);
-    let is_elsewhere = take(&mut known.workspace, &harness.workspace);
-    take(&mut known.parent, &harness.parent) || is_elsewhere
+    let is_other = take(&mut known.name, &harness.name)
+        | take(&mut known.version, &harness.version)
+        | take(&mut known.user, &harness.user)
+        | take(&mut known.pid, &harness.pid);
+    let is_elsewhere = take(&mut known.workspace, &harness.workspace) | take(&mut known.parent, &harness.parent);
+    Learned { is_news: is_other || is_elsewhere, is_elsewhere }
 }
