@@ -6,14 +6,17 @@
 
 mod check;
 mod exchange;
+mod history;
 pub mod paths;
 mod publish;
+mod rebuild;
 mod run;
 mod serve;
 mod sessions;
 mod status;
 mod table;
 mod tail;
+mod why;
 
 use std::{
     env,
@@ -73,6 +76,12 @@ enum Command {
     Tail(tail::Args),
     /// List the sessions
     Sessions(sessions::Args),
+    /// List past events or notifications, and what became of them
+    History(history::Args),
+    /// Tell what became of an event or a notification
+    Why(why::Args),
+    /// Make the history's file again from the journal
+    Rebuild(rebuild::Args),
     /// Ask for what a session may be told now, as a harness does
     Exchange(exchange::Args),
     /// Run a command, and publish how it ends
@@ -161,6 +170,12 @@ pub enum CliError {
     /// The daemon did not start.
     #[error("start the daemon")]
     Runtime(#[source] io::Error),
+    /// The history cannot be made again here.
+    #[error("rebuild the history without a daemon")]
+    Offline(#[source] DaemonError),
+    /// The history's file fails.
+    #[error("rebuild the history: {0}")]
+    Rebuild(String),
     /// The daemon stopped with an error.
     #[error("run the daemon")]
     Daemon(#[source] DaemonError),
@@ -248,6 +263,9 @@ fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliE
         Command::Publish(args) => publish::run(&args, &mut context)?,
         Command::Tail(args) => tail::run(&args, &mut context)?,
         Command::Sessions(args) => sessions::run(&args, &mut context)?,
+        Command::History(args) => history::run(&args, &mut context)?,
+        Command::Why(args) => why::run(&args, &mut context)?,
+        Command::Rebuild(args) => rebuild::run(&args, &mut context)?,
         Command::Exchange(args) => exchange::run(&args, &mut context)?,
         Command::Run(args) => return run::run(&args, &context.client).map(ExitCode::from),
         Command::Check(args) => check::run(&args, &mut context)?,

@@ -9,6 +9,7 @@ pub mod fold;
 mod history;
 mod listen;
 mod lock;
+mod projector;
 pub mod recovery;
 mod reload;
 pub mod rules;
@@ -22,16 +23,18 @@ use std::{
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
+    thread::JoinHandle,
 };
 
 use tokio::{sync::watch, time::timeout};
 
 pub use self::{
-    clock::Clock, event_loop::LoopError, listen::ListenError, lock::LockError, reload::ReloadError,
-    supervisor::TaskError,
+    clock::Clock, event_loop::LoopError, listen::ListenError, lock::LockError, projector::ProjectorError,
+    reload::ReloadError, supervisor::TaskError,
 };
 use self::{
     event_loop::EventLoop,
+    projector::Projector,
     recovery::{Recovered, RecoveryError},
     rules::RulesStore,
     shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
@@ -45,6 +48,7 @@ use crate::{
         daemon::{Durability, HttpConfig},
     },
     journal::Poisoned,
+    projection::{FILE_NAME, Projection},
     server::{self, App, EngineHandle, Registry},
     time::Timestamp,
 };
@@ -89,6 +93,12 @@ pub enum DaemonError {
     /// A task that the daemon cannot do without ended.
     #[error("keep running")]
     Task(#[from] TaskError),
+    /// The history's file cannot be made.
+    #[error("make the history's file")]
+    Projector(#[from] ProjectorError),
+    /// A thread cannot be had.
+    #[error("start a thread")]
+    Thread(#[source] io::Error),
     /// The disk failed.
     #[error("keep the journal")]
     Poisoned(#[from] Poisoned),
@@ -118,6 +128,30 @@ pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), D
     watched.and(stopped)
 }
 
+/// A history that was made again.
+#[derive(Debug)]
+pub struct Rebuilt {
+    /// How many records the journal has.
+    pub records: u64,
+    /// Its file.
+    pub file: PathBuf,
+}
+
+/// Makes the history's file again while no daemon runs.
+///
+/// Errors: a daemon runs, or the journal or the file fails.
+pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
+    make_private(state).map_err(|source| DaemonError::State { path: state.to_owned(), source })?;
+    let _lock = lock::StateLock::take(state)?;
+    let (_, compiled) = reload::read(config);
+    let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
+    let opened = recovery::open_journal(state, &compiled.daemon.journal, &clock)?;
+    let file = state.join(FILE_NAME);
+    let records = projector::rebuild(&file, &opened.journal, &RulesStore::new(state))?.0;
+    opened.journal.close_blocking()?;
+    Ok(Rebuilt { records, file })
+}
+
 /// The running parts.
 struct Daemon {
     options: ServeOptions,
@@ -125,6 +159,8 @@ struct Daemon {
     rules: RulesStore,
     clock: Arc<Clock>,
     tasks: Supervisor,
+    /// Ends after the event loop.
+    projector: Option<JoinHandle<()>>,
     /// Becomes true when nothing more is taken in.
     stop_intake: watch::Sender<bool>,
     /// Becomes true when the engine is to come to the journal's head.
@@ -137,7 +173,7 @@ impl Daemon {
         recovered: Recovered,
         compiled: &Compiled,
     ) -> Result<Self, DaemonError> {
-        let Recovered { fold, bus, reader, clock } = recovered;
+        let Recovered { fold, bus, reader, clock, projected } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
         let (engine, queries) = EngineHandle::new();
@@ -147,22 +183,35 @@ impl Daemon {
             Durability::Interval(_) => "interval",
         };
         let registry = Arc::new(Registry::new(started_at.as_millis() << 20));
+        let (projection, orders) = Projection::new(&options.state.join(FILE_NAME));
         let app = App {
             bus: bus.clone(),
             engine,
+            projection: projection.clone(),
             registry: registry.clone(),
             clock: clock_fn(&clock),
             shutdown: intake,
         };
         let rules = fold.rules.clone();
-        let about = About { started_at, durability };
+        let about = About { started_at, durability, projection: projection.clone() };
+        let (projector, feed) = Projector::new(projection, orders, bus.clone(), rules.clone(), projected);
+        let projector = Some(projector.start().map_err(DaemonError::Thread)?);
         let own_clock = clock.clone();
-        let event_loop =
-            EventLoop { fold, bus: bus.clone(), reader, clock, registry, queries, about, drain: draining };
+        let event_loop = EventLoop {
+            fold,
+            bus: bus.clone(),
+            reader,
+            clock,
+            registry,
+            queries,
+            feed,
+            about,
+            drain: draining,
+        };
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::EventLoop, event_loop.run());
         listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
-        Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain })
+        Ok(Self { options, bus, rules, clock: own_clock, tasks, projector, stop_intake, drain })
     }
 
     /// Reloads when asked to; returns when asked to stop, or when something ended that the daemon cannot do without.
@@ -210,6 +259,10 @@ impl Daemon {
             tracing::debug!(phase = %Phase::Drain, "stopping");
             self.drain.send_replace(true);
             self.tasks.wait_for(TaskKind::EventLoop).await?;
+            if let Some(projector) = self.projector.take() {
+                // It commits what it was handed; that it panicked was said when it did.
+                drop(tokio::task::spawn_blocking(move || projector.join()).await);
+            }
             tracing::debug!(phase = %Phase::Sync, "stopping");
             self.bus.close().await?;
             Ok(())
@@ -280,7 +333,7 @@ mod tests {
         let bus = Bus::new(opened.journal, opened.last_seq);
         let options = ServeOptions { socket, config, state };
         let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
-        let daemon = Daemon { options, bus, rules, clock, tasks, stop_intake, drain };
+        let daemon = Daemon { options, bus, rules, clock, tasks, projector: None, stop_intake, drain };
         daemon.stop().await.expect("stopped");
         assert!(*has_drained.borrow_and_update());
     }

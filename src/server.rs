@@ -11,6 +11,7 @@ mod error;
 mod events;
 mod exchange;
 mod extract;
+mod history;
 mod hooks;
 mod intake;
 mod lines;
@@ -36,7 +37,7 @@ use tokio::{
     sync::watch,
 };
 
-use crate::{bus::Bus, journal::Clock, time::Timestamp};
+use crate::{bus::Bus, journal::Clock, projection::Projection, time::Timestamp};
 
 use self::connections::{CONNECTIONS_MAX, Limited};
 
@@ -51,6 +52,8 @@ pub struct App {
     pub bus: Bus,
     /// Whom questions about sessions and counts go to.
     pub engine: EngineHandle,
+    /// Whom questions about the history go to.
+    pub projection: Projection,
     /// Who waits for answers and for changes of a queue.
     pub registry: Arc<Registry>,
     /// The time.

@@ -41,6 +41,7 @@ struct Status {
     started_at: String,
     uptime_ms: u64,
     journal: Journal,
+    projection: Projection,
     rules: Rules,
     events: Events,
     notifications: Notifications,
@@ -53,6 +54,13 @@ struct Journal {
     head: u64,
     synced: u64,
     durability: String,
+    failed: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Projection {
+    seq: u64,
+    behind: u64,
     failed: Option<String>,
 }
 
@@ -98,12 +106,13 @@ struct Subscriber {
 
 impl Status {
     fn text(&self) -> String {
-        let Self { journal, rules, events, notifications, sessions, .. } = self;
+        let Self { journal, projection, rules, events, notifications, sessions, .. } = self;
         let hash: String = rules.hash.chars().take(HASH_CHARS).collect();
         let failed = journal.failed.as_ref().map(|why| format!("; FAILED: {why}")).unwrap_or_default();
         let lines = json!({
             "aside": format!("{}, process {}, up {} since {}", self.version, self.pid, up(self.uptime_ms), self.started_at),
             "journal": format!("{} records, {} synced, durability {}{failed}", journal.head, journal.synced, journal.durability),
+            "history": projection.text(),
             "rules": format!("{} subscribers enabled, {} disabled, hash {hash}", rules.enabled, rules.disabled),
             "events": format!("{} published, {} unmatched, {} held back{}", events.published, events.unmatched, events.held_back, ended(&events.ended)),
             "notifications": format!(
@@ -143,6 +152,16 @@ impl Status {
     }
 }
 
+impl Projection {
+    fn text(&self) -> String {
+        let failed = self.failed.as_ref().map(|why| format!("; FAILED: {why}")).unwrap_or_default();
+        match self.behind {
+            0 => format!("up to date{failed}"),
+            behind => format!("{behind} records behind, at {}{failed}", self.seq),
+        }
+    }
+}
+
 /// `; ended: 3 duplicate, 2 filtered`, or nothing.
 fn ended(counts: &Counts) -> String {
     if counts.is_empty() { String::new() } else { format!("; ended: {}", words(counts)) }
@@ -170,6 +189,7 @@ mod tests {
     use crate::{
         cli::tests::run_against,
         client::fake::FakeDaemon,
+        protocol::history::ProjectionView,
         protocol::views::{
             EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
             SubscriberCounts,
@@ -196,6 +216,7 @@ mod tests {
             started_at: "2026-11-21T08:23:01Z".to_owned(),
             uptime_ms: 3_725_000,
             journal: JournalView { head: 96, synced: 93, durability: "sync", failed: None },
+            projection: ProjectionView { seq: 96, behind: 0, failed: None },
             rules: RulesView { hash: "b21532ec8694b10c52aa".to_owned(), enabled: 3, disabled: 0 },
             events: EventCounts {
                 published: 53,
@@ -228,6 +249,7 @@ mod tests {
         let expected = "\
 aside          0.1.0, process 7, up 1h 2m since 2026-11-21T08:23:01Z
 journal        96 records, 93 synced, durability sync
+history        up to date
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 held back; ended: 3 duplicate, 2 filtered
 notifications  3 created, 2 injected, 1 confirmed, 0 pending, 0 unclaimed; ended: 1 expired
@@ -248,6 +270,17 @@ old         off    1        0
         status.journal.failed = Some("the disk is full".to_owned());
         let text = shown(&status).expect("shown");
         assert!(text.contains("durability sync; FAILED: the disk is full\n"), "{text}");
+    }
+
+    #[test]
+    fn a_history_that_is_behind_or_does_not_go_on_is_said() {
+        let mut status = status();
+        status.projection = ProjectionView { seq: 90, behind: 6, failed: None };
+        let text = shown(&status).expect("shown");
+        assert!(text.contains("history        6 records behind, at 90\n"), "{text}");
+        status.projection.failed = Some("the disk is full".to_owned());
+        let text = shown(&status).expect("shown");
+        assert!(text.contains("6 records behind, at 90; FAILED: the disk is full\n"), "{text}");
     }
 
     #[test]

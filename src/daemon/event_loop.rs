@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use super::{
     clock::Clock,
     fold::{Fold, FoldError},
+    projector::Feed,
     views::{self, About},
 };
 use crate::{
@@ -37,6 +38,7 @@ pub(super) struct EventLoop {
     pub(super) clock: Arc<Clock>,
     pub(super) registry: Arc<Registry>,
     pub(super) queries: mpsc::Receiver<Query>,
+    pub(super) feed: Feed,
     pub(super) about: About,
     /// Becomes true when nothing more is taken in.
     pub(super) drain: watch::Receiver<bool>,
@@ -68,6 +70,7 @@ impl EventLoop {
             tokio::select! {
                 _ = self.drain.changed() => {}
                 Some(query) = self.queries.recv() => self.answer(query),
+                Some(attach) = self.feed.wish() => self.feed.begin(attach, &mut self.fold),
                 waited = self.reader.wait() => {
                     waited?;
                     self.consume_slice().await?;
@@ -80,11 +83,12 @@ impl EventLoop {
         self.close_and_catch_up().await
     }
 
-    async fn close_and_catch_up(&mut self) -> Result<(), LoopError> {
+    async fn close_and_catch_up(mut self) -> Result<(), LoopError> {
         append(&self.bus, record::SHUTTING_DOWN, record::encode_bare).await?;
         while self.fold.applied < *self.bus.written().borrow() {
             self.consume_slice().await?;
         }
+        self.feed.end(&mut self.fold);
         Ok(())
     }
 
@@ -106,6 +110,7 @@ impl EventLoop {
             }
         }
         self.bus.consumed(self.fold.applied);
+        self.feed.hand_over(&mut self.fold);
         for owed in owed {
             owed.append_to(&self.bus).await?;
         }

@@ -12,6 +12,7 @@ use crate::{
     engine::{CompiledRules, Engine, Input, Output},
     event::Seq,
     journal::Record,
+    projection::Notes,
     protocol::record::{self, RecordError, RecordInput},
 };
 
@@ -23,6 +24,8 @@ pub struct Fold {
     /// Where `rules` records find what they name.
     pub rules: RulesStore,
     pub(super) history: History,
+    /// What the projection is to be told, while somebody takes it.
+    pub notes: Option<Notes>,
     /// The record that was applied last.
     pub applied: Seq,
 }
@@ -52,12 +55,15 @@ impl Fold {
     /// What is before the journal's first record: an engine without rules.
     pub fn new(rules: RulesStore) -> Self {
         let engine = Engine::new(Arc::new(CompiledRules::none()));
-        Self { engine, rules, history: History::default(), applied: Seq::ZERO }
+        Self { engine, rules, history: History::default(), notes: None, applied: Seq::ZERO }
     }
 
     /// Feeds one record to the engine. Afterwards drain [`Fold::poll_output`].
     pub fn apply(&mut self, record: &Record<'_>) -> Result<(), FoldError> {
         let seq = record.seq;
+        if let Some(notes) = &mut self.notes {
+            notes.begin(record);
+        }
         let decoded = record::decode(record.kind.0, seq, record.body);
         let input = match decoded.map_err(|source| FoldError::Record { seq, source })? {
             RecordInput::Input(input) => input,
@@ -74,7 +80,11 @@ impl Fold {
     /// The next output that somebody has to act upon; ledger entries are kept on the way.
     pub fn poll_output(&mut self) -> Option<Output> {
         loop {
-            match self.engine.poll_output()? {
+            let output = self.engine.poll_output()?;
+            if let Some(notes) = &mut self.notes {
+                notes.take(&output);
+            }
+            match output {
                 Output::Record(entry) => self.history.keep(entry),
                 Output::Made(_) | Output::Session(..) => {}
                 wanted @ (Output::Answer { .. } | Output::Publish(_) | Output::Wake(_)) => {

@@ -10,6 +10,7 @@ use super::{
     clock::Clock,
     clock_fn, event_loop,
     fold::{Fold, FoldError},
+    projector,
     rules::RulesStore,
 };
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
         AppendError, Durability, Journal, JournalSettings, OpenError, Opened, ReadError, Reader, Record,
         files::DirFiles,
     },
+    projection::{FILE_NAME, Notes, ProjectionError, Writer},
     protocol::record,
     time::Timestamp,
 };
@@ -57,11 +59,35 @@ pub(super) struct Recovered {
     pub(super) bus: Bus,
     pub(super) reader: Reader,
     pub(super) clock: Arc<Clock>,
+    /// The projection's file, if it can be had, as far as it is.
+    pub(super) projected: Option<Writer>,
 }
 
 /// Opens the journal in `state` and rebuilds what it says.
 pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Recovered, RecoveryError> {
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
+    let Opened { journal, cuts: _, last_seq, last_time } = open_journal(state, config, &clock)?;
+    clock.go_on_from(last_time);
+    let mut fold = Fold::new(RulesStore::new(state));
+    let bus = Bus::new(journal, last_seq);
+    let mut reader = bus.read_from(Seq(1));
+    let projected = or_later(projector::open(&state.join(FILE_NAME), bus.journal()));
+    fold.notes = projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq));
+    for event in replay(&mut reader, &mut fold)? {
+        event_loop::publish(&bus, &event).await?;
+    }
+    let notes = fold.notes.take();
+    let projected =
+        projected.and_then(|mut writer| or_later(writer.write(notes.as_slice()).map(|()| writer)));
+    Ok(Recovered { fold, bus, reader, clock, projected })
+}
+
+/// Opens the journal in `state`, and says what had to be cut.
+pub(super) fn open_journal(
+    state: &Path,
+    config: &JournalConfig,
+    clock: &Arc<Clock>,
+) -> Result<Opened, RecoveryError> {
     let files = DirFiles::new(&state.join("journal")).map_err(RecoveryError::Folder)?;
     let settings = JournalSettings {
         segment_bytes: config.segment_bytes,
@@ -70,19 +96,23 @@ pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Reco
             Configured::Interval(interval) => Durability::Interval(interval),
         },
     };
-    let opened = Journal::open(Arc::new(files), settings, clock_fn(&clock), &key_of)?;
-    let Opened { journal, cuts, last_seq, last_time } = opened;
-    clock.go_on_from(last_time);
-    for cut in &cuts {
+    let opened = Journal::open(Arc::new(files), settings, clock_fn(clock), &key_of)?;
+    for cut in &opened.cuts {
         tracing::warn!("{cut}");
     }
-    let mut fold = Fold::new(RulesStore::new(state));
-    let bus = Bus::new(journal, last_seq);
-    let mut reader = bus.read_from(Seq(1));
-    for event in replay(&mut reader, &mut fold)? {
-        event_loop::publish(&bus, &event).await?;
-    }
-    Ok(Recovered { fold, bus, reader, clock })
+    Ok(opened)
+}
+
+/// Where to note what the projection lacks, if a replay from `begin` to `head` tells it all and it is not much.
+fn missing(projected: &Writer, begin: Seq, head: Seq) -> Option<Notes> {
+    let cursor = projected.cursor();
+    let is_near = head.0.saturating_sub(cursor.0) <= projector::REPLAY_RECORDS_MAX;
+    (begin <= cursor && is_near).then(|| Notes::after(cursor))
+}
+
+/// What a start does without: the projection's own thread tries again.
+fn or_later<T>(outcome: Result<T, ProjectionError>) -> Option<T> {
+    outcome.inspect_err(|error| tracing::error!(%error, "the history is made up later")).ok()
 }
 
 /// The publish key of a record, so that what was published before is known after a restart.

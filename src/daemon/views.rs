@@ -8,6 +8,8 @@ use crate::{
     engine::{SessionView as OpenSession, SubscriberTally},
     notification::Priority,
     pipeline::rule::Activity,
+    projection::Projection,
+    protocol::history::ProjectionView,
     protocol::views::{
         EventCounts, HarnessView, JournalView, NotificationCounts, RulesView, SessionCounts, SessionView,
         StatusView, SubscriberCounts,
@@ -16,12 +18,13 @@ use crate::{
     time::{Timestamp, duration_millis},
 };
 
-/// What does not change while the daemon runs.
+/// What does not change while the daemon runs, and who tells how far the projection is.
 #[derive(Debug, Clone)]
 pub(super) struct About {
     pub(super) started_at: Timestamp,
     /// `sync` or `interval`.
     pub(super) durability: &'static str,
+    pub(super) projection: Projection,
 }
 
 /// Answers a question. That nobody waits for the answer any more is no error.
@@ -51,6 +54,7 @@ fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp)
             durability: about.durability,
             failed: bus.poisoned().map(|poisoned| poisoned.to_string()),
         },
+        projection: projection(&about.projection, bus),
         rules: rules(fold),
         events: events(fold),
         notifications: notifications(fold),
@@ -60,6 +64,12 @@ fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp)
         },
         subscribers: subscribers(fold),
     }
+}
+
+fn projection(projection: &Projection, bus: &Bus) -> ProjectionView {
+    let seq = projection.progress().projected();
+    let behind = bus.written().borrow().0.saturating_sub(seq.0);
+    ProjectionView { seq: seq.0, behind, failed: projection.failed() }
 }
 
 fn session(session: &OpenSession<'_>) -> SessionView {

@@ -294,6 +294,7 @@ fn learn(known: &mut Harness, harness: &Harness) -> Learned {
         | take(&mut known.version, &harness.version)
         | take(&mut known.user, &harness.user)
         | take(&mut known.pid, &harness.pid);
-    let is_elsewhere = take(&mut known.workspace, &harness.workspace) | take(&mut known.parent, &harness.parent);
+    let is_elsewhere =
+        take(&mut known.workspace, &harness.workspace) | take(&mut known.parent, &harness.parent);
     Learned { is_news: is_other || is_elsewhere, is_elsewhere }
 }

@@ -7,7 +7,7 @@ use axum::{
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::server::{App, admin, error::ApiError, events, exchange, hooks, sessions, stream};
+use crate::server::{App, admin, error::ApiError, events, exchange, history, hooks, sessions, stream};
 
 /// The routes, ready to serve; whoever serves them says who may ask.
 pub(crate) fn router(app: App) -> Router {
@@ -27,16 +27,22 @@ fn routes() -> OpenApiRouter<App> {
         .description(Some("Events in, notifications out at the safe points of an agent's turn"))
         .build();
     OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build())
-        .routes(routes!(events::publish))
+        .routes(routes!(events::publish, history::events))
         .routes(routes!(stream::events))
         .routes(routes!(events::get))
         .routes(routes!(exchange::exchange))
+        .routes(routes!(history::notifications))
+        .routes(routes!(history::notification))
+        .routes(routes!(history::messages))
+        .routes(routes!(history::injections))
+        .routes(routes!(history::closed_sessions))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::get))
         .routes(routes!(sessions::wait))
         .routes(routes!(stream::session))
         .routes(routes!(hooks::hook))
         .routes(routes!(admin::status))
+        .routes(routes!(admin::rebuild))
         .routes(routes!(admin::healthz))
         .routes(routes!(admin::document))
 }
