@@ -8,10 +8,12 @@ mod attach;
 mod backup;
 mod check;
 mod exchange;
+mod history;
 mod inbox;
 mod journal;
 pub mod paths;
 mod publish;
+mod rebuild;
 mod run;
 mod serve;
 mod sessions;
@@ -19,6 +21,7 @@ mod status;
 mod statusline;
 mod table;
 mod tail;
+mod why;
 
 use std::{
     env,
@@ -78,6 +81,12 @@ enum Command {
     Tail(tail::Args),
     /// List the sessions
     Sessions(sessions::Args),
+    /// List past events or notifications, and what became of them
+    History(history::Args),
+    /// Tell what became of an event or a notification
+    Why(why::Args),
+    /// Make the history's file again from the journal
+    Rebuild(rebuild::Args),
     /// Ask for what a session may be told now, as a harness does
     Exchange(exchange::Args),
     /// List what waits for the agent or for you, and decide about it
@@ -193,6 +202,12 @@ pub enum CliError {
     /// The daemon did not start.
     #[error("start the daemon")]
     Runtime(#[source] io::Error),
+    /// The history cannot be made again here.
+    #[error("rebuild the history without a daemon")]
+    Offline(#[source] DaemonError),
+    /// The history's file fails.
+    #[error("rebuild the history: {0}")]
+    Rebuild(String),
     /// The daemon stopped with an error.
     #[error("run the daemon")]
     Daemon(#[source] DaemonError),
@@ -280,6 +295,9 @@ fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliE
         Command::Publish(args) => publish::run(&args, &mut context)?,
         Command::Tail(args) => tail::run(&args, &mut context)?,
         Command::Sessions(args) => sessions::run(&args, &mut context)?,
+        Command::History(args) => history::run(&args, &mut context)?,
+        Command::Why(args) => why::run(&args, &mut context)?,
+        Command::Rebuild(args) => rebuild::run(&args, &mut context)?,
         Command::Exchange(args) => exchange::run(&args, &mut context)?,
         Command::Inbox(args) => inbox::run(&args, &mut context)?,
         Command::Attach(args) => attach::run(&args, &context.client)?,

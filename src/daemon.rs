@@ -11,6 +11,7 @@ mod history;
 mod limits;
 mod listen;
 mod lock;
+mod projector;
 pub mod recovery;
 mod reload;
 pub mod rules;
@@ -27,6 +28,7 @@ use std::{
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
+    thread::JoinHandle,
 };
 
 use tokio::{
@@ -35,11 +37,12 @@ use tokio::{
 };
 
 pub use self::{
-    clock::Clock, event_loop::LoopError, listen::ListenError, lock::LockError, reload::ReloadError,
-    supervisor::TaskError,
+    clock::Clock, event_loop::LoopError, listen::ListenError, lock::LockError, projector::ProjectorError,
+    reload::ReloadError, supervisor::TaskError,
 };
 use self::{
     event_loop::EventLoop,
+    projector::{Past, Projector},
     recovery::{Recovered, RecoveryError},
     rules::RulesStore,
     shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
@@ -53,7 +56,8 @@ use crate::{
         compile::Compiled,
         daemon::{Durability, HttpConfig},
     },
-    journal::Poisoned,
+    journal::{Known, Opened, Poisoned},
+    projection::{FILE_NAME, Projection},
     server::{self, App, EngineHandle, Registry, TRANSCRIPTS_MAX},
     time::Timestamp,
 };
@@ -98,6 +102,12 @@ pub enum DaemonError {
     /// A task that the daemon cannot do without ended.
     #[error("keep running")]
     Task(#[from] TaskError),
+    /// The history's file cannot be made.
+    #[error("make the history's file")]
+    Projector(#[from] ProjectorError),
+    /// A thread cannot be had.
+    #[error("start a thread")]
+    Thread(#[source] io::Error),
     /// The disk failed.
     #[error("keep the journal")]
     Poisoned(#[from] Poisoned),
@@ -128,6 +138,36 @@ pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), D
     watched.and(stopped)
 }
 
+/// A history that was made again.
+#[derive(Debug)]
+pub struct Rebuilt {
+    /// How many records the journal has.
+    pub records: u64,
+    /// Its file.
+    pub file: PathBuf,
+}
+
+/// Makes the history's file again while no daemon runs.
+///
+/// Errors: a daemon runs, or the journal or the file fails.
+pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
+    make_private(state).map_err(|source| DaemonError::State { path: state.to_owned(), source })?;
+    let _lock = lock::StateLock::take(state)?;
+    let (_, compiled) = reload::read(config);
+    let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
+    let snapshots = Arc::new(recovery::open_snapshots(state)?);
+    let open = recovery::opener(state, &compiled.daemon.journal, &clock)?;
+    let Opened { journal, cuts, .. } = open(Known::nothing()).map_err(RecoveryError::Open)?;
+    for cut in &cuts {
+        tracing::warn!("{cut}");
+    }
+    let file = state.join(FILE_NAME);
+    let past = Past { journal: journal.clone(), snapshots, rules: RulesStore::new(state) };
+    let records = projector::rebuild(&file, &past)?.0;
+    journal.close_blocking()?;
+    Ok(Rebuilt { records, file })
+}
+
 /// The running parts.
 struct Daemon {
     options: ServeOptions,
@@ -135,6 +175,8 @@ struct Daemon {
     rules: RulesStore,
     clock: Arc<Clock>,
     tasks: Supervisor,
+    /// Ends after the event loop.
+    projector: Option<JoinHandle<()>>,
     /// Becomes true when nothing more is taken in.
     stop_intake: watch::Sender<bool>,
     /// Becomes true when the engine is to come to the journal's head.
@@ -149,7 +191,7 @@ impl Daemon {
         recovered: Recovered,
         compiled: &Compiled,
     ) -> Result<Self, DaemonError> {
-        let Recovered { fold, bus, reader, clock, snapshots, snapshot } = recovered;
+        let Recovered { fold, bus, reader, clock, snapshots, snapshot, projected } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
         let (engine, queries) = EngineHandle::new();
@@ -160,16 +202,22 @@ impl Daemon {
         };
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let registry = Arc::new(Registry::new(started_at.as_millis() << 20));
+        let (projection, commands) = Projection::new(&options.state.join(FILE_NAME));
         let app = App {
             bus: bus.clone(),
             engine,
+            projection: projection.clone(),
             registry: registry.clone(),
             transcripts,
             clock: clock_fn(&clock),
             shutdown: intake,
         };
         let rules = fold.rules.clone();
-        let about = About { started_at, durability };
+        let about = About { started_at, durability, projection: projection.clone() };
+        let past =
+            Past { journal: bus.journal().clone(), snapshots: snapshots.clone(), rules: rules.clone() };
+        let (projector, feed) = Projector::new(projection.clone(), commands, past, projected);
+        let projector = Some(projector.start().map_err(DaemonError::Thread)?);
         let own_clock = clock.clone();
         let (orders, ordered) = keeper::orders();
         let cadence = Cadence::new(orders.clone(), compiled.daemon.journal.snapshot_records, snapshot);
@@ -180,6 +228,7 @@ impl Daemon {
             clock,
             registry,
             queries,
+            feed,
             about,
             pace: Pace::default(),
             cadence,
@@ -187,12 +236,12 @@ impl Daemon {
             owed: VecDeque::new(),
         };
         let mut tasks = Supervisor::default();
-        tasks.start(TaskKind::Snapshots, keeper::run(ordered, snapshots, bus.clone()));
+        tasks.start(TaskKind::Snapshots, keeper::run(ordered, snapshots, bus.clone(), projection));
         tasks.start(TaskKind::EventLoop, event_loop.run());
         tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
         tasks.start(TaskKind::Doors, server::push_wakes(app.clone()));
         listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
-        Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain, orders })
+        Ok(Self { options, bus, rules, clock: own_clock, tasks, projector, stop_intake, drain, orders })
     }
 
     /// Reloads when asked to; returns when asked to stop, or when something ended that the daemon cannot do without.
@@ -240,6 +289,10 @@ impl Daemon {
             tracing::debug!(phase = %Phase::Drain, "stopping");
             self.drain.send_replace(true);
             self.tasks.wait_for(TaskKind::EventLoop).await?;
+            if let Some(projector) = self.projector.take() {
+                // It commits what it was handed; that it panicked was said when it did.
+                drop(tokio::task::spawn_blocking(move || projector.join()).await);
+            }
             tracing::debug!(phase = %Phase::Sync, "stopping");
             let closed = self.bus.close().await;
             drop(self.orders);
@@ -318,7 +371,8 @@ mod tests {
         let options = ServeOptions { socket, config, state };
         let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
         let (orders, _) = keeper::orders();
-        let daemon = Daemon { options, bus, rules, clock, tasks, stop_intake, drain, orders };
+        let projector = None;
+        let daemon = Daemon { options, bus, rules, clock, tasks, projector, stop_intake, drain, orders };
         daemon.stop().await.expect("stopped");
         assert!(*has_drained.borrow_and_update());
     }

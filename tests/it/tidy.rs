@@ -57,6 +57,7 @@ const MODULES: &[Module] = &[
     module("harness", DECIDING, &[DATA, &["protocol", "engine::io"]]),
     module("journal", 4, &[DATA, &["config"]]),
     module("bus", 4, &[DATA, &["config", "journal"]]),
+    module("projection", 4, &[DATA, &["engine", "protocol", "journal"]]),
     module("source", 4, &[DATA, &["config"]]),
     module("sink", 4, &[DATA, &["config"]]),
     module("server", 5, &[DATA, RULES, BELOW_THE_SHELL]),
@@ -67,7 +68,7 @@ const MODULES: &[Module] = &[
 ];
 
 const BELOW_THE_SHELL: &[&str] =
-    &["engine", "config", "protocol", "harness", "journal", "bus", "source", "sink"];
+    &["engine", "config", "protocol", "harness", "journal", "bus", "projection", "source", "sink"];
 
 /// Where something from outside may be used.
 enum Where {
@@ -82,6 +83,8 @@ const ASYNC: Where = Where::Only(&[
     "journal/",
     "bus.rs",
     "bus/",
+    "projection.rs",
+    "projection/",
     "source.rs",
     "source/",
     "sink.rs",
@@ -101,6 +104,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("axum", Where::Only(&["server.rs", "server/", "daemon.rs", "daemon/"])),
     ("utoipa_axum", Where::Only(&["server.rs", "server/"])),
     ("dashmap", Where::Only(&["server.rs", "server/"])),
+    ("rusqlite", Where::Only(&["projection.rs", "projection/"])),
     (
         "minijinja",
         Where::Only(&[
