@@ -5,6 +5,7 @@
 //! `main`. Exit codes: 0, 1 for a failure, 2 for arguments that make no sense.
 
 mod check;
+mod down;
 mod exchange;
 pub mod paths;
 mod publish;
@@ -14,6 +15,7 @@ mod sessions;
 mod status;
 mod table;
 mod tail;
+mod up;
 
 use std::{
     env,
@@ -30,7 +32,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ClientError, hook},
+    client::{Client, ClientError, hook, start_if_absent},
     daemon::DaemonError,
 };
 use paths::{Paths, PathsError};
@@ -63,6 +65,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start the daemon in the background, unless it runs
+    Up(up::Args),
+    /// Stop the daemon
+    Down,
     /// Run the daemon, until it is told to stop
     Serve(serve::Args),
     /// Show how the daemon is
@@ -83,6 +89,9 @@ enum Command {
     Hook {
         /// The harness: claude
         name: String,
+        /// Start the daemon in the background if none listens
+        #[arg(long)]
+        start: bool,
     },
 }
 
@@ -155,6 +164,12 @@ pub enum CliError {
         /// How many.
         errors: usize,
     },
+    /// The daemon was not started in the background.
+    #[error("start the daemon in the background")]
+    Up(#[source] up::UpError),
+    /// The daemon was not stopped.
+    #[error("stop the daemon")]
+    Down(#[source] down::DownError),
     /// A command cannot be watched.
     #[error("run the command")]
     Run(#[source] io::Error),
@@ -227,8 +242,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
         };
         flag.clone().or_else(|| env::var_os(name))
     };
-    if let Command::Hook { name } = &cli.command {
+    if let Command::Hook { name, start } = &cli.command {
         if let Ok(socket) = Paths::socket_from_env(variable) {
+            if *start {
+                start_if_absent(&socket);
+            }
             hook(name, &socket, |name| env::var_os(name));
         }
         return Ok(ExitCode::SUCCESS);
@@ -243,6 +261,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
 
 fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliError> {
     match command {
+        Command::Up(args) => up::run(&args, &mut context)?,
+        Command::Down => down::run(&mut context)?,
         Command::Serve(args) => serve::run(&args, context.paths.map_err(CliError::Paths)?)?,
         Command::Status(args) => status::run(&args, &mut context)?,
         Command::Publish(args) => publish::run(&args, &mut context)?,

@@ -27,7 +27,11 @@ use std::{
 use tokio::{sync::watch, time::timeout};
 
 pub use self::{
-    clock::Clock, event_loop::LoopError, listen::ListenError, lock::LockError, reload::ReloadError,
+    clock::Clock,
+    event_loop::LoopError,
+    listen::{ListenError, Passed},
+    lock::{LOCK_FILE, LockError},
+    reload::ReloadError,
     supervisor::TaskError,
 };
 use self::{
@@ -95,7 +99,9 @@ pub enum DaemonError {
 }
 
 /// Runs the daemon until a signal asks it to stop; `on_ready` is called once, when it listens.
-pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), DaemonError> {
+///
+/// Shape: `passed` is what a service manager listens at on the daemon's behalf; without it the daemon makes its own socket.
+pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce()) -> Result<(), DaemonError> {
     let mut signals = Signals::listen().map_err(DaemonError::Signals)?;
     make_private(&options.state)
         .map_err(|source| DaemonError::State { path: options.state.clone(), source })?;
@@ -111,7 +117,7 @@ pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), D
     let recovered = recovery::recover(&options.state, &compiled.daemon.journal).await?;
     reload::adopt(&recovered.bus, &recovered.fold.rules, &sources, &recovered.fold.engine.rules().hash)
         .await?;
-    let mut daemon = Daemon::start(options, recovered, &compiled).await?;
+    let mut daemon = Daemon::start(options, passed, recovered, &compiled).await?;
     on_ready();
     let watched = daemon.watch(&mut signals).await;
     let stopped = daemon.stop().await;
@@ -129,11 +135,14 @@ struct Daemon {
     stop_intake: watch::Sender<bool>,
     /// Becomes true when the engine is to come to the journal's head.
     drain: watch::Sender<bool>,
+    /// Whether the socket goes with the daemon; one that was passed to it serves the next daemon too.
+    owns_socket: bool,
 }
 
 impl Daemon {
     async fn start(
         options: ServeOptions,
+        passed: Passed,
         recovered: Recovered,
         compiled: &Compiled,
     ) -> Result<Self, DaemonError> {
@@ -161,8 +170,9 @@ impl Daemon {
             EventLoop { fold, bus: bus.clone(), reader, clock, registry, queries, about, drain: draining };
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::EventLoop, event_loop.run());
-        listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
-        Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain })
+        let owns_socket =
+            listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
+        Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain, owns_socket })
     }
 
     /// Reloads when asked to; returns when asked to stop, or when something ended that the daemon cannot do without.
@@ -219,27 +229,33 @@ impl Daemon {
             Ok(())
         });
         tracing::debug!(phase = %Phase::Close, "stopping");
-        if let Err(error) = listen::remove(&self.options.socket) {
+        if self.owns_socket
+            && let Err(error) = listen::remove(&self.options.socket)
+        {
             tracing::warn!(%error, "the socket could not be removed");
         }
         outcome
     }
 }
 
+/// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.
 async fn listen_everywhere(
     tasks: &mut Supervisor,
     options: &ServeOptions,
+    passed: Passed,
     http: Option<&HttpConfig>,
     app: App,
-) -> Result<(), ListenError> {
+) -> Result<bool, ListenError> {
     if let Some(http) = http {
         let (listener, token) = listen::tcp(http, &options.state).await?;
         let app = app.clone();
         tasks.start(TaskKind::Listener, async move { server::serve_tcp(listener, app, &token).await });
     }
-    let listener = listen::unix(&options.socket)?;
+    let passed = passed.take(&options.socket)?;
+    let owns_socket = passed.is_none();
+    let listener = passed.map_or_else(|| listen::unix(&options.socket), Ok)?;
     tasks.start(TaskKind::Listener, server::serve_unix(listener, app));
-    Ok(())
+    Ok(owns_socket)
 }
 
 fn clock_fn(clock: &Arc<Clock>) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
@@ -280,7 +296,7 @@ mod tests {
         let bus = Bus::new(opened.journal, opened.last_seq);
         let options = ServeOptions { socket, config, state };
         let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
-        let daemon = Daemon { options, bus, rules, clock, tasks, stop_intake, drain };
+        let daemon = Daemon { options, bus, rules, clock, tasks, stop_intake, drain, owns_socket: true };
         daemon.stop().await.expect("stopped");
         assert!(*has_drained.borrow_and_update());
     }

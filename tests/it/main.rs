@@ -15,3 +15,4 @@ mod subscribers;
 mod support;
 mod templates;
 mod tidy;
+mod up;

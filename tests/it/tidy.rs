@@ -113,6 +113,8 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("toml", Where::Only(&["config.rs", "config/", "event/catalogue.rs"])),
     ("annotate_snippets", Where::Only(&["config.rs", "config/"])),
     ("clap", Where::Only(&["cli.rs", "cli/"])),
+    ("listenfd", Where::Only(&["daemon/listen.rs"])),
+    ("sd_notify", Where::Only(&["cli/serve.rs"])),
     ("serde", Where::FromLayer(1, &[])),
     ("serde_json", Where::FromLayer(1, &[])),
     ("tracing", Where::FromLayer(4, &["engine.rs", "engine/"])),
