@@ -5,8 +5,11 @@
 //! `main`. Exit codes: 0, 1 for a failure, 2 for arguments that make no sense.
 
 mod check;
+mod client_program;
+mod doctor;
 mod down;
 mod exchange;
+mod install;
 pub mod paths;
 mod publish;
 mod run;
@@ -65,6 +68,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Put aside into an agent's harness, or into systemd
+    Install(install::Args),
+    /// Take aside out of a harness or systemd again
+    Uninstall(install::RemoveArgs),
+    /// Look for what keeps notifications from their agent
+    Doctor(doctor::Args),
     /// Start the daemon in the background, unless it runs
     Up(up::Args),
     /// Stop the daemon
@@ -164,6 +173,9 @@ pub enum CliError {
         /// How many.
         errors: usize,
     },
+    /// Nothing was installed or taken out, or not all of it.
+    #[error("change the installation")]
+    Install(#[source] install::InstallError),
     /// The daemon was not started in the background.
     #[error("start the daemon in the background")]
     Up(#[source] up::UpError),
@@ -261,6 +273,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
 
 fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliError> {
     match command {
+        Command::Install(args) => install::run(&args, &mut context)?,
+        Command::Uninstall(args) => install::remove(&args, &mut context)?,
+        Command::Doctor(args) => return doctor::run(&args, &mut context),
         Command::Up(args) => up::run(&args, &mut context)?,
         Command::Down => down::run(&mut context)?,
         Command::Serve(args) => serve::run(&args, context.paths.map_err(CliError::Paths)?)?,

@@ -90,7 +90,8 @@ const ASYNC: Where = Where::Only(&[
     "cli/serve.rs",
 ]);
 const MOVING: Where = Where::FromLayer(4, &["config/load.rs"]);
-const CLOCK: Where = Where::Only(&["daemon/clock.rs", "cli/run.rs", "client.rs", "client/"]);
+const CLOCK: Where =
+    Where::Only(&["daemon/clock.rs", "cli/run.rs", "cli/doctor/binary.rs", "client.rs", "client/"]);
 
 const OUTSIDE: &[(&str, Where)] = &[
     ("tokio", ASYNC),
@@ -113,6 +114,9 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("toml", Where::Only(&["config.rs", "config/", "event/catalogue.rs"])),
     ("annotate_snippets", Where::Only(&["config.rs", "config/"])),
     ("clap", Where::Only(&["cli.rs", "cli/"])),
+    ("jsonc_parser", Where::Only(&["cli/install/"])),
+    ("shlex", Where::Only(&["cli/install/"])),
+    ("similar", Where::Only(&["cli/install/plan.rs"])),
     ("listenfd", Where::Only(&["daemon/listen.rs"])),
     ("sd_notify", Where::Only(&["cli/serve.rs"])),
     ("serde", Where::FromLayer(1, &[])),
