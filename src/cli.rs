@@ -9,6 +9,7 @@ mod client_program;
 mod doctor;
 mod down;
 mod exchange;
+mod generated;
 mod install;
 pub mod paths;
 mod publish;
@@ -102,6 +103,10 @@ enum Command {
         #[arg(long)]
         start: bool,
     },
+    /// Print the completions for a shell
+    Completions(generated::CompletionsArgs),
+    /// Print or write the manual pages
+    Man(generated::ManArgs),
 }
 
 /// What every command works with.
@@ -172,6 +177,14 @@ pub enum CliError {
     Check {
         /// How many.
         errors: usize,
+    },
+    /// A file or folder cannot be written.
+    #[error("write {name}")]
+    Write {
+        /// Which.
+        name: String,
+        /// Why.
+        source: io::Error,
     },
     /// Nothing was installed or taken out, or not all of it.
     #[error("change the installation")]
@@ -278,6 +291,8 @@ fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliE
         Command::Doctor(args) => return doctor::run(&args, &mut context),
         Command::Up(args) => up::run(&args, &mut context)?,
         Command::Down => down::run(&mut context)?,
+        Command::Completions(args) => generated::completions(&args, &mut context)?,
+        Command::Man(args) => generated::man(&args, &mut context)?,
         Command::Serve(args) => serve::run(&args, context.paths.map_err(CliError::Paths)?)?,
         Command::Status(args) => status::run(&args, &mut context)?,
         Command::Publish(args) => publish::run(&args, &mut context)?,

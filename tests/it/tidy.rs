@@ -114,6 +114,8 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("toml", Where::Only(&["config.rs", "config/", "event/catalogue.rs"])),
     ("annotate_snippets", Where::Only(&["config.rs", "config/"])),
     ("clap", Where::Only(&["cli.rs", "cli/"])),
+    ("clap_complete", Where::Only(&["cli/generated.rs"])),
+    ("clap_mangen", Where::Only(&["cli/generated.rs"])),
     ("jsonc_parser", Where::Only(&["cli/install/"])),
     ("shlex", Where::Only(&["cli/install/"])),
     ("similar", Where::Only(&["cli/install/plan.rs"])),

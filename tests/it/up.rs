@@ -140,3 +140,16 @@ fn a_socket_that_is_another_ones_is_refused() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("listen at what was passed: it is") && said.contains("/other"), "{said}");
 }
+
+#[test]
+fn completions_and_pages_are_those_of_the_commands() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let completions = home.print(&["completions", shell]);
+        assert!(completions.contains("claude-code") && completions.contains("doctor"), "{shell}");
+    }
+    assert!(home.print(&["man"]).starts_with(".ie") || home.print(&["man"]).contains(".TH aside 1"));
+    home.print(&["man", "pages"]);
+    let page = fs::read_to_string(home.path("work/pages/aside-install-claude-code.1")).expect("there");
+    assert!(page.contains("\\-\\-autostart"), "{page}");
+}
