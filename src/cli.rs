@@ -7,9 +7,14 @@
 mod attach;
 mod backup;
 mod check;
+mod client_program;
+mod doctor;
+mod down;
 mod exchange;
+mod generated;
 mod history;
 mod inbox;
+mod install;
 mod journal;
 pub mod paths;
 mod publish;
@@ -21,6 +26,7 @@ mod status;
 mod statusline;
 mod table;
 mod tail;
+mod up;
 mod why;
 
 use std::{
@@ -38,7 +44,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ClientError, hook},
+    client::{Client, ClientError, hook, start_if_absent},
     daemon::{DaemonError, backup::BackupError, upkeep::UpkeepError},
 };
 use paths::{Paths, PathsError};
@@ -71,6 +77,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Put aside into an agent's harness, or into systemd
+    Install(install::Args),
+    /// Take aside out of a harness or systemd again
+    Uninstall(install::RemoveArgs),
+    /// Look for what keeps notifications from their agent
+    Doctor(doctor::Args),
+    /// Start the daemon in the background, unless it runs
+    Up(up::Args),
+    /// Stop the daemon
+    Down,
     /// Run the daemon, until it is told to stop
     Serve(serve::Args),
     /// Show how the daemon is
@@ -109,7 +125,14 @@ enum Command {
     Hook {
         /// The harness: claude
         name: String,
+        /// Start the daemon in the background if none listens
+        #[arg(long)]
+        start: bool,
     },
+    /// Print the completions for a shell
+    Completions(generated::CompletionsArgs),
+    /// Print or write the manual pages
+    Man(generated::ManArgs),
 }
 
 /// What every command works with.
@@ -196,6 +219,23 @@ pub enum CliError {
     /// A backup cannot be restored.
     #[error("restore the state")]
     Restore(#[source] Box<BackupError>),
+    /// A file or folder cannot be written.
+    #[error("write {name}")]
+    Write {
+        /// Which.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Nothing was installed or taken out, or not all of it.
+    #[error("change the installation")]
+    Install(#[source] install::InstallError),
+    /// The daemon was not started in the background.
+    #[error("start the daemon in the background")]
+    Up(#[source] up::UpError),
+    /// The daemon was not stopped.
+    #[error("stop the daemon")]
+    Down(#[source] down::DownError),
     /// A command cannot be watched.
     #[error("run the command")]
     Run(#[source] io::Error),
@@ -274,8 +314,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
         };
         flag.clone().or_else(|| env::var_os(name))
     };
-    if let Command::Hook { name } = &cli.command {
+    if let Command::Hook { name, start } = &cli.command {
         if let Ok(socket) = Paths::socket_from_env(variable) {
+            if *start {
+                start_if_absent(&socket);
+            }
             hook(name, &socket, |name| env::var_os(name));
         }
         return Ok(ExitCode::SUCCESS);
@@ -290,6 +333,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
 
 fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliError> {
     match command {
+        Command::Install(args) => install::run(&args, &mut context)?,
+        Command::Uninstall(args) => install::remove(&args, &mut context)?,
+        Command::Doctor(args) => return doctor::run(&args, &mut context),
+        Command::Up(args) => up::run(&args, &mut context)?,
+        Command::Down => down::run(&mut context)?,
+        Command::Completions(args) => generated::completions(&args, &mut context)?,
+        Command::Man(args) => generated::man(&args, &mut context)?,
         Command::Serve(args) => serve::run(&args, context.paths.map_err(CliError::Paths)?)?,
         Command::Status(args) => status::run(&args, &mut context)?,
         Command::Publish(args) => publish::run(&args, &mut context)?,

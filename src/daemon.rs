@@ -37,8 +37,13 @@ use tokio::{
 };
 
 pub use self::{
-    clock::Clock, event_loop::LoopError, listen::ListenError, lock::LockError, projector::ProjectorError,
-    reload::ReloadError, supervisor::TaskError,
+    clock::Clock,
+    event_loop::LoopError,
+    listen::{ListenError, Passed},
+    lock::{LOCK_FILE, LockError},
+    projector::ProjectorError,
+    reload::ReloadError,
+    supervisor::TaskError,
 };
 use self::{
     event_loop::EventLoop,
@@ -114,7 +119,9 @@ pub enum DaemonError {
 }
 
 /// Runs the daemon until a signal asks it to stop; `on_ready` is called once, when it listens.
-pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), DaemonError> {
+///
+/// Shape: `passed` is what a service manager listens at on the daemon's behalf; without it the daemon makes its own socket.
+pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce()) -> Result<(), DaemonError> {
     let mut signals = Signals::listen().map_err(DaemonError::Signals)?;
     limits::raise_open_files();
     make_private(&options.state)
@@ -131,7 +138,7 @@ pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), D
     let recovered = recovery::recover(&options.state, &compiled.daemon.journal).await?;
     reload::adopt(&recovered.bus, &recovered.fold.rules, &sources, &recovered.fold.engine.rules().hash)
         .await?;
-    let mut daemon = Daemon::start(options, recovered, &compiled).await?;
+    let mut daemon = Daemon::start(options, passed, recovered, &compiled).await?;
     on_ready();
     let watched = daemon.watch(&mut signals).await;
     let stopped = daemon.stop().await;
@@ -183,11 +190,14 @@ struct Daemon {
     drain: watch::Sender<bool>,
     /// Keeps the task that writes snapshots until the end of the drain.
     orders: mpsc::Sender<Order>,
+    /// Whether the socket goes with the daemon; one that was passed to it serves the next daemon too.
+    owns_socket: bool,
 }
 
 impl Daemon {
     async fn start(
         options: ServeOptions,
+        passed: Passed,
         recovered: Recovered,
         compiled: &Compiled,
     ) -> Result<Self, DaemonError> {
@@ -240,8 +250,20 @@ impl Daemon {
         tasks.start(TaskKind::EventLoop, event_loop.run());
         tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
         tasks.start(TaskKind::Doors, server::push_wakes(app.clone()));
-        listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
-        Ok(Self { options, bus, rules, clock: own_clock, tasks, projector, stop_intake, drain, orders })
+        let owns_socket =
+            listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
+        Ok(Self {
+            options,
+            bus,
+            rules,
+            clock: own_clock,
+            tasks,
+            projector,
+            stop_intake,
+            drain,
+            orders,
+            owns_socket,
+        })
     }
 
     /// Reloads when asked to; returns when asked to stop, or when something ended that the daemon cannot do without.
@@ -304,27 +326,33 @@ impl Daemon {
             Ok(())
         });
         tracing::debug!(phase = %Phase::Close, "stopping");
-        if let Err(error) = listen::remove(&self.options.socket) {
+        if self.owns_socket
+            && let Err(error) = listen::remove(&self.options.socket)
+        {
             tracing::warn!(%error, "the socket could not be removed");
         }
         outcome
     }
 }
 
+/// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.
 async fn listen_everywhere(
     tasks: &mut Supervisor,
     options: &ServeOptions,
+    passed: Passed,
     http: Option<&HttpConfig>,
     app: App,
-) -> Result<(), ListenError> {
+) -> Result<bool, ListenError> {
     if let Some(http) = http {
         let (listener, token) = listen::tcp(http, &options.state).await?;
         let app = app.clone();
         tasks.start(TaskKind::Listener, async move { server::serve_tcp(listener, app, &token).await });
     }
-    let listener = listen::unix(&options.socket)?;
+    let passed = passed.take(&options.socket)?;
+    let owns_socket = passed.is_none();
+    let listener = passed.map_or_else(|| listen::unix(&options.socket), Ok)?;
     tasks.start(TaskKind::Listener, server::serve_unix(listener, app));
-    Ok(())
+    Ok(owns_socket)
 }
 
 fn clock_fn(clock: &Arc<Clock>) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
@@ -371,8 +399,9 @@ mod tests {
         let options = ServeOptions { socket, config, state };
         let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
         let (orders, _) = keeper::orders();
-        let projector = None;
-        let daemon = Daemon { options, bus, rules, clock, tasks, projector, stop_intake, drain, orders };
+        let (projector, owns_socket) = (None, true);
+        let daemon =
+            Daemon { options, bus, rules, clock, tasks, projector, stop_intake, drain, orders, owns_socket };
         daemon.stop().await.expect("stopped");
         assert!(*has_drained.borrow_and_update());
     }

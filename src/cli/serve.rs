@@ -2,12 +2,13 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use sd_notify::NotifyState;
 use tokio::runtime::Builder;
 use tracing::Subscriber;
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter, util::SubscriberInitExt};
 
 use super::{CliError, paths::Paths};
-use crate::daemon::{self, ServeOptions};
+use crate::daemon::{self, Passed, ServeOptions};
 
 /// Worker threads of the runtime: one for the engine's loop, one for the connections beside it.
 const WORKER_THREADS: usize = 2;
@@ -23,6 +24,9 @@ pub(super) struct Args {
     /// What is written to stderr: error, warn, info, debug or trace, also a module at a time as in `warn,aside::journal=debug`
     #[arg(long, value_name = "FILTER", default_value = "info", value_parser = parse_filter)]
     log: String,
+    /// Leave the terminal and its session
+    #[arg(long, hide = true)]
+    new_session: bool,
 }
 
 /// A filter is checked here and built when it is needed, as it cannot be cloned.
@@ -43,6 +47,11 @@ where
 }
 
 pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
+    let passed = Passed::from_env();
+    if args.new_session {
+        // The leader of a session cannot leave it, and need not.
+        rustix::process::setsid().ok();
+    }
     log_to(io::stderr, io::stderr().is_terminal(), &args.log).init();
     let runtime = Builder::new_multi_thread()
         .worker_threads(WORKER_THREADS)
@@ -54,8 +63,13 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
     let say = || {
         // Without a stdout there is nobody to tell, and the daemon is of use all the same.
         writeln!(io::stdout(), "{listens}").ok();
+        if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
+            tracing::warn!(%error, "the service manager could not be told that the daemon is ready");
+        }
     };
-    runtime.block_on(daemon::run(ServeOptions { socket, config, state }, say)).map_err(CliError::Daemon)
+    runtime
+        .block_on(daemon::run(ServeOptions { socket, config, state }, passed, say))
+        .map_err(CliError::Daemon)
 }
 
 #[cfg(test)]

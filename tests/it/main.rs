@@ -4,8 +4,10 @@
 mod config;
 mod crash;
 mod docs;
+mod doctor;
 mod hook;
 mod hostile;
+mod install;
 mod kill;
 mod model;
 mod reference;
@@ -16,4 +18,5 @@ mod subscribers;
 mod support;
 mod templates;
 mod tidy;
+mod up;
 mod wake;

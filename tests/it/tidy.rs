@@ -96,7 +96,8 @@ const ASYNC: Where = Where::Only(&[
     "cli/serve.rs",
 ]);
 const MOVING: Where = Where::FromLayer(4, &["config/load.rs"]);
-const CLOCK: Where = Where::Only(&["daemon/clock.rs", "cli/run.rs", "client.rs", "client/"]);
+const CLOCK: Where =
+    Where::Only(&["daemon/clock.rs", "cli/run.rs", "cli/doctor/binary.rs", "client.rs", "client/"]);
 
 const OUTSIDE: &[(&str, Where)] = &[
     ("tokio", ASYNC),
@@ -120,6 +121,13 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("toml", Where::Only(&["config.rs", "config/", "event/catalogue.rs"])),
     ("annotate_snippets", Where::Only(&["config.rs", "config/"])),
     ("clap", Where::Only(&["cli.rs", "cli/"])),
+    ("clap_complete", Where::Only(&["cli/generated.rs"])),
+    ("clap_mangen", Where::Only(&["cli/generated.rs"])),
+    ("jsonc_parser", Where::Only(&["cli/install/"])),
+    ("shlex", Where::Only(&["cli/install/"])),
+    ("similar", Where::Only(&["cli/install/plan.rs"])),
+    ("listenfd", Where::Only(&["daemon/listen.rs"])),
+    ("sd_notify", Where::Only(&["cli/serve.rs"])),
     ("serde", Where::FromLayer(1, &[])),
     ("serde_json", Where::FromLayer(1, &[])),
     ("tracing", Where::FromLayer(4, &["engine.rs", "engine/"])),
