@@ -5,6 +5,7 @@
 //! `main`. Exit codes: 0, 1 for a failure, 2 for arguments that make no sense.
 
 mod check;
+mod demo;
 mod exchange;
 pub mod paths;
 mod publish;
@@ -79,6 +80,8 @@ enum Command {
     Run(run::Args),
     /// Look for errors in configuration, subscribers and templates
     Check(check::Args),
+    /// Show in a few seconds what an agent is told, with a daemon of its own and no agent
+    Demo(demo::Args),
     /// Answer a harness's hook, which is on stdin; always succeeds
     Hook {
         /// The harness: claude
@@ -155,6 +158,9 @@ pub enum CliError {
         /// How many.
         errors: usize,
     },
+    /// The demo cannot be played.
+    #[error("play the demo")]
+    Demo(#[source] io::Error),
     /// A command cannot be watched.
     #[error("run the command")]
     Run(#[source] io::Error),
@@ -251,6 +257,7 @@ fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliE
         Command::Exchange(args) => exchange::run(&args, &mut context)?,
         Command::Run(args) => return run::run(&args, &context.client).map(ExitCode::from),
         Command::Check(args) => check::run(&args, &mut context)?,
+        Command::Demo(args) => demo::run(&args, &mut context)?,
         Command::Hook { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
