@@ -8,6 +8,7 @@ mod attach;
 mod backup;
 mod check;
 mod client_program;
+mod demo;
 mod doctor;
 mod down;
 mod exchange;
@@ -121,6 +122,8 @@ enum Command {
     Backup(backup::Args),
     /// Make an empty state folder what a backup holds
     Restore(backup::RestoreArgs),
+    /// Show in a few seconds what an agent is told, with a daemon of its own and no agent
+    Demo(demo::Args),
     /// Answer a harness's hook, which is on stdin; always succeeds
     Hook {
         /// The harness: claude
@@ -236,6 +239,9 @@ pub enum CliError {
     /// The daemon was not stopped.
     #[error("stop the daemon")]
     Down(#[source] down::DownError),
+    /// The demo cannot be played.
+    #[error("play the demo")]
+    Demo(#[source] io::Error),
     /// A command cannot be watched.
     #[error("run the command")]
     Run(#[source] io::Error),
@@ -357,6 +363,7 @@ fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliE
         Command::Journal(args) => journal::run(&args, &mut context)?,
         Command::Backup(args) => backup::run(&args, &mut context)?,
         Command::Restore(args) => backup::restore(&args, &mut context)?,
+        Command::Demo(args) => demo::run(&args, &mut context)?,
         Command::Hook { .. } => {}
     }
     Ok(ExitCode::SUCCESS)

@@ -3,6 +3,7 @@
 
 mod config;
 mod crash;
+mod demo;
 mod docs;
 mod doctor;
 mod hook;
