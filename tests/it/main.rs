@@ -11,6 +11,7 @@ mod hostile;
 mod install;
 mod kill;
 mod model;
+mod real_client;
 mod reference;
 mod scenario;
 mod snapshots;
