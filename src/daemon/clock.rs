@@ -122,6 +122,32 @@ mod tests {
     }
 
     #[test]
+    fn however_far_a_clock_is_set_back_time_goes_on_and_catches_up() {
+        const HOUR: u64 = 3_600_000;
+        let now = 500_000 * HOUR;
+        for back in [HOUR, 24 * HOUR, now] {
+            let mut last = Reading { answer: Timestamp::from_millis(now), steady: Duration::ZERO };
+            let mut previous = now;
+            for steady in (1_000..=back.min(2 * HOUR)).step_by(1_000) {
+                let shown = read(&mut last, now - back + steady, steady);
+                assert!(shown > previous, "{back} back, {steady} later");
+                previous = shown;
+            }
+            assert_eq!(previous, now + back.min(2 * HOUR));
+            assert_eq!(read(&mut last, now + 3 * HOUR, 3 * HOUR), now + 3 * HOUR, "the clock is right again");
+        }
+    }
+
+    #[test]
+    fn after_a_year_forward_and_back_time_goes_on_from_the_year_ahead() {
+        const YEAR: u64 = 365 * 24 * 3_600_000;
+        let mut last = Reading { answer: Timestamp::from_millis(YEAR), steady: Duration::ZERO };
+        assert_eq!(read(&mut last, 2 * YEAR, 1_000), 2 * YEAR);
+        assert_eq!(read(&mut last, YEAR + 2_000, 2_000), 2 * YEAR + 1_000);
+        assert_eq!(read(&mut last, YEAR + 60_000, 60_000), 2 * YEAR + 59_000);
+    }
+
+    #[test]
     fn a_small_correction_is_waited_out_and_a_jump_forward_is_followed() {
         let mut last = Reading { answer: Timestamp::from_millis(100_000), steady: Duration::ZERO };
         assert_eq!(read(&mut last, 99_990, 5), 100_000);
