@@ -89,6 +89,10 @@ impl EventLoop {
                 _ = self.drain.changed() => {}
                 Some(query) = self.queries.recv() => self.answer(query),
                 Some(attach) = self.feed.wish() => self.feed.begin(attach, &mut self.fold),
+                lost = self.registry.lost() => {
+                    self.owe_lost(lost);
+                    is_full = self.pay().await?;
+                }
                 waited = self.reader.wait() => {
                     waited?;
                     self.consume_slice()?;
@@ -111,6 +115,7 @@ impl EventLoop {
     }
 
     async fn close_and_catch_up(mut self) -> Result<(), LoopError> {
+        self.owe_lost(self.registry.take_lost());
         let told = append(&self.bus, record::SHUTTING_DOWN, record::encode_bare).await;
         if unless_full(told.map(|_| ()))? {
             tracing::warn!("the disk is full, so open batches are closed after the next start");
@@ -134,6 +139,12 @@ impl EventLoop {
 
     fn answer(&self, query: Query) {
         views::answer(query, &self.fold, &self.about, &self.bus, self.registry.waiting(), self.clock.now());
+    }
+
+    /// Owes the journal that these injections did not leave.
+    fn owe_lost(&mut self, lost: Vec<(SessionId, InjectionId)>) {
+        let undelivered = |(session, injection)| Owed::Undelivered { session, injection };
+        self.owed.extend(lost.into_iter().map(undelivered));
     }
 
     fn deadline(&self) -> Option<Timestamp> {

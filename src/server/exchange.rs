@@ -125,7 +125,7 @@ pub(crate) async fn perform<'e>(
     observed: impl Iterator<Item = EventRef<'e>>,
     exchange: &Exchange,
 ) -> Result<Answer, ApiError> {
-    let mut waiter = app.registry.register();
+    let mut waiter = app.registry.register(&exchange.session);
     let request = waiter.request();
     let mut batch = batch_of(observed)?;
     batch

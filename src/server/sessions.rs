@@ -6,7 +6,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -20,13 +20,13 @@ use axum::{
 };
 use dashmap::DashMap;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     engine::io::{Pending, RequestId},
     event::SessionId,
-    exchange::Answer,
+    exchange::{Answer, InjectionId},
     protocol::{
         FieldError,
         views::{PendingView, SessionView},
@@ -62,6 +62,9 @@ pub struct Registry {
     doors: Arc<Doors>,
     /// Sessions whose context was nearly full when it was last heard of.
     full: DashMap<SessionId, ()>,
+    /// Injections that were handed to a request which was gone before it took them; at most one for each open request.
+    lost: Mutex<Vec<(SessionId, InjectionId)>>,
+    has_lost: Notify,
 }
 
 impl Registry {
@@ -77,6 +80,8 @@ impl Registry {
             watchers: DashMap::new(),
             doors: Arc::default(),
             full: DashMap::new(),
+            lost: Mutex::default(),
+            has_lost: Notify::new(),
         }
     }
 
@@ -85,6 +90,17 @@ impl Registry {
     /// Shape: false when nobody waits any more; then the injection did not arrive.
     pub fn answer(&self, request: RequestId, answer: Answer) -> bool {
         self.waiters.remove(&request).is_some_and(|(_, waiter)| waiter.send(answer).is_ok())
+    }
+
+    /// Waits for answers that were handed over and never taken, and takes note of their injections. Cancel-safe.
+    pub async fn lost(&self) -> Vec<(SessionId, InjectionId)> {
+        self.has_lost.notified().await;
+        self.take_lost()
+    }
+
+    /// What [`Registry::lost`] would give at this moment.
+    pub fn take_lost(&self) -> Vec<(SessionId, InjectionId)> {
+        std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Tells whoever watches the session that its queue changed.
@@ -131,11 +147,11 @@ impl Registry {
     }
 
     /// Registers a request; to be done before its exchange is appended.
-    pub(crate) fn register(self: &Arc<Self>) -> Waiter {
+    pub(crate) fn register(self: &Arc<Self>, session: &SessionId) -> Waiter {
         let request = RequestId(self.next_request.fetch_add(1, Ordering::Relaxed));
         let (sender, answer) = oneshot::channel();
         self.waiters.insert(request, sender);
-        Waiter { registry: self.clone(), request, answer }
+        Waiter { registry: self.clone(), session: session.clone(), request, answer }
     }
 
     /// Watches a session's queue; what it shows first is not known until the next change.
@@ -150,6 +166,7 @@ impl Registry {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     registry: Arc<Registry>,
+    session: SessionId,
     request: RequestId,
     answer: oneshot::Receiver<Answer>,
 }
@@ -169,6 +186,14 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         self.registry.waiters.remove(&self.request);
+        // Nobody finds it any more, but an answer may have come between the last look and now.
+        self.answer.close();
+        let untaken = self.answer.try_recv().ok().and_then(|answer| answer.injection);
+        if let Some(injection) = untaken {
+            let lost = (self.session.clone(), injection.id);
+            self.registry.lost.lock().unwrap_or_else(PoisonError::into_inner).push(lost);
+            self.registry.has_lost.notify_one();
+        }
     }
 }
 
@@ -326,6 +351,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::exchange::{Injection, Role};
 
     fn answer() -> Answer {
         Answer { injection: None, pending: 0, check_before_tool: false, directive: None, notice: None }
@@ -334,7 +360,8 @@ mod tests {
     #[test]
     fn an_answer_reaches_its_request_once_and_nobody_when_the_request_is_gone() {
         let registry = Arc::new(Registry::new(7));
-        let (mut first, second) = (registry.register(), registry.register());
+        let session = SessionId::new("s1");
+        let (mut first, second) = (registry.register(&session), registry.register(&session));
         assert_eq!((first.request(), second.request()), (RequestId(7), RequestId(8)));
         assert!(registry.answer(RequestId(7), answer()));
         assert!(!registry.answer(RequestId(7), answer()));
@@ -343,6 +370,26 @@ mod tests {
         assert!(!registry.answer(RequestId(8), answer()));
         drop(first);
         assert_eq!(registry.waiting(), 0);
+    }
+
+    #[test]
+    fn an_answer_that_comes_while_its_request_goes_is_lost_and_said_to_be() {
+        let registry = Arc::new(Registry::new(0));
+        let injection = |name| Injection {
+            id: InjectionId::new(name),
+            text: "a: 1".into(),
+            role: Role::Tool,
+            notifications: Vec::new(),
+        };
+        let session = SessionId::new("s1");
+        let [mut taken, untaken, _nothing] = std::array::from_fn(|_| registry.register(&session));
+        let with = |name| Answer { injection: Some(injection(name)), ..answer() };
+        assert!(registry.answer(RequestId(0), with("i1")));
+        assert!(registry.answer(RequestId(1), with("i2")));
+        assert!(taken.answer().now_or_never().flatten().is_some());
+        drop((taken, untaken));
+        assert_eq!(registry.lost().now_or_never(), Some(vec![(session, InjectionId::new("i2"))]));
+        assert_eq!(registry.lost().now_or_never(), None);
     }
 
     #[test]
