@@ -30,9 +30,10 @@ use aside::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Home, at};
+use crate::support::daemon::{Answer, Home, at};
 
 const KILLS: usize = 50;
+const STOPS: usize = 15;
 /// A kill comes after one answer at least and this many at most: in the first milliseconds, or in the midst of the traffic.
 const ANSWERS_MAX: u64 = 20;
 const SESSIONS: [&str; 2] = ["a", "b"];
@@ -133,13 +134,15 @@ struct Life<'a> {
     pid: Pid,
     answers: AtomicUsize,
     kill_after: usize,
+    /// How it ends.
+    signal: Signal,
 }
 
 impl Life<'_> {
     /// Counts an answer; the drawn one is the daemon's last.
     fn count_answer(&self) {
         if self.answers.fetch_add(1, Ordering::SeqCst) + 1 == self.kill_after {
-            kill_process(self.pid, Signal::KILL).expect("nobody has waited for it yet");
+            kill_process(self.pid, self.signal).expect("nobody has waited for it yet");
         }
     }
 
@@ -170,7 +173,7 @@ impl Life<'_> {
         let events: Vec<Value> = (0..count).map(event).collect();
         self.known(|known| known.unanswered.extend(events.iter().cloned()));
         let answer = self.home.try_ask("POST", "/v1/events", &Value::from(events).to_string());
-        let Ok(answer) = answer else { return self.is_dead() };
+        let Some(answer) = self.unless_stopping(answer.ok()) else { return self.is_dead() };
         assert_eq!(answer.status(), 200, "{answer:?}");
         self.known(|known| known.acknowledge(&answer.json()));
         self.count_answer();
@@ -187,16 +190,20 @@ impl Life<'_> {
         let request = json!({ "point": point, "carrier": format!("{}-{number}", self.number) });
         self.known(|known| known.asked.push((session.to_owned(), request.clone())));
         let path = format!("/v1/sessions/{session}/exchange");
-        let Ok(answer) = self.home.try_ask("POST", &path, &request.to_string()) else {
-            return self.is_dead();
-        };
+        let answer = self.home.try_ask("POST", &path, &request.to_string());
+        let Some(answer) = self.unless_stopping(answer.ok()) else { return self.is_dead() };
         assert!([200, 204].contains(&answer.status()), "{answer:?}");
         self.known(|known| known.answered(session, &request, answer.json()));
         self.count_answer();
         true
     }
 
-    /// A request may fail only because the daemon was killed.
+    /// A daemon that was asked to stop may say so instead of an answer.
+    fn unless_stopping(&self, answer: Option<Answer>) -> Option<Answer> {
+        answer.filter(|answer| self.signal == Signal::KILL || answer.status() != 503)
+    }
+
+    /// A request may fail only because the daemon was ended.
     fn is_dead(&self) -> bool {
         assert!(self.answers.load(Ordering::SeqCst) >= self.kill_after, "the daemon died by itself");
         false
@@ -374,11 +381,21 @@ fn endings(id: &str) -> Vec<(&'static str, &'static [&'static str])> {
 
 #[test]
 fn fifty_kills_lose_nothing_and_repeat_nothing() {
+    live_on(KILLS, Signal::KILL, None);
+}
+
+#[test]
+fn orderly_stops_in_the_midst_of_the_work_lose_nothing_and_repeat_nothing() {
+    live_on(STOPS, Signal::TERM, Some(0));
+}
+
+/// Lets daemons follow each other on one state folder, each of which ends by `signal` with `code` while it is asked.
+fn live_on(lives: usize, signal: Signal, code: Option<i32>) {
     let home = Home::with(&SUBSCRIBERS);
     home.configure("aside.toml", SETTINGS);
     let known = Mutex::new(Known::default());
     let mut drawn = 7_u64;
-    for number in 0..KILLS {
+    for number in 0..lives {
         let mut daemon = home.serve();
         let mut before = known.lock().expect("no client has panicked");
         before.ask_again(&home);
@@ -389,8 +406,9 @@ fn fifty_kills_lose_nothing_and_repeat_nothing() {
         drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let kill_after = usize::try_from((drawn >> 33) % ANSWERS_MAX).expect("a small number") + 1;
         let pid = daemon.pid();
-        Life { home: &home, known: &known, number, pid, answers: AtomicUsize::new(0), kill_after }.live();
-        assert_eq!(daemon.end().status.code(), None, "it was killed");
+        Life { home: &home, known: &known, number, pid, answers: AtomicUsize::new(0), kill_after, signal }
+            .live();
+        assert_eq!(daemon.end().status.code(), code, "life {number}");
     }
     let mut known = known.into_inner().expect("no client has panicked");
     let daemon = home.serve();
@@ -402,12 +420,12 @@ fn fifty_kills_lose_nothing_and_repeat_nothing() {
     let daemon = home.serve();
     SESSIONS.iter().for_each(|session| known.empty(&home, session, "last"));
     daemon.kill();
-    compare(&known, &replay(&home));
+    compare(&known, &replay(&home), lives);
 }
 
-fn compare(known: &Known, replayed: &Replayed) {
+fn compare(known: &Known, replayed: &Replayed, lives: usize) {
     let ids: BTreeSet<&String> = known.acknowledged.keys().collect();
-    assert!(ids.len() > KILLS * 10, "there was too little traffic: {} events", ids.len());
+    assert!(ids.len() > lives * 10, "there was too little traffic: {} events", ids.len());
     for (id, seqs) in &replayed.events {
         assert_eq!(seqs.len(), 1, "{id} is in the journal more than once: {seqs:?}");
     }
