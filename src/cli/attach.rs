@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::CliError;
-use crate::client::{Client, percent_encode};
+use crate::client::{Client, Response, percent_encode};
 
 /// The variable in which the client names the session.
 const SESSION_VARIABLE: &str = "CLAUDE_CODE_SESSION_ID";
@@ -64,7 +64,7 @@ struct Monitor {
     session: String,
     /// What no other process names its carriers by; an id of a process comes again.
     name: u64,
-    /// How many were made.
+    /// How many were answered. One that was not is made again under its name: under another it would prove that the first arrived.
     exchanges: u64,
 }
 
@@ -124,14 +124,15 @@ impl Monitor {
 
     /// Makes the exchange for a wake and prints what it releases. [`End::Done`] when nobody reads it.
     fn wake(&mut self) -> End {
-        self.exchanges += 1;
         let body = json!({
             "point": "turn_start",
             "carrier": format!("monitor:{:x}:{}", self.name, self.exchanges),
             "budget": { "max_chars": CHARS_MAX },
             "format": "line",
         });
-        let Some(answer) = self.ask("exchange", &body) else { return End::Lost };
+        let Some(response) = self.ask("exchange", &body) else { return End::Lost };
+        self.exchanges += u64::from(response.status < 500);
+        let Some(answer) = answer(&response) else { return End::Lost };
         // One write, and no line break but its own: the client makes an event of each.
         let line = answer.text.replace(['\n', '\r'], " ") + "\n";
         let mut stdout = io::stdout().lock();
@@ -144,10 +145,14 @@ impl Monitor {
         }
     }
 
-    fn ask(&self, what: &str, body: &Value) -> Option<Answer> {
+    fn ask(&self, what: &str, body: &Value) -> Option<Response> {
         let path = format!("/v1/sessions/{}/{what}", percent_encode(&self.session));
         let headers = [("content-type", "application/json")];
-        let response = self.client.request("POST", &path, &headers, body.to_string().as_bytes()).ok()?;
-        (response.status == 200).then(|| serde_json::from_slice(&response.body).ok()).flatten()
+        self.client.request("POST", &path, &headers, body.to_string().as_bytes()).ok()
     }
+}
+
+/// What is released, if anything is.
+fn answer(response: &Response) -> Option<Answer> {
+    (response.status == 200).then(|| serde_json::from_slice(&response.body).ok()).flatten()
 }

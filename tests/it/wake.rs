@@ -125,6 +125,54 @@ fn a_monitor_nobody_reads_ends_and_loses_nothing() {
     assert_eq!(session(&home)["pending"], 1);
 }
 
+/// Reads a request whole, as far as its body says its carrier.
+fn carrier_of(connection: &mut impl Read) -> String {
+    let mut request = String::new();
+    let mut part = [0; 4_096];
+    while !request.contains("\"carrier\"") || !request.ends_with('}') {
+        let read = connection.read(&mut part).expect("a request");
+        assert_ne!(read, 0, "the request ends early: {request}");
+        request.push_str(std::str::from_utf8(&part[..read]).expect("text"));
+    }
+    let body = request.split_once("\r\n\r\n").expect("a body").1;
+    let body: Value = serde_json::from_str(body).expect("JSON");
+    body["carrier"].as_str().expect("a carrier").to_owned()
+}
+
+#[test]
+fn a_monitor_whose_exchange_was_not_answered_makes_it_again_under_its_name() {
+    let home = home();
+    let listener = UnixListener::bind(home.socket()).expect("a daemon's place");
+    let (mut child, _lines) = client(&home);
+    let (mut stream, _) = listener.accept().expect("the monitor follows");
+    let _read = stream.read(&mut [0; 4_096]).expect("its request");
+    let pending = "event: pending\ndata: {\"session\":\"s1\",\"pending\":1,\"wake\":\"start_turn\"}\n\n";
+    let chunk = format!("{:x}\r\n{pending}\r\n", pending.len());
+    stream
+        .write_all(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
+        )
+        .expect("answered");
+    // The first daemon dies, the second says that it stops, the third has nothing.
+    let answers: [&[u8]; 4] = [
+        b"",
+        b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+    ];
+    let carriers = answers.map(|answer| {
+        stream.write_all(chunk.as_bytes()).expect("followed");
+        let (mut exchange, _) = listener.accept().expect("an exchange");
+        let carrier = carrier_of(&mut exchange);
+        exchange.write_all(answer).expect("answered");
+        carrier
+    });
+    child.kill().expect("it runs");
+    child.wait().expect("killed");
+    assert_eq!((&carriers[0], &carriers[1]), (&carriers[1], &carriers[2]));
+    assert_ne!(carriers[2], carriers[3]);
+}
+
 /// Runs a hook of the client whose inbox is at `socket`.
 fn hook_with_inbox(home: &Home, socket: &std::path::Path, stdin: &str) -> Output {
     let mut child = home
