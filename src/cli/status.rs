@@ -44,6 +44,7 @@ struct Status {
     rules: Rules,
     events: Events,
     notifications: Notifications,
+    tokens: Tokens,
     sessions: Sessions,
     subscribers: BTreeMap<String, Subscriber>,
 }
@@ -90,6 +91,12 @@ struct Notifications {
 }
 
 #[derive(Deserialize)]
+struct Tokens {
+    injected: u64,
+    saved: i64,
+}
+
+#[derive(Deserialize)]
 struct Sessions {
     open: u64,
     waiting: u64,
@@ -119,7 +126,7 @@ impl Journal {
 
 impl Status {
     fn text(&self) -> String {
-        let Self { journal, rules, events, notifications, sessions, .. } = self;
+        let Self { journal, rules, events, notifications, tokens, sessions, .. } = self;
         let hash: String = rules.hash.chars().take(HASH_CHARS).collect();
         let full = journal.full.as_ref().map(|what| format!("; FULL: {what}")).unwrap_or_default();
         let failed = journal.failed.as_ref().map(|why| format!("; FAILED: {why}")).unwrap_or_default();
@@ -134,6 +141,7 @@ impl Status {
                 notifications.created, notifications.injected, notifications.confirmed, notifications.pending,
                 notifications.unclaimed, ended(&notifications.ended),
             ),
+            "tokens": format!("about {} injected, {} fewer than the payloads as they came", tokens.injected, tokens.saved),
             "sessions": format!("{} open, {} waiting", sessions.open, sessions.waiting),
         });
         format!("{}{}", table::pairs(&lines), self.subscribers())
@@ -208,7 +216,7 @@ mod tests {
         client::fake::FakeDaemon,
         protocol::views::{
             EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
-            SubscriberCounts,
+            SubscriberCounts, TokenCounts,
         },
     };
 
@@ -224,6 +232,8 @@ mod tests {
             rows: 9,
             ended: counts(&[("duplicate", 3), ("filtered", 2)]),
             created: 2,
+            injected_tokens: 60,
+            raw_bytes: 900,
         };
         let gone = SubscriberCounts { created: 1, ..SubscriberCounts::default() };
         StatusView {
@@ -234,6 +244,7 @@ mod tests {
             journal: JournalView {
                 head: 96,
                 synced: 93,
+                applied: 96,
                 durability: "sync",
                 first: 1,
                 first_at: Some("2026-11-20T08:00:00Z".to_owned()),
@@ -260,7 +271,8 @@ mod tests {
                 unclaimed: 0,
                 ended: counts(&[("expired", 1)]),
             },
-            sessions: SessionCounts { open: 1, waiting: 0 },
+            tokens: TokenCounts::of(100, 900),
+            sessions: SessionCounts { open: 1, waiting: 0, unconfirmed: 1 },
             subscribers: [("ci_check", idle.clone()), ("deploys", busy), ("old", gone), ("reminder", idle)]
                 .map(|(id, counts)| (id.to_owned(), counts))
                 .into(),
@@ -281,6 +293,7 @@ files          1.5 MiB in 2 from record 1 of 2026-11-20T08:00:00Z, 1 packed from
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 held back; ended: 3 duplicate, 2 filtered
 notifications  3 created, 2 injected, 1 confirmed, 0 pending, 0 unclaimed; ended: 1 expired
+tokens         about 100 injected, 80 fewer than the payloads as they came
 sessions       1 open, 0 waiting
 
 subscriber  state  created  rows  ended
