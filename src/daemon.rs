@@ -54,6 +54,7 @@ use crate::{
         daemon::{Durability, HttpConfig},
     },
     journal::Poisoned,
+    meter::Meters,
     server::{self, App, EngineHandle, Registry, TRANSCRIPTS_MAX},
     time::Timestamp,
 };
@@ -158,6 +159,8 @@ impl Daemon {
             Durability::Sync => "sync",
             Durability::Interval(_) => "interval",
         };
+        let meters = Arc::new(Meters::new(clock::steady_now));
+        bus.journal().measure_with(meters.clone());
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let registry = Arc::new(Registry::new(started_at.as_millis() << 20));
         let app = App {
@@ -165,6 +168,7 @@ impl Daemon {
             engine,
             registry: registry.clone(),
             transcripts,
+            meters,
             clock: clock_fn(&clock),
             shutdown: intake,
         };

@@ -36,7 +36,7 @@ use std::{
     fmt, io,
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
         mpsc::sync_channel,
     },
@@ -47,7 +47,7 @@ use std::{
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use crate::{event::Seq, time::Timestamp};
+use crate::{event::Seq, meter::Meters, time::Timestamp};
 
 use self::{
     files::{File, Files},
@@ -160,6 +160,8 @@ struct Shared {
     sealing: Sealing,
     full: Mutex<Option<DiskFull>>,
     poison: watch::Sender<Option<Poisoned>>,
+    /// Where it is counted how long syncs take, once somebody wants that.
+    meters: OnceLock<Arc<Meters>>,
 }
 
 impl Default for JournalSettings {
@@ -212,6 +214,7 @@ impl Journal {
             sealing: Sealing::default(),
             full: Mutex::default(),
             poison: watch::Sender::new(None),
+            meters: OnceLock::new(),
         });
         let (written_sender, written) = watch::channel(last);
         let (synced_sender, synced) = watch::channel(last);
@@ -377,6 +380,11 @@ impl Journal {
     pub fn set_needed_from(&self, seq: Seq) {
         self.inner.shared.needed_from.store(seq.0, Ordering::Release);
         self.inner.shared.sealing.ask();
+    }
+
+    /// Has every commit's sync counted in `meters` from now on; the first call holds.
+    pub fn measure_with(&self, meters: Arc<Meters>) {
+        self.inner.shared.meters.get_or_init(|| meters);
     }
 
     /// What there is on the disk.

@@ -14,6 +14,7 @@ mod extract;
 mod hooks;
 mod intake;
 mod lines;
+mod metrics;
 mod router;
 mod stream;
 mod transcripts;
@@ -37,7 +38,7 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-use crate::{bus::Bus, harness::Transcript, journal::Clock, time::Timestamp};
+use crate::{bus::Bus, harness::Transcript, journal::Clock, meter::Meters, time::Timestamp};
 
 use self::connections::{CONNECTIONS_MAX, Limited};
 
@@ -57,6 +58,8 @@ pub struct App {
     pub registry: Arc<Registry>,
     /// Where transcripts go in which injections may be found; [`look_for_injections`] takes them from there.
     pub transcripts: mpsc::Sender<Transcript>,
+    /// Where it is counted how long requests take.
+    pub meters: Arc<Meters>,
     /// The time.
     pub clock: Clock,
     /// Becomes true when the daemon stops; streams and long polls then end.

@@ -96,6 +96,7 @@ pub(crate) async fn perform<'e>(
     observed: impl Iterator<Item = EventRef<'e>>,
     exchange: &Exchange,
 ) -> Result<Answer, ApiError> {
+    let begun = app.meters.begin();
     let mut waiter = app.registry.register();
     let request = waiter.request();
     let mut batch = batch_of(observed)?;
@@ -106,7 +107,11 @@ pub(crate) async fn perform<'e>(
         .map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
     app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;
     match tokio::time::timeout(ANSWER_WAIT_MAX, waiter.answer()).await {
-        Ok(answer) => answer.ok_or_else(ApiError::stopping),
+        Ok(answer) => {
+            let answer = answer.ok_or_else(ApiError::stopping)?;
+            app.meters.exchange.observe(app.meters.since(begun));
+            Ok(answer)
+        }
         Err(_) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon did not answer in time")),
     }
 }

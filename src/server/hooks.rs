@@ -51,10 +51,12 @@ pub(crate) async fn hook(
         let message = format!("there is no harness `{harness}`; there is `{CLAUDE}`");
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
     }
+    let begun = app.meters.begin();
     let stdin = read_body(body).await?;
     let env = HookEnv::from_headers(|name| extract::header(&headers, name));
     let call = claude::parse(&stdin, &env, app.now()).map_err(|error| refused(&error))?;
     let stdout = answer(&app, &call).await?;
+    app.meters.hook.observe(app.meters.since(begun));
     if let Some(transcript) = call.transcript {
         // When many wait already, the next hook of the session brings it again.
         app.transcripts.try_send(transcript).ok();

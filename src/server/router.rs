@@ -7,7 +7,7 @@ use axum::{
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::server::{App, admin, error::ApiError, events, exchange, hooks, sessions, stream};
+use crate::server::{App, admin, error::ApiError, events, exchange, hooks, metrics, sessions, stream};
 
 /// The routes, ready to serve; whoever serves them says who may ask.
 pub(crate) fn router(app: App) -> Router {
@@ -38,6 +38,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(hooks::hook))
         .routes(routes!(admin::status))
         .routes(routes!(admin::healthz))
+        .routes(routes!(metrics::metrics))
         .routes(routes!(admin::document))
 }
 

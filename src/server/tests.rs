@@ -66,7 +66,8 @@ fn daemon() -> Daemon {
     let bus = Bus::new(opened.journal, Seq(u64::MAX));
     // Nobody reads transcripts here; what is sent is dropped.
     let (transcripts, _) = mpsc::channel(1);
-    let app = App { bus, engine, registry, transcripts, clock, shutdown };
+    let meters = Arc::new(Meters::new(|| std::time::Duration::ZERO));
+    let app = App { bus, engine, registry, transcripts, meters, clock, shutdown };
     Daemon { app, queries, stop, pending: 0 }
 }
 
@@ -353,6 +354,7 @@ fn the_document_lists_every_route() {
     routes.sort();
     let expected = [
         "get /healthz",
+        "get /metrics",
         "get /v1/events/stream",
         "get /v1/events/{id}",
         "get /v1/openapi.json",
