@@ -4,9 +4,11 @@
 //! Output goes to stdout and is plain, short and aligned, or JSON where `--json` asks for it; an error is printed once, by
 //! `main`. Exit codes: 0, 1 for a failure, 2 for arguments that make no sense.
 
+mod attach;
 mod backup;
 mod check;
 mod exchange;
+mod inbox;
 mod journal;
 pub mod paths;
 mod publish;
@@ -14,6 +16,7 @@ mod run;
 mod serve;
 mod sessions;
 mod status;
+mod statusline;
 mod table;
 mod tail;
 
@@ -77,6 +80,12 @@ enum Command {
     Sessions(sessions::Args),
     /// Ask for what a session may be told now, as a harness does
     Exchange(exchange::Args),
+    /// List what waits for the agent or for you, and decide about it
+    Inbox(inbox::Args),
+    /// Follow a session's queue and print what wakes its agent, one line an event; a plugin's monitor runs this
+    Attach(attach::Args),
+    /// Print how many notifications wait, for a harness's status line
+    Statusline(statusline::Args),
     /// Run a command, and publish how it ends
     Run(run::Args),
     /// Look for errors in configuration, subscribers and templates
@@ -272,6 +281,9 @@ fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliE
         Command::Tail(args) => tail::run(&args, &mut context)?,
         Command::Sessions(args) => sessions::run(&args, &mut context)?,
         Command::Exchange(args) => exchange::run(&args, &mut context)?,
+        Command::Inbox(args) => inbox::run(&args, &mut context)?,
+        Command::Attach(args) => attach::run(&args, &context.client)?,
+        Command::Statusline(args) => statusline::run(&args, context.client.socket())?,
         Command::Run(args) => return run::run(&args, &context.client).map(ExitCode::from),
         Command::Check(args) => check::run(&args, &mut context)?,
         Command::Journal(args) => journal::run(&args, &mut context)?,

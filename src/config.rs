@@ -21,6 +21,7 @@ mod later;
 mod raw;
 mod values;
 
+pub(crate) mod activation;
 pub mod case;
 pub mod daemon;
 mod subscriber;

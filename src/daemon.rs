@@ -150,7 +150,7 @@ impl Daemon {
         recovered: Recovered,
         compiled: &Compiled,
     ) -> Result<Self, DaemonError> {
-        let Recovered { fold, bus, reader, clock, snapshots } = recovered;
+        let Recovered { fold, bus, reader, clock, snapshots, snapshot } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
         let (engine, queries) = EngineHandle::new();
@@ -176,7 +176,7 @@ impl Daemon {
         let about = About { started_at, durability };
         let own_clock = clock.clone();
         let (orders, ordered) = keeper::orders();
-        let cadence = Cadence::new(orders.clone(), compiled.daemon.journal.snapshot_records, fold.applied);
+        let cadence = Cadence::new(orders.clone(), compiled.daemon.journal.snapshot_records, snapshot);
         let event_loop = EventLoop {
             fold,
             bus: bus.clone(),
@@ -194,6 +194,7 @@ impl Daemon {
         tasks.start(TaskKind::Snapshots, keeper::run(ordered, snapshots, bus.clone()));
         tasks.start(TaskKind::EventLoop, event_loop.run());
         tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
+        tasks.start(TaskKind::Doors, server::push_wakes(app.clone()));
         listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
         Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain, orders })
     }

@@ -38,11 +38,13 @@ pub use self::{
 };
 use crate::{
     event::{Scope, SessionId},
+    exchange::InjectionId,
     injector::Injector,
     ledger::{LedgerEntry, Reason},
     matcher::Matcher,
-    notification::SubscriberId,
+    notification::{InjectionPoint, SubscriberId},
     pipeline::{Pipeline, rule::Activity},
+    session::SessionState,
     time::Timestamp,
 };
 
@@ -93,11 +95,14 @@ impl Engine {
                 self.with_injector(&session, |injector| injector.ack(&injection, by));
             }
             Input::Undelivered { session, injection } => {
-                self.with_injector(&session, |injector| injector.undelivered(&injection));
+                self.undelivered(&session, &injection);
             }
             Input::SessionOpened { session, harness } => self.meet_session(&session, &harness, now),
             Input::SessionClosed { session, may_return: true } => self.send_away(&session, now),
-            Input::SessionClosed { session, may_return: false } => self.close_session(&session),
+            Input::SessionClosed { session, may_return: false } => self.end_session(&session),
+            Input::Decided { session, notification, decision } => {
+                self.decide(session.as_ref(), &notification, decision);
+            }
             Input::RulesReplaced(rules) => self.replace_rules(rules, now),
             Input::ShuttingDown => self.close_batches(|_| true, &|_| true, now),
             Input::Tick => {}
@@ -250,6 +255,15 @@ impl Engine {
             act(&mut known.injector);
             self.settle_session(session);
         }
+    }
+
+    fn undelivered(&mut self, session: &SessionId, injection: &InjectionId) {
+        let Some(open) = self.sessions.get_mut(session) else { return };
+        if open.injector.undelivered(injection) == Some(InjectionPoint::TurnStart) {
+            // A turn that a wake should have begun has not, as far as anyone knows.
+            open.state = SessionState::Idle;
+        }
+        self.settle_session(session);
     }
 
     fn record(&mut self, entry: LedgerEntry) {

@@ -38,6 +38,8 @@ pub struct Exchange {
     pub carries: Carries,
     /// What has become of the agent's context since the last exchange.
     pub begins: Begins,
+    /// Whether the harness can show its user a line.
+    pub shows_notices: bool,
 }
 
 impl Exchange {
@@ -55,6 +57,7 @@ impl Exchange {
             format: None,
             carries: Carries::default(),
             begins: Begins::default(),
+            shows_notices: false,
         }
     }
 }
@@ -131,11 +134,13 @@ pub enum Format {
     Toon,
     /// A JSON object.
     Json,
+    /// One line, for a door that makes an event of each line.
+    Line,
 }
 
 impl Format {
     /// All formats that can be asked for.
-    pub const ALL: [Self; 4] = [Self::Xml, Self::Markdown, Self::Toon, Self::Json];
+    pub const ALL: [Self; 5] = [Self::Xml, Self::Markdown, Self::Toon, Self::Json, Self::Line];
 
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
@@ -144,6 +149,7 @@ impl Format {
             Self::Markdown => "markdown",
             Self::Toon => "toon",
             Self::Json => "json",
+            Self::Line => "line",
         }
     }
 }
@@ -161,7 +167,7 @@ impl FromStr for Format {
 
 /// A word that is no format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no format; there are xml, markdown, toon and json")]
+#[error("`{0}` is no format; there are xml, markdown, toon, json and line")]
 pub struct FormatError(pub String);
 
 /// The short name of an injection, which also stands in its text.
@@ -197,6 +203,30 @@ pub struct Answer {
     pub check_before_tool: bool,
     /// What the harness is asked to do besides.
     pub directive: Option<Directive>,
+    /// One line for the user, not for the agent: what waits for the user's word. Told once of each notification.
+    pub notice: Option<Arc<str>>,
+}
+
+/// What a user does with a notification that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Nobody is told of it.
+    Dismiss,
+    /// The agent is told of it at the next point that releases it.
+    Discuss,
+}
+
+impl Decision {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Dismiss, Self::Discuss];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dismiss => "dismiss",
+            Self::Discuss => "discuss",
+        }
+    }
 }
 
 /// What a harness is asked to do besides carrying text.

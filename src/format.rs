@@ -11,7 +11,8 @@
 //! # let notification = Notification {
 //! #     id: NotificationId::new("n1"), subscriber: SubscriberId::new("tool_failure"), scope: Scope::All,
 //! #     priority: Priority::High, inject_at: InjectionPoint::AfterTool, severity: Severity::Error,
-//! #     content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20), raw_bytes: 90,
+//! #     activation: Default::default(), interrupt: Default::default(), raw_bytes: 90,
+//! #     content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None,
 //! # };
 //! let overflow = Overflow { by_subscriber: [(SubscriberId::new("ci_check"), 3)].into() };
@@ -29,6 +30,7 @@
 
 mod fence;
 mod json;
+mod line;
 mod markdown;
 mod toon;
 mod xml;
@@ -86,6 +88,7 @@ pub fn write(format: Format, injection: &InjectionId, items: &[Item<'_>], overfl
         Format::Markdown => markdown::write(injection, items, overflow),
         Format::Toon => toon::write(items, overflow),
         Format::Json => json::write(injection, items, overflow),
+        Format::Line => line::write(injection, items, overflow),
     }
 }
 
@@ -94,7 +97,7 @@ mod tests {
     use super::*;
     use crate::{
         event::{Scope, Severity},
-        notification::{InjectionPoint, NotificationId, Priority, Tokens},
+        notification::{Activation, InjectionPoint, Interrupt, NotificationId, Priority, Tokens},
         time::Timestamp,
     };
 
@@ -105,6 +108,8 @@ mod tests {
             scope: Scope::All,
             priority,
             inject_at: InjectionPoint::AfterTool,
+            activation: Activation::Passive,
+            interrupt: Interrupt::InjectAndContinue,
             severity: Severity::Error,
             content: content.into(),
             tokens: Tokens(0),

@@ -6,6 +6,7 @@
 
 pub mod caps;
 pub mod claude;
+pub mod door;
 mod seen;
 
 pub use seen::ids_in;

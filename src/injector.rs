@@ -13,6 +13,7 @@ mod point;
 mod queue;
 mod state;
 mod view;
+mod wake;
 
 #[cfg(test)]
 mod model;
@@ -27,9 +28,10 @@ use std::{
 
 use crate::{
     event::{SessionId, Severity},
-    exchange::{Answer, Carries, Directive, Exchange, Injection, InjectionId, Released},
+    exchange::{Answer, Carries, Decision, Directive, Exchange, Injection, InjectionId, Released},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
-    notification::{InjectionPoint, Notification, Priority, SubscriberId},
+    notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId},
+    session::{SessionState, Wake},
     time::Timestamp,
 };
 
@@ -144,14 +146,17 @@ impl Injector {
     ///
     /// To be told once for each answer that did not leave: a harness that gave up may have asked again with the same carrier
     /// and read it then. Its notifications wait as if they had not been released, and its carrier will be answered anew.
-    pub fn undelivered(&mut self, injection: &InjectionId) {
-        let Some(lease) = self.leases.take_undelivered(injection) else { return };
+    ///
+    /// Shape: the point at which it had been released, if it was taken back.
+    pub fn undelivered(&mut self, injection: &InjectionId) -> Option<InjectionPoint> {
+        let lease = self.leases.take_undelivered(injection)?;
         self.answers.forget(&lease.carrier);
         for mut entry in lease.entries {
             // The call that it would have come in place of was made.
             entry.has_cancelled = false;
             self.put_back(entry);
         }
+        Some(lease.point)
     }
 
     /// Ends what waits of subscribers that were switched off; what is on its way is not called back.
@@ -175,8 +180,7 @@ impl Injector {
     pub fn offer(&mut self, exchange: &Exchange, limits: &Limits, now: Timestamp) -> Offer {
         self.expire_pending(now);
         self.note_turn(exchange);
-        let is_due =
-            |inject_at, priority| self.releases_all || point::releases(exchange.point, inject_at, priority);
+        let is_due = |lane| point::lets_out(exchange.point, lane, self.releases_all);
         let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
         let candidates: Vec<Candidate> =
             self.queue.first_due(others_max, is_due).into_iter().map(candidate).collect();
@@ -207,7 +211,9 @@ impl Injector {
         self.note_released(exchange, fitted.is_some(), directive.as_ref());
         let injection = fitted.map(|fitted| self.open_lease(exchange, fitted, injection, lease, now));
         let (pending, _) = self.pending();
-        let answer = Answer { injection, pending, check_before_tool: self.check_before_tool(), directive };
+        let notice = exchange.shows_notices.then(|| self.notice()).flatten();
+        let check_before_tool = self.check_before_tool();
+        let answer = Answer { injection, pending, check_before_tool, directive, notice };
         self.answers.insert(exchange.carrier.clone(), answer.clone());
         answer
     }
@@ -232,9 +238,35 @@ impl Injector {
         self.outputs.pop_front()
     }
 
-    /// How many notifications wait, and how urgent the most urgent one is; what is under a lease does not count.
+    /// How many notifications wait for the agent, and how urgent the most urgent one is; neither what is under a lease nor
+    /// what waits for the user counts.
     pub fn pending(&self) -> (u32, Option<Priority>) {
-        (u32::try_from(self.queue.len()).unwrap_or(u32::MAX), self.queue.top_priority())
+        let for_agent = self.queue.len() - self.queue.len_for_user();
+        (u32::try_from(for_agent).unwrap_or(u32::MAX), self.queue.top_priority())
+    }
+
+    /// How many notifications wait for the user's word.
+    pub fn for_user(&self) -> u32 {
+        u32::try_from(self.queue.len_for_user()).unwrap_or(u32::MAX)
+    }
+
+    /// What the queue asks for while the session is in `state`, with the least priority that wakes; `None` when it can wait.
+    pub fn wake(&self, state: SessionState, threshold: Priority) -> Option<Wake> {
+        wake::wanted(&self.queue, state, threshold)
+    }
+
+    /// Does what the user decided about a notification that waits; whether it waited.
+    pub fn decide(&mut self, notification: &NotificationId, decision: Decision) -> bool {
+        match decision {
+            Decision::Dismiss => match self.queue.take(notification) {
+                Some(entry) => {
+                    self.end(&entry.notification, Reason::Dismissed);
+                    true
+                }
+                None => false,
+            },
+            Decision::Discuss => self.queue.release_to_agent(notification),
+        }
     }
 
     /// The injections that are on their way and not known to have arrived, oldest first.
@@ -249,8 +281,7 @@ impl Injector {
 
     /// Whether something waits that is released before the next tool runs.
     pub fn check_before_tool(&self) -> bool {
-        self.queue
-            .has_due(|inject_at, priority| point::releases(InjectionPoint::BeforeTool, inject_at, priority))
+        self.queue.has_due(|lane| point::lets_out(InjectionPoint::BeforeTool, lane, false))
     }
 
     /// Changes how many notifications may wait; what is over a lower bound goes, the least important first.
@@ -308,6 +339,15 @@ impl Injector {
         if is_released || !is_withheld(exchange, None) {
             self.releases_all = false;
         }
+    }
+
+    /// One line for the user about what waits for their word and was not shown before.
+    fn notice(&mut self) -> Option<Arc<str>> {
+        let shown = self.queue.show_to_user();
+        let subscribers: Vec<&str> = shown.iter().map(SubscriberId::as_str).collect();
+        let line =
+            || format!("aside: {} waiting for you: {}", self.queue.len_for_user(), subscribers.join(", "));
+        (!subscribers.is_empty()).then(|| line().into())
     }
 
     fn open_lease(

@@ -36,11 +36,13 @@ pub enum Reason {
     Uncertain,
     /// A subscriber for it exists but is switched off.
     SubscriberOff,
+    /// The user did not want it.
+    Dismissed,
 }
 
 impl Reason {
     /// Every word that [`Reason::as_str`] gives.
-    pub const WORDS: [&'static str; 8] = [
+    pub const WORDS: [&'static str; 9] = [
         "filtered",
         "duplicate",
         "over_rate",
@@ -49,6 +51,7 @@ impl Reason {
         "session_gone",
         "uncertain",
         "subscriber_off",
+        "dismissed",
     ];
 
     /// The word under which this reason is counted.
@@ -62,6 +65,7 @@ impl Reason {
             Self::SessionGone => "session_gone",
             Self::Uncertain => "uncertain",
             Self::SubscriberOff => "subscriber_off",
+            Self::Dismissed => "dismissed",
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod event;
 pub mod exchange;
 pub mod ledger;
 pub mod notification;
+pub mod session;
 pub mod tokens;
 pub mod toon;
 

@@ -79,6 +79,58 @@ impl InjectionPoint {
     }
 }
 
+/// What a pending notification may do by itself; ordered, the most far-reaching greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Activation {
+    /// It waits for a point that releases it.
+    #[default]
+    Passive,
+    /// It is shown to the user, and to the agent only once the user says so.
+    Prompt,
+    /// It wakes the agent.
+    Active,
+}
+
+impl Activation {
+    /// All of them, least first.
+    pub const ALL: [Self; 3] = [Self::Passive, Self::Prompt, Self::Active];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Passive => "passive",
+            Self::Prompt => "prompt",
+            Self::Active => "active",
+        }
+    }
+}
+
+/// What a critical notification does to a turn that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Interrupt {
+    /// It is told at the next boundary, and the turn goes on.
+    #[default]
+    InjectAndContinue,
+    /// The step under way is cancelled with the notification as the reason, and the agent decides anew.
+    CancelAndRestart,
+    /// It waits for the next turn.
+    QueueForNext,
+}
+
+impl Interrupt {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::InjectAndContinue, Self::CancelAndRestart, Self::QueueForNext];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InjectAndContinue => "inject_and_continue",
+            Self::CancelAndRestart => "cancel_and_restart",
+            Self::QueueForNext => "queue_for_next",
+        }
+    }
+}
+
 impl fmt::Display for InjectionPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -181,6 +233,10 @@ pub struct Notification {
     pub priority: Priority,
     /// Where it may enter the context.
     pub inject_at: InjectionPoint,
+    /// What it may do by itself while it waits.
+    pub activation: Activation,
+    /// What it does to a turn that is under way, if it is critical.
+    pub interrupt: Interrupt,
     /// The worst severity among its events.
     pub severity: Severity,
     /// Strict TOON, without a trailing newline.

@@ -14,6 +14,7 @@ mod key;
 mod limit;
 mod state;
 
+pub mod activation;
 pub mod condition;
 pub mod render;
 pub mod row;
@@ -87,14 +88,14 @@ pub enum PipelineOutput {
 pub(crate) enum Weight {
     /// It travels as its subscriber says.
     Usual,
-    /// It is at least as severe as `escalate_at`: past any batch and rate, but not past filters and dedupe.
+    /// It is at least as severe as `escalate_at`, and of a trusted source: past any batch and rate, but not past filters and dedupe.
     Escalated,
 }
 
 impl Weight {
     fn of(rule: &Subscriber, event: &Event) -> Self {
         match rule.output.escalate_at {
-            Some(least) if event.severity >= least => Self::Escalated,
+            Some(least) if event.severity >= least && rule.wake.trusts(&event.source) => Self::Escalated,
             Some(_) | None => Self::Usual,
         }
     }
@@ -273,9 +274,10 @@ impl Pipeline {
             }
         }
         let (priority, inject_at) = match weight {
-            Weight::Usual => (rule.output.priority, rule.output.inject_at),
+            Weight::Usual => rule.wake.lowered(rule.output.priority, rule.output.inject_at, &batch.rows),
             Weight::Escalated => (Priority::Critical, InjectionPoint::Immediate),
         };
+        let activation = rule.wake.activation(rule.output.activation, priority, &batch.rows);
         let (severity, raw_bytes) = (batch.severity(), raw_bytes(&batch.rows, carried));
         let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
         self.outputs.push_back(PipelineOutput::Notification(Notification {
@@ -284,6 +286,8 @@ impl Pipeline {
             scope: batch.scope,
             priority,
             inject_at,
+            activation,
+            interrupt: rule.output.interrupt,
             severity,
             content: rendered.content.into(),
             tokens: rendered.tokens,

@@ -7,15 +7,18 @@
 mod admin;
 mod auth;
 mod connections;
+mod doors;
 mod error;
 mod events;
 mod exchange;
 mod extract;
 mod hooks;
+mod inbox;
 mod intake;
 mod lines;
 mod metrics;
 mod router;
+mod statusline;
 mod stream;
 mod transcripts;
 
@@ -42,6 +45,7 @@ use crate::{bus::Bus, harness::Transcript, journal::Clock, meter::Meters, time::
 
 use self::connections::{CONNECTIONS_MAX, Limited};
 
+pub use doors::push_wakes;
 pub use engine_handle::{EngineHandle, Query, Standing};
 pub use router::openapi;
 pub use sessions::Registry;

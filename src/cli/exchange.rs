@@ -26,7 +26,7 @@ pub(super) struct Args {
     /// The harness that asks
     #[arg(long, value_name = "NAME")]
     harness: Option<String>,
-    /// How the text is written: xml, markdown, toon or json [default: as configured]
+    /// How the text is written: xml, markdown, toon, json or line [default: as configured]
     #[arg(long)]
     format: Option<Format>,
     /// An injection that has arrived; may be given more than once
@@ -154,6 +154,6 @@ mod tests {
         assert!(error.contains("`midway` is not one of immediate, turn_start"), "{error}");
         let error =
             run_against(&daemon, &["exchange", "s1", "turn_end", "--format", "yaml"]).expect_err("no format");
-        assert!(error.contains("there are xml, markdown, toon and json"), "{error}");
+        assert!(error.contains("there are xml, markdown, toon, json and line"), "{error}");
     }
 }

@@ -32,10 +32,13 @@ const INPUT_BYTES: usize = 8 * 1024;
 ///
 /// Shape: bytes other than printable ASCII, and `%`, are percent-encoded.
 /// Source: the variables a Claude Code hook process gets.
-pub const HOOK_HEADERS: [(&str, &str); 3] = [
+pub const HOOK_HEADERS: [(&str, &str); 6] = [
     ("aside-pid", "CLAUDE_PID"),
     ("aside-entrypoint", "CLAUDE_CODE_ENTRYPOINT"),
     ("aside-project", "CLAUDE_PROJECT_DIR"),
+    ("aside-session", "CLAUDE_CODE_SESSION_ID"),
+    ("aside-inbox", "CLAUDE_CODE_MESSAGING_SOCKET"),
+    ("aside-inbox-token", "CLAUDE_CODE_MESSAGING_TOKEN"),
 ];
 
 /// Hands stdin to the daemon's harness module `name`, and prints what it answers.

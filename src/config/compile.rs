@@ -51,6 +51,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         template_names: sources.of_kind(FileKind::Template).map(template_name).collect(),
         known_types,
         injection_tokens: settings.injection.max_tokens,
+        wake: Arc::clone(&settings.wake),
         core: BTreeMap::new(),
     };
     let (subscribers, tests) = compile_subscribers(sources, context, &mut found);
@@ -61,6 +62,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             templates: Arc::new(templates),
             injection: settings.injection,
             sessions: settings.sessions,
+            wake: settings.wake,
         },
         daemon: settings.daemon,
         tests,

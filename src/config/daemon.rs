@@ -15,6 +15,7 @@ use std::{
 
 use crate::{
     config::{
+        activation,
         raw::{Document, Parsed, Section, Value},
         report::{Diagnostic, shown},
         values,
@@ -22,9 +23,10 @@ use crate::{
     engine::rules::{InjectionSettings, SessionSettings},
     exchange::Format,
     notification::Tokens,
+    pipeline::activation::WakeSettings,
 };
 
-const SECTIONS: [&str; 4] = ["journal", "http", "injection", "sessions"];
+const SECTIONS: [&str; 5] = ["journal", "http", "injection", "sessions", "activation"];
 
 /// Default time between syncs with `durability = "interval"`: what a power failure may take.
 const SYNC_INTERVAL: Duration = Duration::from_millis(100);
@@ -121,22 +123,24 @@ pub(crate) struct Settings {
     pub(crate) daemon: DaemonConfig,
     pub(crate) injection: InjectionSettings,
     pub(crate) sessions: SessionSettings,
+    pub(crate) wake: Arc<WakeSettings>,
     pub(crate) origins: BTreeMap<String, Arc<str>>,
     pub(crate) found: Vec<Diagnostic>,
 }
 
 /// Reads the `aside.toml` of every layer, the later ones overriding the earlier ones key by key.
 pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
-    let [mut journal, mut http, mut injection, mut sessions] =
+    let [mut journal, mut http, mut injection, mut sessions, mut activation] =
         SECTIONS.map(|name| Section::new(name, documents));
     let mut settings = Settings {
         daemon: DaemonConfig { journal: read_journal(&mut journal), http: read_http(&mut http) },
         injection: read_injection(&mut injection),
         sessions: read_sessions(&mut sessions),
+        wake: Arc::new(activation::read(&mut activation)),
         origins: BTreeMap::new(),
         found: documents.iter().flat_map(|document| document.unknown_sections(&SECTIONS)).collect(),
     };
-    for section in [journal, http, injection, sessions] {
+    for section in [journal, http, injection, sessions, activation] {
         settings.origins.extend(section.origins().clone());
         settings.found.extend(section.finish());
     }
@@ -252,7 +256,10 @@ mod tests {
     }
 
     fn values(settings: &Settings) -> String {
-        format!("{:?}\n{:?}\n{:?}", settings.daemon, settings.injection, settings.sessions)
+        format!(
+            "{:?}\n{:?}\n{:?}\n{:?}",
+            settings.daemon, settings.injection, settings.sessions, settings.wake
+        )
     }
 
     /// The shipped file with the keys that have no default switched on.

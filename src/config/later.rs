@@ -34,15 +34,10 @@ pub(crate) fn check_limits(section: &mut Section<'_>) {
 
 /// Checks the keys of `[output]`.
 pub(crate) fn check_output(section: &mut Section<'_>) {
-    for (key, words) in [
-        ("activation", ["passive", "prompt", "active"]),
-        ("audience", ["agent", "user", "both"]),
-        ("interrupt", ["inject_and_continue", "cancel_and_restart", "queue_for_next"]),
-    ] {
-        refuse(section, key, |value| {
-            values::word(value, &words, |word| word).map(|word| effect(Some(&word) != words.first()))
-        });
-    }
+    let audiences = ["agent", "user", "both"];
+    refuse(section, "audience", |value| {
+        values::word(value, &audiences, |word| word).map(|word| effect(Some(&word) != audiences.first()))
+    });
     refuse(section, "requires_response", |value| values::flag(value).map(effect));
 }
 

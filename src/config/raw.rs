@@ -113,6 +113,15 @@ impl<'s> Value<'s> {
         self.value.as_array().map(|items| items.iter().enumerate().map(item).collect())
     }
 
+    /// Its keys with their values, if it is a table.
+    pub(crate) fn entries(&self) -> Option<Vec<(&'s str, Self)>> {
+        let entry = |(key, value): (&'s Spanned<_>, _)| {
+            let name: &'s str = AsRef::<str>::as_ref(key.get_ref());
+            (name, Self::new(self.file, format!("{}.{name}", self.key), value))
+        };
+        self.value.as_table().map(|table| table.iter().map(entry).collect())
+    }
+
     /// Its keys, if it is a table.
     pub(crate) fn section(&self) -> Option<Section<'s>> {
         let table = self.value.as_table()?;

@@ -22,8 +22,9 @@ use crate::{
         values,
     },
     event::{Pattern, PatternSegment, Severity},
-    notification::{InjectionPoint, Priority, SubscriberId, Tokens},
+    notification::{Activation, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
     pipeline::{
+        activation::WakeSettings,
         condition::{CONDITION_BYTES_MAX, Condition},
         render::{self, Templates},
         rule::{Activity, BatchMode, Batching, DedupeRule, OutputRule, Rate, Subscriber},
@@ -76,6 +77,8 @@ pub(crate) struct Context<'a> {
     pub(crate) known_types: &'a [&'a str],
     /// What an injection holds at most; a notification alone has to fit, or it would wait for ever.
     pub(crate) injection_tokens: Tokens,
+    /// What the user allows notifications to do by themselves.
+    pub(crate) wake: Arc<WakeSettings>,
     /// The core subscribers of earlier layers, and where they are.
     pub(crate) core: BTreeMap<SubscriberId, Arc<str>>,
 }
@@ -135,6 +138,7 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
         rate,
         ttl,
         output: output_rule,
+        wake: Arc::clone(&context.wake),
     });
     SubscriberFile { id: id.zip(place), compiled: compiled.map(|subscriber| (subscriber, tests)), found }
 }
@@ -339,14 +343,39 @@ fn read_output(section: &mut Section<'_>, id: Option<&SubscriberId>, context: &C
     let rule = OutputRule {
         priority,
         inject_at: inject_at.unwrap_or(default_point),
+        activation: section.read("activation", values::activation).unwrap_or_default(),
+        interrupt: section
+            .read("interrupt", |value| values::word(value, &Interrupt::ALL, Interrupt::as_str))
+            .unwrap_or_default(),
         escalate_at: section.read("escalate_at", values::severity),
         template: section
             .read("template", |value| read_template(value, context))
             .unwrap_or_else(|| own_template(id, context)),
         max_tokens: read_max_tokens(section, context.injection_tokens),
     };
+    check_wake(section, &rule, context.wake.threshold);
     later::check_output(section);
     rule
+}
+
+/// Warns of keys that change nothing beside the others.
+fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority) {
+    let can_be_critical = rule.priority == Priority::Critical || rule.escalate_at.is_some();
+    if !can_be_critical && rule.interrupt != Interrupt::default() {
+        section.object("interrupt", |value| {
+            let message = "`interrupt` is for critical notifications, and this subscriber makes none";
+            value.error(message).into_warning()
+        });
+    }
+    if rule.activation == Activation::Active && rule.priority < threshold && rule.escalate_at.is_none() {
+        section.object("activation", |value| {
+            let message = format!(
+                "it wakes nobody: its priority is {}, and `threshold` in [activation] is {threshold}",
+                rule.priority
+            );
+            value.error(message).into_warning()
+        });
+    }
 }
 
 /// What a notification may hold: what its file says, as far as an injection has room for that and its wrapper.
@@ -441,6 +470,7 @@ mod tests {
             template_names: BTreeSet::from(["ci.toon.j2"]),
             known_types: &[],
             injection_tokens: Tokens(300),
+            wake: Arc::default(),
             core: BTreeMap::new(),
         };
         let SubscriberFile { compiled, found, .. } = compile(&file, &context);

@@ -13,6 +13,7 @@ use crate::{
         report::{Diagnostic, Place, nearest, shown},
     },
     event::{FieldPath, Severity},
+    notification::Activation,
     pipeline::rule::Rate,
 };
 
@@ -63,6 +64,11 @@ pub(crate) fn word<T: Copy>(value: &Value<'_>, all: &[T], as_str: impl Fn(T) -> 
         let message = format!("`{}` cannot be `{}`", value.name(), shown(found));
         vec![value.error(message).with_allowed(found, &allowed)]
     })
+}
+
+/// What a notification may do by itself.
+pub(crate) fn activation(value: &Value<'_>) -> Parsed<Activation> {
+    word(value, &Activation::ALL, Activation::as_str)
 }
 
 /// A severity; `warn` is `warning`.

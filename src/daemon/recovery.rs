@@ -60,6 +60,8 @@ pub(super) struct Recovered {
     pub(super) reader: Reader,
     pub(super) clock: Arc<Clock>,
     pub(super) snapshots: Arc<Snapshots>,
+    /// The last record of the snapshot that was gone on from.
+    pub(super) snapshot: Seq,
 }
 
 /// Opens the journal in `state` and rebuilds what it says.
@@ -86,12 +88,13 @@ pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Reco
         tracing::warn!("{cut}");
     }
     let bus = Bus::new(journal, last_seq);
+    let snapshot = fold.applied;
     let mut reader = first_reader(&bus, &fold)?;
     for event in replay(&mut reader, &mut fold)? {
         event_loop::publish(&bus, &event).await?;
     }
     bus.journal().set_needed_from(snapshots.journal_needed_from());
-    Ok(Recovered { fold, bus, reader, clock, snapshots: Arc::new(snapshots) })
+    Ok(Recovered { fold, bus, reader, clock, snapshots: Arc::new(snapshots), snapshot })
 }
 
 /// Opens a journal of which the newest usable snapshot is known, or nothing if there is none.

@@ -17,6 +17,8 @@ pub(super) enum TaskKind {
     Listener,
     /// Writes snapshots until the event loop can hand over none.
     Snapshots,
+    /// Writes to the inboxes of clients; the daemon stops with it.
+    Doors,
 }
 
 impl TaskKind {
@@ -26,6 +28,7 @@ impl TaskKind {
             Self::Transcripts => "reader of transcripts",
             Self::Listener => "listener",
             Self::Snapshots => "snapshots",
+            Self::Doors => "doors",
         }
     }
 }

@@ -6,11 +6,12 @@ use super::fold::Fold;
 use crate::{
     bus::Bus,
     engine::{SessionView as OpenSession, SubscriberTally},
+    injector::PendingView as PendingNotification,
     notification::Priority,
     pipeline::rule::Activity,
     protocol::views::{
         EventCounts, HarnessView, JournalView, NotificationCounts, RulesView, SessionCounts, SessionView,
-        StatusView, SubscriberCounts, TokenCounts,
+        StatusView, SubscriberCounts, TokenCounts, WaitingView,
     },
     server::{Query, Standing},
     time::{Timestamp, duration_millis},
@@ -26,14 +27,20 @@ pub(super) struct About {
 
 /// Answers a question. That nobody waits for the answer any more is no error.
 pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp) {
+    let threshold = fold.engine.rules().wake.threshold;
     match query {
         Query::Status(reply) => drop(reply.send(status(fold, about, bus, waiting, now))),
         Query::Sessions(reply) => {
             let sessions = fold.engine.sessions();
-            drop(reply.send(sessions.map(|open| session(&open)).collect()));
+            drop(reply.send(sessions.map(|open| session(&open, threshold)).collect()));
         }
         Query::Session(id, reply) => {
-            drop(reply.send(fold.engine.session(&id).map(|open| session(&open))));
+            drop(reply.send(fold.engine.session(&id).map(|open| session(&open, threshold))));
+        }
+        Query::Waiting(id, reply) => {
+            let is_wanted = |open: &OpenSession<'_>| id.as_ref().is_none_or(|id| id == open.id);
+            let sessions = fold.engine.sessions().filter(is_wanted);
+            drop(reply.send(sessions.flat_map(|open| waiting_in(&open, now)).collect()));
         }
         Query::Standing(id, reply) => {
             let standing = fold.engine.session(&id).map(|session| Standing {
@@ -89,8 +96,9 @@ fn journal(fold: &Fold, about: &About, bus: &Bus) -> JournalView {
     }
 }
 
-fn session(session: &OpenSession<'_>) -> SessionView {
+fn session(session: &OpenSession<'_>, threshold: Priority) -> SessionView {
     let (pending, top) = session.injector.pending();
+    let wake = session.injector.wake(session.state, threshold);
     SessionView {
         id: session.id.to_string(),
         is_open: session.is_open,
@@ -99,8 +107,25 @@ fn session(session: &OpenSession<'_>) -> SessionView {
         seen_at: session.last_seen.to_string(),
         pending,
         top: top.map(Priority::as_str),
+        for_user: session.injector.for_user(),
+        state: session.state.as_str(),
+        wake: wake.as_ref().map(|wake| wake.kind.as_str()),
+        reason: wake.map(|wake| wake.reason),
         unconfirmed: session.injector.unconfirmed(),
     }
+}
+
+fn waiting_in(session: &OpenSession<'_>, now: Timestamp) -> Vec<WaitingView> {
+    let show = |pending: PendingNotification| WaitingView {
+        id: pending.id.to_string(),
+        session: session.id.to_string(),
+        subscriber: pending.subscriber.to_string(),
+        priority: pending.priority.as_str(),
+        waits_for: if pending.is_for_user { "user" } else { "agent" },
+        age_ms: duration_millis(pending.age),
+        text: pending.content,
+    };
+    session.injector.view(now).pending.into_iter().map(show).collect()
 }
 
 fn rules(fold: &Fold) -> RulesView {

@@ -22,6 +22,7 @@ impl Engine {
     /// Hands an event to every pipeline that asks for its type.
     pub(super) fn dispatch(&mut self, seq: Seq, event: &EventRef<'_>, now: Timestamp) {
         self.tally.events += 1;
+        self.note_turn(event);
         let chain = event.cause.map_or(0, |cause| self.lineage.of(cause) + 1);
         self.lineage.remember(seq, event.id, chain);
         if chain > CHAIN_MAX {

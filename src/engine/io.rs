@@ -8,9 +8,10 @@ use std::sync::Arc;
 use crate::{
     engine::rules::CompiledRules,
     event::{Event, EventRef, Seq, SessionId},
-    exchange::{Answer, Exchange, Harness, InjectionId},
+    exchange::{Answer, Decision, Exchange, Harness, InjectionId},
     ledger::{ConfirmedBy, LedgerEntry},
-    notification::Priority,
+    notification::{NotificationId, Priority},
+    session::Wake,
 };
 
 /// Something that happened, in the order of the journal.
@@ -62,6 +63,15 @@ pub enum Input<'a> {
         /// Whether it can be taken up again, so that what waits for it is kept for a while.
         may_return: bool,
     },
+    /// The user decided about a notification that waits.
+    Decided {
+        /// In whose queue; everywhere if there is none.
+        session: Option<SessionId>,
+        /// Which notification.
+        notification: NotificationId,
+        /// What is to become of it.
+        decision: Decision,
+    },
     /// The rules are these from here on.
     RulesReplaced(Arc<CompiledRules>),
     /// The daemon stops: open batches close, so that nothing waits for its return.
@@ -99,10 +109,23 @@ pub enum Output {
 pub struct Pending {
     /// Which session.
     pub session: SessionId,
-    /// How many notifications.
+    /// How many notifications wait for the agent.
     pub count: u32,
     /// The most urgent one's priority; `None` when there is none.
     pub top: Option<Priority>,
+    /// How many notifications wait for the user's word.
+    pub for_user: u32,
+    /// What the queue asks of the harness; `None` when it can wait for the next point.
+    pub wake: Option<Wake>,
+    /// Whether its harness has ended the session.
+    pub is_closed: bool,
+}
+
+impl Pending {
+    /// Nothing waits.
+    pub fn nothing(session: SessionId) -> Self {
+        Self { session, count: 0, top: None, for_user: 0, wake: None, is_closed: false }
+    }
 }
 
 /// Why the engine wants to be woken.

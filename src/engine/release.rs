@@ -14,6 +14,7 @@ use crate::{
     injector::{self, Candidate, Limits},
     ledger::ConfirmedBy,
     notification::{InjectionPoint, Priority},
+    session::{Wake, WakeKind},
     time::Timestamp,
     tokens,
 };
@@ -27,6 +28,7 @@ impl Engine {
     /// Answers an exchange; the same carrier again gets the same bytes.
     pub(super) fn exchange(&mut self, seq: Seq, request: RequestId, exchange: &Exchange, now: Timestamp) {
         self.meet_session(&exchange.session, &exchange.harness, now);
+        let threshold = self.rules.wake.threshold;
         let Some(session) = self.sessions.get_mut(&exchange.session) else {
             return;
         };
@@ -39,12 +41,33 @@ impl Engine {
                 self.begin(exchange, now);
                 let session = self.sessions.get_mut(&exchange.session).expect("it was met");
                 session.injector.confirm_by_exchange(exchange, now);
+                let wake = session.injector.wake(session.state, threshold);
+                if exchange.point == InjectionPoint::Immediate && wake.is_some() {
+                    session.injector.woken();
+                }
                 self.close_due(exchange, now);
-                self.release(seq, exchange, now)
+                let answer = self.release(seq, exchange, now);
+                self.note_point(exchange, wake.as_ref(), &answer);
+                answer
             }
         };
         self.settle_session(&exchange.session);
         self.outputs.push_back(Output::Answer { request, session: exchange.session.clone(), answer });
+    }
+
+    /// Notes where the session stands after an exchange that was no repetition.
+    fn note_point(&mut self, exchange: &Exchange, wake: Option<&Wake>, answer: &Answer) {
+        let Some(session) = self.sessions.get_mut(&exchange.session) else { return };
+        let is_turn_start = exchange.point == InjectionPoint::TurnStart;
+        if is_turn_start && std::mem::take(&mut session.is_opening) {
+            return;
+        }
+        let cancels = wake.is_some_and(|wake| wake.kind == WakeKind::CancelAndRestart);
+        session.state = session.state.after_exchange(
+            exchange.point,
+            answer.directive.is_some(),
+            cancels && answer.injection.is_some(),
+        );
     }
 
     /// Closes the open batches that this point would release, so that none waits for a timer: those of high priority at any

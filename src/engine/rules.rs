@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     exchange::Format,
     notification::Tokens,
-    pipeline::{render::Templates, rule::Subscriber},
+    pipeline::{activation::WakeSettings, render::Templates, rule::Subscriber},
 };
 
 /// One generation of rules.
@@ -23,6 +23,8 @@ pub struct CompiledRules {
     pub injection: InjectionSettings,
     /// `[sessions]` of `aside.toml`.
     pub sessions: SessionSettings,
+    /// `[activation]` of `aside.toml`; every subscriber has it too.
+    pub wake: Arc<WakeSettings>,
 }
 
 impl CompiledRules {
@@ -41,6 +43,7 @@ impl CompiledRules {
                 lease: Duration::from_secs(15 * 60),
             },
             sessions: SessionSettings { queue_len_max: 1_000, idle_close: DAY, unclaimed_ttl: DAY },
+            wake: Arc::default(),
         }
     }
 }

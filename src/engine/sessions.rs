@@ -9,6 +9,8 @@ use std::{
     sync::Arc,
 };
 
+use serde::Deserialize;
+
 use super::{
     Engine,
     deadlines::Deadlines,
@@ -16,11 +18,12 @@ use super::{
     rules::SessionSettings,
 };
 use crate::{
-    event::{Scope, SessionId},
-    exchange::Harness,
+    event::{EventRef, Scope, SessionId},
+    exchange::{Decision, Harness},
     injector::Injector,
     ledger::{LedgerEntry, Reason},
-    notification::{Notification, Priority, SubscriberId},
+    notification::{Notification, NotificationId, Priority, SubscriberId},
+    session::{OPENING_EVENT, SessionState, WAITING_EVENT, Wake},
     snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
@@ -41,8 +44,20 @@ pub(super) struct Session {
     pub(super) injector: Injector,
     /// The sessions whose place it took: what concerns one of them concerns it. Oldest first.
     pub(super) former: Vec<SessionId>,
+    pub(super) state: SessionState,
+    /// It was said to begin, and no turn has begun since.
+    pub(super) is_opening: bool,
     /// What watchers were told last.
-    told: (u32, Option<Priority>),
+    told: Told,
+}
+
+/// What watchers are told of a session's queue: as [`Pending`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Told {
+    count: u32,
+    top: Option<Priority>,
+    for_user: u32,
+    wake: Option<Wake>,
 }
 
 /// What is shown of a session.
@@ -60,6 +75,8 @@ pub struct SessionView<'a> {
     pub last_seen: Timestamp,
     /// Its queue and leases.
     pub injector: &'a Injector,
+    /// Where it stands.
+    pub state: SessionState,
 }
 
 /// Every session, by id.
@@ -188,6 +205,7 @@ impl Session {
             opened_at: self.opened_at,
             last_seen: self.last_seen,
             injector: &self.injector,
+            state: self.state,
         }
     }
 
@@ -198,7 +216,9 @@ impl Session {
             last_seen: now,
             injector: Injector::new(id.clone(), queue_len_max),
             former: Vec::new(),
-            told: (0, None),
+            state: SessionState::default(),
+            is_opening: false,
+            told: Told::default(),
         }
     }
 
@@ -242,9 +262,66 @@ impl Engine {
         }
     }
 
-    /// Closes a session; what it leaves goes to its parent, or ends.
-    pub(super) fn close_session(&mut self, id: &SessionId) {
-        let Some((mut session, was_open)) = self.sessions.take(id) else {
+    /// Learns from an event where its session stands.
+    pub(super) fn note_turn(&mut self, event: &EventRef<'_>) {
+        let is_of_an_agent = event.event_type.starts_with("agent.");
+        let is_of_a_tool = event.event_type.starts_with("tool.call.");
+        let Some(id) = event.session.filter(|_| is_of_an_agent || is_of_a_tool).map(SessionId::new) else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        // Anyone may tell of a tool that failed; where the turn stands is known to its harness.
+        if is_of_a_tool && session.harness.name.as_deref() != Some(event.source) {
+            return;
+        }
+        let reason = (event.event_type == WAITING_EVENT).then(|| reason_of(event.payload)).flatten();
+        let state = session.state.after_event(event.event_type, reason.as_deref());
+        if event.event_type == OPENING_EVENT {
+            session.is_opening = true;
+        } else if state != session.state {
+            session.is_opening = false;
+            session.state = state;
+            self.settle_session(&id);
+        }
+    }
+
+    /// Does what the user decided about a notification: in one queue, or wherever it waits.
+    pub(super) fn decide(
+        &mut self,
+        session: Option<&SessionId>,
+        notification: &NotificationId,
+        decision: Decision,
+    ) {
+        let concerned = match session {
+            Some(id) => vec![id.clone()],
+            None => self.sessions.open.keys().cloned().collect(),
+        };
+        for id in concerned {
+            let decided =
+                self.sessions.get_mut(&id).is_some_and(|open| open.injector.decide(notification, decision));
+            if decided {
+                self.settle_session(&id);
+            }
+        }
+    }
+
+    /// Closes a session because its harness says so; what it leaves goes to its parent, or ends.
+    pub(super) fn end_session(&mut self, id: &SessionId) {
+        self.remove_session(id);
+        self.tell_closed(id);
+    }
+
+    /// Closes a session for want of a sign of life, or of room.
+    fn close_session(&mut self, id: &SessionId) {
+        let was_open = self.sessions.get(id).is_some();
+        self.remove_session(id);
+        if was_open {
+            self.tell_gone(id);
+        }
+    }
+
+    fn remove_session(&mut self, id: &SessionId) {
+        let Some((mut session, _)) = self.sessions.take(id) else {
             return;
         };
         for former in &session.former {
@@ -258,37 +335,40 @@ impl Engine {
         for notification in left {
             self.hand_over(id, parent.as_ref(), notification);
         }
-        if was_open {
-            self.tell_gone(id);
-        }
     }
 
     /// Tells whoever watches a session that nothing waits there any more.
     pub(super) fn tell_gone(&mut self, id: &SessionId) {
-        self.outputs.push_back(Output::Wake(Pending { session: id.clone(), count: 0, top: None }));
+        self.outputs.push_back(Output::Wake(Pending::nothing(id.clone())));
+    }
+
+    /// Tells whoever watches a session that it has ended; also of one that was not open, where they wait for nothing.
+    pub(super) fn tell_closed(&mut self, id: &SessionId) {
+        self.outputs.push_back(Output::Wake(Pending { is_closed: true, ..Pending::nothing(id.clone()) }));
     }
 
     /// Keeps a session that has ended, with what waits for it, for when it is taken up again; its subagents end with it. A
     /// subagent itself does not come back.
     pub(super) fn send_away(&mut self, id: &SessionId, now: Timestamp) {
         let Some(session) = self.sessions.get(id) else {
-            return;
+            return self.tell_closed(id);
         };
         if session.harness.parent.is_some() {
-            return self.close_session(id);
+            return self.end_session(id);
         }
         let is_child = |session: &Session| session.harness.parent.as_ref() == Some(id);
         let children = self.sessions.open.iter().filter(|(_, session)| is_child(session));
         let children: Vec<SessionId> = children.map(|(child, _)| child.clone()).collect();
         for child in children {
-            self.close_session(&child);
+            self.end_session(&child);
         }
         let Some((mut session, _)) = self.sessions.take(id) else {
             return;
         };
-        self.tell_gone(id);
+        self.tell_closed(id);
         session.last_seen = now;
-        session.told = (0, None);
+        session.told = Told::default();
+        session.state = SessionState::default();
         self.sessions.away.insert(id.clone(), session);
         if self.sessions.away.len() > AWAY_MAX {
             let first = self.sessions.away.iter().min_by_key(|(_, session)| session.last_seen);
@@ -340,15 +420,21 @@ impl Engine {
         };
         let entries: Vec<_> = std::iter::from_fn(|| session.injector.poll_output()).collect();
         let deadline = session.deadline(settings);
-        let pending = session.injector.pending();
-        let has_changed = is_open && std::mem::replace(&mut session.told, pending) != pending;
+        let (count, top) = session.injector.pending();
+        let wake = session.injector.wake(session.state, self.rules.wake.threshold);
+        let told = Told { count, top, for_user: session.injector.for_user(), wake };
+        let has_changed = is_open && session.told != told;
+        if has_changed {
+            session.told.clone_from(&told);
+        }
         self.sessions.deadlines.set(id.clone(), Some(deadline));
         for entry in entries {
             self.record(entry);
         }
         if has_changed {
-            let (count, top) = pending;
-            self.outputs.push_back(Output::Wake(Pending { session: id.clone(), count, top }));
+            let Told { count, top, for_user, wake } = told;
+            let pending = Pending { session: id.clone(), count, top, for_user, wake, is_closed: false };
+            self.outputs.push_back(Output::Wake(pending));
         }
     }
 
@@ -361,6 +447,15 @@ impl Engine {
             self.close_session(&id);
         }
     }
+}
+
+/// The `reason` that a payload gives, if it gives one in words.
+fn reason_of(payload: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Reason {
+        reason: String,
+    }
+    serde_json::from_str(payload).ok().map(|Reason { reason }| reason)
 }
 
 /// Takes over what `harness` says; what it leaves out stays as it was. Returns whether that changes what concerns the session.
@@ -380,7 +475,8 @@ fn learn(known: &mut Harness, harness: &Harness) -> bool {
     take(&mut known.parent, &harness.parent) || is_elsewhere
 }
 
-state!(Session { harness, opened_at, last_seen, injector, former, told });
+state!(Told { count, top, for_user, wake });
+state!(Session { harness, opened_at, last_seen, injector, former, state, is_opening, told });
 
 impl Sessions {
     /// Appends the sessions; who took whose place is known from those who did.

@@ -180,6 +180,16 @@ proptest! {
             .collect();
         prop_assert_eq!(told, said.iter().map(|((_, value), _, _)| value).collect::<Vec<_>>());
 
+        let line = write(Format::Line, &id, &shown, &overflow);
+        prop_assert!(!line.contains(|c: char| c.is_control() || "<\u{2028}\u{2029}".contains(c)), "{:?}", line);
+        let array = line.strip_prefix("7fq2kd ").expect("the id comes first");
+        let mut read = serde_json::Deserializer::from_str(array).into_iter::<Vec<Value>>();
+        let told = read.next().expect("an array").expect("JSON");
+        let told: Vec<&Value> = told.iter().map(|notification| &notification["content"]).collect();
+        prop_assert_eq!(told, said.iter().map(|((_, value), _, _)| value).collect::<Vec<_>>());
+        let rest = array.get(read.byte_offset()..);
+        prop_assert_eq!(rest, Some(if is_over { " 3 more pending: ci 3" } else { "" }));
+
         let markdown = write(Format::Markdown, &id, &shown, &overflow);
         prop_assert!(!has_reserved_tag(&markdown));
         for (priority, document) in fenced_documents(&markdown) {

@@ -24,8 +24,10 @@
 //! # Ok::<(), aside::harness::HookError>(())
 //! ```
 
+pub mod inbox;
 mod reply;
 mod report;
+pub mod statusline;
 mod stdin;
 
 use std::borrow::Cow;
@@ -283,6 +285,7 @@ impl Call<'_> {
             harness: self.harness()?,
             budget: CLAUDE_CODE.budget(),
             format: Some(CLAUDE_CODE.format),
+            shows_notices: true,
             ..Exchange::new(self.session()?, point, &carrier)
         })
     }

@@ -8,7 +8,10 @@ use super::{
     tests::{exchange, notification},
     *,
 };
-use crate::notification::{NotificationId, Tokens};
+use crate::{
+    notification::{Activation, Interrupt, NotificationId, Tokens},
+    session::WakeKind,
+};
 
 const LEASE_MS: u64 = 500;
 const QUEUE_LEN_MAX: usize = 6;
@@ -16,12 +19,18 @@ const NOTIFICATIONS_MAX: u32 = 3;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Push { id: u8, priority: usize, inject_at: usize, severity: usize, ttl: Option<u64> },
+    Push { id: u8, priority: usize, inject_at: usize, severity: usize, ttl: Option<u64>, by_itself: usize },
     Exchange { point: usize, carrier: u8, turn: Option<u8>, carries: Carries },
     Ack { injection: u8 },
     Undelivered { injection: u8 },
+    Decide { id: u8, decision: usize },
     Woken,
     Timeout,
+}
+
+/// An activation and an interrupt for each number below nine.
+fn by_itself(number: usize) -> (Activation, Interrupt) {
+    (Activation::ALL[number % 3], Interrupt::ALL[number / 3])
 }
 
 fn step() -> impl Strategy<Value = (u64, Step)> {
@@ -29,9 +38,12 @@ fn step() -> impl Strategy<Value = (u64, Step)> {
     let carries =
         prop_oneof![Just(Carries::Always), Just(Carries::OnlyToContinue), Just(Carries::OnlyToCancel)];
     let step = prop_oneof![
-        6 => (any::<u8>(), 0..4_usize, 0..5_usize, 0..5_usize, ttl).prop_map(
-            |(id, priority, inject_at, severity, ttl)| Step::Push { id, priority, inject_at, severity, ttl }
+        6 => (0..40_u8, 0..4_usize, 0..5_usize, 0..5_usize, ttl, 0..9_usize).prop_map(
+            |(id, priority, inject_at, severity, ttl, by_itself)| {
+                Step::Push { id, priority, inject_at, severity, ttl, by_itself }
+            }
         ),
+        2 => (0..40_u8, 0..2_usize).prop_map(|(id, decision)| Step::Decide { id, decision }),
         5 => (0..5_usize, 0..60_u8, proptest::option::of(0..2_u8), carries).prop_map(
             |(point, carrier, turn, carries)| Step::Exchange { point, carrier, turn, carries }
         ),
@@ -51,6 +63,28 @@ struct Known {
     place: Place,
     is_redelivered: bool,
     has_cancelled: bool,
+    /// The user said that the agent may have it.
+    is_discussed: bool,
+}
+
+impl Known {
+    fn waits_for_user(&self) -> bool {
+        self.notification.activation == Activation::Prompt && !self.is_discussed
+    }
+
+    fn is_let_out_at(&self, point: InjectionPoint, is_woken: bool) -> bool {
+        let Notification { priority, inject_at, interrupt, .. } = self.notification;
+        if priority == Priority::Critical && interrupt == Interrupt::QueueForNext {
+            return point == InjectionPoint::TurnStart && !self.waits_for_user();
+        }
+        !self.waits_for_user() && (is_woken || point::releases(point, inject_at, priority))
+    }
+
+    fn is_active(&self, least: Priority) -> bool {
+        let notification = &self.notification;
+        let is_active = notification.activation == Activation::Active;
+        self.place == Place::Queue && is_active && notification.priority >= least
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +134,7 @@ impl Naive {
             place: Place::Queue,
             is_redelivered: false,
             has_cancelled: false,
+            is_discussed: false,
         });
         self.evict();
     }
@@ -168,12 +203,8 @@ impl Naive {
         self.turn = exchange.turn.clone().or(self.turn.take());
         let is_woken = self.is_woken;
         let waiting = self.known.iter_mut().filter(|known| known.place == Place::Queue);
-        let mut due: Vec<&mut Known> = waiting
-            .filter(|known| {
-                let notification = &known.notification;
-                is_woken || point::releases(exchange.point, notification.inject_at, notification.priority)
-            })
-            .collect();
+        let mut due: Vec<&mut Known> =
+            waiting.filter(|known| known.is_let_out_at(exchange.point, is_woken)).collect();
         due.sort_by(|a, b| Self::told_before(a, b));
         let is_critical = |known: &Known| known.notification.priority == Priority::Critical;
         let criticals = due.iter().filter(|known| is_critical(known)).count();
@@ -203,6 +234,32 @@ impl Naive {
         (names, goes_on || only_to_cancel)
     }
 
+    fn decide(&mut self, id: &NotificationId, decision: Decision) -> bool {
+        let is_it = |known: &&mut Known| known.place == Place::Queue && known.notification.id == *id;
+        let Some(known) = self.known.iter_mut().find(is_it) else { return false };
+        let waits_for_user = known.waits_for_user();
+        match decision {
+            Decision::Dismiss => known.place = Place::Ended,
+            Decision::Discuss => known.is_discussed |= waits_for_user,
+        }
+        decision == Decision::Dismiss || waits_for_user
+    }
+
+    fn wake(&self, state: SessionState) -> Option<WakeKind> {
+        let is_wanted = |interrupt| {
+            let active = self.known.iter().filter(|known| known.is_active(Priority::Critical));
+            active.map(|known| known.notification.interrupt).any(|found| found == interrupt)
+        };
+        if state == SessionState::Idle {
+            let has_active = self.known.iter().any(|known| known.is_active(Priority::High));
+            return has_active.then_some(WakeKind::StartTurn);
+        }
+        if is_wanted(Interrupt::CancelAndRestart) {
+            return Some(WakeKind::CancelAndRestart);
+        }
+        is_wanted(Interrupt::InjectAndContinue).then_some(WakeKind::InjectAndContinue)
+    }
+
     fn pending(&self) -> Vec<NotificationId> {
         let mut waiting: Vec<&Known> =
             self.known.iter().filter(|known| known.place == Place::Queue).collect();
@@ -223,8 +280,11 @@ impl Pair {
     fn step(&mut self, step: Step) {
         let now = Timestamp::from_millis(self.now);
         match step {
-            Step::Push { id, priority, inject_at, severity, ttl } => {
+            Step::Push { id, priority, inject_at, severity, ttl, by_itself: number } => {
+                let (activation, interrupt) = by_itself(number);
                 let made = Notification {
+                    activation,
+                    interrupt,
                     severity: Severity::ALL[severity],
                     created_at: now,
                     expires_at: ttl.map(|ttl| now + Duration::from_millis(ttl)),
@@ -253,6 +313,10 @@ impl Pair {
             Step::Undelivered { injection } => {
                 self.injector.undelivered(&InjectionId::new(&format!("i{injection}")));
                 self.undelivered(usize::from(injection));
+            }
+            Step::Decide { id, decision } => {
+                let (id, decision) = (NotificationId::new(&format!("n#{id}")), Decision::ALL[decision]);
+                assert_eq!(self.injector.decide(&id, decision), self.naive.decide(&id, decision));
             }
             Step::Woken => {
                 self.injector.woken();
@@ -348,6 +412,17 @@ impl Pair {
         let view = self.injector.view(Timestamp::from_millis(self.now));
         let pending: Vec<NotificationId> = view.pending.into_iter().map(|pending| pending.id).collect();
         assert_eq!(pending, self.naive.pending());
+        for state in [SessionState::Idle, SessionState::ToolPending] {
+            let wake = self.injector.wake(state, Priority::High).map(|wake| wake.kind);
+            assert_eq!(wake, self.naive.wake(state), "{state:?}");
+        }
+        let waiting = self.naive.known.iter().filter(|known| known.place == Place::Queue);
+        let (for_user, for_agent): (Vec<&Known>, Vec<&Known>) =
+            waiting.partition(|known| known.waits_for_user());
+        let top = for_agent.iter().map(|known| known.notification.priority).max();
+        let count = |of: &[&Known]| u32::try_from(of.len()).expect("few");
+        assert_eq!(self.injector.pending(), (count(&for_agent), top));
+        assert_eq!(self.injector.for_user(), count(&for_user));
         let on_its_way = view.leases.into_iter().flat_map(|lease| lease.notifications).count();
         let leased = |known: &&Known| matches!(known.place, Place::Lease(_));
         assert_eq!(on_its_way, self.naive.known.iter().filter(leased).count());

@@ -7,6 +7,8 @@ use crate::{
     notification::{InjectionPoint, Priority},
 };
 
+use super::queue::{Hold, Lane};
+
 /// Whether `point` releases a notification meant for `inject_at`.
 pub fn releases(point: InjectionPoint, inject_at: InjectionPoint, priority: Priority) -> bool {
     use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
@@ -19,6 +21,15 @@ pub fn releases(point: InjectionPoint, inject_at: InjectionPoint, priority: Prio
         BeforeTool => matches!(inject_at, Immediate | BeforeTool),
         AfterTool => matches!(inject_at, Immediate | BeforeTool | AfterTool) || priority == Priority::High,
         TurnEnd => inject_at != TurnStart || priority == Priority::Low,
+    }
+}
+
+/// Whether `point` lets out what waits in `lane`; `releases_all` is so after a wake.
+pub(super) fn lets_out(point: InjectionPoint, lane: Lane, releases_all: bool) -> bool {
+    match lane.hold {
+        Hold::Cancels | Hold::Free => releases_all || releases(point, lane.inject_at, lane.urgency.0),
+        Hold::NextTurn => point == InjectionPoint::TurnStart,
+        Hold::User => false,
     }
 }
 

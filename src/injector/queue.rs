@@ -6,12 +6,15 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Bound,
     sync::Arc,
 };
 
 use crate::{
     exchange::InjectionId,
-    notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId},
+    notification::{
+        Activation, InjectionPoint, Interrupt, Notification, NotificationId, Priority, SubscriberId,
+    },
     snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
@@ -20,11 +23,31 @@ use crate::{
 /// comes twice only when two inputs lead to it close together; the newest few suffice.
 pub(super) const RECENT_IDS_MAX: usize = 256;
 
-/// The place of a notification in the queue: lanes of equal priority and point, oldest first in each.
+/// Notifications that are released alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Lane {
+    pub(super) urgency: Reverse<Priority>,
+    pub(super) hold: Hold,
+    pub(super) inject_at: InjectionPoint,
+}
+
+/// What keeps a notification back, beside its point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Hold {
+    /// Nothing, and it is worth cancelling the step under way.
+    Cancels,
+    /// Nothing.
+    Free,
+    /// It is critical and waits for the next turn.
+    NextTurn,
+    /// The user decides whether the agent is told.
+    User,
+}
+
+/// The place of a notification in the queue: its lane, and in each the oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
-    urgency: Reverse<Priority>,
-    inject_at: InjectionPoint,
+    lane: Lane,
     age: Age,
 }
 
@@ -43,7 +66,7 @@ impl Age {
 impl Key {
     /// What decides who is told first: priority, then age, whatever the lane.
     fn rank(self) -> (Reverse<Priority>, Age) {
-        (self.urgency, self.age)
+        (self.lane.urgency, self.age)
     }
 }
 
@@ -58,17 +81,44 @@ pub(super) struct Entry {
     pub(super) is_recalled: bool,
     /// Whether it came in place of a tool call, which it does once.
     pub(super) has_cancelled: bool,
+    /// The user wants the agent to be told of it.
+    pub(super) is_released_by_user: bool,
+    /// The user was shown that it waits.
+    pub(super) is_shown: bool,
     /// Its place among those of its age, kept when it comes back.
     arrival: u64,
 }
 
 impl Entry {
     fn key(&self) -> Key {
+        let (urgency, inject_at) = (Reverse(self.notification.priority), self.notification.inject_at);
         Key {
-            urgency: Reverse(self.notification.priority),
-            inject_at: self.notification.inject_at,
+            lane: Lane { urgency, hold: self.hold(), inject_at },
             age: Age { created_at: self.notification.created_at, arrival: self.arrival },
         }
+    }
+
+    fn hold(&self) -> Hold {
+        let notification = &self.notification;
+        if notification.activation == Activation::Prompt && !self.is_released_by_user {
+            return Hold::User;
+        }
+        match (notification.priority, notification.interrupt) {
+            (Priority::Critical, Interrupt::CancelAndRestart) => Hold::Cancels,
+            (Priority::Critical, Interrupt::QueueForNext) => Hold::NextTurn,
+            (Priority::Critical, Interrupt::InjectAndContinue) => Hold::Free,
+            (Priority::Low | Priority::Normal | Priority::High, _) => Hold::Free,
+        }
+    }
+
+    /// Whether it waits for the user's word.
+    pub(super) fn is_for_user(&self) -> bool {
+        self.hold() == Hold::User
+    }
+
+    /// Whether it wakes the agent, if it is urgent enough.
+    fn is_active(&self) -> bool {
+        self.notification.activation == Activation::Active
     }
 
     /// Whether it may have been told before.
@@ -84,8 +134,14 @@ pub(super) struct Queue {
     by_id: BTreeMap<NotificationId, Key>,
     by_expiry: BTreeSet<(Timestamp, Key)>,
     returned: BTreeSet<Key>,
+    /// Those that may wake the agent.
+    active: BTreeSet<Key>,
+    /// Those that wait for the user and were not shown yet.
+    unshown: BTreeSet<Key>,
+    /// How many wait for the user.
+    for_user: usize,
     /// How many of each subscriber wait in each lane; no zeroes.
-    counts: BTreeMap<(Reverse<Priority>, InjectionPoint), BTreeMap<SubscriberId, u32>>,
+    counts: BTreeMap<Lane, BTreeMap<SubscriberId, u32>>,
     arrivals: u64,
 }
 
@@ -105,7 +161,16 @@ impl Queue {
         let arrival = self.arrivals;
         // What was told once does not come in place of a call again.
         let has_cancelled = is_recalled;
-        self.restore(Entry { notification, returned_from: None, is_recalled, has_cancelled, arrival });
+        self.restore(Entry {
+            notification,
+            returned_from: None,
+            is_recalled,
+            has_cancelled,
+            // What the agent was told once needs no word of the user to be told again.
+            is_released_by_user: is_recalled,
+            is_shown: is_recalled,
+            arrival,
+        });
     }
 
     /// Puts back what was taken, in its old place.
@@ -118,7 +183,16 @@ impl Queue {
         if entry.returned_from.is_some() {
             self.returned.insert(key);
         }
-        let lane = self.counts.entry((key.urgency, key.inject_at)).or_default();
+        if entry.is_active() {
+            self.active.insert(key);
+        }
+        if key.lane.hold == Hold::User {
+            self.for_user += 1;
+            if !entry.is_shown {
+                self.unshown.insert(key);
+            }
+        }
+        let lane = self.counts.entry(key.lane).or_default();
         *lane.entry(notification.subscriber.clone()).or_default() += 1;
         self.by_id.insert(notification.id.clone(), key);
         self.entries.insert(key, entry);
@@ -133,10 +207,9 @@ impl Queue {
     /// Takes out the newest of the least important ones.
     pub(super) fn evict(&mut self) -> Option<Entry> {
         let (least, _) = self.entries.last_key_value()?;
-        let urgency = least.urgency;
-        let newest_of_lanes = InjectionPoint::ALL
-            .into_iter()
-            .filter_map(|inject_at| self.lane(urgency, inject_at).next_back().map(|(key, _)| *key));
+        let urgency = least.lane.urgency;
+        let newest_of_lanes =
+            self.lanes_of(urgency).filter_map(|lane| self.lane(lane).next_back().map(|(key, _)| *key));
         let key = newest_of_lanes.max_by_key(|key| key.age)?;
         self.remove(key)
     }
@@ -159,11 +232,7 @@ impl Queue {
     /// The first of those that `is_due` lets out: every critical one, and others up to `others_max` in all.
     ///
     /// Shape: by priority, then oldest first; costs `others_max` for each lane, whatever the length.
-    pub(super) fn first_due(
-        &self,
-        others_max: usize,
-        is_due: impl Fn(InjectionPoint, Priority) -> bool,
-    ) -> Vec<&Entry> {
+    pub(super) fn first_due(&self, others_max: usize, is_due: impl Fn(Lane) -> bool) -> Vec<&Entry> {
         let mut due: Vec<&Entry> = Vec::new();
         for priority in Priority::ALL.into_iter().rev() {
             let room = if priority == Priority::Critical {
@@ -171,10 +240,10 @@ impl Queue {
             } else {
                 others_max.saturating_sub(due.len())
             };
-            let mut of_priority: Vec<(&Key, &Entry)> = InjectionPoint::ALL
-                .into_iter()
-                .filter(|inject_at| is_due(*inject_at, priority))
-                .flat_map(|inject_at| self.lane(Reverse(priority), inject_at).take(room))
+            let mut of_priority: Vec<(&Key, &Entry)> = self
+                .lanes_of(Reverse(priority))
+                .filter(|lane| is_due(*lane))
+                .flat_map(|lane| self.lane(lane).take(room))
                 .collect();
             of_priority.sort_unstable_by_key(|(key, _)| key.age);
             due.extend(of_priority.into_iter().take(room).map(|(_, entry)| entry));
@@ -191,14 +260,11 @@ impl Queue {
     }
 
     /// How many of each subscriber `is_due` lets out.
-    pub(super) fn count_due(
-        &self,
-        is_due: impl Fn(InjectionPoint, Priority) -> bool,
-    ) -> BTreeMap<SubscriberId, u32> {
+    pub(super) fn count_due(&self, is_due: impl Fn(Lane) -> bool) -> BTreeMap<SubscriberId, u32> {
         let mut due = BTreeMap::new();
-        for ((urgency, inject_at), lane) in &self.counts {
-            if is_due(*inject_at, urgency.0) {
-                for (subscriber, count) in lane {
+        for (lane, of_lane) in &self.counts {
+            if is_due(*lane) {
+                for (subscriber, count) in of_lane {
                     *due.entry(subscriber.clone()).or_default() += count;
                 }
             }
@@ -207,8 +273,46 @@ impl Queue {
     }
 
     /// Whether `is_due` lets anything out.
-    pub(super) fn has_due(&self, is_due: impl Fn(InjectionPoint, Priority) -> bool) -> bool {
-        self.counts.keys().any(|(urgency, inject_at)| is_due(*inject_at, urgency.0))
+    pub(super) fn has_due(&self, is_due: impl Fn(Lane) -> bool) -> bool {
+        self.counts.keys().any(|lane| is_due(*lane))
+    }
+
+    /// Marks the notification named `id` as one that the agent is to be told of; whether it waited for that.
+    pub(super) fn release_to_agent(&mut self, id: &NotificationId) -> bool {
+        let waits = |key: &&Key| key.lane.hold == Hold::User;
+        let Some(mut entry) = self.by_id.get(id).filter(waits).copied().and_then(|key| self.remove(key))
+        else {
+            return false;
+        };
+        entry.is_released_by_user = true;
+        self.restore(entry);
+        true
+    }
+
+    /// Marks as shown what waits for the user and was not shown before; the subscribers, in order.
+    pub(super) fn show_to_user(&mut self) -> BTreeSet<SubscriberId> {
+        let keys = std::mem::take(&mut self.unshown);
+        let mut subscribers = BTreeSet::new();
+        for key in keys {
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.is_shown = true;
+                subscribers.insert(entry.notification.subscriber.clone());
+            }
+        }
+        subscribers
+    }
+
+    /// The most urgent of those that may wake the agent, within the lanes that `is_wanted` picks.
+    pub(super) fn most_urgent_active(&self, is_wanted: impl Fn(Lane) -> bool) -> Option<&Notification> {
+        let mut from = None;
+        loop {
+            let rest = (from.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            let key = self.active.range(rest).next()?;
+            if is_wanted(key.lane) {
+                return self.entries.get(key).map(|entry| &*entry.notification);
+            }
+            from = Some(Key { lane: key.lane, age: Age::NEWEST });
+        }
     }
 
     /// All of them in the order in which they would be told.
@@ -226,8 +330,15 @@ impl Queue {
         self.entries.len()
     }
 
+    /// How many wait for the user's word.
+    pub(super) fn len_for_user(&self) -> usize {
+        self.for_user
+    }
+
+    /// The priority of the most urgent one that does not wait for the user.
     pub(super) fn top_priority(&self) -> Option<Priority> {
-        self.entries.first_key_value().map(|(key, _)| key.urgency.0)
+        let for_agent = self.counts.keys().find(|lane| lane.hold != Hold::User);
+        for_agent.map(|lane| lane.urgency.0)
     }
 
     /// When the next one expires.
@@ -235,14 +346,15 @@ impl Queue {
         self.by_expiry.first().map(|(at, _)| *at)
     }
 
-    fn lane(
-        &self,
-        urgency: Reverse<Priority>,
-        inject_at: InjectionPoint,
-    ) -> impl DoubleEndedIterator<Item = (&Key, &Entry)> {
-        let oldest = Key { urgency, inject_at, age: Age::OLDEST };
-        let newest = Key { urgency, inject_at, age: Age::NEWEST };
-        self.entries.range(oldest..=newest)
+    /// Every lane of a priority in which something waits.
+    fn lanes_of(&self, urgency: Reverse<Priority>) -> impl Iterator<Item = Lane> {
+        let first = Lane { urgency, hold: Hold::Cancels, inject_at: InjectionPoint::Immediate };
+        let last = Lane { urgency, hold: Hold::User, inject_at: InjectionPoint::TurnEnd };
+        self.counts.range(first..=last).map(|(lane, _)| *lane)
+    }
+
+    fn lane(&self, lane: Lane) -> impl DoubleEndedIterator<Item = (&Key, &Entry)> {
+        self.entries.range(Key { lane, age: Age::OLDEST }..=Key { lane, age: Age::NEWEST })
     }
 
     fn remove(&mut self, key: Key) -> Option<Entry> {
@@ -250,11 +362,15 @@ impl Queue {
         let notification = &entry.notification;
         self.by_id.remove(&notification.id);
         self.returned.remove(&key);
+        self.active.remove(&key);
+        if key.lane.hold == Hold::User {
+            self.for_user -= 1;
+            self.unshown.remove(&key);
+        }
         if let Some(at) = notification.expires_at {
             self.by_expiry.remove(&(at, key));
         }
-        let lane_key = (key.urgency, key.inject_at);
-        if let Some(lane) = self.counts.get_mut(&lane_key) {
+        if let Some(lane) = self.counts.get_mut(&key.lane) {
             if let Some(count) = lane.get_mut(&notification.subscriber) {
                 *count -= 1;
                 if *count == 0 {
@@ -262,7 +378,7 @@ impl Queue {
                 }
             }
             if lane.is_empty() {
-                self.counts.remove(&lane_key);
+                self.counts.remove(&key.lane);
             }
         }
         Some(entry)
@@ -295,12 +411,30 @@ impl RecentIds {
     }
 }
 
-state!(Entry { notification, returned_from, is_recalled, has_cancelled, arrival });
+state!(Entry {
+    notification,
+    returned_from,
+    is_recalled,
+    has_cancelled,
+    is_released_by_user,
+    is_shown,
+    arrival,
+});
 
 /// What waits; the indices are made anew.
 impl State for Queue {
     fn write(&self, to: &mut Writer) {
-        let Self { entries, by_id: _, by_expiry: _, returned: _, counts: _, arrivals } = self;
+        let Self {
+            entries,
+            by_id: _,
+            by_expiry: _,
+            returned: _,
+            active: _,
+            unshown: _,
+            for_user: _,
+            counts: _,
+            arrivals,
+        } = self;
         to.length(entries.len());
         entries.values().for_each(|entry| entry.write(to));
         arrivals.write(to);
@@ -353,9 +487,11 @@ mod tests {
         assert_eq!(queue.take_returned_from(&InjectionId::new("i2")), []);
         assert!(queue.evict().is_some_and(|entry| entry.notification.id.as_str() == "b"));
         assert!(queue.take(&NotificationId::new("a")).is_some());
-        let Queue { entries, by_id, by_expiry, returned, counts, arrivals: _ } = queue;
+        let Queue { entries, by_id, by_expiry, returned, active, unshown, for_user, counts, arrivals: _ } =
+            queue;
         assert!(entries.is_empty() && by_id.is_empty() && by_expiry.is_empty());
-        assert!(returned.is_empty() && counts.is_empty());
+        assert!(returned.is_empty() && active.is_empty() && unshown.is_empty() && counts.is_empty());
+        assert_eq!(for_user, 0);
     }
 
     #[test]
@@ -365,7 +501,7 @@ mod tests {
         queue.push(Arc::new(notification("c", Priority::High, InjectionPoint::AfterTool)));
         queue.restore(entry);
         let names: Vec<&str> =
-            queue.first_due(9, |_, _| true).into_iter().map(|entry| entry.notification.id.as_str()).collect();
+            queue.first_due(9, |_| true).into_iter().map(|entry| entry.notification.id.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
     }
 

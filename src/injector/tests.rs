@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     event::Scope,
     exchange::Role,
-    notification::{NotificationId, Tokens},
+    notification::{Activation, Interrupt, NotificationId, Tokens},
 };
 
 use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
@@ -99,6 +99,8 @@ pub(super) fn notification(name: &str, priority: Priority, inject_at: InjectionP
         scope: Scope::All,
         priority,
         inject_at,
+        activation: Activation::Passive,
+        interrupt: Interrupt::InjectAndContinue,
         severity: Severity::Info,
         content: "key: value".into(),
         tokens: Tokens(3),
@@ -177,7 +179,10 @@ fn a_wake_outlasts_an_exchange_that_could_not_carry_anything() {
 fn the_same_carrier_gets_the_same_answer_even_when_that_was_nothing() {
     let mut story = Story::new();
     let nothing = story.answer(&exchange(AfterTool, "c1"), 0);
-    assert_eq!(nothing, Answer { injection: None, pending: 0, check_before_tool: false, directive: None });
+    assert_eq!(
+        nothing,
+        Answer { injection: None, pending: 0, check_before_tool: false, directive: None, notice: None }
+    );
     story.push("n", Normal, AfterTool);
     assert_eq!(story.answer(&exchange(AfterTool, "c1"), 1), nothing);
     let first = story.answer(&exchange(AfterTool, "c2"), 2);
@@ -523,6 +528,8 @@ fn a_view_shows_what_waits_and_what_is_on_its_way() {
                 id: NotificationId::new("waits"),
                 subscriber: SubscriberId::new("waits"),
                 priority: High,
+                content: "key: value".into(),
+                is_for_user: false,
                 inject_at: TurnEnd,
                 age: Duration::from_millis(600),
                 expires_at: None,

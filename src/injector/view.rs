@@ -31,6 +31,10 @@ pub struct PendingView {
     pub subscriber: SubscriberId,
     /// How urgent it is.
     pub priority: Priority,
+    /// What it says, as TOON.
+    pub content: Arc<str>,
+    /// Whether it waits for the user to say that the agent may have it.
+    pub is_for_user: bool,
     /// Where it may enter the context.
     pub inject_at: InjectionPoint,
     /// How long ago it was made.
@@ -71,6 +75,8 @@ fn pending(entry: &Entry, now: Timestamp) -> PendingView {
         id: notification.id.clone(),
         subscriber: notification.subscriber.clone(),
         priority: notification.priority,
+        content: notification.content.text().clone(),
+        is_for_user: entry.is_for_user(),
         inject_at: notification.inject_at,
         age: now.since(notification.created_at),
         expires_at: notification.expires_at,

@@ -14,6 +14,7 @@ state!(Reason[
     SessionGone = 5,
     Uncertain = 6,
     SubscriberOff = 7,
+    Dismissed = 8,
 ]);
 state!(LedgerEntry[
     Unmatched { seq } = 0,

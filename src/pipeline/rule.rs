@@ -6,8 +6,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use crate::{
     event::{FieldPath, Pattern, Severity},
-    notification::{InjectionPoint, Priority, SubscriberId, Tokens},
-    pipeline::condition::Condition,
+    notification::{Activation, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
+    pipeline::{activation::WakeSettings, condition::Condition},
 };
 
 /// One subscriber, compiled.
@@ -41,6 +41,8 @@ pub struct Subscriber {
     pub ttl: Option<Duration>,
     /// What becomes of a batch.
     pub output: OutputRule,
+    /// What the user allows notifications to do by themselves; the same for all subscribers.
+    pub wake: Arc<WakeSettings>,
 }
 
 /// Whether a subscriber runs. A core one has no off state.
@@ -104,6 +106,10 @@ pub struct OutputRule {
     pub priority: Priority,
     /// Where they may enter the context.
     pub inject_at: InjectionPoint,
+    /// What they may do by themselves while they wait.
+    pub activation: Activation,
+    /// What critical ones do to a turn that is under way.
+    pub interrupt: Interrupt,
     /// An event this severe makes its notification critical and immediate, past any batch.
     pub escalate_at: Option<Severity>,
     /// The template's name in the set of templates.

@@ -7,7 +7,7 @@ use std::{num::NonZeroU32, time::Duration};
 use super::*;
 use crate::{
     event::{FieldPath, Payload, SessionId, Severity},
-    notification::{SubscriberId, Tokens},
+    notification::{Activation, Interrupt, SubscriberId, Tokens},
     pipeline::{
         condition::Condition,
         rule::{Activity, BatchMode, Batching, DedupeRule, OutputRule, Rate},
@@ -31,6 +31,8 @@ fn one_event_alone_is_told_when_its_window_closes() {
         scope: Scope::All,
         priority: Priority::High,
         inject_at: InjectionPoint::AfterTool,
+        activation: Activation::Passive,
+        interrupt: Interrupt::InjectAndContinue,
         severity: Severity::Warning,
         content: notification.content.clone(),
         tokens: notification.tokens,
@@ -487,10 +489,13 @@ pub(super) fn rule() -> Subscriber {
         output: OutputRule {
             priority: Priority::High,
             inject_at: InjectionPoint::AfterTool,
+            activation: Activation::Passive,
+            interrupt: Interrupt::InjectAndContinue,
             escalate_at: None,
             template: "templates/tool_failure.toon.j2".into(),
             max_tokens: Tokens(200),
         },
+        wake: Arc::default(),
     }
 }
 

@@ -30,9 +30,20 @@ pub const OBSERVE_MAX: usize = 100;
 /// Most confirmations in one exchange; more leases than this are not open at once.
 pub const ACKS_MAX: usize = 64;
 
-const FIELDS: [&str; 12] = [
-    "point", "carrier", "turn", "harness", "tool", "observe", "ack", "budget", "format", "carries", "begins",
+const FIELDS: [&str; 13] = [
+    "point",
+    "carrier",
+    "turn",
+    "harness",
+    "tool",
+    "observe",
+    "ack",
+    "budget",
+    "format",
+    "carries",
+    "begins",
     "from",
+    "shows_notices",
 ];
 const HARNESS_FIELDS: [&str; 6] = ["name", "version", "workspace", "user", "pid", "parent"];
 const BUDGET_FIELDS: [&str; 3] = ["max_notifications", "max_tokens", "max_chars"];
@@ -106,6 +117,7 @@ pub(super) fn read<const N: usize>(
         format: fields.text("format")?.map(|word| read_format(&word)).transpose()?,
         carries: fields.text("carries")?.map_or(Ok(Carries::default()), |word| read_carries(&word))?,
         begins: read_begins(fields, session)?,
+        shows_notices: fields.flag("shows_notices")?.unwrap_or(false),
     })
 }
 
@@ -238,6 +250,10 @@ pub struct ExchangeView<'a> {
     /// Whose place, or whose copy; the session that the same process was last heard of in, if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<&'a str>,
+    /// Whether the answer may hold a `notice` for the user; false if absent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    shows_notices: bool,
 }
 
 /// The most an injection may hold.
@@ -291,6 +307,7 @@ impl<'a> ExchangeView<'a> {
             },
             begins,
             from: from.map(SessionId::as_str),
+            shows_notices: exchange.shows_notices,
         }
     }
 }
@@ -313,6 +330,9 @@ pub struct AnswerView<'a> {
     /// What the harness is asked to do besides.
     #[serde(skip_serializing_if = "Option::is_none")]
     directive: Option<DirectiveView<'a>>,
+    /// One line to be shown to the user, not to the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<&'a str>,
     /// How many notifications stay in the session's queue.
     pending: u32,
     /// Whether to ask before the next tool, because something critical waits.
@@ -353,7 +373,7 @@ enum DirectiveView<'a> {
 impl<'a> AnswerView<'a> {
     /// Shows `answer`; `None` when there is nothing to carry and nothing to do.
     pub fn of(answer: &'a Answer) -> Option<Self> {
-        if answer.injection.is_none() && answer.directive.is_none() {
+        if answer.injection.is_none() && answer.directive.is_none() && answer.notice.is_none() {
             return None;
         }
         let injection = answer.injection.as_ref();
@@ -368,6 +388,7 @@ impl<'a> AnswerView<'a> {
                 Directive::Continue { reason } => DirectiveView::Continue { reason },
                 Directive::Cancel { reason } => DirectiveView::Cancel { reason },
             }),
+            notice: answer.notice.as_deref(),
             pending: answer.pending,
             check_before_tool: answer.check_before_tool,
         })
@@ -432,6 +453,7 @@ mod tests {
             format: Some(Format::Markdown),
             carries: Carries::OnlyToContinue,
             begins: Begins::Clear { from: Some(SessionId::new("s0")) },
+            shows_notices: true,
             ..minimal()
         }
     }
@@ -520,7 +542,8 @@ mod tests {
 
     #[test]
     fn an_answer_shows_what_is_released_and_nothing_when_there_is_nothing_to_do() {
-        let mut answer = Answer { injection: None, pending: 3, check_before_tool: true, directive: None };
+        let mut answer =
+            Answer { injection: None, pending: 3, check_before_tool: true, directive: None, notice: None };
         assert!(AnswerView::of(&answer).is_none());
         answer.directive = Some(Directive::Continue { reason: "ci failed".into() });
         answer.injection = Some(Injection {

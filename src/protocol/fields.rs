@@ -78,6 +78,15 @@ impl<'a, const N: usize> Fields<'a, N> {
         self.raw(name).map(read).transpose()
     }
 
+    /// The truth value of `name`.
+    pub(crate) fn flag(&self, name: &'static str) -> Result<Option<bool>, FieldError> {
+        let read = |raw: &RawValue| {
+            let message = || format!("must be true or false, not {}", kind_of(raw.get()));
+            serde_json::from_str(raw.get()).map_err(|_| FieldError::new(name, message()))
+        };
+        self.raw(name).map(read).transpose()
+    }
+
     /// The items of `name`; none when it is absent.
     pub(crate) fn items(&self, name: &'static str) -> Result<Vec<&'a RawValue>, FieldError> {
         let read = |raw: &'a RawValue| {

@@ -116,7 +116,8 @@ fn detail(reason: &Reason) -> Option<String> {
         | Reason::QueueOverflow
         | Reason::SessionGone
         | Reason::Uncertain
-        | Reason::SubscriberOff => None,
+        | Reason::SubscriberOff
+        | Reason::Dismissed => None,
     }
 }
 

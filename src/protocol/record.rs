@@ -13,8 +13,9 @@ use crate::{
         EventRef, Seq, SessionId,
         codec::{self, IdOrigin},
     },
-    exchange::{Exchange, Harness, InjectionId},
+    exchange::{Decision, Exchange, Harness, InjectionId},
     ledger::ConfirmedBy,
+    notification::NotificationId,
     protocol::{
         FieldError,
         event::read_name,
@@ -42,6 +43,8 @@ pub const RULES: u8 = 7;
 pub const SHUTTING_DOWN: u8 = 8;
 /// Nothing but time has passed.
 pub const TICK: u8 = 9;
+/// The user decided about a notification that waits.
+pub const DECIDED: u8 = 16;
 /// What was here was lost, and a repair of the journal said so; at the far end, so that kinds of inputs can go on from above.
 pub const LOST: u8 = 255;
 
@@ -49,11 +52,25 @@ pub const LOST: u8 = 255;
 /// an ack, nor `may_return` of a closed session; without them they mean what they meant then.
 const VERSION: u32 = 2;
 
-const EXCHANGE_FIELDS: [&str; 14] = [
-    "v", "request", "session", "point", "carrier", "turn", "harness", "tool", "ack", "budget", "format",
-    "carries", "begins", "from",
+const EXCHANGE_FIELDS: [&str; 15] = [
+    "v",
+    "request",
+    "session",
+    "point",
+    "carrier",
+    "turn",
+    "harness",
+    "tool",
+    "ack",
+    "budget",
+    "format",
+    "carries",
+    "begins",
+    "from",
+    "shows_notices",
 ];
-const OTHER_FIELDS: [&str; 7] = ["v", "session", "injection", "harness", "hash", "by", "may_return"];
+const OTHER_FIELDS: [&str; 9] =
+    ["v", "session", "injection", "harness", "hash", "by", "may_return", "notification", "decision"];
 /// What can prove an injection's arrival by itself; a later exchange does it without a record.
 const PROOFS: [ConfirmedBy; 2] = [ConfirmedBy::Ack, ConfirmedBy::Seen];
 
@@ -126,6 +143,7 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
         RULES => "rules",
         SHUTTING_DOWN => "shutting_down",
         TICK => "tick",
+        DECIDED => "decided",
         LOST => "lost",
         _ => return None,
     })
@@ -148,6 +166,10 @@ struct Written<'a> {
     by: Option<&'static str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     may_return: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notification: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -202,6 +224,23 @@ pub fn encode_session_opened(session: &SessionId, harness: &Harness, body: &mut 
 /// Appends the body of a [`SESSION_CLOSED`], which says whether the session can be taken up again.
 pub fn encode_session_closed(session: &SessionId, may_return: bool, body: &mut Vec<u8>) {
     write(&Written { v: VERSION, session: Some(session.as_str()), may_return, ..Written::default() }, body);
+}
+
+/// Appends the body of a [`DECIDED`]; without a session it holds wherever the notification waits.
+pub fn encode_decided(
+    session: Option<&SessionId>,
+    notification: &NotificationId,
+    decision: Decision,
+    body: &mut Vec<u8>,
+) {
+    let written = Written {
+        v: VERSION,
+        session: session.map(SessionId::as_str),
+        notification: Some(notification.as_str()),
+        decision: Some(decision.as_str()),
+        ..Written::default()
+    };
+    write(&written, body);
 }
 
 /// Appends the body of [`RULES`].
@@ -272,7 +311,7 @@ fn check_version<const N: usize>(
     Ok(())
 }
 
-fn decode_exchange<'a>(fields: &Fields<'_, 14>, seq: Seq) -> Result<Input<'a>, FieldError> {
+fn decode_exchange<'a>(fields: &Fields<'_, 15>, seq: Seq) -> Result<Input<'a>, FieldError> {
     let request = fields
         .raw("request")
         .and_then(|raw| raw.get().parse().ok())
@@ -281,7 +320,7 @@ fn decode_exchange<'a>(fields: &Fields<'_, 14>, seq: Seq) -> Result<Input<'a>, F
     Ok(Input::Exchange { seq, request: RequestId(request), exchange })
 }
 
-fn decode_other<'a>(kind: u8, fields: &Fields<'_, 7>) -> Result<Input<'a>, FieldError> {
+fn decode_other<'a>(kind: u8, fields: &Fields<'_, 9>) -> Result<Input<'a>, FieldError> {
     Ok(match kind {
         ACK => Input::Ack { session: session(fields)?, injection: injection(fields)?, by: proof(fields)? },
         UNDELIVERED => Input::Undelivered { session: session(fields)?, injection: injection(fields)? },
@@ -293,6 +332,11 @@ fn decode_other<'a>(kind: u8, fields: &Fields<'_, 7>) -> Result<Input<'a>, Field
         SESSION_CLOSED => {
             Input::SessionClosed { session: session(fields)?, may_return: flag(fields, "may_return")? }
         }
+        DECIDED => Input::Decided {
+            session: read_name("session", fields.text("session")?)?.map(|id| SessionId::new(&id)),
+            notification: named(fields, "notification").map(|id| NotificationId::new(&id))?,
+            decision: decision(fields)?,
+        },
         SHUTTING_DOWN => Input::ShuttingDown,
         _ => Input::Tick,
     })
@@ -318,6 +362,12 @@ fn flag<const N: usize>(fields: &Fields<'_, N>, name: &'static str) -> Result<bo
         Some("true") => Ok(true),
         Some(_) => Err(FieldError::new(name, "must be true or false")),
     }
+}
+
+fn decision<const N: usize>(fields: &Fields<'_, N>) -> Result<Decision, FieldError> {
+    let word = fields.required("decision")?;
+    let known = Decision::ALL.into_iter().find(|decision| decision.as_str() == word);
+    known.ok_or_else(|| FieldError::new("decision", "must be `dismiss` or `discuss`"))
 }
 
 fn named<'a, const N: usize>(
@@ -373,6 +423,7 @@ mod tests {
             format: Some(Format::Json),
             carries: Carries::OnlyToCancel,
             begins: Begins::Fork { from: Some(SessionId::new("s0")) },
+            shows_notices: true,
         }
     }
 
@@ -386,6 +437,7 @@ mod tests {
         };
         let input = |input: Input<'_>| format!("{:?}", RecordInput::Input(input));
         let request = RequestId(u64::MAX);
+        let notification = NotificationId::new("n1");
         vec![
             (
                 EVENT,
@@ -428,13 +480,25 @@ mod tests {
             ),
             (SHUTTING_DOWN, body(&encode_bare), input(Input::ShuttingDown)),
             (TICK, body(&encode_bare), input(Input::Tick)),
+            (
+                DECIDED,
+                body(&|body| encode_decided(Some(&session), &notification, Decision::Discuss, body)),
+                input(Input::Decided {
+                    session: Some(session.clone()),
+                    notification: notification.clone(),
+                    decision: Decision::Discuss,
+                }),
+            ),
         ]
     }
 
     #[test]
     fn every_kind_of_record_is_read_as_what_was_written() {
         let kinds = every_kind();
-        assert_eq!(kinds.iter().map(|(kind, _, _)| *kind).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
+        assert_eq!(
+            kinds.iter().map(|(kind, _, _)| *kind).collect::<Vec<_>>(),
+            (1..=9).chain([DECIDED]).collect::<Vec<_>>()
+        );
         for (kind, body, expected) in kinds {
             let read = decode(kind, SEQ, &body).expect("just written");
             assert_eq!(format!("{read:?}"), expected);

@@ -184,8 +184,39 @@ pub struct SessionView {
     /// The most urgent one's priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top: Option<&'static str>,
+    /// Notifications that wait for the user's word.
+    pub for_user: u32,
+    /// Where it stands: `idle`, `streaming`, `tool_pending`, `tool_complete`, `continuing` or `interrupted`.
+    pub state: &'static str,
+    /// What its queue asks of the harness: `start_turn`, `inject_and_continue` or `cancel_and_restart`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wake: Option<&'static str>,
+    /// Why, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub reason: Option<Arc<str>>,
     /// Injections that nothing has confirmed yet.
     pub unconfirmed: u32,
+}
+
+/// A notification that waits in a session's queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct WaitingView {
+    /// Its id.
+    pub id: String,
+    /// In whose queue.
+    pub session: String,
+    /// Who made it.
+    pub subscriber: String,
+    /// `critical`, `high`, `normal` or `low`.
+    pub priority: &'static str,
+    /// `agent`, or `user` when the agent is told only once the user says so.
+    pub waits_for: &'static str,
+    /// How long ago it was made, in milliseconds.
+    pub age_ms: u64,
+    /// What it says, as TOON.
+    #[schema(value_type = String)]
+    pub text: Arc<str>,
 }
 
 /// What is known of a harness.
@@ -241,11 +272,27 @@ impl HarnessView {
 pub struct PendingView {
     /// Which session.
     pub session: String,
-    /// How many notifications.
+    /// How many notifications wait for the agent.
     pub pending: u32,
     /// The most urgent one's priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top: Option<&'static str>,
+    /// How many notifications wait for the user's word.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schema(required = false)]
+    pub for_user: u32,
+    /// What the queue asks of the harness: `start_turn`, `inject_and_continue` or `cancel_and_restart`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wake: Option<&'static str>,
+    /// Why, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub reason: Option<Arc<str>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl PendingView {
@@ -255,6 +302,9 @@ impl PendingView {
             session: pending.session.to_string(),
             pending: pending.count,
             top: pending.top.map(crate::notification::Priority::as_str),
+            for_user: pending.for_user,
+            wake: pending.wake.as_ref().map(|wake| wake.kind.as_str()),
+            reason: pending.wake.as_ref().map(|wake| wake.reason.clone()),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     event::{Seq, SessionId},
     exchange::InjectionId,
     ledger::LedgerEntry,
-    protocol::views::{SessionView, StatusView},
+    protocol::views::{SessionView, StatusView, WaitingView},
     server::error::ApiError,
 };
 
@@ -24,6 +24,8 @@ pub enum Query {
     Session(SessionId, oneshot::Sender<Option<SessionView>>),
     /// What a hook of a session has to know before it makes an exchange, or instead of one.
     Standing(SessionId, oneshot::Sender<Standing>),
+    /// What waits in the queue of a session, or of all.
+    Waiting(Option<SessionId>, oneshot::Sender<Vec<WaitingView>>),
     /// What was written down of the event at a position and of what was made of it, oldest first; empty when nothing is known.
     History(Seq, oneshot::Sender<Vec<LedgerEntry>>),
 }
@@ -70,6 +72,11 @@ impl EngineHandle {
     /// How a session's queue and leases stand.
     pub(crate) async fn standing(&self, session: SessionId) -> Result<Standing, ApiError> {
         self.ask(|reply| Query::Standing(session, reply)).await
+    }
+
+    /// What waits in the queue of a session, or of all.
+    pub(crate) async fn waiting(&self, session: Option<SessionId>) -> Result<Vec<WaitingView>, ApiError> {
+        self.ask(|reply| Query::Waiting(session, reply)).await
     }
 
     /// What became of the event at a position.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::{
     Json,
     body::Body,
-    extract::State,
+    extract::{Path, State},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -13,11 +13,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     event::{EventRef, SessionId},
-    exchange::{Answer, Exchange},
+    exchange::{Answer, Exchange, InjectionId},
     journal::{AppendBatch, Level, record::RecordKind},
     protocol::{
         FieldError,
-        event::ParsedEvent,
+        event::{ParsedEvent, read_name},
         exchange::{AnswerView, ExchangeView, parse},
         record,
     },
@@ -61,6 +61,35 @@ pub(crate) async fn exchange(
     let observed = request.observed.iter().map(ParsedEvent::as_event);
     let answer = perform(&app, observed, &request.exchange).await?;
     Ok(AnswerView::of(&answer).map_or_else(|| silence(&answer), |view| Json(view).into_response()))
+}
+
+/// Says that an injection did not reach the agent, because its carrier was gone; its notifications wait again.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/undelivered/{injection}", tag = "sessions",
+    params(
+        ("id" = String, Path, description = "The session"),
+        ("injection" = String, Path, description = "The injection's short name"),
+    ),
+    responses((status = 204), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
+)]
+pub(crate) async fn undelivered(
+    State(app): State<App>,
+    Path((session, injection)): Path<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    let named = |field, text: String| {
+        let name = read_name(field, Some(text.into())).map_err(ApiError::bad)?;
+        Ok::<_, ApiError>(name.unwrap_or_default().into_owned())
+    };
+    let session = SessionId::new(&named("session", session)?);
+    let injection = InjectionId::new(&named("injection", injection)?);
+    let mut batch = AppendBatch::new();
+    batch
+        .push_with(RecordKind(record::UNDELIVERED), None, |body| {
+            record::encode_undelivered(&session, &injection, body);
+        })
+        .map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
+    app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 fn silence(answer: &Answer) -> Response {

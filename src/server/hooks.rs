@@ -1,8 +1,9 @@
 //! Hook calls of harnesses: their stdin in, their stdout out. What the bytes mean is `harness`'s business.
 
 use axum::{
+    Extension,
     body::Body,
-    extract::State,
+    extract::{ConnectInfo, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -11,7 +12,10 @@ use crate::{
     engine::io::RequestId,
     event::{Event, Seq, SessionId},
     exchange::{Exchange, InjectionId},
-    harness::{self, HookCall, HookEnv, Then, claude},
+    harness::{
+        self, HookCall, HookEnv, Then,
+        claude::{self, inbox::Inbox},
+    },
     journal::{AppendBatch, Level, record::RecordKind},
     ledger::ConfirmedBy,
     protocol::{
@@ -20,6 +24,7 @@ use crate::{
     },
     server::{
         App,
+        auth::Peer,
         error::{ApiError, ErrorBody},
         exchange::{batch_of, perform},
         extract::{self, Segment, read_body},
@@ -44,6 +49,7 @@ const CLAUDE: &str = "claude";
 pub(crate) async fn hook(
     State(app): State<App>,
     Segment(harness): Segment,
+    local: Option<Extension<ConnectInfo<Peer>>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -57,6 +63,9 @@ pub(crate) async fn hook(
     let call = claude::parse(&stdin, &env, app.now()).map_err(|error| refused(&error))?;
     let stdout = answer(&app, &call).await?;
     app.meters.hook.observe(app.meters.since(begun));
+    if local.is_some() {
+        learn_inbox(&app, &call.then, &headers);
+    }
     if let Some(transcript) = call.transcript {
         // When many wait already, the next hook of the session brings it again.
         app.transcripts.try_send(transcript).ok();
@@ -126,6 +135,19 @@ pub(crate) fn push_acks(
 fn push(batch: &mut AppendBatch, kind: u8, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), ApiError> {
     let pushed = batch.push_with(RecordKind(kind), None, encode);
     pushed.map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))
+}
+
+/// Remembers where the client takes messages. A subagent has no inbox of its own; and a path that came over TCP is not that of
+/// a process beside this one.
+fn learn_inbox(app: &App, then: &Then, headers: &HeaderMap) {
+    let (Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt { exchange, .. }) = then else {
+        return;
+    };
+    let session = &exchange.session;
+    let inbox = Inbox::from_headers(session, |name| extract::header(headers, name));
+    if let Some(inbox) = inbox.filter(|_| exchange.harness.parent.is_none()) {
+        app.registry.doors().know(session, inbox);
+    }
 }
 
 fn silence() -> Response {

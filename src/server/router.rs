@@ -7,7 +7,9 @@ use axum::{
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::server::{App, admin, error::ApiError, events, exchange, hooks, metrics, sessions, stream};
+use crate::server::{
+    App, admin, error::ApiError, events, exchange, hooks, inbox, metrics, sessions, statusline, stream,
+};
 
 /// The routes, ready to serve; whoever serves them says who may ask.
 pub(crate) fn router(app: App) -> Router {
@@ -35,7 +37,12 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sessions::get))
         .routes(routes!(sessions::wait))
         .routes(routes!(stream::session))
+        .routes(routes!(exchange::undelivered))
         .routes(routes!(hooks::hook))
+        .routes(routes!(statusline::claude))
+        .routes(routes!(inbox::list))
+        .routes(routes!(inbox::dismiss))
+        .routes(routes!(inbox::discuss))
         .routes(routes!(admin::status))
         .routes(routes!(admin::healthz))
         .routes(routes!(metrics::metrics))

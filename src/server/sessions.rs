@@ -34,6 +34,7 @@ use crate::{
     server::{
         App,
         connections::CONNECTIONS_MAX,
+        doors::Doors,
         error::{ApiError, ErrorBody},
         extract::{Params, SessionSegment},
     },
@@ -48,6 +49,9 @@ const WAIT_SECONDS_MAX: u64 = 600;
 /// [`CONNECTIONS_MAX`] is kept for calls that are answered at once: a hook is never shut out by those who only watch.
 const FOLLOWERS_MAX: usize = CONNECTIONS_MAX / 4 * 3;
 
+/// Most sessions of which it is remembered that their context is nearly full; beyond it they may be warned of it again.
+const SESSIONS_FULL_MAX: usize = 10_000;
+
 /// The requests and watchers that wait.
 #[derive(Debug)]
 pub struct Registry {
@@ -55,6 +59,9 @@ pub struct Registry {
     next_request: AtomicU64,
     waiters: DashMap<RequestId, oneshot::Sender<Answer>>,
     watchers: DashMap<SessionId, watch::Sender<Pending>>,
+    doors: Arc<Doors>,
+    /// Sessions whose context was nearly full when it was last heard of.
+    full: DashMap<SessionId, ()>,
 }
 
 impl Registry {
@@ -68,6 +75,8 @@ impl Registry {
             next_request: AtomicU64::new(first_request),
             waiters: DashMap::new(),
             watchers: DashMap::new(),
+            doors: Arc::default(),
+            full: DashMap::new(),
         }
     }
 
@@ -80,9 +89,30 @@ impl Registry {
 
     /// Tells whoever watches the session that its queue changed.
     pub fn wake(&self, pending: Pending) {
+        self.doors.wake(&pending);
+        if pending.is_closed {
+            self.full.remove(&pending.session);
+        }
         if let Some(watcher) = self.watchers.get(&pending.session) {
             watcher.send_replace(pending);
         }
+    }
+
+    /// The doors through which sessions are woken.
+    pub(crate) fn doors(&self) -> &Arc<Doors> {
+        &self.doors
+    }
+
+    /// Notes whether a session's context is nearly full; whether it has become so.
+    pub(crate) fn note_context(&self, session: &SessionId, is_full: bool) -> bool {
+        if !is_full {
+            self.full.remove(session);
+            return false;
+        }
+        if self.full.len() >= SESSIONS_FULL_MAX {
+            self.full.clear();
+        }
+        self.full.insert(session.clone(), ()).is_none()
     }
 
     /// How many requests and sessions are waited for.
@@ -110,7 +140,7 @@ impl Registry {
 
     /// Watches a session's queue; what it shows first is not known until the next change.
     pub(crate) fn watch(self: &Arc<Self>, session: &SessionId) -> Watcher {
-        let nothing = || watch::Sender::new(Pending { session: session.clone(), count: 0, top: None });
+        let nothing = || watch::Sender::new(Pending::nothing(session.clone()));
         let changes = self.watchers.entry(session.clone()).or_insert_with(nothing).subscribe();
         Watcher { registry: self.clone(), session: session.clone(), changes: Some(changes) }
     }
@@ -201,11 +231,33 @@ pub(crate) async fn get(
 pub(crate) struct WaitParams {
     /// Such as `30s` or `500ms`; 30 seconds if it is absent, 10 minutes at most.
     timeout: Option<String>,
+    /// `pending`, or `wake` to wait until the queue asks for something by itself; `pending` if it is absent.
+    r#for: Option<WaitFor>,
 }
 
-/// Waits until something is pending for the session; carries no text.
+/// What to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WaitFor {
+    /// Something is in the queue for the agent.
+    #[default]
+    Pending,
+    /// The queue asks the harness to do something.
+    Wake,
+}
+
+impl WaitFor {
+    fn is_met(self, pending: &PendingView) -> bool {
+        match self {
+            Self::Pending => pending.pending > 0,
+            Self::Wake => pending.wake.is_some(),
+        }
+    }
+}
+
+/// Waits until something is pending for the session, or worth a wake; carries no text.
 ///
-/// Answers at once if something is, and 204 when nothing was until the timeout. A session that is not open yet can be waited for.
+/// Answers at once if that is so, and 204 when it was not until the timeout. A session that is not open yet can be waited for.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/wait", tag = "sessions",
     params(("id" = String, Path, description = "The session"), WaitParams),
@@ -220,7 +272,7 @@ pub(crate) async fn wait(
     let timeout =
         params.timeout.as_deref().map_or(Ok(Duration::from_secs(WAIT_SECONDS_DEFAULT)), read_timeout)?;
     let waited = tokio::select! {
-        waited = tokio::time::timeout(timeout, something_pending(&app, session)) => waited,
+        waited = tokio::time::timeout(timeout, until(params.r#for.unwrap_or_default(), &app, session)) => waited,
         () = app.stopped() => return Ok(StatusCode::NO_CONTENT.into_response()),
     };
     Ok(match waited {
@@ -229,16 +281,16 @@ pub(crate) async fn wait(
     })
 }
 
-async fn something_pending(app: &App, session: SessionId) -> Result<PendingView, ApiError> {
+async fn until(wanted: WaitFor, app: &App, session: SessionId) -> Result<PendingView, ApiError> {
     // Watched before asked: a change in between is seen.
     let mut watcher = app.registry.watch(&session);
-    if let Some(pending) = pending_now(app, session).await?.filter(|pending| pending.pending > 0) {
+    if let Some(pending) = pending_now(app, session).await?.filter(|pending| wanted.is_met(pending)) {
         return Ok(pending);
     }
     loop {
-        let pending = watcher.changed().await.ok_or_else(ApiError::stopping)?;
-        if pending.count > 0 {
-            return Ok(PendingView::of(&pending));
+        let pending = PendingView::of(&watcher.changed().await.ok_or_else(ApiError::stopping)?);
+        if wanted.is_met(&pending) {
+            return Ok(pending);
         }
     }
 }
@@ -246,7 +298,14 @@ async fn something_pending(app: &App, session: SessionId) -> Result<PendingView,
 /// What waits in the session's queue at this moment; `None` when the session is not known.
 pub(crate) async fn pending_now(app: &App, session: SessionId) -> Result<Option<PendingView>, ApiError> {
     let found = app.engine.session(session).await?;
-    Ok(found.map(|found| PendingView { session: found.id, pending: found.pending, top: found.top }))
+    Ok(found.map(|found| PendingView {
+        session: found.id,
+        pending: found.pending,
+        top: found.top,
+        for_user: found.for_user,
+        wake: found.wake,
+        reason: found.reason,
+    }))
 }
 
 fn read_timeout(text: &str) -> Result<Duration, ApiError> {
@@ -269,7 +328,7 @@ mod tests {
     use super::*;
 
     fn answer() -> Answer {
-        Answer { injection: None, pending: 0, check_before_tool: false, directive: None }
+        Answer { injection: None, pending: 0, check_before_tool: false, directive: None, notice: None }
     }
 
     #[test]
@@ -300,7 +359,7 @@ mod tests {
     fn a_watcher_sees_the_newest_change_and_leaves_nothing_behind() {
         let registry = Arc::new(Registry::new(0));
         let session = SessionId::new("s1");
-        let pending = |count| Pending { session: session.clone(), count, top: None };
+        let pending = |count| Pending { count, ..Pending::nothing(session.clone()) };
         registry.wake(pending(1));
         let (mut first, second) = (registry.watch(&session), registry.watch(&session));
         assert_eq!(first.changed().now_or_never(), None);

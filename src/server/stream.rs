@@ -16,9 +16,10 @@ use axum::{
 use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::{
+    engine::io::Pending,
     event::{Pattern, Seq, SessionId, Severity, codec},
     journal::{Reader, record::Record},
     protocol::{
@@ -29,6 +30,7 @@ use crate::{
     },
     server::{
         App,
+        doors::Attached,
         error::{ApiError, ErrorBody},
         extract::{Params, SessionSegment, header},
         sessions::{Watcher, pending_now},
@@ -156,47 +158,92 @@ impl Tail {
     }
 }
 
+/// How a session's queue is followed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QueueParams {
+    /// `monitor`: the caller wakes the session and makes the exchanges for that. Of several, the newest does; the others' streams
+    /// end after an event `replaced`, and after `closed` when the session has ended.
+    door: Option<DoorParam>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum DoorParam {
+    Monitor,
+}
+
 /// Streams how many notifications wait for the session, at once and after each change; carries no text.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/stream", tag = "sessions",
-    params(("id" = String, Path, description = "The session")),
+    params(("id" = String, Path, description = "The session"), QueueParams),
     responses((status = 200, content_type = "text/event-stream", body = PendingView)),
 )]
 pub(crate) async fn session(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
+    Params(params): Params<QueueParams>,
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
+    let attached = params.door.map(|DoorParam::Monitor| app.registry.doors().attach(&session));
     // Watched before asked: a change in between is seen.
     let watcher = app.registry.watch(&session);
     let now = pending_now(&app, session.clone()).await?;
     let first = now.unwrap_or_else(|| nothing_pending(&session));
-    let queue = Queue { app, watcher, first: Some(first), _place: place };
+    let queue = Queue { attached, app, watcher, first: Some(first), has_ended: false, _place: place };
     Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
 }
 
 fn nothing_pending(session: &SessionId) -> PendingView {
-    PendingView { session: session.to_string(), pending: 0, top: None }
+    PendingView::of(&Pending::nothing(session.clone()))
 }
 
 /// A client that follows one session's queue.
 struct Queue {
+    /// If it is the one that wakes the session. Given up first, so that another door is used from then on.
+    attached: Option<Attached>,
     app: App,
     watcher: Watcher,
     first: Option<PendingView>,
+    has_ended: bool,
     _place: OwnedSemaphorePermit,
 }
 
 impl Queue {
     async fn next(&mut self) -> Option<SseEvent> {
-        let pending = match self.first.take() {
-            Some(first) => first,
-            None => tokio::select! {
-                pending = self.watcher.changed() => PendingView::of(&pending?),
-                () = self.app.stopped() => return None,
-            },
+        if self.has_ended {
+            return None;
+        }
+        if let Some(first) = self.first.take() {
+            return Some(pending_event(&first));
+        }
+        let is_attached = self.attached.is_some();
+        let replaced = async {
+            match &mut self.attached {
+                Some(attached) => attached.replaced().await,
+                None => std::future::pending().await,
+            }
         };
-        let json = serde_json::to_string(&pending).expect("text and numbers always serialize");
-        Some(SseEvent::default().event("pending").data(json))
+        tokio::select! {
+            biased;
+            () = replaced => {
+                self.has_ended = true;
+                Some(SseEvent::default().event("replaced").data("{}"))
+            }
+            pending = self.watcher.changed() => {
+                let pending = pending?;
+                if pending.is_closed && is_attached {
+                    self.has_ended = true;
+                    return Some(SseEvent::default().event("closed").data("{}"));
+                }
+                Some(pending_event(&PendingView::of(&pending)))
+            }
+            () = self.app.stopped() => None,
+        }
     }
+}
+
+fn pending_event(pending: &PendingView) -> SseEvent {
+    let json = serde_json::to_string(pending).expect("text and numbers always serialize");
+    SseEvent::default().event("pending").data(json)
 }

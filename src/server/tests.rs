@@ -30,8 +30,9 @@ use crate::{
     notification::{NotificationId, Priority, SubscriberId},
     protocol::{
         record::{self, RecordInput},
-        views::{HarnessView, SessionView},
+        views::{HarnessView, SessionView, WaitingView},
     },
+    session::{Wake, WakeKind},
 };
 
 /// A daemon whose event loop is the test.
@@ -133,11 +134,11 @@ fn injection() -> Answer {
         role: Role::Tool,
         notifications: vec![released],
     };
-    Answer { injection: Some(injection), pending: 1, check_before_tool: false, directive: None }
+    Answer { injection: Some(injection), pending: 1, check_before_tool: false, directive: None, notice: None }
 }
 
 fn nothing() -> Answer {
-    Answer { injection: None, pending: 2, check_before_tool: true, directive: None }
+    Answer { injection: None, pending: 2, check_before_tool: true, directive: None, notice: None }
 }
 
 /// The next exchange in the journal from `from` on, once it is there.
@@ -183,8 +184,21 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
                 drop(reply.send((id.as_str() == "s1").then(|| session("s1", pending))));
             }
             Query::Standing(_, reply) => drop(reply.send(Standing::default())),
+            Query::Waiting(_, reply) => drop(reply.send(vec![waiting("n1")])),
             Query::History(seq, reply) => drop(reply.send(vec![LedgerEntry::Unmatched { seq }])),
         }
+    }
+}
+
+fn waiting(id: &str) -> WaitingView {
+    WaitingView {
+        id: id.to_owned(),
+        session: "s1".to_owned(),
+        subscriber: "ci".to_owned(),
+        priority: "high",
+        waits_for: "user",
+        age_ms: 5,
+        text: "ci: failed".into(),
     }
 }
 
@@ -197,6 +211,10 @@ fn session(id: &str, pending: u32) -> SessionView {
         seen_at: "1970-01-01T00:00:01Z".to_owned(),
         pending,
         top: (pending > 0).then_some("high"),
+        for_user: 0,
+        state: "idle",
+        wake: None,
+        reason: None,
         unconfirmed: 0,
     }
 }
@@ -357,6 +375,7 @@ fn the_document_lists_every_route() {
         "get /metrics",
         "get /v1/events/stream",
         "get /v1/events/{id}",
+        "get /v1/inbox",
         "get /v1/openapi.json",
         "get /v1/sessions",
         "get /v1/sessions/{id}",
@@ -365,7 +384,11 @@ fn the_document_lists_every_route() {
         "get /v1/status",
         "post /v1/events",
         "post /v1/hooks/{harness}",
+        "post /v1/notifications/{id}/discuss",
+        "post /v1/notifications/{id}/dismiss",
         "post /v1/sessions/{id}/exchange",
+        "post /v1/sessions/{id}/undelivered/{injection}",
+        "post /v1/statusline/claude",
     ];
     assert_eq!(routes, expected);
     let schemas = document["components"]["schemas"].as_object().expect("schemas");

@@ -165,6 +165,7 @@ fn exchange(session: &SessionId, round: u64) -> Exchange {
         format: None,
         carries: Carries::Always,
         begins: Begins::default(),
+        shows_notices: false,
     }
 }
 

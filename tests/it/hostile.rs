@@ -231,7 +231,7 @@ fn expected_of(format: Format, expected: &[(Priority, Value)]) -> Said {
         expected.iter().filter(|(priority, _)| is_wanted(*priority)).map(|(_, value)| value.clone()).collect()
     };
     match format {
-        Format::Json => Said::Contents(of(None)),
+        Format::Json | Format::Line => Said::Contents(of(None)),
         Format::Xml | Format::Toon => Said::Documents(vec![(None, one_document(&of(None)))]),
         Format::Markdown => {
             let groups = Priority::ALL.into_iter().rev().map(|priority| (priority, of(Some(priority))));

@@ -16,3 +16,4 @@ mod subscribers;
 mod support;
 mod templates;
 mod tidy;
+mod wake;

@@ -250,6 +250,7 @@ impl Live {
             format: asked.format.map(|format| Format::ALL[format]),
             carries: asked.carries,
             begins: begins(asked),
+            shows_notices: false,
         }
     }
 

@@ -301,7 +301,8 @@ fn a_stop_closes_open_batches_and_leaves_no_socket() {
     assert_eq!(home.get("/v1/status")["subscribers"]["long"]["batched"], 2);
     assert_eq!(home.get("/v1/sessions/s")["pending"], 0);
     let Ended { status, log } = daemon.stop();
-    let said: Vec<_> = log.lines().map(|line| line.rsplit('=').next().unwrap_or(line)).collect();
+    let phases = log.lines().filter(|line| line.contains("stopping"));
+    let said: Vec<_> = phases.map(|line| line.rsplit('=').next().unwrap_or(line)).collect();
     assert_eq!(said, ["\"SIGTERM\"", "intake", "drain", "sync", "close"], "{log}");
     assert_eq!((status.code(), home.socket().exists()), (Some(0), false));
 
@@ -348,7 +349,8 @@ fn sessions_queues_and_leases_outlive_the_daemon() {
     let daemon = home.serve();
     assert_eq!(home.get("/v1/sessions/queueing"), queueing);
     // Nothing but the end of the lease changes this queue.
-    let pending = json!({ "session": "leasing", "pending": 1, "top": "critical" });
+    let pending = json!({ "session": "leasing", "pending": 1, "top": "critical",
+        "wake": "inject_and_continue", "reason": "critical: critical" });
     assert_eq!(home.get("/v1/sessions/leasing/wait"), pending);
     assert_eq!(exchange("leasing", "c1"), first, "the same carrier gets the same answer");
     let leasing = home.get("/v1/sessions/leasing");

@@ -106,6 +106,7 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
             format: Some(Format::Json),
             carries: Carries::Always,
             begins: Begins::default(),
+            shows_notices: false,
         };
         engine.handle(Input::Exchange { seq, request: RequestId(seq.0), exchange }, now);
         let answer = std::iter::from_fn(|| engine.poll_output()).find_map(|output| match output {

@@ -20,7 +20,8 @@ const LINES_MAX: usize = 600;
 const EMPTY_NAMES: [&str; 7] = ["core", "utils", "util", "common", "helpers", "types", "manager"];
 
 /// Layers 0 and 1: what everything may use.
-const DATA: &[&str] = &["time", "snapshot", "event", "notification", "exchange", "ledger", "toon", "tokens"];
+const DATA: &[&str] =
+    &["time", "snapshot", "event", "notification", "exchange", "ledger", "session", "toon", "tokens"];
 const RULES: &[&str] = &["pipeline", "matcher", "injector", "format"];
 
 /// A module, its layer, and what it may use of this crate besides itself.
@@ -44,6 +45,7 @@ const MODULES: &[Module] = &[
     module("notification", 1, &[DATA]),
     module("exchange", 1, &[DATA]),
     module("ledger", 1, &[DATA]),
+    module("session", 1, &[DATA]),
     module("toon", 1, &[DATA]),
     module("tokens", 1, &[DATA]),
     module("pipeline", 2, &[DATA]),

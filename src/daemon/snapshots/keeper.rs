@@ -45,7 +45,8 @@ pub(crate) struct Cadence {
 }
 
 impl Cadence {
-    /// Hands over to `orders`; the first one comes when `records_max` records follow `last`.
+    /// Hands over to `orders`; the first one comes when `records_max` records follow `last`, the last one that a snapshot
+    /// holds; what a start read counts, so that daemons that are killed early do not leave ever more of it.
     pub(crate) fn new(orders: mpsc::Sender<Order>, records_max: u32, last: Seq) -> Self {
         let records_max = u64::from(records_max);
         Self { orders, records_max, last, bytes_since: 0, last_bytes: 0, under_way: None }

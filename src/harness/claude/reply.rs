@@ -16,8 +16,11 @@ pub(super) const DENY_CHARS_MAX: u32 = CLAUDE_CODE.chars_max - NOT_RUN.len() as 
 
 /// What belongs on the hook's stdout: one line of JSON, or nothing.
 pub fn reply(call: &HookCall, answer: &Answer) -> Option<String> {
-    let injection = answer.injection.as_ref()?;
-    let hook_specific_output = match answer.directive {
+    let system_message = answer.notice.as_deref();
+    if answer.injection.is_none() && system_message.is_none() {
+        return None;
+    }
+    let hook_specific_output = answer.injection.as_ref().map(|injection| match answer.directive {
         Some(Directive::Cancel { .. }) => deny(&call.hook, injection),
         Some(Directive::Continue { .. }) | None => Output {
             hook_event_name: &call.hook,
@@ -25,8 +28,8 @@ pub fn reply(call: &HookCall, answer: &Answer) -> Option<String> {
             permission_decision: None,
             permission_decision_reason: None,
         },
-    };
-    let stdout = Stdout { hook_specific_output };
+    });
+    let stdout = Stdout { system_message, hook_specific_output };
     Some(serde_json::to_string(&stdout).expect("strings in structs always serialize"))
 }
 
@@ -42,7 +45,11 @@ fn deny<'a>(hook: &'a str, injection: &Injection) -> Output<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Stdout<'a> {
-    hook_specific_output: Output<'a>,
+    /// Shown to the user; the model does not get it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hook_specific_output: Option<Output<'a>>,
 }
 
 #[derive(Debug, Serialize)]

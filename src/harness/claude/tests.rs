@@ -107,6 +107,7 @@ fn an_exchange_says_who_asks_and_what_it_can_take() {
         format: Some(crate::exchange::Format::Xml),
         carries: Carries::Always,
         begins: Begins::Nothing,
+        shows_notices: true,
     };
     assert_eq!(exchange(&call), &expected);
 }
@@ -146,8 +147,12 @@ fn a_stop_goes_on_only_for_a_reason_and_a_prolonged_one_takes_nothing() {
 fn the_reply_is_one_line_of_the_documented_shape_or_nothing() {
     let call =
         parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "go" }));
-    let empty = Answer { injection: None, pending: 2, check_before_tool: true, directive: None };
+    let empty =
+        Answer { injection: None, pending: 2, check_before_tool: true, directive: None, notice: None };
     assert_eq!(reply(&call, &empty), None);
+    let notice = Answer { notice: Some("aside: 1 waiting for you: ci".into()), ..empty.clone() };
+    let shown = "{\"systemMessage\":\"aside: 1 waiting for you: ci\"}";
+    assert_eq!(reply(&call, &notice).as_deref(), Some(shown));
     let injection = Injection {
         id: InjectionId::new("i1"),
         text: "<notifications count=\"1\">\ntool_fail: \u{e9}\n</notifications>".into(),
@@ -297,7 +302,8 @@ fn the_reply_before_a_tool_is_that_it_was_not_run_and_why() {
         notifications: Vec::new(),
     };
     let directive = Some(Directive::Cancel { reason: "critical: budget".into() });
-    let answer = Answer { injection: Some(injection), pending: 0, check_before_tool: false, directive };
+    let answer =
+        Answer { injection: Some(injection), pending: 0, check_before_tool: false, directive, notice: None };
     let said: Value = serde_json::from_str(&reply(&call, &answer).expect("a reply")).expect("JSON");
     let output = &said["hookSpecificOutput"];
     let reason = output["permissionDecisionReason"].as_str().expect("a reason");

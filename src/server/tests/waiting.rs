@@ -79,7 +79,7 @@ async fn a_long_poll_ends_when_something_is_pending_or_the_time_is_over() {
             tokio::task::yield_now().await;
         }
         for count in [0, 1] {
-            registry.wake(Pending { session: SessionId::new("s2"), count, top: None });
+            registry.wake(Pending { count, ..Pending::nothing(SessionId::new("s2")) });
             tokio::task::yield_now().await;
         }
     };
@@ -117,10 +117,98 @@ async fn a_sessions_stream_begins_with_what_is_pending_and_follows_its_changes()
     let mut changes = open_stream(response);
     let frame = |rest: &str| Some(format!("event: pending\ndata: {{\"session\":\"s1\",{rest}}}\n\n"));
     assert_eq!(next_text(&mut changes).await, frame(r#""pending":2,"top":"high""#));
-    app.registry.wake(Pending { session: SessionId::new("s1"), count: 0, top: None });
+    app.registry.wake(Pending::nothing(SessionId::new("s1")));
     assert_eq!(next_text(&mut changes).await, frame(r#""pending":0"#));
     drop(changes);
     assert_eq!(app.registry.waiting(), 0);
+}
+
+fn waking(session: &str) -> Pending {
+    let wake = Some(Wake { kind: WakeKind::StartTurn, reason: "high: ci".into() });
+    Pending { count: 1, wake, ..Pending::nothing(SessionId::new(session)) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_poll_for_a_wake_sleeps_through_what_only_waits() {
+    let mut daemon = daemon();
+    daemon.pending = 3;
+    let registry = daemon.app.registry.clone();
+    let waiting = send_asked(&mut daemon, get("/v1/sessions/s1/wait?for=wake&timeout=60s"));
+    let changes = async {
+        while registry.waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        for change in [Pending { count: 4, ..Pending::nothing(SessionId::new("s1")) }, waking("s1")] {
+            registry.wake(change);
+            tokio::task::yield_now().await;
+        }
+    };
+    let (woken, ()) = tokio::join!(waiting, changes);
+    let expected = json!({ "session": "s1", "pending": 1, "wake": "start_turn", "reason": "high: ci" });
+    assert_eq!(woken.json(), expected);
+    let bad = send_asked(&mut daemon, get("/v1/sessions/s1/wait?for=ever")).await;
+    assert_eq!(bad.status, StatusCode::BAD_REQUEST);
+    assert!(bad.body.contains("expected `pending` or `wake`"), "{}", bad.body);
+}
+
+#[tokio::test]
+async fn of_two_monitors_the_newer_one_stays_until_the_session_ends() {
+    let mut daemon = daemon();
+    let app = daemon.app.clone();
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let request = get("/v1/sessions/s2/stream?door=monitor");
+        let response = tokio::select! {
+            response = router::router(app.clone()).oneshot(request) => response.expect("infallible"),
+            () = answer_queries(&mut daemon.queries, 0) => panic!("the daemon is gone"),
+        };
+        let mut stream = open_stream(response);
+        next_text(&mut stream).await.expect("what is pending at the beginning");
+        streams.push(stream);
+    }
+    let [mut first, mut second] = streams.try_into().expect("two");
+    assert_eq!(next_text(&mut first).await.as_deref(), Some("event: replaced\ndata: {}\n\n"));
+    assert_eq!(next_text(&mut first).await, None);
+    app.registry.wake(waking("s2"));
+    let told = next_text(&mut second).await.expect("a change");
+    assert!(told.contains("\"wake\":\"start_turn\""), "{told}");
+    app.registry.wake(Pending { is_closed: true, ..Pending::nothing(SessionId::new("s2")) });
+    assert_eq!(next_text(&mut second).await.as_deref(), Some("event: closed\ndata: {}\n\n"));
+    assert_eq!(next_text(&mut second).await, None);
+    drop((first, second));
+    assert_eq!(app.registry.waiting(), 0);
+}
+
+#[tokio::test]
+async fn what_the_user_decides_is_journaled_if_it_waits() {
+    let mut daemon = daemon();
+    let app = daemon.app.clone();
+    let list = send_asked(&mut daemon, get("/v1/inbox")).await;
+    assert_eq!(list.json()["notifications"][0]["waits_for"], "user");
+    let decide = |path: &str| post(path, "application/json", "");
+    let unknown = send_asked(&mut daemon, decide("/v1/notifications/n9/dismiss")).await;
+    assert_eq!((unknown.status, unknown.body.contains("`n9`")), (StatusCode::NOT_FOUND, true));
+    let known = send_asked(&mut daemon, decide("/v1/notifications/n1/discuss?session=s1")).await;
+    assert_eq!(known.status, StatusCode::NO_CONTENT, "{}", known.body);
+    let said = "Input(Decided { session: Some(SessionId(\"s1\")), notification: NotificationId(\"n1\"), decision: Discuss })";
+    assert_eq!(journaled(&app, 1), [("decided", said.to_owned())]);
+}
+
+#[tokio::test]
+async fn a_context_that_becomes_full_is_told_once_until_it_was_not() {
+    let mut daemon = daemon();
+    let app = daemon.app.clone();
+    daemon.pending = 2;
+    for (used, events) in [("79", 0), ("81", 1), ("90", 1), ("10", 1), ("80", 2)] {
+        let body = format!("{{\"session_id\":\"s1\",\"context_window\":{{\"used_percentage\":{used}}}}}");
+        let reply = send_asked(&mut daemon, post("/v1/statusline/claude", "application/json", body)).await;
+        assert_eq!((reply.status, reply.body.as_str()), (StatusCode::OK, "aside: 2"));
+        assert_eq!(
+            journaled(&app, 1).len(),
+            events.min(1),
+            "the clock stands still, so the second one is the first"
+        );
+    }
 }
 
 #[tokio::test]

@@ -553,6 +553,7 @@ fn check_text(format: Format, injection: &Injection) {
             let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
             assert_eq!(value["notifications"].as_array().map(Vec::len), Some(injection.notifications.len()));
         }
+        Format::Line => assert!(text.starts_with(injection.id.as_str()) && !text.contains('\n'), "{text}"),
         Format::Markdown => assert!(text.contains(injection.id.as_str())),
     }
 }

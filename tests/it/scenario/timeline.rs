@@ -5,11 +5,13 @@
 //! | [subscriber]
 //! @MS open        SESSION [harness= workspace= user= parent=]
 //! @MS emit        TYPE [--severity= --source= --session= --workspace= --dedupe_key= --cause= --id=] [field=value ..] [{json}]
-//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries= begins= from=]
+//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries= begins= from= notices=]
 //!                               and what `open` takes
 //! @MS ack         SESSION INJECTION               `last`, or a name such as `i1` that the second half gave
 //! @MS seen        SESSION INJECTION
 //! @MS undelivered SESSION INJECTION
+//! @MS dismiss     SESSION NOTIFICATION            a name such as `n1` that the second half gave
+//! @MS discuss     SESSION NOTIFICATION
 //! @MS close       SESSION [may_return=true]
 //! @MS shutdown
 //! @MS tick
@@ -21,7 +23,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use aside::{
     event::{EventType, SessionId, Severity},
-    exchange::{Begins, Budget, Carries, Exchange, Format, Harness},
+    exchange::{Begins, Budget, Carries, Decision, Exchange, Format, Harness},
     notification::{InjectionPoint, Tokens},
 };
 use serde_json::{Map, Value};
@@ -51,6 +53,8 @@ pub(crate) enum Action {
     Ack(SessionId, String),
     Seen(SessionId, String),
     Undelivered(SessionId, String),
+    /// The notification by its name.
+    Decide(SessionId, String, Decision),
     /// With whether it may return.
     Close(SessionId, bool),
     Shutdown,
@@ -129,6 +133,12 @@ fn read_action(words: &[String], number: usize) -> Result<Action, String> {
         ["undelivered", session, injection] => {
             Ok(Action::Undelivered(SessionId::new(session), (*injection).to_owned()))
         }
+        ["dismiss", session, notification] => {
+            Ok(Action::Decide(SessionId::new(session), (*notification).to_owned(), Decision::Dismiss))
+        }
+        ["discuss", session, notification] => {
+            Ok(Action::Decide(SessionId::new(session), (*notification).to_owned(), Decision::Discuss))
+        }
         ["close", session] => Ok(Action::Close(SessionId::new(session), false)),
         ["close", session, "may_return=true"] => Ok(Action::Close(SessionId::new(session), true)),
         ["shutdown"] => Ok(Action::Shutdown),
@@ -202,6 +212,7 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: usize) -> R
         format: format.transpose().map_err(|error| error.to_string())?,
         carries,
         begins,
+        shows_notices: take_parsed(&mut fields, "notices")?.unwrap_or(false),
     };
     nothing_left(&fields)?;
     Ok(Action::Exchange(exchange, acks.unwrap_or_default()))

@@ -80,6 +80,11 @@ fn act(drive: &mut Drive, transcript: &mut Transcript, step: &Step, now: Timesta
             let injection = transcript.injection(session, name);
             drive.input(Input::Undelivered { session: session.clone(), injection }, now);
         }
+        Action::Decide(session, name, decision) => {
+            let (session, decision) = (Some(session.clone()), *decision);
+            let notification = NotificationId::new(&transcript.cause(name.as_str().into()));
+            drive.input(Input::Decided { session, notification, decision }, now);
+        }
         Action::Close(session, may_return) => {
             drive.input(Input::SessionClosed { session: session.clone(), may_return: *may_return }, now);
         }
@@ -130,14 +135,23 @@ impl Transcript {
                 let what = format!("{} {} {}", event.event_type, event.severity, event.payload.as_str());
                 self.line(at, "publish", &what);
             }
-            Output::Wake(Pending { session, count, top }) => {
-                self.line(
-                    at,
-                    "wake",
-                    &format!("{session} pending={count} top={}", top.map_or("none", Priority::as_str)),
-                );
-            }
+            Output::Wake(pending) => self.write_wake(at, pending),
         }
+    }
+
+    fn write_wake(&mut self, at: Timestamp, pending: &Pending) {
+        let Pending { session, count, top, for_user, wake, is_closed } = pending;
+        let mut line = format!("{session} pending={count} top={}", top.map_or("none", Priority::as_str));
+        if *for_user > 0 {
+            line.push_str(&format!(" for_user={for_user}"));
+        }
+        if let Some(wake) = wake {
+            line.push_str(&format!(" {}={:?}", wake.kind.as_str(), wake.reason));
+        }
+        if *is_closed {
+            line.push_str(" closed");
+        }
+        self.line(at, "wake", &line);
     }
 
     fn write_record(&mut self, at: Timestamp, entry: &LedgerEntry) {
@@ -199,6 +213,9 @@ impl Transcript {
             Some(Directive::Continue { reason }) => tail.push_str(&format!(" continue={reason:?}")),
             Some(Directive::Cancel { reason }) => tail.push_str(&format!(" cancel={reason:?}")),
             None => {}
+        }
+        if let Some(notice) = &answer.notice {
+            tail.push_str(&format!(" notice={notice:?}"));
         }
         let Some(injection) = &answer.injection else {
             self.line(at, "nothing", &format!("{session} {point} {tail}"));
@@ -292,7 +309,8 @@ fn reason_text(reason: &Reason) -> String {
         | Reason::QueueOverflow
         | Reason::SessionGone
         | Reason::Uncertain
-        | Reason::SubscriberOff => word.to_owned(),
+        | Reason::SubscriberOff
+        | Reason::Dismissed => word.to_owned(),
     }
 }
 
@@ -323,8 +341,13 @@ mod tests {
             role: Role::Tool,
             notifications: vec![released],
         };
-        let answer =
-            Answer { injection: Some(injection), pending: 2, check_before_tool: true, directive: None };
+        let answer = Answer {
+            injection: Some(injection),
+            pending: 2,
+            check_before_tool: true,
+            directive: None,
+            notice: None,
+        };
         Output::Answer { request: aside::engine::io::RequestId(4), session: SessionId::new("s1"), answer }
     }
 
@@ -344,6 +367,8 @@ mod tests {
         let notification = || NotificationId::new("9f3a");
         let mut transcript = Transcript::default();
         transcript.points.insert(4, InjectionPoint::AfterTool);
+        let waiting =
+            Pending { count: 1, top: Some(Priority::High), ..Pending::nothing(SessionId::new("s1")) };
         for (ms, output) in [
             (1, Output::Record(LedgerEntry::Batched { seq: Seq(1), subscriber: subscriber() })),
             (2, Output::Record(LedgerEntry::Batched { seq: Seq(2), subscriber: subscriber() })),
@@ -364,7 +389,7 @@ mod tests {
                     created_at: at(4),
                 }),
             ),
-            (5, Output::Wake(Pending { session: SessionId::new("s1"), count: 1, top: Some(Priority::High) })),
+            (5, Output::Wake(waiting)),
             (6, injected()),
             (6, answer(true)),
         ] {

@@ -60,6 +60,7 @@ pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
         }
         Format::Markdown => Said::Documents(read_markdown(text)),
         Format::Json => Said::Contents(read_json(text)),
+        Format::Line => Said::Contents(read_line(text)),
     }
 }
 
@@ -125,6 +126,17 @@ fn read_json(text: &str) -> Vec<Value> {
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
     assert!(!injection.injection.is_empty());
     injection.notifications.into_iter().map(|notification| notification.content).collect()
+}
+
+/// The injection's name, a JSON array, and nothing that anything could take for the end of the line.
+fn read_line(text: &str) -> Vec<Value> {
+    let ends = |c: char| c.is_control() || "<\u{2028}\u{2029}".contains(c);
+    assert!(!text.contains(ends), "more than one line, or a bracket, in\n{text:?}");
+    let (id, array) = text.split_once(' ').expect("a name and what it names");
+    assert!(!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "the id is {id}");
+    let notifications: Vec<Notification> =
+        serde_json::from_str(array).unwrap_or_else(|error| panic!("{error} in\n{text}"));
+    notifications.into_iter().map(|notification| notification.content).collect()
 }
 
 /// Whether a bracket is followed by a reserved name, in any case and whatever white space and slashes stand between.

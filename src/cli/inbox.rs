@@ -1,0 +1,144 @@
+//! `aside inbox`: what waits in the sessions' queues, and what its user decides about it.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{CliError, Context, parse, table};
+use crate::client::percent_encode;
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    decision: Option<Decision>,
+    #[command(flatten)]
+    list: List,
+}
+
+#[derive(Debug, clap::Args)]
+struct List {
+    /// Only what waits for this session
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Decision {
+    /// End a notification: nobody is told of it
+    Dismiss(Which),
+    /// Let the agent have a notification that waits for you
+    Discuss(Which),
+}
+
+#[derive(Debug, clap::Args)]
+struct Which {
+    /// The notification, as `aside inbox` names it
+    id: String,
+    /// Only in the queue of this session
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    notifications: Vec<Waiting>,
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    id: String,
+    session: String,
+    subscriber: String,
+    priority: String,
+    waits_for: String,
+    age_ms: u64,
+    text: String,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    match &args.decision {
+        None => list(&args.list, context),
+        Some(Decision::Dismiss(which)) => decide("dismiss the notification", "dismiss", which, context),
+        Some(Decision::Discuss(which)) => decide("hand over the notification", "discuss", which, context),
+    }
+}
+
+fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>) -> Result<(), CliError> {
+    let path = format!("/v1/notifications/{}/{verb}", percent_encode(&which.id));
+    context.ask(doing, "POST", &(path + &query(which.session.as_deref())), None).map(drop)
+}
+
+fn query(session: Option<&str>) -> String {
+    session.map(|session| format!("?session={}", percent_encode(session))).unwrap_or_default()
+}
+
+fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
+    let doing = "list what waits";
+    let body = context.ask(doing, "GET", &format!("/v1/inbox{}", query(args.session.as_deref())), None)?;
+    if args.json {
+        let answer: Value = parse(doing, &body)?;
+        return context.print(&format!("{answer}\n"));
+    }
+    let Answer { notifications } = parse(doing, &body)?;
+    if notifications.is_empty() {
+        return context.print("nothing waits\n");
+    }
+    let text: String = notifications.iter().map(shown).collect();
+    context.print(&text)
+}
+
+/// A line about it, and what it says below.
+fn shown(waiting: &Waiting) -> String {
+    let Waiting { id, session, subscriber, priority, waits_for, age_ms, text } = waiting;
+    let head =
+        format!("{id}  {priority} {subscriber}, {} old, for the {waits_for} of {session}", age(*age_ms));
+    let body: String = text.lines().map(|line| format!("    {}\n", table::one_line(line))).collect();
+    format!("{}\n{body}", table::one_line(&head))
+}
+
+fn age(ms: u64) -> String {
+    match ms / 1_000 {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds @ 60..3_600 => format!("{}m", seconds / 60),
+        seconds => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+
+    #[test]
+    fn what_waits_is_shown_with_its_text_and_nothing_moves_the_cursor() {
+        let daemon = FakeDaemon::answering_json(
+            200,
+            r#"{"notifications":[{"id":"n1","session":"s1","subscriber":"ci_check","priority":"high","waits_for":"user",
+                "age_ms":125000,"text":"ci: a\u001b[31m\nb: 2"}]}"#,
+        );
+        assert_eq!(
+            run_against(&daemon, &["inbox", "--session", "s 1"]).as_deref(),
+            Ok("n1  high ci_check, 2m old, for the user of s1\n    ci: a\n    b: 2\n")
+        );
+        assert!(daemon.requests()[0].starts_with("GET /v1/inbox?session=s%201 HTTP/1.1\r\n"));
+        let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[]}"#);
+        assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok("nothing waits\n"));
+    }
+
+    #[test]
+    fn a_decision_names_its_notification() {
+        for (verb, session) in [("dismiss", None), ("discuss", Some("s1"))] {
+            let daemon = FakeDaemon::answering(&["HTTP/1.1 204 No Content\r\n\r\n"]);
+            let mut args = vec!["inbox", verb, "n1"];
+            args.extend(session.iter().flat_map(|session| ["--session", *session]));
+            assert_eq!(run_against(&daemon, &args).as_deref(), Ok(""));
+            let expected = format!(
+                "POST /v1/notifications/n1/{verb}{} HTTP/1.1\r\n",
+                session.map(|session| format!("?session={session}")).unwrap_or_default()
+            );
+            assert!(daemon.requests()[0].starts_with(&expected), "{:?}", daemon.requests());
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! `aside statusline`: how many notifications wait, behind whatever the user's own status line shows.
+//!
+//! A harness draws its status line often and waits for it, so a daemon that is absent or late costs the user's line nothing.
+
+use std::{
+    io::{self, Read, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use super::CliError;
+use crate::client::{Client, HOOK_DEADLINE};
+
+/// Longest input that is taken, in bytes; a client writes a few thousand.
+const STDIN_BYTES_MAX: u64 = 1024 * 1024;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The harness: claude
+    #[arg(value_parser = ["claude"])]
+    name: String,
+    /// A status line of your own: a shell command that gets the same stdin, and whose output goes first
+    #[arg(long, value_name = "COMMAND")]
+    wrap: Option<String>,
+}
+
+pub(super) fn run(args: &Args, socket: &Path) -> Result<(), CliError> {
+    let failed = |source| CliError::Input { name: "stdin".to_owned(), source };
+    let mut stdin = Vec::new();
+    io::stdin().take(STDIN_BYTES_MAX).read_to_end(&mut stdin).map_err(failed)?;
+    let own = args.wrap.as_deref().map(start).transpose().map_err(CliError::Run)?;
+    let (own, pending) = thread::scope(|scope| {
+        let own = own.map(|child| scope.spawn(|| output(child, &stdin)));
+        let pending = pending(&args.name, socket, &stdin);
+        (own.and_then(|own| own.join().ok()).unwrap_or_default(), pending)
+    });
+    let mut stdout = io::stdout().lock();
+    let line = joined(&own, pending.as_deref());
+    stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).map_err(CliError::Output)
+}
+
+fn start(command: &str) -> io::Result<Child> {
+    Command::new("sh").arg("-c").arg(command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+}
+
+/// What the user's own command prints, as far as it prints something.
+fn output(mut child: Child, stdin: &[u8]) -> String {
+    thread::scope(|scope| {
+        let pipe = child.stdin.take();
+        // Beside the reading, as both sides could wait for the other. That it does not read its stdin is its own business.
+        scope.spawn(move || pipe.map(|mut pipe| pipe.write_all(stdin).ok()));
+        let output = child.wait_with_output().map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&output).into_owned()
+    })
+}
+
+/// What the daemon says, if it is there and has something to say.
+fn pending(name: &str, socket: &Path, stdin: &[u8]) -> Option<String> {
+    let client = Client::new(socket.to_owned(), HOOK_DEADLINE);
+    let headers = [("content-type", "application/json")];
+    let response = client.request("POST", &format!("/v1/statusline/{name}"), &headers, stdin).ok()?;
+    (response.status == 200).then(|| String::from_utf8(response.body).ok()).flatten()
+}
+
+fn joined(own: &str, pending: Option<&str>) -> String {
+    let own = own.trim_end_matches('\n');
+    match (own.is_empty(), pending) {
+        (_, None) => own.to_owned(),
+        (true, Some(pending)) => pending.to_owned(),
+        (false, Some(pending)) => format!("{own} | {pending}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_stands_behind_the_users_own_line() {
+        for (own, pending, expected) in [
+            ("", None, ""),
+            ("", Some("aside: 3"), "aside: 3"),
+            ("main*\n", None, "main*"),
+            ("one\ntwo\n", Some("aside: 3"), "one\ntwo | aside: 3"),
+        ] {
+            assert_eq!(joined(own, pending), expected);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `[activation]` of `aside.toml`: what notifications may do by themselves, in all and by source and type.
+
+use toml::de::DeValue;
+
+use crate::{
+    config::{
+        raw::{Parsed, Section, Value},
+        report::shown,
+        values,
+    },
+    event::Pattern,
+    notification::{Activation, Priority},
+    pipeline::activation::{THRESHOLD, WakeSettings},
+};
+
+/// Sources that others than the user write to, when the user names none: what comes over the network, from other agents,
+/// and from the names of files.
+const UNTRUSTED: [&str; 3] = ["webhook", "agent", "fs"];
+
+/// Reads the section.
+pub(crate) fn read(section: &mut Section<'_>) -> WakeSettings {
+    let default = WakeSettings::default();
+    let threshold = section.read("threshold", |value| values::word(value, &Priority::ALL, Priority::as_str));
+    let source = |value: &Value<'_>| values::words(value).map(str::to_owned);
+    let untrusted = section.read("untrusted", |value| values::list(value, source));
+    WakeSettings {
+        level: section.read("level", values::activation).unwrap_or(default.level),
+        threshold: threshold.unwrap_or(THRESHOLD),
+        sources: section.read("sources", |value| levels(value, name)).unwrap_or_default(),
+        types: section.read("types", |value| levels(value, pattern)).unwrap_or_default(),
+        untrusted: untrusted.unwrap_or_else(|| UNTRUSTED.map(str::to_owned).to_vec()),
+    }
+}
+
+/// A table whose keys are names and whose values are levels.
+fn levels<T>(value: &Value<'_>, key: impl Fn(&Value<'_>, &str) -> Parsed<T>) -> Parsed<Vec<(T, Activation)>> {
+    let entries = value.entries().ok_or_else(|| {
+        value.wrong_kind("a table of names and levels, such as { \"ide.diagnostics\" = \"prompt\" }")
+    })?;
+    let (mut levels, mut found) = (Vec::new(), Vec::new());
+    for (name, entry) in entries {
+        if matches!(entry.get(), DeValue::Table(_)) {
+            let message =
+                format!("a name with a dot stands in quotes, such as \"{}.x\" = \"prompt\"", shown(name));
+            found.push(entry.error(message));
+            continue;
+        }
+        match (key(&entry, name), values::activation(&entry)) {
+            (Ok(name), Ok(level)) => levels.push((name, level)),
+            (name, level) => found.extend([name.err(), level.err()].into_iter().flatten().flatten()),
+        }
+    }
+    if found.is_empty() { Ok(levels) } else { Err(found) }
+}
+
+fn name(entry: &Value<'_>, name: &str) -> Parsed<String> {
+    match name.trim().is_empty() {
+        true => Err(vec![entry.error("the name of a source is empty")]),
+        false => Ok(name.to_owned()),
+    }
+}
+
+fn pattern(entry: &Value<'_>, name: &str) -> Parsed<Pattern> {
+    name.parse().map_err(|error| vec![entry.error(crate::config::report::sentence(error))])
+}

@@ -1,0 +1,99 @@
+//! The socket on which a running client takes messages: where it is, and what is written to it.
+//!
+//! Source: measured with client 2.1.329; clients from 2.1.224 on name the socket in the environment of their hooks.
+
+use std::{fmt, path::PathBuf};
+
+use serde_json::json;
+
+use crate::{
+    event::SessionId,
+    harness::{door::Reach, percent_decode},
+};
+
+/// How a client names a run that ends with its last turn.
+const ONE_SHOT: &str = "sdk-cli";
+/// What stands before the text, as the client introduces a message as one of another agent.
+const INTRO: &str = "Automated notification of the aside daemon; no person or agent wrote it.";
+
+/// A client's inbox.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Inbox {
+    /// Its socket, an absolute path.
+    pub socket: PathBuf,
+    /// When it is read.
+    pub reach: Reach,
+    token: Option<String>,
+}
+
+impl fmt::Debug for Inbox {
+    /// Leaves the token out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox")
+            .field("socket", &self.socket)
+            .field("reach", &self.reach)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inbox {
+    /// The inbox that a hook's environment names, from `aside-inbox`, `aside-inbox-token`, `aside-session` and
+    /// `aside-entrypoint`.
+    ///
+    /// Errors: none. An environment that a client inherited from another one names that one's session, and then there is none.
+    pub fn from_headers<'h>(session: &SessionId, header: impl Fn(&str) -> Option<&'h str>) -> Option<Self> {
+        let text = |name| header(name).map(percent_decode).filter(|text| !text.is_empty());
+        text("aside-session").filter(|own| own == session.as_str())?;
+        let socket = text("aside-inbox").map(PathBuf::from).filter(|path| path.is_absolute())?;
+        let is_one_shot = text("aside-entrypoint").is_some_and(|entrypoint| entrypoint == ONE_SHOT);
+        let reach = if is_one_shot { Reach::InTurn } else { Reach::Always };
+        Some(Self { socket, reach, token: text("aside-inbox-token") })
+    }
+
+    /// What is written to the socket to hand over `text`: lines of JSON.
+    pub fn lines(&self, text: &str) -> String {
+        let auth = self.token.as_ref().map(|token| json!({ "type": "auth", "token": token }));
+        let content = format!("{INTRO}\n\n{text}");
+        let message = json!({ "type": "user", "message": { "role": "user", "content": content } });
+        auth.into_iter().chain([message]).map(|line| format!("{line}\n")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inbox(headers: &[(&str, &'static str)]) -> Option<Inbox> {
+        let header = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        Inbox::from_headers(&SessionId::new("s1"), header)
+    }
+
+    #[test]
+    fn an_inbox_is_that_of_the_session_and_nothing_shows_its_token() {
+        let full = [
+            ("aside-session", "s1"),
+            ("aside-inbox", "/run/a%20b.sock"),
+            ("aside-inbox-token", "secret"),
+            ("aside-entrypoint", "cli"),
+        ];
+        let found = inbox(&full).expect("an inbox");
+        assert_eq!((found.socket.to_str(), found.reach), (Some("/run/a b.sock"), Reach::Always));
+        assert!(!format!("{found:?}").contains("secret"));
+        assert_eq!(
+            found.lines("<notifications>\n</notifications>"),
+            "{\"type\":\"auth\",\"token\":\"secret\"}\n{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\
+             \"Automated notification of the aside daemon; no person or agent wrote it.\\n\\n<notifications>\\n</notifications>\"}}\n"
+        );
+        let one_shot =
+            inbox(&[("aside-session", "s1"), ("aside-inbox", "/a"), ("aside-entrypoint", "sdk-cli")]);
+        assert_eq!(one_shot.map(|inbox| inbox.reach), Some(Reach::InTurn));
+        for other in [
+            &[("aside-session", "s2"), ("aside-inbox", "/a")][..],
+            &[("aside-inbox", "/a")],
+            &[("aside-session", "s1"), ("aside-inbox", "a")],
+            &[("aside-session", "s1"), ("aside-inbox", "")],
+        ] {
+            assert_eq!(inbox(other), None, "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Whether what waits is worth waking an agent for, or interrupting it.
+//!
+//! An idle session is woken by an active notification of at least the threshold's priority. A turn under way is disturbed by
+//! critical ones alone, as each of them says; one that waits for the next turn disturbs nothing.
+
+use crate::{
+    notification::{Notification, Priority},
+    session::{SessionState, Wake, WakeKind},
+};
+
+use super::queue::{Hold, Lane, Queue};
+
+/// What the queue asks for while its session is in `state`; `None` when it can wait.
+pub(super) fn wanted(queue: &Queue, state: SessionState, threshold: Priority) -> Option<Wake> {
+    if state == SessionState::Idle {
+        let cause = queue.most_urgent_active(|lane| lane.urgency.0 >= threshold)?;
+        return Some(wake(WakeKind::StartTurn, cause));
+    }
+    if !state.is_in_turn() {
+        return None;
+    }
+    let critical = |hold| {
+        queue.most_urgent_active(|lane: Lane| lane.urgency.0 == Priority::Critical && lane.hold == hold)
+    };
+    let cancels = critical(Hold::Cancels).map(|cause| wake(WakeKind::CancelAndRestart, cause));
+    cancels.or_else(|| critical(Hold::Free).map(|cause| wake(WakeKind::InjectAndContinue, cause)))
+}
+
+fn wake(kind: WakeKind, cause: &Notification) -> Wake {
+    Wake { kind, reason: format!("{}: {}", cause.priority, cause.subscriber).into() }
+}

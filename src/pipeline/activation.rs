@@ -1,0 +1,184 @@
+//! What a notification may do by itself while it waits: what its subscriber asks for, as far as the user lets its events.
+//!
+//! A critical notification asks for everything, whatever its subscriber says. What the user sets for a type, or else for a
+//! source, takes the place of that; the nearest name wins, so `ide.diagnostics` goes before `ide`. Above all of it stands one
+//! level that nothing exceeds. A source that is not trusted can be neither active nor critical.
+
+use crate::{
+    event::{Event, Pattern, PatternSegment},
+    notification::{Activation, InjectionPoint, Priority},
+    pipeline::row::Row,
+};
+
+/// `[activation]` of `aside.toml`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WakeSettings {
+    /// The most that any notification may do.
+    pub level: Activation,
+    /// The least priority with which an active notification wakes an agent.
+    pub threshold: Priority,
+    /// What the events of a source may do, by the source's name or the front part of it that ends at a dot.
+    pub sources: Vec<(String, Activation)>,
+    /// What events of these types may do.
+    pub types: Vec<(Pattern, Activation)>,
+    /// Sources that others than the user write to, by name as in `sources`.
+    pub untrusted: Vec<String>,
+}
+
+/// The least priority with which an active notification wakes an agent, when the user does not say: what may interrupt a
+/// tool's result may also interrupt a pause.
+pub const THRESHOLD: Priority = Priority::High;
+
+impl Default for WakeSettings {
+    /// Everything is allowed and every source trusted.
+    fn default() -> Self {
+        Self {
+            level: Activation::Active,
+            threshold: THRESHOLD,
+            sources: Vec::new(),
+            types: Vec::new(),
+            untrusted: Vec::new(),
+        }
+    }
+}
+
+impl WakeSettings {
+    /// Whether events of `source` may be critical and active: unless it is listed as untrusted, or the user says of the source
+    /// itself that it may be active.
+    pub fn trusts(&self, source: &str) -> bool {
+        let distrust = self.untrusted.iter().filter_map(|name| nearness(name, source)).max();
+        let trust = self.of_source(source).filter(|(_, activation)| *activation == Activation::Active);
+        distrust.is_none() || trust.map(|(nearness, _)| nearness) >= distrust
+    }
+
+    /// The priority and point of a notification of these rows: one that is not from a trusted source is high at most.
+    pub(crate) fn lowered(
+        &self,
+        priority: Priority,
+        inject_at: InjectionPoint,
+        rows: &[Row],
+    ) -> (Priority, InjectionPoint) {
+        let is_trusted = || rows.iter().any(|row| self.trusts(&row.event.source));
+        if priority < Priority::Critical || is_trusted() {
+            return (priority, inject_at);
+        }
+        // That point is for critical ones alone.
+        let is_immediate = inject_at == InjectionPoint::Immediate;
+        (Priority::High, if is_immediate { InjectionPoint::AfterTool } else { inject_at })
+    }
+
+    /// What a notification of these rows may do, when its subscriber asks for `own`.
+    pub(crate) fn activation(&self, own: Activation, priority: Priority, rows: &[Row]) -> Activation {
+        let own = if priority == Priority::Critical { Activation::Active } else { own };
+        let allowed = rows.iter().map(|row| self.of_event(&row.event, own)).max();
+        allowed.unwrap_or(own).min(self.level)
+    }
+
+    fn of_event(&self, event: &Event, own: Activation) -> Activation {
+        let by_type = self.types.iter().filter(|(pattern, _)| pattern.matches(&event.event_type));
+        let by_type =
+            by_type.max_by_key(|(pattern, _)| exactness(pattern)).map(|(_, activation)| *activation);
+        let set = by_type.or_else(|| self.of_source(&event.source).map(|(_, activation)| activation));
+        let limit = if self.trusts(&event.source) { Activation::Active } else { Activation::Prompt };
+        set.unwrap_or(own).min(limit)
+    }
+
+    fn of_source(&self, source: &str) -> Option<(usize, Activation)> {
+        let named = self.sources.iter().filter_map(|(name, level)| Some((nearness(name, source)?, *level)));
+        named.max_by_key(|(nearness, _)| *nearness)
+    }
+}
+
+/// How much of `source` the name `name` says; `None` when it names another.
+fn nearness(name: &str, source: &str) -> Option<usize> {
+    let rest = source.strip_prefix(name)?;
+    (rest.is_empty() || rest.starts_with('.')).then_some(name.len())
+}
+
+/// More for a pattern that leaves less open.
+fn exactness(pattern: &Pattern) -> (usize, bool) {
+    let exact = pattern.segments().filter(|segment| matches!(segment, PatternSegment::Exact(_))).count();
+    (exact, !pattern.segments().any(|segment| segment == PatternSegment::Rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{event::Seq, pipeline::tests::event};
+    use Activation::{Active, Passive, Prompt};
+
+    fn rows(events: &[(&str, &str)]) -> Vec<Row> {
+        let row = |(source, event_type): &(&str, &str)| {
+            let mut event = (*event("")).clone();
+            event.source = (*source).into();
+            event.event_type = event_type.parse().expect("a type");
+            Row { seq: Seq(1), event: Arc::new(event), repeats: 1 }
+        };
+        events.iter().map(row).collect()
+    }
+
+    fn settings() -> WakeSettings {
+        WakeSettings {
+            sources: vec![
+                ("ide".into(), Passive),
+                ("ide.diagnostics".into(), Prompt),
+                ("webhook.own".into(), Active),
+            ],
+            types: vec![
+                ("ci.**".parse().expect("a pattern"), Passive),
+                ("ci.check.failed".parse().expect("a pattern"), Active),
+            ],
+            untrusted: vec!["webhook".into()],
+            ..WakeSettings::default()
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_decides_and_types_go_before_sources() {
+        for (own, source, event_type, expected) in [
+            (Active, "x", "a.b", Active),
+            (Prompt, "x", "a.b", Prompt),
+            (Active, "ide", "a.b", Passive),
+            (Active, "ide.lens", "a.b", Passive),
+            (Passive, "ide.diagnostics", "a.b", Prompt),
+            (Passive, "ide.diagnostics.rust", "a.b", Prompt),
+            (Active, "ideas", "a.b", Active),
+            (Active, "x", "ci.check.passed", Passive),
+            (Passive, "ide", "ci.check.failed", Active),
+            (Active, "webhook", "a.b", Prompt),
+            (Passive, "webhook.own", "a.b", Active),
+            (Passive, "webhook.other", "ci.check.failed", Prompt),
+        ] {
+            let found = settings().activation(own, Priority::High, &rows(&[(source, event_type)]));
+            assert_eq!(found, expected, "{own:?} {source} {event_type}");
+        }
+    }
+
+    #[test]
+    fn a_critical_one_is_active_unless_the_user_says_otherwise() {
+        let of = |settings: &WakeSettings, source| {
+            settings.activation(Passive, Priority::Critical, &rows(&[(source, "a.b")]))
+        };
+        assert_eq!(of(&settings(), "x"), Active);
+        assert_eq!(of(&settings(), "ide"), Passive);
+        assert_eq!(of(&WakeSettings { level: Prompt, ..settings() }, "x"), Prompt);
+    }
+
+    #[test]
+    fn of_several_events_the_one_that_may_do_most_decides() {
+        let rows = rows(&[("ide", "a.b"), ("ide.diagnostics", "a.b")]);
+        assert_eq!(settings().activation(Active, Priority::Low, &rows), Prompt);
+    }
+
+    #[test]
+    fn an_untrusted_source_is_never_critical_unless_the_user_trusts_it() {
+        let lowered = |source| {
+            settings().lowered(Priority::Critical, InjectionPoint::Immediate, &rows(&[(source, "a.b")]))
+        };
+        assert_eq!(lowered("x"), (Priority::Critical, InjectionPoint::Immediate));
+        assert_eq!(lowered("webhook.own"), (Priority::Critical, InjectionPoint::Immediate));
+        assert_eq!(lowered("webhook.github"), (Priority::High, InjectionPoint::AfterTool));
+    }
+}

@@ -1,0 +1,283 @@
+//! The doors through which sessions are woken: who is attached, whose inbox is known, and the task that writes to inboxes.
+//!
+//! What a wake is for stays in the engine's queue until an exchange takes it, under a lease. So whichever door is quicker, what
+//! is told is told through one. The token of an inbox is kept here, in memory, and nowhere else.
+
+use std::{
+    io,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use dashmap::DashMap;
+use futures_util::{StreamExt, stream};
+use tokio::{
+    io::AsyncWriteExt,
+    net::UnixStream,
+    sync::{Notify, oneshot},
+    time::timeout,
+};
+
+use crate::{
+    engine::io::Pending,
+    event::{EventRef, SessionId},
+    exchange::{Budget, Exchange, Format, Injection},
+    harness::{
+        claude::inbox::Inbox,
+        door::{Door, choose},
+    },
+    journal::{AppendBatch, Level, record::RecordKind},
+    notification::InjectionPoint,
+    protocol::record,
+    server::{App, exchange::perform},
+    session::WakeKind,
+};
+
+/// Most inboxes that are known; beyond it a new one is not taken, and its session is reached by hooks alone.
+const INBOXES_MAX: usize = 10_000;
+/// How long a client may take to accept a connection or a message; one that is stuck must not hold up the others.
+const INBOX_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many inboxes are written to at a time.
+const PUSHES_MAX: usize = 8;
+/// Most characters of a pushed injection: it comes unasked, and stays in the context.
+pub(crate) const PUSH_CHARS_MAX: u32 = 2_000;
+
+/// The doors that are open.
+#[derive(Debug, Default)]
+pub(crate) struct Doors {
+    next: AtomicU64,
+    attached: DashMap<SessionId, (u64, oneshot::Sender<()>)>,
+    inboxes: DashMap<SessionId, Inbox>,
+    /// What the queues ask for at the moment.
+    asked: DashMap<SessionId, WakeKind>,
+    /// Sessions whose inbox is to be written to. Of several wakes the last one counts.
+    wanted: DashMap<SessionId, WakeKind>,
+    ready: Notify,
+}
+
+impl Doors {
+    /// Makes the caller the one process that is attached to the session; whoever was before is told that it is not any more.
+    pub(crate) fn attach(self: &Arc<Self>, session: &SessionId) -> Attached {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (replace, replaced) = oneshot::channel();
+        if let Some((_, earlier)) = self.attached.insert(session.clone(), (number, replace)) {
+            // An error means that it has gone, which is as good.
+            earlier.send(()).ok();
+        }
+        Attached { doors: Arc::clone(self), session: session.clone(), number, replaced }
+    }
+
+    /// Learns where the session's client takes messages.
+    pub(crate) fn know(&self, session: &SessionId, inbox: Inbox) {
+        if self.inboxes.len() < INBOXES_MAX || self.inboxes.contains_key(session) {
+            self.inboxes.insert(session.clone(), inbox);
+        }
+    }
+
+    /// Has the session woken, if the daemon is the one to do that.
+    pub(crate) fn wake(&self, pending: &Pending) {
+        if pending.is_closed {
+            self.inboxes.remove(&pending.session);
+        }
+        let Some(wake) = &pending.wake else {
+            self.asked.remove(&pending.session);
+            self.wanted.remove(&pending.session);
+            return;
+        };
+        self.asked.insert(pending.session.clone(), wake.kind);
+        self.offer(&pending.session, wake.kind);
+    }
+
+    /// Has the session's inbox written to, if that is the door.
+    fn offer(&self, session: &SessionId, kind: WakeKind) {
+        if self.door(session, kind) == Door::Inbox {
+            self.wanted.insert(session.clone(), kind);
+            self.ready.notify_one();
+        }
+    }
+
+    fn door(&self, session: &SessionId, kind: WakeKind) -> Door {
+        let reach = self.inboxes.get(session).map(|inbox| inbox.reach);
+        choose(self.attached.contains_key(session), reach, kind)
+    }
+
+    fn take_wanted(&self) -> Vec<(SessionId, WakeKind)> {
+        let sessions: Vec<SessionId> = self.wanted.iter().map(|wanted| wanted.key().clone()).collect();
+        sessions.iter().filter_map(|session| self.wanted.remove(session)).collect()
+    }
+}
+
+/// That a process is attached to a session, as long as it holds this.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    doors: Arc<Doors>,
+    session: SessionId,
+    number: u64,
+    replaced: oneshot::Receiver<()>,
+}
+
+impl Attached {
+    /// Waits until another process is attached instead.
+    pub(crate) async fn replaced(&mut self) {
+        // An error means that the doors are gone, and with them the daemon.
+        (&mut self.replaced).await.ok();
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let own = self.doors.attached.remove_if(&self.session, |_, (number, _)| *number == self.number);
+        let asked = self.doors.asked.get(&self.session).map(|kind| *kind);
+        if let (Some(_), Some(kind)) = (own, asked) {
+            self.doors.offer(&self.session, kind);
+        }
+    }
+}
+
+/// Writes to inboxes until the daemon stops.
+///
+/// Errors: none; a client that does not take a message is reached by its next hook.
+pub async fn push_wakes(app: App) -> io::Result<()> {
+    let doors = Arc::clone(app.registry.doors());
+    loop {
+        tokio::select! {
+            () = doors.ready.notified() => {}
+            () = app.stopped() => return Ok(()),
+        }
+        let wanted = stream::iter(doors.take_wanted());
+        wanted.for_each_concurrent(PUSHES_MAX, |(session, kind)| push(&app, session, kind)).await;
+    }
+}
+
+async fn push(app: &App, session: SessionId, kind: WakeKind) {
+    let doors = app.registry.doors();
+    let Some(inbox) = doors.inboxes.get(&session).map(|inbox| inbox.clone()) else { return };
+    if doors.door(&session, kind) != Door::Inbox {
+        return;
+    }
+    // Connected first: nothing is released before there is somebody to take it.
+    let outcome = match connect(&inbox.socket).await {
+        Ok(connection) => hand_over(app, &session, kind, &inbox, connection).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = outcome {
+        tracing::info!(%session, %error, "a client's inbox takes nothing; its next hook will");
+        doors.inboxes.remove_if(&session, |_, known| *known == inbox);
+    }
+}
+
+async fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let own = rustix::process::geteuid().as_raw();
+    let file = std::fs::symlink_metadata(socket)?;
+    if !file.file_type().is_socket() || file.uid() != own {
+        return Err(io::Error::other("it is no socket of this user"));
+    }
+    let connection = timeout(INBOX_TIMEOUT, UnixStream::connect(socket)).await??;
+    if connection.peer_cred()?.uid() != own {
+        return Err(io::Error::other("another user listens there"));
+    }
+    Ok(connection)
+}
+
+async fn hand_over(
+    app: &App,
+    session: &SessionId,
+    kind: WakeKind,
+    inbox: &Inbox,
+    mut connection: UnixStream,
+) -> io::Result<()> {
+    let number = app.registry.doors().next.fetch_add(1, Ordering::Relaxed);
+    let point = match kind {
+        WakeKind::StartTurn => InjectionPoint::TurnStart,
+        WakeKind::InjectAndContinue | WakeKind::CancelAndRestart => InjectionPoint::Immediate,
+    };
+    let carrier = format!("inbox:{}:{number}", app.now().as_millis());
+    let exchange = Exchange {
+        budget: Budget { max_chars: Some(PUSH_CHARS_MAX), ..Budget::default() },
+        format: Some(Format::Xml),
+        ..Exchange::new(session.clone(), point, &carrier)
+    };
+    let answer = perform(app, std::iter::empty::<EventRef<'_>>(), &exchange).await;
+    let answer = answer.map_err(|error| io::Error::other(error.to_string()))?;
+    let Some(injection) = answer.injection else { return Ok(()) };
+    let lines = inbox.lines(&injection.text);
+    let write = async {
+        connection.write_all(lines.as_bytes()).await?;
+        connection.shutdown().await
+    };
+    let written = timeout(INBOX_TIMEOUT, write).await.map_err(io::Error::from).flatten();
+    if written.is_err() {
+        take_back(app, session, &injection).await;
+    }
+    written
+}
+
+async fn take_back(app: &App, session: &SessionId, injection: &Injection) {
+    let mut batch = AppendBatch::new();
+    let body = |body: &mut Vec<u8>| record::encode_undelivered(session, &injection.id, body);
+    let pushed = batch.push_with(RecordKind(record::UNDELIVERED), None, body);
+    pushed.expect("the daemon's own records are small");
+    if let Err(error) = app.bus.append(batch, Level::Written).await {
+        tracing::error!(%error, "an injection could not be taken back");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::session::Wake;
+
+    fn inbox(session: &SessionId) -> Inbox {
+        let header = |name: &str| match name {
+            "aside-session" => Some("s1"),
+            "aside-inbox" => Some("/nowhere"),
+            _ => None,
+        };
+        Inbox::from_headers(session, header).expect("an inbox")
+    }
+
+    fn waking(session: &SessionId) -> Pending {
+        let wake = Some(Wake { kind: WakeKind::StartTurn, reason: "high: ci".into() });
+        Pending { wake, ..Pending::nothing(session.clone()) }
+    }
+
+    #[test]
+    fn the_newest_attached_process_is_the_one() {
+        let (doors, session) = (Arc::new(Doors::default()), SessionId::new("s1"));
+        let mut first = doors.attach(&session);
+        assert!(first.replaced().now_or_never().is_none());
+        let mut second = doors.attach(&session);
+        assert!(first.replaced().now_or_never().is_some());
+        drop(first);
+        assert_eq!(doors.door(&session, WakeKind::StartTurn), Door::Monitor);
+        assert!(second.replaced().now_or_never().is_none());
+        drop(second);
+        assert_eq!(doors.door(&session, WakeKind::StartTurn), Door::NextHook);
+    }
+
+    #[test]
+    fn an_inbox_is_written_to_only_while_nobody_is_attached() {
+        let (doors, session) = (Arc::new(Doors::default()), SessionId::new("s1"));
+        doors.wake(&waking(&session));
+        assert_eq!(doors.take_wanted(), []);
+        doors.know(&session, inbox(&session));
+        let attached = doors.attach(&session);
+        doors.wake(&waking(&session));
+        assert_eq!(doors.take_wanted(), []);
+        drop(attached);
+        assert_eq!(doors.take_wanted(), [(session.clone(), WakeKind::StartTurn)]);
+        doors.wake(&waking(&session));
+        doors.wake(&Pending::nothing(session.clone()));
+        assert_eq!(doors.take_wanted(), []);
+        doors.wake(&Pending { is_closed: true, ..Pending::nothing(session.clone()) });
+        doors.wake(&waking(&session));
+        assert_eq!(doors.take_wanted(), []);
+    }
+}

@@ -1,0 +1,49 @@
+//! The status line of a harness: how many notifications wait, and a warning when its context becomes full.
+
+use axum::{
+    body::Body,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+
+use crate::{
+    harness::claude::statusline::StatusLine,
+    journal::Level,
+    protocol::FieldError,
+    server::{
+        App,
+        error::{ApiError, ErrorBody},
+        exchange::batch_of,
+        extract::read_body,
+    },
+};
+
+/// Takes what Claude Code tells its status line.
+///
+/// Answers 200 with the text to show, such as `aside: 3`, or 204 when nothing waits. Publishes a `budget.token.warning` when the
+/// context has become nearly full since the status line was drawn before.
+#[utoipa::path(
+    post, path = "/v1/statusline/claude", tag = "sessions",
+    request_body(content = Object, content_type = "application/json"),
+    responses((status = 200, content_type = "text/plain", body = String), (status = 204), (status = 400, body = ErrorBody)),
+)]
+pub(crate) async fn claude(State(app): State<App>, body: Body) -> Result<Response, ApiError> {
+    let body = read_body(body).await?;
+    let status =
+        StatusLine::parse(&body).map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
+    let session = status.session();
+    let found = app.engine.session(session.clone()).await?;
+    if let (Some(is_full), Some(_)) = (status.is_nearly_full(), &found)
+        && app.registry.note_context(&session, is_full)
+        && let Some(event) = status.warning(app.now())
+    {
+        let batch = batch_of(std::iter::once(event.as_ref()))?;
+        app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;
+    }
+    let count = found.map_or(0, |found| found.pending.saturating_add(found.for_user));
+    if count == 0 {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("aside: {count}")).into_response())
+}

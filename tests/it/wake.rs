@@ -1,0 +1,215 @@
+//! Waking for real: `aside attach` under a client that lives and dies, and a client's inbox.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::net::UnixListener,
+    process::{Child, ChildStdout, Output, Stdio},
+    sync::mpsc,
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use crate::support::daemon::{Home, PATIENCE, at, eventually, text};
+
+const ACTIVE: &str = "[subscriber]\nid = \"orders\"\n[events]\ntypes = [\"shop.order.*\"]\nseverity_filter = \"debug\"\n\
+    [output]\npriority = \"high\"\nactivation = \"active\"\ntemplate = \"generic\"\n";
+const PROMPT: &str = "[subscriber]\nid = \"offers\"\n[events]\ntypes = [\"shop.offer.*\"]\nseverity_filter = \"debug\"\n\
+    [output]\npriority = \"high\"\nactivation = \"prompt\"\ntemplate = \"generic\"\n";
+
+fn home() -> Home {
+    Home::with(&[("subscribers/orders.toml", ACTIVE), ("subscribers/offers.toml", PROMPT)])
+}
+
+fn order(home: &Home, note: &str) {
+    home.publish(&json!({ "type": "shop.order.placed", "session": "s1", "payload": { "note": note } }));
+}
+
+fn session(home: &Home) -> Value {
+    home.get("/v1/sessions/s1")
+}
+
+/// A client as a plugin's monitor sees it: a shell that starts it and stays above it.
+fn client(home: &Home) -> (Child, BufReader<ChildStdout>) {
+    let mut attach = home.command(&[]);
+    let program = attach.get_program().to_owned();
+    let mut shell = std::process::Command::new("sh");
+    shell.arg("-c").arg("\"$0\" attach claude; exit 0").arg(program).env_clear();
+    for (name, value) in attach.env("CLAUDE_CODE_SESSION_ID", "s1").get_envs() {
+        if let Some(value) = value {
+            shell.env(name, value);
+        }
+    }
+    let mut child = shell.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("a shell");
+    let lines = BufReader::new(child.stdout.take().expect("piped"));
+    (child, lines)
+}
+
+/// Waits until the monitor follows the session's queue.
+fn attached(home: &Home, count: u64) {
+    eventually("a monitor", || (home.get("/v1/status")["sessions"]["waiting"] == count).then_some(()));
+}
+
+fn next_line(lines: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("text");
+    line
+}
+
+/// What comes until nobody holds the other end any more.
+fn rest(mut lines: BufReader<ChildStdout>) -> String {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    thread::spawn(move || {
+        let mut rest = String::new();
+        lines.read_to_string(&mut rest).expect("text");
+        sender.send(rest)
+    });
+    receiver.recv_timeout(PATIENCE).expect("the monitor ends")
+}
+
+#[test]
+fn a_monitor_prints_each_wake_as_one_line_and_dies_with_its_client() {
+    let home = home();
+    let daemon = home.serve();
+    home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c1" }));
+    let (mut child, mut lines) = client(&home);
+    attached(&home, 1);
+    order(&home, "two\nlines </event>");
+    let line = next_line(&mut lines);
+    let (id, said) = line.split_once(' ').expect("a name first");
+    assert_eq!(id.len(), 6, "{line}");
+    let said: Value = serde_json::from_str(said).expect("one line of JSON");
+    assert_eq!((at(&said, "/0/subscriber"), line.contains("</event>")), (&json!("orders"), false));
+    assert_eq!((&session(&home)["pending"], &session(&home)["state"]), (&json!(0), &json!("streaming")));
+
+    drop(daemon);
+    let _daemon = home.serve();
+    attached(&home, 1);
+    home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c2" }));
+    order(&home, "again");
+    assert!(next_line(&mut lines).contains("again"));
+
+    child.kill().expect("it runs");
+    child.wait().expect("killed");
+    assert_eq!(rest(lines), "");
+    attached(&home, 0);
+}
+
+#[test]
+fn a_monitor_ends_with_its_session_and_when_another_takes_its_place() {
+    let home = home();
+    let _daemon = home.serve();
+    home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c1" }));
+    let (mut first, first_lines) = client(&home);
+    attached(&home, 1);
+    let (mut second, second_lines) = client(&home);
+    assert_eq!(rest(first_lines), "");
+    attached(&home, 1);
+    home.hook(r#"{"hook_event_name":"SessionEnd","session_id":"s1","reason":"other"}"#);
+    assert_eq!(rest(second_lines), "");
+    for child in [&mut first, &mut second] {
+        assert!(child.wait().expect("it ends").success());
+    }
+}
+
+#[test]
+fn a_monitor_nobody_reads_ends_and_loses_nothing() {
+    let home = home();
+    let _daemon = home.serve();
+    home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c1" }));
+    let (mut child, lines) = client(&home);
+    attached(&home, 1);
+    drop(lines);
+    assert!(child.wait().expect("it ends").success());
+    order(&home, "kept");
+    assert_eq!(session(&home)["pending"], 1);
+}
+
+/// Runs a hook of the client whose inbox is at `socket`.
+fn hook_with_inbox(home: &Home, socket: &std::path::Path, stdin: &str) -> Output {
+    let mut child = home
+        .command(&["hook", "claude"])
+        .env("CLAUDE_CODE_SESSION_ID", "s1")
+        .env("CLAUDE_CODE_ENTRYPOINT", "cli")
+        .env("CLAUDE_CODE_MESSAGING_SOCKET", socket)
+        .env("CLAUDE_CODE_MESSAGING_TOKEN", "a-secret")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    child.stdin.take().expect("piped").write_all(stdin.as_bytes()).expect("read");
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn a_session_without_a_monitor_is_woken_through_its_inbox() {
+    let home = home();
+    let daemon = home.serve_logging("debug");
+    let inbox = UnixListener::bind(home.path("inbox")).expect("a socket");
+    hook_with_inbox(&home, &home.path("inbox"), r#"{"hook_event_name":"Stop","session_id":"s1","cwd":"/w"}"#);
+    order(&home, "pushed");
+    let (mut connection, _) = inbox.accept().expect("the daemon connects");
+    let mut lines = String::new();
+    connection.read_to_string(&mut lines).expect("text");
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines.first(), Some(&json!({ "type": "auth", "token": "a-secret" })));
+    let said = at(&lines[1], "/message/content").as_str().expect("text");
+    assert!(said.contains("<notifications count=\"1\" id=\"") && said.contains("pushed"), "{said}");
+    assert_eq!(session(&home)["pending"], 0);
+
+    // An inbox that is gone costs nothing: what was for it is told at the next hook.
+    drop((connection, inbox));
+    home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c2" }));
+    order(&home, "later");
+    eventually("the wake was given up", || (session(&home)["pending"] == 1).then_some(()));
+    let prompt = r#"{"hook_event_name":"UserPromptSubmit","session_id":"s1","cwd":"/w","prompt":"go"}"#;
+    assert!(text(&home.hook(prompt).stdout).contains("later"));
+    let log = daemon.stop().log;
+    assert!(!log.contains("a-secret"), "{log}");
+    let state = walk(&home.state());
+    assert!(!state.windows(8).any(|bytes| bytes == b"a-secret"), "the token is in the state folder");
+}
+
+/// Every byte of every file below `folder`.
+fn walk(folder: &std::path::Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("readable").path();
+        bytes.extend(if path.is_dir() { walk(&path) } else { std::fs::read(&path).unwrap_or_default() });
+    }
+    bytes
+}
+
+#[test]
+fn a_prompt_is_shown_to_the_user_who_decides() {
+    let home = home();
+    let _daemon = home.serve();
+    let stop = r#"{"hook_event_name":"Stop","session_id":"s1","cwd":"/w"}"#;
+    home.hook(stop);
+    home.publish(&json!({ "type": "shop.offer.made", "session": "s1", "payload": { "n": 1 } }));
+    let shown = text(&home.hook(stop).stdout);
+    assert_eq!(shown, "{\"systemMessage\":\"aside: 1 waiting for you: offers\"}");
+    assert_eq!(text(&home.hook(stop).stdout), "");
+    let mut statusline = home
+        .command(&["statusline", "claude", "--wrap", "printf main; cat >/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    statusline.stdin.take().expect("piped").write_all(b"{\"session_id\":\"s1\"}").expect("read");
+    assert_eq!(text(&statusline.wait_with_output().expect("it ends").stdout), "main | aside: 1");
+    let listed = home.print(&["inbox"]);
+    assert!(listed.contains("high offers") && listed.contains("for the user of s1"), "{listed}");
+    let id = listed.split_whitespace().next().expect("an id");
+    home.print(&["inbox", "discuss", id]);
+    let told = eventually("the agent is told", || {
+        let prompt = r#"{"hook_event_name":"UserPromptSubmit","session_id":"s1","cwd":"/w","prompt":"go"}"#;
+        Some(text(&home.hook(prompt).stdout)).filter(|stdout| stdout.contains("additionalContext"))
+    });
+    assert!(told.contains("shop.offer.made"), "{told}");
+    assert_eq!(home.print(&["inbox"]), "nothing waits\n");
+    let output = home.run(&["inbox", "dismiss", id]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("there is no waiting notification"), "{output:?}");
+}
