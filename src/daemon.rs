@@ -35,7 +35,11 @@ use tokio::{
 };
 
 pub use self::{
-    clock::Clock, event_loop::LoopError, listen::ListenError, lock::LockError, reload::ReloadError,
+    clock::{Clock, steady_now},
+    event_loop::LoopError,
+    listen::ListenError,
+    lock::LockError,
+    reload::ReloadError,
     supervisor::TaskError,
 };
 use self::{
@@ -112,17 +116,12 @@ pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), D
         .map_err(|source| DaemonError::State { path: options.state.clone(), source })?;
     let _lock = lock::StateLock::take(&options.state)?;
     let (sources, compiled) = reload::read(&options.config);
-    if !compiled.report.diagnostics().is_empty() {
-        tracing::warn!(
-            errors = compiled.report.error_count(),
-            "the configuration has findings\n{}",
-            compiled.report
-        );
-    }
+    reload::log_findings(&compiled.report);
     let recovered = recovery::recover(&options.state, &compiled.daemon.journal).await?;
     reload::adopt(&recovered.bus, &recovered.fold.rules, &sources, &recovered.fold.engine.rules().hash)
         .await?;
     let mut daemon = Daemon::start(options, recovered, &compiled).await?;
+    daemon.log_ready();
     on_ready();
     let watched = daemon.watch(&mut signals).await;
     let stopped = daemon.stop().await;
@@ -159,7 +158,7 @@ impl Daemon {
             Durability::Sync => "sync",
             Durability::Interval(_) => "interval",
         };
-        let meters = Arc::new(Meters::new(clock::steady_now));
+        let meters = Arc::new(Meters::new(steady_now));
         bus.journal().measure_with(meters.clone());
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let registry = Arc::new(Registry::new(started_at.as_millis() << 20));
@@ -220,10 +219,20 @@ impl Daemon {
         }
     }
 
+    fn log_ready(&self) {
+        let socket = self.options.socket.display();
+        let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+        tracing::info!(version, pid, %socket, head = self.bus.written().borrow().0, "ready");
+    }
+
     async fn reload(&self) {
         let outcome = reload::reload(&self.bus, &self.rules, &self.options.config).await;
         match &outcome {
-            Ok(_) => tracing::info!("the configuration was read again"),
+            Ok(reloaded) => tracing::info!(
+                subscribers = reloaded.subscribers,
+                rules = reloaded.rules,
+                "the configuration was read again"
+            ),
             Err(error) => tracing::error!(error = error as &dyn Error, "the rules stay as they were"),
         }
         let event = reload::event(outcome.as_ref(), self.clock.now());

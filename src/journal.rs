@@ -462,7 +462,7 @@ impl Shared {
         let full = DiskFull { folder: self.files.path(""), bytes };
         let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).replace(full.clone());
         if before.is_none() {
-            tracing::error!(%error, "{full}");
+            tracing::error!(path = %full.folder.display(), bytes, %error, "the disk is full; events are refused until there is space");
             // What is too old may make room.
             self.sealing.ask();
         }

@@ -138,11 +138,24 @@ pub(crate) async fn perform<'e>(
     match tokio::time::timeout(ANSWER_WAIT_MAX, waiter.answer()).await {
         Ok(answer) => {
             let answer = answer.ok_or_else(ApiError::stopping)?;
-            app.meters.exchange.observe(app.meters.since(begun));
+            let took = app.meters.since(begun);
+            app.meters.exchange.observe(took);
+            note(exchange, &answer, took);
             Ok(answer)
         }
         Err(_) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon did not answer in time")),
     }
+}
+
+/// Says what an exchange gave, by name and number; what the agent is told stays out of the log.
+fn note(exchange: &Exchange, answer: &Answer, took: Duration) {
+    let injection = answer.injection.as_ref();
+    tracing::debug!(
+        session = %exchange.session, point = %exchange.point, carrier = &*exchange.carrier,
+        injection = injection.map(|injection| tracing::field::display(&injection.id)),
+        notifications = injection.map_or(0, |injection| injection.notifications.len()),
+        pending = answer.pending, took_us = took.as_micros(), "exchange"
+    );
 }
 
 /// A batch of events that a harness observed.

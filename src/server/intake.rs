@@ -155,7 +155,10 @@ impl Begun {
             None => None,
             Some(appending) => {
                 let appended = appending.done().await.map_err(|error| ApiError::append(&error))?;
-                meters.publish.observe(meters.since(begun));
+                let took = meters.since(begun);
+                meters.publish.observe(took);
+                let (first, last) = (appended.first().map(|seq| seq.0), appended.last().map(|seq| seq.0));
+                tracing::debug!(events = drafts.len(), first, last, took_us = took.as_micros(), "publish");
                 Some(appended)
             }
         };

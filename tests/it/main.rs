@@ -7,6 +7,7 @@ mod docs;
 mod hook;
 mod hostile;
 mod kill;
+mod metrics;
 mod model;
 mod reference;
 mod scenario;
