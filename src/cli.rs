@@ -7,11 +7,19 @@
 mod attach;
 mod backup;
 mod check;
+mod client_program;
+mod demo;
+mod doctor;
+mod down;
 mod exchange;
+mod generated;
+mod history;
 mod inbox;
+mod install;
 mod journal;
 pub mod paths;
 mod publish;
+mod rebuild;
 mod run;
 mod serve;
 mod sessions;
@@ -19,6 +27,8 @@ mod status;
 mod statusline;
 mod table;
 mod tail;
+mod up;
+mod why;
 
 use std::{
     env,
@@ -35,7 +45,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ClientError, hook},
+    client::{Client, ClientError, hook, start_if_absent},
     daemon::{DaemonError, backup::BackupError, upkeep::UpkeepError},
 };
 use paths::{Paths, PathsError};
@@ -68,6 +78,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Put aside into an agent's harness, or into systemd
+    Install(install::Args),
+    /// Take aside out of a harness or systemd again
+    Uninstall(install::RemoveArgs),
+    /// Look for what keeps notifications from their agent
+    Doctor(doctor::Args),
+    /// Start the daemon in the background, unless it runs
+    Up(up::Args),
+    /// Stop the daemon
+    Down,
     /// Run the daemon, until it is told to stop
     Serve(serve::Args),
     /// Show how the daemon is
@@ -78,6 +98,12 @@ enum Command {
     Tail(tail::Args),
     /// List the sessions
     Sessions(sessions::Args),
+    /// List past events or notifications, and what became of them
+    History(history::Args),
+    /// Tell what became of an event or a notification
+    Why(why::Args),
+    /// Make the history's file again from the journal
+    Rebuild(rebuild::Args),
     /// Ask for what a session may be told now, as a harness does
     Exchange(exchange::Args),
     /// List what waits for the agent or for you, and decide about it
@@ -96,11 +122,20 @@ enum Command {
     Backup(backup::Args),
     /// Make an empty state folder what a backup holds
     Restore(backup::RestoreArgs),
+    /// Show in a few seconds what an agent is told, with a daemon of its own and no agent
+    Demo(demo::Args),
     /// Answer a harness's hook, which is on stdin; always succeeds
     Hook {
         /// The harness: claude
         name: String,
+        /// Start the daemon in the background if none listens
+        #[arg(long)]
+        start: bool,
     },
+    /// Print the completions for a shell
+    Completions(generated::CompletionsArgs),
+    /// Print or write the manual pages
+    Man(generated::ManArgs),
 }
 
 /// What every command works with.
@@ -187,12 +222,38 @@ pub enum CliError {
     /// A backup cannot be restored.
     #[error("restore the state")]
     Restore(#[source] Box<BackupError>),
+    /// A file or folder cannot be written.
+    #[error("write {name}")]
+    Write {
+        /// Which.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Nothing was installed or taken out, or not all of it.
+    #[error("change the installation")]
+    Install(#[source] install::InstallError),
+    /// The daemon was not started in the background.
+    #[error("start the daemon in the background")]
+    Up(#[source] up::UpError),
+    /// The daemon was not stopped.
+    #[error("stop the daemon")]
+    Down(#[source] down::DownError),
+    /// The demo cannot be played.
+    #[error("play the demo")]
+    Demo(#[source] io::Error),
     /// A command cannot be watched.
     #[error("run the command")]
     Run(#[source] io::Error),
     /// The daemon did not start.
     #[error("start the daemon")]
     Runtime(#[source] io::Error),
+    /// The history cannot be made again here.
+    #[error("rebuild the history without a daemon")]
+    Offline(#[source] DaemonError),
+    /// The history's file fails.
+    #[error("rebuild the history: {0}")]
+    Rebuild(String),
     /// The daemon stopped with an error.
     #[error("run the daemon")]
     Daemon(#[source] DaemonError),
@@ -259,8 +320,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
         };
         flag.clone().or_else(|| env::var_os(name))
     };
-    if let Command::Hook { name } = &cli.command {
+    if let Command::Hook { name, start } = &cli.command {
         if let Ok(socket) = Paths::socket_from_env(variable) {
+            if *start {
+                start_if_absent(&socket);
+            }
             hook(name, &socket, |name| env::var_os(name));
         }
         return Ok(ExitCode::SUCCESS);
@@ -275,11 +339,21 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
 
 fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliError> {
     match command {
+        Command::Install(args) => install::run(&args, &mut context)?,
+        Command::Uninstall(args) => install::remove(&args, &mut context)?,
+        Command::Doctor(args) => return doctor::run(&args, &mut context),
+        Command::Up(args) => up::run(&args, &mut context)?,
+        Command::Down => down::run(&mut context)?,
+        Command::Completions(args) => generated::completions(&args, &mut context)?,
+        Command::Man(args) => generated::man(&args, &mut context)?,
         Command::Serve(args) => serve::run(&args, context.paths.map_err(CliError::Paths)?)?,
         Command::Status(args) => status::run(&args, &mut context)?,
         Command::Publish(args) => publish::run(&args, &mut context)?,
         Command::Tail(args) => tail::run(&args, &mut context)?,
         Command::Sessions(args) => sessions::run(&args, &mut context)?,
+        Command::History(args) => history::run(&args, &mut context)?,
+        Command::Why(args) => why::run(&args, &mut context)?,
+        Command::Rebuild(args) => rebuild::run(&args, &mut context)?,
         Command::Exchange(args) => exchange::run(&args, &mut context)?,
         Command::Inbox(args) => inbox::run(&args, &mut context)?,
         Command::Attach(args) => attach::run(&args, &context.client)?,
@@ -289,6 +363,7 @@ fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliE
         Command::Journal(args) => journal::run(&args, &mut context)?,
         Command::Backup(args) => backup::run(&args, &mut context)?,
         Command::Restore(args) => backup::restore(&args, &mut context)?,
+        Command::Demo(args) => demo::run(&args, &mut context)?,
         Command::Hook { .. } => {}
     }
     Ok(ExitCode::SUCCESS)

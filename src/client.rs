@@ -6,6 +6,7 @@
 
 mod hook;
 mod http;
+mod start;
 mod timed;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ use std::{
 };
 
 pub use hook::{HOOK_DEADLINE, HOOK_HEADERS, HOOK_STDIN_BYTES_MAX, hook};
+pub use start::start_if_absent;
 
 use http::{Body, Head};
 
@@ -81,7 +83,7 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoDaemon { socket, .. } => {
-                write!(f, "no daemon at {}: start it with `aside serve`", socket.display())
+                write!(f, "no daemon at {}: start it with `aside up`", socket.display())
             }
             Self::Socket { socket, .. } => write!(f, "{} cannot be used as a socket", socket.display()),
             Self::Connection { doing, source } if is_timeout(source) => {
@@ -324,7 +326,7 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&stale).expect("bind"));
         for socket in [absent, stale] {
             let error = client(&socket).request("GET", "/v1/status", &[], b"").expect_err("nobody there");
-            let expected = format!("no daemon at {}: start it with `aside serve`", socket.display());
+            let expected = format!("no daemon at {}: start it with `aside up`", socket.display());
             assert_eq!(error.to_string(), expected);
         }
         let error = client(&folder.path().join("a".repeat(200))).request("GET", "/v1/status", &[], b"");

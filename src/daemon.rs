@@ -11,6 +11,7 @@ mod history;
 mod limits;
 mod listen;
 mod lock;
+mod projector;
 pub mod recovery;
 mod reload;
 pub mod rules;
@@ -27,6 +28,7 @@ use std::{
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
+    thread::JoinHandle,
 };
 
 use tokio::{
@@ -37,13 +39,15 @@ use tokio::{
 pub use self::{
     clock::{Clock, steady_now},
     event_loop::LoopError,
-    listen::ListenError,
-    lock::LockError,
+    listen::{ListenError, Passed},
+    lock::{LOCK_FILE, LockError},
+    projector::ProjectorError,
     reload::ReloadError,
     supervisor::TaskError,
 };
 use self::{
     event_loop::EventLoop,
+    projector::{Past, Projector},
     recovery::{Recovered, RecoveryError},
     rules::RulesStore,
     shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
@@ -57,8 +61,9 @@ use crate::{
         compile::Compiled,
         daemon::{Durability, HttpConfig},
     },
-    journal::Poisoned,
+    journal::{Known, Opened, Poisoned},
     meter::Meters,
+    projection::{FILE_NAME, Projection},
     server::{self, App, EngineHandle, Registry, TRANSCRIPTS_MAX},
     time::Timestamp,
 };
@@ -103,13 +108,21 @@ pub enum DaemonError {
     /// A task that the daemon cannot do without ended.
     #[error("keep running")]
     Task(#[from] TaskError),
+    /// The history's file cannot be made.
+    #[error("make the history's file")]
+    Projector(#[from] ProjectorError),
+    /// A thread cannot be had.
+    #[error("start a thread")]
+    Thread(#[source] io::Error),
     /// The disk failed.
     #[error("keep the journal")]
     Poisoned(#[from] Poisoned),
 }
 
 /// Runs the daemon until a signal asks it to stop; `on_ready` is called once, when it listens.
-pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), DaemonError> {
+///
+/// Shape: `passed` is what a service manager listens at on the daemon's behalf; without it the daemon makes its own socket.
+pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce()) -> Result<(), DaemonError> {
     let mut signals = Signals::listen().map_err(DaemonError::Signals)?;
     limits::raise_open_files();
     make_private(&options.state)
@@ -120,12 +133,39 @@ pub async fn run(options: ServeOptions, on_ready: impl FnOnce()) -> Result<(), D
     let recovered = recovery::recover(&options.state, &compiled.daemon.journal).await?;
     reload::adopt(&recovered.bus, &recovered.fold.rules, &sources, &recovered.fold.engine.rules().hash)
         .await?;
-    let mut daemon = Daemon::start(options, recovered, &compiled).await?;
+    let mut daemon = Daemon::start(options, passed, recovered, &compiled).await?;
     daemon.log_ready();
     on_ready();
     let watched = daemon.watch(&mut signals).await;
     let stopped = daemon.stop().await;
     watched.and(stopped)
+}
+
+/// A history that was made again.
+#[derive(Debug)]
+pub struct Rebuilt {
+    /// How many records the journal has.
+    pub records: u64,
+    /// Its file.
+    pub file: PathBuf,
+}
+
+/// Makes the history's file again while no daemon runs.
+///
+/// Errors: a daemon runs, or the journal or the file fails.
+pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
+    make_private(state).map_err(|source| DaemonError::State { path: state.to_owned(), source })?;
+    let _lock = lock::StateLock::take(state)?;
+    let (_, compiled) = reload::read(config);
+    let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
+    let snapshots = Arc::new(recovery::open_snapshots(state)?);
+    let open = recovery::opener(state, &compiled.daemon.journal, &clock)?;
+    let Opened { journal, .. } = open(Known::nothing()).map_err(RecoveryError::Open)?;
+    let file = state.join(FILE_NAME);
+    let past = Past { journal: journal.clone(), snapshots, rules: RulesStore::new(state) };
+    let records = projector::rebuild(&file, &past)?.0;
+    journal.close_blocking()?;
+    Ok(Rebuilt { records, file })
 }
 
 /// The running parts.
@@ -135,21 +175,26 @@ struct Daemon {
     rules: RulesStore,
     clock: Arc<Clock>,
     tasks: Supervisor,
+    /// Ends after the event loop.
+    projector: Option<JoinHandle<()>>,
     /// Becomes true when nothing more is taken in.
     stop_intake: watch::Sender<bool>,
     /// Becomes true when the engine is to come to the journal's head.
     drain: watch::Sender<bool>,
     /// Keeps the task that writes snapshots until the end of the drain.
     orders: mpsc::Sender<Order>,
+    /// Whether the socket goes with the daemon; one that was passed to it serves the next daemon too.
+    owns_socket: bool,
 }
 
 impl Daemon {
     async fn start(
         options: ServeOptions,
+        passed: Passed,
         recovered: Recovered,
         compiled: &Compiled,
     ) -> Result<Self, DaemonError> {
-        let Recovered { fold, bus, reader, clock, snapshots, snapshot } = recovered;
+        let Recovered { fold, bus, reader, clock, snapshots, snapshot, projected } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
         let (engine, queries) = EngineHandle::new();
@@ -162,9 +207,11 @@ impl Daemon {
         bus.journal().measure_with(meters.clone());
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let registry = Arc::new(Registry::new(started_at.as_millis() << 20));
+        let (projection, commands) = Projection::new(&options.state.join(FILE_NAME));
         let app = App {
             bus: bus.clone(),
             engine,
+            projection: projection.clone(),
             registry: registry.clone(),
             transcripts,
             meters,
@@ -172,7 +219,11 @@ impl Daemon {
             shutdown: intake,
         };
         let rules = fold.rules.clone();
-        let about = About { started_at, durability };
+        let about = About { started_at, durability, projection: projection.clone() };
+        let past =
+            Past { journal: bus.journal().clone(), snapshots: snapshots.clone(), rules: rules.clone() };
+        let (projector, feed) = Projector::new(projection.clone(), commands, past, projected);
+        let projector = Some(projector.start().map_err(DaemonError::Thread)?);
         let own_clock = clock.clone();
         let (orders, ordered) = keeper::orders();
         let cadence = Cadence::new(orders.clone(), compiled.daemon.journal.snapshot_records, snapshot);
@@ -183,6 +234,7 @@ impl Daemon {
             clock,
             registry,
             queries,
+            feed,
             about,
             pace: Pace::default(),
             cadence,
@@ -190,12 +242,24 @@ impl Daemon {
             owed: VecDeque::new(),
         };
         let mut tasks = Supervisor::default();
-        tasks.start(TaskKind::Snapshots, keeper::run(ordered, snapshots, bus.clone()));
+        tasks.start(TaskKind::Snapshots, keeper::run(ordered, snapshots, bus.clone(), projection));
         tasks.start(TaskKind::EventLoop, event_loop.run());
         tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
         tasks.start(TaskKind::Doors, server::push_wakes(app.clone()));
-        listen_everywhere(&mut tasks, &options, compiled.daemon.http.as_ref(), app).await?;
-        Ok(Self { options, bus, rules, clock: own_clock, tasks, stop_intake, drain, orders })
+        let owns_socket =
+            listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
+        Ok(Self {
+            options,
+            bus,
+            rules,
+            clock: own_clock,
+            tasks,
+            projector,
+            stop_intake,
+            drain,
+            orders,
+            owns_socket,
+        })
     }
 
     /// Reloads when asked to; returns when asked to stop, or when something ended that the daemon cannot do without.
@@ -253,6 +317,10 @@ impl Daemon {
             tracing::debug!(phase = %Phase::Drain, "stopping");
             self.drain.send_replace(true);
             self.tasks.wait_for(TaskKind::EventLoop).await?;
+            if let Some(projector) = self.projector.take() {
+                // It commits what it was handed; that it panicked was said when it did.
+                drop(tokio::task::spawn_blocking(move || projector.join()).await);
+            }
             tracing::debug!(phase = %Phase::Sync, "stopping");
             let closed = self.bus.close().await;
             drop(self.orders);
@@ -264,27 +332,33 @@ impl Daemon {
             Ok(())
         });
         tracing::debug!(phase = %Phase::Close, "stopping");
-        if let Err(error) = listen::remove(&self.options.socket) {
+        if self.owns_socket
+            && let Err(error) = listen::remove(&self.options.socket)
+        {
             tracing::warn!(%error, "the socket could not be removed");
         }
         outcome
     }
 }
 
+/// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.
 async fn listen_everywhere(
     tasks: &mut Supervisor,
     options: &ServeOptions,
+    passed: Passed,
     http: Option<&HttpConfig>,
     app: App,
-) -> Result<(), ListenError> {
+) -> Result<bool, ListenError> {
     if let Some(http) = http {
         let (listener, token) = listen::tcp(http, &options.state).await?;
         let app = app.clone();
         tasks.start(TaskKind::Listener, async move { server::serve_tcp(listener, app, &token).await });
     }
-    let listener = listen::unix(&options.socket)?;
+    let passed = passed.take(&options.socket)?;
+    let owns_socket = passed.is_none();
+    let listener = passed.map_or_else(|| listen::unix(&options.socket), Ok)?;
     tasks.start(TaskKind::Listener, server::serve_unix(listener, app));
-    Ok(())
+    Ok(owns_socket)
 }
 
 fn clock_fn(clock: &Arc<Clock>) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
@@ -331,7 +405,9 @@ mod tests {
         let options = ServeOptions { socket, config, state };
         let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
         let (orders, _) = keeper::orders();
-        let daemon = Daemon { options, bus, rules, clock, tasks, stop_intake, drain, orders };
+        let (projector, owns_socket) = (None, true);
+        let daemon =
+            Daemon { options, bus, rules, clock, tasks, projector, stop_intake, drain, orders, owns_socket };
         daemon.stop().await.expect("stopped");
         assert!(*has_drained.borrow_and_update());
     }

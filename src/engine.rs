@@ -30,7 +30,7 @@ use self::{
     deadlines::Deadlines, lineage::Lineage, sessions::Sessions, throttle::Throttle, unclaimed::Unclaimed,
 };
 pub use self::{
-    io::{Input, Output, Pending, RequestId, WakeReason},
+    io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
     rules::{CompiledRules, InjectionSettings, SessionSettings},
     sessions::SessionView,
     state::BEHAVIOUR,

@@ -40,6 +40,7 @@ pub mod protocol;
 pub mod bus;
 pub mod daemon;
 pub mod journal;
+pub mod projection;
 pub mod server;
 
 pub mod cli;

@@ -20,11 +20,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let mut args = env::args_os().skip(1);
     // A harness waits for this one at every step of an agent, so it starts nothing that it does not need.
-    if let (Some("hook"), Some(name), None) =
-        (args.next().as_deref().and_then(|arg| arg.to_str()), args.next(), args.next())
+    if let (Some("hook"), Some(name), option, None) =
+        (args.next().as_deref().and_then(|arg| arg.to_str()), args.next(), args.next(), args.next())
         && let Some(name) = name.to_str().filter(|name| !name.starts_with('-'))
+        && let Some(is_start) = option.map_or(Some(false), |option| (option == "--start").then_some(true))
     {
         if let Ok(socket) = Paths::socket_from_env(|name| env::var_os(name)) {
+            if is_start {
+                client::start_if_absent(&socket);
+            }
             client::hook(name, &socket, |name| env::var_os(name));
         }
         return ExitCode::SUCCESS;

@@ -73,7 +73,7 @@ fn nearest<'a>(found: &str, allowed: &[&'a str]) -> Option<&'a str> {
 }
 
 /// The end of a sentence about a wrong word: the nearest one, or all of them.
-fn hint(found: &str, allowed: &[&str]) -> String {
+pub fn hint(found: &str, allowed: &[&str]) -> String {
     nearest(found, allowed)
         .map_or_else(|| format!("there are {}", allowed.join(", ")), |word| format!("did you mean `{word}`?"))
 }

@@ -12,6 +12,7 @@ mod error;
 mod events;
 mod exchange;
 mod extract;
+mod history;
 mod hooks;
 mod inbox;
 mod intake;
@@ -41,7 +42,9 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-use crate::{bus::Bus, harness::Transcript, journal::Clock, meter::Meters, time::Timestamp};
+use crate::{
+    bus::Bus, harness::Transcript, journal::Clock, meter::Meters, projection::Projection, time::Timestamp,
+};
 
 use self::connections::{CONNECTIONS_MAX, Limited};
 
@@ -58,6 +61,8 @@ pub struct App {
     pub bus: Bus,
     /// Whom questions about sessions and counts go to.
     pub engine: EngineHandle,
+    /// Whom questions about the history go to.
+    pub projection: Projection,
     /// Who waits for answers and for changes of a queue.
     pub registry: Arc<Registry>,
     /// Where transcripts go in which injections may be found; [`look_for_injections`] takes them from there.

@@ -311,7 +311,7 @@ mod tests {
         let ran = run_command(&socket, &["sh", "-c", "echo out; exit 4"]);
         assert_eq!((ran.code, ran.stdout.as_str()), (4, "out\n"));
         let expected = format!(
-            "aside: warning: \"sh\" is not published: no daemon at {}: start it with `aside serve`\n",
+            "aside: warning: \"sh\" is not published: no daemon at {}: start it with `aside up`\n",
             socket.display()
         );
         assert_eq!(ran.warnings, expected);

@@ -41,6 +41,7 @@ struct Status {
     started_at: String,
     uptime_ms: u64,
     journal: Journal,
+    projection: Projection,
     rules: Rules,
     events: Events,
     notifications: Notifications,
@@ -62,6 +63,13 @@ struct Journal {
     packed_bytes: u64,
     unpacked_bytes: u64,
     full: Option<String>,
+    failed: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Projection {
+    seq: u64,
+    behind: u64,
     failed: Option<String>,
 }
 
@@ -126,7 +134,7 @@ impl Journal {
 
 impl Status {
     fn text(&self) -> String {
-        let Self { journal, rules, events, notifications, tokens, sessions, .. } = self;
+        let Self { journal, projection, rules, events, notifications, tokens, sessions, .. } = self;
         let hash: String = rules.hash.chars().take(HASH_CHARS).collect();
         let full = journal.full.as_ref().map(|what| format!("; FULL: {what}")).unwrap_or_default();
         let failed = journal.failed.as_ref().map(|why| format!("; FAILED: {why}")).unwrap_or_default();
@@ -134,6 +142,7 @@ impl Status {
             "aside": format!("{}, process {}, up {} since {}", self.version, self.pid, up(self.uptime_ms), self.started_at),
             "journal": format!("{} records, {} synced, durability {}{full}{failed}", journal.head, journal.synced, journal.durability),
             "files": journal.files(),
+            "history": projection.text(),
             "rules": format!("{} subscribers enabled, {} disabled, hash {hash}", rules.enabled, rules.disabled),
             "events": format!("{} published, {} unmatched, {} held back{}", events.published, events.unmatched, events.held_back, ended(&events.ended)),
             "notifications": format!(
@@ -171,6 +180,16 @@ impl Status {
             count => text.push_str(&format!("\n{count} subscribers had no event yet\n")),
         }
         text
+    }
+}
+
+impl Projection {
+    fn text(&self) -> String {
+        let failed = self.failed.as_ref().map(|why| format!("; FAILED: {why}")).unwrap_or_default();
+        match self.behind {
+            0 => format!("up to date{failed}"),
+            behind => format!("{behind} records behind, at {}{failed}", self.seq),
+        }
     }
 }
 
@@ -214,6 +233,7 @@ mod tests {
     use crate::{
         cli::tests::run_against,
         client::fake::FakeDaemon,
+        protocol::history::ProjectionView,
         protocol::views::{
             EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
             SubscriberCounts, TokenCounts,
@@ -256,6 +276,7 @@ mod tests {
                 full: None,
                 failed: None,
             },
+            projection: ProjectionView { seq: 96, behind: 0, failed: None },
             rules: RulesView { hash: "b21532ec8694b10c52aa".to_owned(), enabled: 3, disabled: 0 },
             events: EventCounts {
                 published: 53,
@@ -290,6 +311,7 @@ mod tests {
 aside          0.1.0, process 7, up 1h 2m since 2026-11-21T08:23:01Z
 journal        96 records, 93 synced, durability sync
 files          1.5 MiB in 2 from record 1 of 2026-11-20T08:00:00Z, 1 packed from 1.0 MiB to 1000 bytes
+history        up to date
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 held back; ended: 3 duplicate, 2 filtered
 notifications  3 created, 2 injected, 1 confirmed, 0 pending, 0 unclaimed; ended: 1 expired
@@ -315,6 +337,17 @@ old         off    1        0
         status.journal.full = Some("the disk is full: no space".to_owned());
         let text = shown(&status).expect("shown");
         assert!(text.contains("durability sync; FULL: the disk is full: no space\n"), "{text}");
+    }
+
+    #[test]
+    fn a_history_that_is_behind_or_does_not_go_on_is_said() {
+        let mut status = status();
+        status.projection = ProjectionView { seq: 90, behind: 6, failed: None };
+        let text = shown(&status).expect("shown");
+        assert!(text.contains("history        6 records behind, at 90\n"), "{text}");
+        status.projection.failed = Some("the disk is full".to_owned());
+        let text = shown(&status).expect("shown");
+        assert!(text.contains("6 records behind, at 90; FAILED: the disk is full\n"), "{text}");
     }
 
     #[test]

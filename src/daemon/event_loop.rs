@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use super::{
     clock::Clock,
     fold::{Fold, FoldError},
+    projector::Feed,
     snapshots::{Taken, keeper::Cadence},
     views::{self, About},
 };
@@ -40,6 +41,7 @@ pub(super) struct EventLoop {
     pub(super) clock: Arc<Clock>,
     pub(super) registry: Arc<Registry>,
     pub(super) queries: mpsc::Receiver<Query>,
+    pub(super) feed: Feed,
     pub(super) about: About,
     pub(super) pace: Pace,
     /// Becomes true when nothing more is taken in.
@@ -78,6 +80,7 @@ impl EventLoop {
             tokio::select! {
                 _ = self.drain.changed() => {}
                 Some(query) = self.queries.recv() => self.answer(query),
+                Some(attach) = self.feed.wish() => self.feed.begin(attach, &mut self.fold),
                 waited = self.reader.wait() => {
                     waited?;
                     self.consume_slice()?;
@@ -98,7 +101,7 @@ impl EventLoop {
         self.close_and_catch_up().await
     }
 
-    async fn close_and_catch_up(&mut self) -> Result<(), LoopError> {
+    async fn close_and_catch_up(mut self) -> Result<(), LoopError> {
         let told = append(&self.bus, record::SHUTTING_DOWN, record::encode_bare).await;
         if unless_full(told.map(|_| ()))? {
             tracing::warn!("the disk is full, so open batches are closed after the next start");
@@ -108,6 +111,7 @@ impl EventLoop {
             self.pay().await?;
         }
         self.take_snapshot().await;
+        self.feed.end(&mut self.fold);
         Ok(())
     }
 
@@ -142,6 +146,7 @@ impl EventLoop {
             self.bus.set_lag_max(lag_max);
         }
         self.bus.consumed(self.fold.applied);
+        self.feed.hand_over(&mut self.fold);
         Ok(())
     }
 
@@ -187,7 +192,7 @@ impl Owed {
 /// Does at once what needs no journal, and returns what does.
 fn act(registry: &Registry, output: Output) -> Option<Owed> {
     match output {
-        Output::Record(_) => None,
+        Output::Record(_) | Output::Made(_) | Output::Session(..) => None,
         Output::Wake(pending) => {
             registry.wake(pending);
             None

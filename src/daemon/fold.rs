@@ -12,6 +12,7 @@ use crate::{
     engine::{CompiledRules, Engine, Input, Output},
     event::Seq,
     journal::Record,
+    projection::Notes,
     protocol::record::{self, RecordError, RecordInput},
     snapshot::{Damaged, Reader, State, Writer},
     time::Timestamp,
@@ -25,6 +26,8 @@ pub struct Fold {
     /// Where `rules` records find what they name.
     pub rules: RulesStore,
     pub(super) history: History,
+    /// What the projection is to be told, while somebody takes it.
+    pub notes: Option<Notes>,
     /// The record that was applied last.
     pub applied: Seq,
     /// Its time.
@@ -68,12 +71,12 @@ impl Fold {
     pub fn new(rules: RulesStore) -> Self {
         let engine = Engine::new(Arc::new(CompiledRules::none()));
         let history = History::default();
-        Self { engine, rules, history, applied: Seq::ZERO, applied_at: Timestamp::ZERO }
+        Self { engine, rules, history, notes: None, applied: Seq::ZERO, applied_at: Timestamp::ZERO }
     }
 
     /// Writes down everything that the records left; [`Fold::poll_output`] must have been drained.
     pub fn to_state(&self) -> Vec<u8> {
-        let Self { engine, rules: _, history, applied, applied_at } = self;
+        let Self { engine, rules: _, history, notes: _, applied, applied_at } = self;
         let mut to = Writer::default();
         to.block(engine.rules().hash.as_bytes());
         applied.write(&mut to);
@@ -95,12 +98,15 @@ impl Fold {
         let engine = Engine::read_state(compiled, &mut from)?;
         let history = State::read(&mut from)?;
         from.end()?;
-        Ok(Self { engine, rules, history, applied, applied_at })
+        Ok(Self { engine, rules, history, notes: None, applied, applied_at })
     }
 
     /// Feeds one record to the engine. Afterwards drain [`Fold::poll_output`].
     pub fn apply(&mut self, record: &Record<'_>) -> Result<(), FoldError> {
         let seq = record.seq;
+        if let Some(notes) = &mut self.notes {
+            notes.begin(record);
+        }
         let decoded = record::decode(record.kind.0, seq, record.body);
         let input = match decoded.map_err(|source| FoldError::Record { seq, source })? {
             RecordInput::Input(input) => input,
@@ -118,8 +124,13 @@ impl Fold {
     /// The next output that somebody has to act upon; ledger entries are kept on the way.
     pub fn poll_output(&mut self) -> Option<Output> {
         loop {
-            match self.engine.poll_output()? {
+            let output = self.engine.poll_output()?;
+            if let Some(notes) = &mut self.notes {
+                notes.take(&output);
+            }
+            match output {
                 Output::Record(entry) => self.history.keep(entry),
+                Output::Made(_) | Output::Session(..) => {}
                 wanted @ (Output::Answer { .. } | Output::Publish(_) | Output::Wake(_)) => {
                     return Some(wanted);
                 }

@@ -1,4 +1,4 @@
-//! Where the daemon listens: the Unix socket, and loopback TCP when that is configured.
+//! Where the daemon listens: the Unix socket, its own or one that was passed to it, and loopback TCP when that is configured.
 
 use std::{
     fs, io,
@@ -6,11 +6,12 @@ use std::{
     net::SocketAddr,
     os::unix::{
         fs::{FileTypeExt, OpenOptionsExt, PermissionsExt},
-        net::UnixStream,
+        net::{SocketAddr as UnixAddr, UnixListener as StdUnixListener, UnixStream},
     },
     path::{Path, PathBuf},
 };
 
+use listenfd::ListenFd;
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::{config::daemon::HttpConfig, server};
@@ -35,6 +36,14 @@ pub enum ListenError {
         /// Why.
         source: io::Error,
     },
+    /// What was passed to the daemon is not its socket.
+    #[error("listen at what was passed: it is {found}, not {}", path.display())]
+    Passed {
+        /// The daemon's socket.
+        path: PathBuf,
+        /// What was passed.
+        found: String,
+    },
     /// The address cannot be had.
     #[error("listen on {address}")]
     Tcp {
@@ -51,6 +60,56 @@ pub enum ListenError {
         /// Why.
         source: io::Error,
     },
+}
+
+/// Listening sockets that a service manager opened before it started the daemon.
+#[derive(Debug, Default)]
+pub struct Passed {
+    listeners: Vec<io::Result<StdUnixListener>>,
+}
+
+impl Passed {
+    /// Finds what `LISTEN_FDS` counts, if `LISTEN_PID` says that it is meant for this process.
+    ///
+    /// Shape: takes the variables out of the environment, so it belongs before the first thread.
+    /// Source: the protocol of systemd's socket activation.
+    pub fn from_env() -> Self {
+        let mut descriptors = ListenFd::from_env();
+        let listeners =
+            (0..descriptors.len()).filter_map(|index| descriptors.take_unix_listener(index).transpose());
+        Self { listeners: listeners.collect() }
+    }
+
+    /// The one that listens at `path`; `None` if nothing was passed.
+    ///
+    /// Errors: something was passed, but not that. The daemon would be ready where nobody looks for it.
+    pub(super) fn take(self, path: &Path) -> Result<Option<UnixListener>, ListenError> {
+        let mut found = Vec::new();
+        for listener in self.listeners {
+            match listener.and_then(|listener| Ok((listener.local_addr()?, listener))) {
+                Ok((address, listener)) if is_at(&address, path) => {
+                    let ready =
+                        listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
+                    return ready
+                        .map(Some)
+                        .map_err(|source| ListenError::Socket { path: path.into(), source });
+                }
+                Ok((address, _)) => found.push(format!("{address:?}")),
+                Err(error) => found.push(error.to_string()),
+            }
+        }
+        match found.is_empty() {
+            true => Ok(None),
+            false => Err(ListenError::Passed { path: path.into(), found: found.join(", ") }),
+        }
+    }
+}
+
+/// Whether a socket's address is `path`, by whatever way through the folders.
+fn is_at(address: &UnixAddr, path: &Path) -> bool {
+    address.as_pathname().is_some_and(|bound| {
+        bound == path || matches!((fs::canonicalize(bound), fs::canonicalize(path)), (Ok(one), Ok(other)) if one == other)
+    })
 }
 
 /// Opens the Unix socket, in place of one that a dead daemon left.
@@ -134,6 +193,23 @@ mod tests {
         assert!(matches!(unix(&path), Err(ListenError::InUse { .. })));
         drop(living);
         unix(&path).expect("listens in its place");
+    }
+
+    #[tokio::test]
+    async fn only_the_socket_at_its_own_path_is_taken_from_what_was_passed() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("aside.sock");
+        let passed = |name: &str| {
+            let listener = StdUnixListener::bind(folder.path().join(name)).expect("bound");
+            Passed { listeners: vec![Ok(listener)] }
+        };
+        let error = passed("other.sock").take(&path).expect_err("it listens elsewhere").to_string();
+        assert!(error.contains("other.sock") && error.ends_with("aside.sock"), "{error}");
+        let no_socket = Passed { listeners: vec![Err(io::Error::other("fd 3 is not a socket"))] };
+        let error = no_socket.take(&path).expect_err("no socket").to_string();
+        assert!(error.contains("it is fd 3 is not a socket"), "{error}");
+        assert!(passed("aside.sock").take(&path).expect("its own").is_some());
+        assert!(Passed::default().take(&path).expect("nothing").is_none());
     }
 
     #[tokio::test]

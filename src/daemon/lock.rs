@@ -7,6 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The file in the state folder that its daemon holds locked, with the number of its process.
+pub const LOCK_FILE: &str = "daemon.lock";
+
 /// Holds the state folder until it is dropped, also by a crash.
 #[derive(Debug)]
 pub(super) struct StateLock {
@@ -43,7 +46,7 @@ impl StateLock {
     ///
     /// Errors: another daemon has it, or the file `daemon.lock` in it cannot be made.
     pub(super) fn take(folder: &Path) -> Result<Self, LockError> {
-        let path = folder.join("daemon.lock");
+        let path = folder.join(LOCK_FILE);
         let io_error = |source| LockError::Io { path: path.clone(), source };
         let mut file = OpenOptions::new()
             .read(true)

@@ -10,6 +10,7 @@ use super::{
     clock::Clock,
     clock_fn, event_loop,
     fold::{Fold, FoldError},
+    projector,
     rules::RulesStore,
     snapshots::{Snapshots, Unusable},
 };
@@ -26,6 +27,7 @@ use crate::{
         Record, Retention,
         files::{DirFiles, Files},
     },
+    projection::{FILE_NAME, Notes, ProjectionError, Writer},
     protocol::record,
     time::Timestamp,
 };
@@ -62,12 +64,48 @@ pub(super) struct Recovered {
     pub(super) snapshots: Arc<Snapshots>,
     /// The last record of the snapshot that was gone on from.
     pub(super) snapshot: Seq,
+    /// The projection's file, if it can be had, as far as it is.
+    pub(super) projected: Option<Writer>,
 }
 
 /// Opens the journal in `state` and rebuilds what it says.
 pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Recovered, RecoveryError> {
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
-    let files = DirFiles::new(&state.join("journal")).map_err(RecoveryError::Folder)?;
+    let snapshots = open_snapshots(state)?;
+    let open = opener(state, config, &clock)?;
+    let (mut fold, opened) = open_after(&snapshots, &RulesStore::new(state), open)?;
+    let Opened { journal, cuts: _, last_seq, last_time } = opened;
+    clock.go_on_from(last_time.max(fold.applied_at));
+    let bus = Bus::new(journal, last_seq);
+    let snapshot = fold.applied;
+    let mut reader = first_reader(&bus, &fold)?;
+    let projected = or_later(projector::open(&state.join(FILE_NAME), bus.journal()));
+    fold.notes = projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq));
+    for event in replay(&mut reader, &mut fold)? {
+        event_loop::publish(&bus, &event).await?;
+    }
+    let notes = fold.notes.take();
+    let projected =
+        projected.and_then(|mut writer| or_later(writer.write(notes.as_slice()).map(|()| writer)));
+    bus.journal().set_needed_from(snapshots.journal_needed_from());
+    let snapshots = Arc::new(snapshots);
+    Ok(Recovered { fold, bus, reader, clock, snapshots, snapshot, projected })
+}
+
+/// The snapshots in `state`.
+pub(super) fn open_snapshots(state: &Path) -> Result<Snapshots, RecoveryError> {
+    let files = DirFiles::new(&state.join("snapshots")).map_err(RecoveryError::Folder)?;
+    Snapshots::open(Arc::new(files)).map_err(RecoveryError::Folder)
+}
+
+/// Opens the journal in `state` after what is known of it.
+pub(super) fn opener(
+    state: &Path,
+    config: &JournalConfig,
+    clock: &Arc<Clock>,
+) -> Result<impl Fn(Known) -> Result<Opened, OpenError>, RecoveryError> {
+    let files: Arc<dyn Files> =
+        Arc::new(DirFiles::new(&state.join("journal")).map_err(RecoveryError::Folder)?);
     let settings = JournalSettings {
         segment_bytes: config.segment_bytes,
         durability: match config.durability {
@@ -77,21 +115,8 @@ pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Reco
         compress: config.compress,
         retention: Retention { age: config.retain_age, bytes: config.retain_bytes },
     };
-    let files: Arc<dyn Files> = Arc::new(files);
-    let snapshots = DirFiles::new(&state.join("snapshots")).map_err(RecoveryError::Folder)?;
-    let snapshots = Snapshots::open(Arc::new(snapshots)).map_err(RecoveryError::Folder)?;
-    let open = |known| Journal::open(Arc::clone(&files), settings, clock_fn(&clock), &key_of, known);
-    let (mut fold, opened) = open_after(&snapshots, &RulesStore::new(state), open)?;
-    let Opened { journal, cuts: _, last_seq, last_time } = opened;
-    clock.go_on_from(last_time.max(fold.applied_at));
-    let bus = Bus::new(journal, last_seq);
-    let snapshot = fold.applied;
-    let mut reader = first_reader(&bus, &fold)?;
-    for event in replay(&mut reader, &mut fold)? {
-        event_loop::publish(&bus, &event).await?;
-    }
-    bus.journal().set_needed_from(snapshots.journal_needed_from());
-    Ok(Recovered { fold, bus, reader, clock, snapshots: Arc::new(snapshots), snapshot })
+    let clock = clock_fn(clock);
+    Ok(move |known| Journal::open(Arc::clone(&files), settings, Arc::clone(&clock), &key_of, known))
 }
 
 /// Opens a journal of which the newest usable snapshot is known, or nothing if there is none.
@@ -130,6 +155,18 @@ fn first_reader(bus: &Bus, fold: &Fold) -> Result<Reader, ReadError> {
         Err(error) => Err(error),
         Ok(_) => Ok(bus.read_from(fold.applied.next())),
     }
+}
+
+/// Where to note what the projection lacks, if a replay from `begin` to `head` tells it all and it is not much.
+fn missing(projected: &Writer, begin: Seq, head: Seq) -> Option<Notes> {
+    let cursor = projected.cursor();
+    let is_near = head.0.saturating_sub(cursor.0) <= projector::REPLAY_RECORDS_MAX;
+    (begin <= cursor && is_near).then(|| Notes::after(cursor))
+}
+
+/// What a start does without: the projection's own thread tries again.
+fn or_later<T>(outcome: Result<T, ProjectionError>) -> Option<T> {
+    outcome.inspect_err(|error| tracing::error!(%error, "the history is made up later")).ok()
 }
 
 /// The publish key of a record, so that what was published before is known after a restart.

@@ -108,6 +108,18 @@ impl Snapshots {
         }
     }
 
+    /// The newest snapshot that holds nothing after `cursor`, if it can be read.
+    pub(super) fn load_before(&self, cursor: Seq, rules: &RulesStore) -> Option<Fold> {
+        let kept = self.kept().clone();
+        kept.into_iter().rev().filter(|seq| *seq <= cursor).find_map(|seq| self.read_fold(seq, rules).ok())
+    }
+
+    /// The oldest snapshot that can be read.
+    pub(super) fn load_oldest(&self, rules: &RulesStore) -> Option<Fold> {
+        let kept = self.kept().clone();
+        kept.into_iter().find_map(|seq| self.read_fold(seq, rules).ok())
+    }
+
     /// Uses the snapshot at `seq` no more, and says why.
     pub fn pass_over(&self, seq: Seq, reason: &Unusable) {
         let path = self.files.path(&name_of(seq));
@@ -168,6 +180,14 @@ impl Snapshots {
     }
 
     fn read(&self, seq: Seq, rules: &RulesStore) -> Result<(Fold, Known), Unusable> {
+        let fold = self.read_fold(seq, rules)?;
+        let file = self.files.open(&name_of(seq))?;
+        let header = read_header(file.as_ref(), seq)?;
+        let keys = read_section(file.as_ref(), HEADER_BYTES, header.keys)?;
+        Ok((fold, Known { seq, published: file::published(&keys) }))
+    }
+
+    fn read_fold(&self, seq: Seq, rules: &RulesStore) -> Result<Fold, Unusable> {
         let file = self.files.open(&name_of(seq))?;
         let header = read_header(file.as_ref(), seq)?;
         let state = read_section(file.as_ref(), HEADER_BYTES + header.keys.length, header.state)?;
@@ -175,8 +195,7 @@ impl Snapshots {
         if fold.applied != seq {
             return Err(Unusable::Name { named: seq, seq: fold.applied });
         }
-        let keys = read_section(file.as_ref(), HEADER_BYTES, header.keys)?;
-        Ok((fold, Known { seq, published: file::published(&keys) }))
+        Ok(fold)
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Seq>> {

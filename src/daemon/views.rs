@@ -9,6 +9,8 @@ use crate::{
     injector::PendingView as PendingNotification,
     notification::Priority,
     pipeline::rule::Activity,
+    projection::Projection,
+    protocol::history::ProjectionView,
     protocol::views::{
         EventCounts, HarnessView, JournalView, NotificationCounts, RulesView, SessionCounts, SessionView,
         StatusView, SubscriberCounts, TokenCounts, WaitingView,
@@ -17,12 +19,13 @@ use crate::{
     time::{Timestamp, duration_millis},
 };
 
-/// What does not change while the daemon runs.
+/// What does not change while the daemon runs, and who tells how far the projection is.
 #[derive(Debug, Clone)]
 pub(super) struct About {
     pub(super) started_at: Timestamp,
     /// `sync` or `interval`.
     pub(super) durability: &'static str,
+    pub(super) projection: Projection,
 }
 
 /// Answers a question. That nobody waits for the answer any more is no error.
@@ -60,6 +63,7 @@ fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp)
         started_at: about.started_at.to_string(),
         uptime_ms: duration_millis(now.since(about.started_at)),
         journal: journal(fold, about, bus),
+        projection: projection(&about.projection, bus),
         rules: rules(fold),
         events: events(fold),
         notifications: notifications(fold),
@@ -72,6 +76,12 @@ fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp)
         },
         subscribers: subscribers(fold),
     }
+}
+
+fn projection(projection: &Projection, bus: &Bus) -> ProjectionView {
+    let seq = projection.progress().projected();
+    let behind = bus.written().borrow().0.saturating_sub(seq.0);
+    ProjectionView { seq: seq.0, behind, failed: projection.failed() }
 }
 
 fn journal(fold: &Fold, about: &About, bus: &Bus) -> JournalView {

@@ -78,6 +78,7 @@ impl Engine {
     fn route(&mut self, notification: Notification, now: Timestamp) {
         let notification = Arc::new(notification);
         self.lineage.remember_notification(&notification);
+        self.outputs.push_back(Output::Made(notification.clone()));
         self.record(LedgerEntry::Created {
             notification: notification.id.clone(),
             subscriber: notification.subscriber.clone(),

@@ -10,8 +10,9 @@ use crate::{
     event::{Event, EventRef, Seq, SessionId},
     exchange::{Answer, Decision, Exchange, Harness, InjectionId},
     ledger::{ConfirmedBy, LedgerEntry},
-    notification::{NotificationId, Priority},
+    notification::{Notification, NotificationId, Priority},
     session::Wake,
+    time::Timestamp,
 };
 
 /// Something that happened, in the order of the journal.
@@ -89,6 +90,10 @@ pub struct RequestId(pub u64);
 pub enum Output {
     /// Write down what became of something.
     Record(LedgerEntry),
+    /// Know what a notification says, whose id entries will name; before the first of them.
+    Made(Arc<Notification>),
+    /// Know that a session began, ended, or said more of itself.
+    Session(SessionId, SessionChange),
     /// Answer a waiting request, if it still waits; otherwise report the injection as undelivered.
     Answer {
         /// Which request.
@@ -102,6 +107,22 @@ pub enum Output {
     Publish(Event),
     /// Tell whoever watches the session that its queue changed. Carries no text.
     Wake(Pending),
+}
+
+/// What changed about a session besides its queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionChange {
+    /// It began, and this is known of it.
+    Opened(Harness),
+    /// This is known of it now.
+    Learned(Harness),
+    /// It ended.
+    Closed {
+        /// When it was last heard of.
+        last_seen: Timestamp,
+        /// Whether what waits is kept, because it can be taken up again; otherwise that went to another session or ended.
+        keeps_pending: bool,
+    },
 }
 
 /// What waits in a session's queue, without its text.

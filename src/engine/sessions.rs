@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{
     Engine,
     deadlines::Deadlines,
-    io::{Output, Pending},
+    io::{Output, Pending, SessionChange},
     rules::SessionSettings,
 };
 use crate::{
@@ -247,7 +247,13 @@ impl Engine {
             return;
         };
         session.last_seen = now;
-        if learn(&mut session.harness, harness) || is_new {
+        let learned = learn(&mut session.harness, harness);
+        if is_new || learned.is_news {
+            let known = session.harness.clone();
+            let change = if is_new { SessionChange::Opened(known) } else { SessionChange::Learned(known) };
+            self.outputs.push_back(Output::Session(id.clone(), change));
+        }
+        if is_new || learned.is_elsewhere {
             self.claim(id);
         }
         self.settle_session(id);
@@ -335,6 +341,8 @@ impl Engine {
         for notification in left {
             self.hand_over(id, parent.as_ref(), notification);
         }
+        let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: false };
+        self.outputs.push_back(Output::Session(id.clone(), change));
     }
 
     /// Tells whoever watches a session that nothing waits there any more.
@@ -366,6 +374,8 @@ impl Engine {
             return;
         };
         self.tell_closed(id);
+        let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: true };
+        self.outputs.push_back(Output::Session(id.clone(), change));
         session.last_seen = now;
         session.told = Told::default();
         session.state = SessionState::default();
@@ -458,8 +468,16 @@ fn reason_of(payload: &str) -> Option<String> {
     serde_json::from_str(payload).ok().map(|Reason { reason }| reason)
 }
 
-/// Takes over what `harness` says; what it leaves out stays as it was. Returns whether that changes what concerns the session.
-fn learn(known: &mut Harness, harness: &Harness) -> bool {
+/// What a harness said that was not known before.
+#[derive(Debug, Clone, Copy)]
+struct Learned {
+    is_news: bool,
+    /// It changes what concerns the session.
+    is_elsewhere: bool,
+}
+
+/// Takes over what `harness` says; what it leaves out stays as it was.
+fn learn(known: &mut Harness, harness: &Harness) -> Learned {
     fn take<T: Clone + PartialEq>(known: &mut Option<T>, said: &Option<T>) -> bool {
         let is_other = said.is_some() && known != said;
         if is_other {
@@ -467,12 +485,13 @@ fn learn(known: &mut Harness, harness: &Harness) -> bool {
         }
         is_other
     }
-    take(&mut known.name, &harness.name);
-    take(&mut known.version, &harness.version);
-    take(&mut known.user, &harness.user);
-    take(&mut known.pid, &harness.pid);
-    let is_elsewhere = take(&mut known.workspace, &harness.workspace);
-    take(&mut known.parent, &harness.parent) || is_elsewhere
+    let is_other = take(&mut known.name, &harness.name)
+        | take(&mut known.version, &harness.version)
+        | take(&mut known.user, &harness.user)
+        | take(&mut known.pid, &harness.pid);
+    let is_elsewhere =
+        take(&mut known.workspace, &harness.workspace) | take(&mut known.parent, &harness.parent);
+    Learned { is_news: is_other || is_elsewhere, is_elsewhere }
 }
 
 state!(Told { count, top, for_user, wake });

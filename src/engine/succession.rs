@@ -2,6 +2,7 @@
 
 use super::{
     Engine,
+    io::{Output, SessionChange},
     sessions::{Session, Sessions},
 };
 use crate::{
@@ -40,7 +41,8 @@ impl Engine {
 
     /// Lets `heir` take the place of `from`: it gets what waits there, what is still true and urgent, and what is yet to come.
     fn succeed(&mut self, from: &SessionId, heir: &SessionId, now: Timestamp) {
-        let Some((Session { mut injector, mut former, .. }, was_open)) = self.sessions.take(from) else {
+        let Some((Session { mut injector, mut former, last_seen, .. }, was_open)) = self.sessions.take(from)
+        else {
             return;
         };
         let (waiting, told) = injector.hand_on(now);
@@ -50,6 +52,8 @@ impl Engine {
         if was_open {
             self.tell_gone(from);
         }
+        let change = SessionChange::Closed { last_seen, keeps_pending: false };
+        self.outputs.push_back(Output::Session(from.clone(), change));
         former.push(from.clone());
         self.sessions.take_place(heir, former);
         for notification in waiting {

@@ -1,19 +1,31 @@
-//! What became of an event, as JSON: one line for each ledger entry, in the order in which they were written down.
+//! The history as JSON: what became of events, notifications and sessions.
+//!
+//! A [`LedgerLine`] is one ledger entry, in the order in which they were written down; the other shapes are what is asked of the
+//! projection. Times are RFC 3339 in UTC.
+
+use std::borrow::Cow;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
     event::Seq,
     ledger::{FilteredBy, LedgerEntry, Reason},
+    protocol::{FieldError, event::EventView, views::HarnessView},
+    time::Timestamp,
 };
 
 /// One ledger entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct LedgerLine {
+    /// When it was written down; absent if only the newest entries in memory tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
     /// `unmatched`, `held_back`, `batched`, `event_ended`, `created`, `unclaimed`, `queued`, `injected`, `confirmed`, `returned`,
     /// `recalled` or `notification_ended`.
-    pub what: &'static str,
+    #[schema(value_type = String)]
+    pub what: Cow<'static, str>,
     /// Whose pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<String>,
@@ -28,16 +40,210 @@ pub struct LedgerLine {
     pub injection: Option<String>,
     /// The injection point, or what confirmed the injection.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<&'static str>,
+    #[schema(value_type = Option<String>)]
+    pub by: Option<Cow<'static, str>>,
     /// Why it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<&'static str>,
+    #[schema(value_type = Option<String>)]
+    pub reason: Option<Cow<'static, str>>,
     /// More about the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The positions of the events it is about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<u64>,
+}
+
+/// How far the projection is, from which the history is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct ProjectionView {
+    /// Everything up to this record of the journal is in the answer.
+    pub seq: u64,
+    /// How many records the journal has after it.
+    pub behind: u64,
+    /// Why it does not go on, if that is so; it is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// An event that a subscriber asked for, and what became of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EventLine {
+    /// The event.
+    #[schema(value_type = EventView)]
+    pub event: Box<RawValue>,
+    /// The notifications that it is a part of.
+    pub notifications: Vec<String>,
+    /// The pipelines in which it ended.
+    pub ended: Vec<Ended>,
+    /// Its position.
+    #[serde(skip)]
+    pub seq: u64,
+}
+
+/// How an event ended otherwise than in a notification.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Ended {
+    /// In whose pipeline; absent for one that was held back from all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscriber: Option<String>,
+    /// Why, such as `filtered` or `duplicate`.
+    pub reason: String,
+    /// More about the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// A notification and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Notification)]
+pub struct NotificationView {
+    /// Derived from its subscriber and events.
+    pub id: String,
+    /// Who made it.
+    pub subscriber: String,
+    /// `critical`, `high`, `normal` or `low`.
+    pub priority: &'static str,
+    /// The worst among its events.
+    pub severity: &'static str,
+    /// Where it may enter the context.
+    pub inject_at: &'static str,
+    /// The session it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The folder it is for; for every session if this and `session` are absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// TOON.
+    pub content: String,
+    /// Estimated size of `content`.
+    pub tokens: u64,
+    /// When its batch closed.
+    pub created_at: String,
+    /// When it is no longer worth telling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    /// The positions of the events behind its rows, oldest first.
+    pub events: Vec<u64>,
+    /// Where it stands in each session that it reached.
+    pub deliveries: Vec<Delivery>,
+}
+
+/// Where a notification stands in a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Delivery {
+    /// The session; absent while it is in none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// `unclaimed`, `pending`, `injected`, `confirmed` or `ended`.
+    pub state: String,
+    /// Why it ended: a word of the ledger, or `handed_over` to the parent session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The injection it left with last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub injection: Option<String>,
+    /// Since when.
+    pub at: String,
+}
+
+/// A system message: one notification as a session was told it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Message {
+    /// Unique, and the same however often the projection is made again.
+    pub id: String,
+    /// Always `system`.
+    pub role: &'static str,
+    /// What was told: TOON.
+    pub content: String,
+    /// When it was handed to its carrier.
+    pub timestamp: String,
+    /// The subscriber that made the notification.
+    pub source: String,
+    /// The notification.
+    pub notification_id: String,
+    /// The injection it left with.
+    pub injection: String,
+    /// At which point.
+    pub point: &'static str,
+    /// `injected`, `confirmed`, `returned` to the queue because it did not arrive, or `ended`.
+    pub state: String,
+    /// Why it ended, such as `uncertain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What an exchange released, as it was written for its carrier.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct InjectionLine {
+    /// Its short name, which is in the text too.
+    pub id: String,
+    /// When it was handed over.
+    pub timestamp: String,
+    /// The role of the message it belongs in: `tool`, `user` or `system`.
+    pub role: String,
+    /// The text, byte for byte.
+    pub text: String,
+    /// What is in it, in the order of the text.
+    pub notifications: Vec<String>,
+}
+
+/// A session that is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ClosedSession {
+    /// The harness's own name of the conversation.
+    pub id: String,
+    /// Always false.
+    pub is_open: bool,
+    /// What was known of its harness.
+    pub harness: HarnessView,
+    /// When it was first heard of.
+    pub opened_at: String,
+    /// When it was last heard of.
+    pub seen_at: String,
+    /// When it ended.
+    pub closed_at: String,
+}
+
+/// Most entries of a page, and how many there are if nobody says.
+const LIMIT_MAX: usize = 1_000;
+const LIMIT_DEFAULT: usize = 100;
+
+/// Reads how many entries a page is to have at most.
+///
+/// Errors: it is no number from 1 to 1000.
+pub fn read_limit(text: Option<&str>) -> Result<usize, FieldError> {
+    let Some(text) = text else { return Ok(LIMIT_DEFAULT) };
+    let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+    limit.ok_or_else(|| FieldError::new("limit", format!("must be a number from 1 to {LIMIT_MAX}")))
+}
+
+/// Reads a time: RFC 3339, or how long before `now`, in seconds, minutes, hours or days.
+///
+/// Errors: it is neither.
+pub fn read_moment(field: &'static str, text: &str, now: Timestamp) -> Result<Timestamp, FieldError> {
+    let (number, unit) = text.split_at(text.len() - text.chars().next_back().map_or(0, char::len_utf8));
+    let seconds: Option<u64> = match unit {
+        "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3_600),
+        "d" => Some(24 * 3_600),
+        _ => None,
+    };
+    let ago =
+        seconds.and_then(|seconds| number.parse::<u64>().ok()?.checked_mul(seconds)?.checked_mul(1_000));
+    if let Some(ago) = ago {
+        return Ok(Timestamp::from_millis(now.as_millis().saturating_sub(ago)));
+    }
+    text.parse().map_err(|_| {
+        let message = "must be an RFC 3339 timestamp such as `2026-11-21T12:00:00Z`, or how long ago, such as `30m`, `12h` or `7d`";
+        FieldError::new(field, message)
+    })
+}
+
+/// An event's JSON, which was written by `to_json`.
+pub fn raw(event: String) -> Box<RawValue> {
+    RawValue::from_string(event).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 impl LedgerLine {
@@ -64,13 +270,13 @@ impl LedgerLine {
             LedgerEntry::Injected { notification, session, injection, point, redelivered } => Self {
                 session: text(session),
                 injection: Some(injection.clone()),
-                by: Some(point.as_str()),
+                by: Some(point.as_str().into()),
                 detail: redelivered.then(|| "redelivered".to_owned()),
                 ..Self::notification("injected", notification)
             },
             LedgerEntry::Confirmed { notification, session, by } => Self {
                 session: text(session),
-                by: Some(by.as_str()),
+                by: Some(by.as_str().into()),
                 ..Self::notification("confirmed", notification)
             },
             LedgerEntry::Returned { notification, session } => {
@@ -88,15 +294,15 @@ impl LedgerLine {
     }
 
     fn event(what: &'static str, seq: Seq) -> Self {
-        Self { what, events: vec![seq.0], ..Self::default() }
+        Self { what: what.into(), events: vec![seq.0], ..Self::default() }
     }
 
     fn notification(what: &'static str, id: &impl ToString) -> Self {
-        Self { what, notification: text(id), ..Self::default() }
+        Self { what: what.into(), notification: text(id), ..Self::default() }
     }
 
     fn because(self, reason: &Reason) -> Self {
-        Self { reason: Some(reason.as_str()), detail: detail(reason), ..self }
+        Self { reason: Some(reason.as_str().into()), detail: detail(reason), ..self }
     }
 }
 
@@ -128,7 +334,6 @@ mod tests {
         event::SessionId,
         ledger::ConfirmedBy,
         notification::{InjectionPoint, NotificationId, SubscriberId},
-        time::Timestamp,
     };
 
     #[test]

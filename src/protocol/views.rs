@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{engine::io::Pending, exchange::Harness, tokens};
+use crate::{engine::io::Pending, exchange::Harness, protocol::history::ProjectionView, tokens};
 
 /// How the daemon is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -22,6 +22,8 @@ pub struct StatusView {
     pub uptime_ms: u64,
     /// The journal.
     pub journal: JournalView,
+    /// The history's file.
+    pub projection: ProjectionView,
     /// The rules in force.
     pub rules: RulesView,
     /// What was published and what became of it before it reached a notification.

@@ -1,13 +1,18 @@
 //! How the daemon is, and what the API looks like.
 
-use axum::{Json, extract::State};
+use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
     journal::AppendError,
-    protocol::views::StatusView,
-    server::{App, error::ApiError, router::openapi},
+    protocol::{history::ProjectionView, views::StatusView},
+    server::{
+        App,
+        error::{ApiError, ErrorBody},
+        history,
+        router::openapi,
+    },
 };
 
 /// That the daemon is there.
@@ -26,7 +31,7 @@ pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, A
 /// Says that the daemon is there, its event loop answers, and its journal takes events.
 #[utoipa::path(
     get, path = "/healthz", tag = "admin",
-    responses((status = 200, body = Health), (status = 503, body = super::error::ErrorBody), (status = 507, body = super::error::ErrorBody)),
+    responses((status = 200, body = Health), (status = 503, body = ErrorBody), (status = 507, body = ErrorBody)),
 )]
 pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
     app.engine.status().await?;
@@ -35,6 +40,19 @@ pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiE
         Some(error) => Err(ApiError::append(&error)),
         None => Ok(Json(Health { status: "ok" })),
     }
+}
+
+/// Makes the projection again from the journal.
+///
+/// Answers once the old one is gone; the history is answered all the while, and says how far it is.
+#[utoipa::path(
+    post, path = "/v1/admin/rebuild", tag = "admin",
+    responses((status = 202, body = ProjectionView), (status = 503, body = ErrorBody)),
+)]
+pub(crate) async fn rebuild(State(app): State<App>) -> Result<(StatusCode, Json<ProjectionView>), ApiError> {
+    let unavailable = |why| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
+    app.projection.rebuild().await.map_err(unavailable)?;
+    Ok((StatusCode::ACCEPTED, Json(history::how_far(&app, app.projection.progress().projected()))))
 }
 
 /// The API as an OpenAPI document.

@@ -14,18 +14,20 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
     journal::{ReadError, Record},
+    projection::{ProjectionError, View},
     protocol::{
         FieldError,
         body::{self, BodyKind, Items},
         cloudevents,
         event::{self, Defaults, EventView, to_json},
-        history::LedgerLine,
+        history::{LedgerLine, ProjectionView, raw},
         record,
     },
     server::{
         App,
         error::{ApiError, ErrorBody},
         extract::{Params, Segment, header, read_body},
+        history,
         intake::{Intake, NewIds, Results, Summary},
         lines,
     },
@@ -179,6 +181,8 @@ pub(crate) struct EventWithHistory {
     event: Box<RawValue>,
     /// What was written down of it and of the notifications made of it, oldest first.
     history: Vec<LedgerLine>,
+    /// How far the projection is, which knows of older events what became of them.
+    projection: ProjectionView,
 }
 
 /// Shows an event, by its id or its position, and what became of it.
@@ -192,10 +196,41 @@ pub(crate) async fn get(
     Segment(name): Segment,
     Params(params): Params<EventParams>,
 ) -> Result<Json<EventWithHistory>, ApiError> {
-    let found = find(&app, name.clone(), params.source).await?;
+    // A projection that fails knows nothing; the journal and the engine know the rest.
+    let known = look_up(&app, name.clone(), params.source.clone()).await.ok().flatten();
+    let found = match known {
+        Some(found) => Some(found),
+        None => find(&app, name.clone(), params.source).await?,
+    };
     let (seq, event) = found.ok_or_else(|| ApiError::not_found("event", &name))?;
-    let history = app.engine.history(seq).await?;
-    Ok(Json(EventWithHistory { event, history: history.iter().map(LedgerLine::of).collect() }))
+    let (history, projected) = what_became_of(&app, seq).await?;
+    Ok(Json(EventWithHistory { event, history, projection: history::how_far(&app, projected) }))
+}
+
+async fn look_up(
+    app: &App,
+    name: String,
+    source: Option<String>,
+) -> Result<Option<(Seq, Box<RawValue>)>, ProjectionError> {
+    let look = move |view: &View<'_>| view.event_by_id(&name, source.as_deref());
+    Ok(app.projection.read(look).await?.map(|(seq, event)| (seq, raw(event))))
+}
+
+/// Asks the engine, which knows the newest events to the last record, and the projection for older ones.
+async fn what_became_of(app: &App, seq: Seq) -> Result<(Vec<LedgerLine>, Seq), ApiError> {
+    let newest = app.engine.history(seq).await?;
+    let projected = app.projection.progress().projected();
+    if !newest.is_empty() && projected < *app.bus.written().borrow() {
+        return Ok((newest.iter().map(LedgerLine::of).collect(), projected));
+    }
+    let read = app.projection.read(move |view| {
+        let lines = view.history_of_event(seq)?;
+        Ok((lines, view.projected))
+    });
+    match read.await {
+        Ok((lines, projected)) if !lines.is_empty() => Ok((lines, projected)),
+        Ok(_) | Err(_) => Ok((newest.iter().map(LedgerLine::of).collect(), projected)),
+    }
 }
 
 /// Looks in the journal, newest segment first, on a thread that may block.

@@ -8,7 +8,8 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
-    App, admin, error::ApiError, events, exchange, hooks, inbox, metrics, sessions, statusline, stream,
+    App, admin, error::ApiError, events, exchange, history, hooks, inbox, metrics, sessions, statusline,
+    stream,
 };
 
 /// The routes, ready to serve; whoever serves them says who may ask.
@@ -29,10 +30,15 @@ fn routes() -> OpenApiRouter<App> {
         .description(Some("Events in, notifications out at the safe points of an agent's turn"))
         .build();
     OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build())
-        .routes(routes!(events::publish))
+        .routes(routes!(events::publish, history::events))
         .routes(routes!(stream::events))
         .routes(routes!(events::get))
         .routes(routes!(exchange::exchange))
+        .routes(routes!(history::notifications))
+        .routes(routes!(history::notification))
+        .routes(routes!(history::messages))
+        .routes(routes!(history::injections))
+        .routes(routes!(history::closed_sessions))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::get))
         .routes(routes!(sessions::wait))
@@ -44,6 +50,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(inbox::dismiss))
         .routes(routes!(inbox::discuss))
         .routes(routes!(admin::status))
+        .routes(routes!(admin::rebuild))
         .routes(routes!(admin::healthz))
         .routes(routes!(metrics::metrics))
         .routes(routes!(admin::document))

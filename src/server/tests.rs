@@ -1,5 +1,6 @@
 //! The API from the outside: requests into the router, over a journal in memory and an event loop that says what a test wants.
 
+mod history;
 mod publishing;
 mod waiting;
 
@@ -13,6 +14,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::{mpsc, watch},
@@ -28,6 +30,7 @@ use crate::{
     journal::{Journal, JournalSettings, Known, memory::MemoryFiles},
     ledger::LedgerEntry,
     notification::{NotificationId, Priority, SubscriberId},
+    projection::{Command, FILE_NAME},
     protocol::{
         record::{self, RecordInput},
         views::{HarnessView, SessionView, WaitingView},
@@ -39,9 +42,12 @@ use crate::{
 struct Daemon {
     app: App,
     queries: mpsc::Receiver<Query>,
+    orders: mpsc::Receiver<Command>,
     stop: watch::Sender<bool>,
     /// What the session is said to have pending.
     pending: u32,
+    /// Where the projection's file is, once there is one.
+    folder: TempDir,
 }
 
 struct Reply {
@@ -67,9 +73,11 @@ fn daemon() -> Daemon {
     let bus = Bus::new(opened.journal, Seq(u64::MAX));
     // Nobody reads transcripts here; what is sent is dropped.
     let (transcripts, _) = mpsc::channel(1);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (projection, orders) = Projection::new(&folder.path().join(FILE_NAME));
     let meters = Arc::new(Meters::new(|| std::time::Duration::ZERO));
-    let app = App { bus, engine, registry, transcripts, meters, clock, shutdown };
-    Daemon { app, queries, stop, pending: 0 }
+    let app = App { bus, engine, projection, registry, transcripts, meters, clock, shutdown };
+    Daemon { app, queries, orders, stop, pending: 0, folder }
 }
 
 fn post(path: &str, content_type: &str, body: impl Into<Body>) -> Request<Body> {
@@ -290,6 +298,7 @@ async fn sessions_and_events_are_shown_and_what_is_not_known_is_not_found() {
             "event": { "seq": 1, "id": "e1", "type": "a.b", "source": "api", "severity": "info",
                 "timestamp": "1970-01-01T00:00:01Z", "payload": { "n": 1 } },
             "history": [{ "what": "unmatched", "events": [1] }],
+            "projection": { "seq": 0, "behind": 1 },
         });
         assert_eq!(shown.json(), expected, "{path}");
     }
@@ -373,15 +382,22 @@ fn the_document_lists_every_route() {
     let expected = [
         "get /healthz",
         "get /metrics",
+        "get /v1/events",
         "get /v1/events/stream",
         "get /v1/events/{id}",
+        "get /v1/history/sessions",
         "get /v1/inbox",
+        "get /v1/notifications",
+        "get /v1/notifications/{id}",
         "get /v1/openapi.json",
         "get /v1/sessions",
         "get /v1/sessions/{id}",
+        "get /v1/sessions/{id}/injections",
+        "get /v1/sessions/{id}/messages",
         "get /v1/sessions/{id}/stream",
         "get /v1/sessions/{id}/wait",
         "get /v1/status",
+        "post /v1/admin/rebuild",
         "post /v1/events",
         "post /v1/hooks/{harness}",
         "post /v1/notifications/{id}/discuss",

@@ -190,7 +190,7 @@ impl Seen {
             Output::Answer { session, answer, .. } => {
                 self.injections.extend(answer.injection.map(|injection| (session, injection.id)));
             }
-            Output::Publish(_) | Output::Wake(_) => {}
+            Output::Publish(_) | Output::Wake(_) | Output::Made(_) | Output::Session(..) => {}
         }
     }
 }

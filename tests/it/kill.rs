@@ -331,7 +331,7 @@ impl Replayed {
                     AnswerView::of(&answer).map(|view| serde_json::to_value(view).expect("serializes"));
                 self.answers.insert((session.to_string(), carrier), shown.unwrap_or_default());
             }
-            Output::Publish(_) | Output::Wake(_) => {}
+            Output::Publish(_) | Output::Wake(_) | Output::Made(_) | Output::Session(..) => {}
         }
     }
 

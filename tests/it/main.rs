@@ -3,9 +3,12 @@
 
 mod config;
 mod crash;
+mod demo;
 mod docs;
+mod doctor;
 mod hook;
 mod hostile;
+mod install;
 mod kill;
 mod metrics;
 mod model;
@@ -17,4 +20,5 @@ mod subscribers;
 mod support;
 mod templates;
 mod tidy;
+mod up;
 mod wake;

@@ -205,7 +205,7 @@ impl Live {
                         .or_default()
                         .extend(answer.injection.map(|injection| injection.id));
                 }
-                Output::Record(_) | Output::Wake(_) => {}
+                Output::Record(_) | Output::Wake(_) | Output::Made(_) | Output::Session(..) => {}
             }
         }
     }

@@ -111,7 +111,11 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
         engine.handle(Input::Exchange { seq, request: RequestId(seq.0), exchange }, now);
         let answer = std::iter::from_fn(|| engine.poll_output()).find_map(|output| match output {
             Output::Answer { answer, .. } => Some(answer),
-            Output::Record(_) | Output::Publish(_) | Output::Wake(_) => None,
+            Output::Record(_)
+            | Output::Made(_)
+            | Output::Session(..)
+            | Output::Publish(_)
+            | Output::Wake(_) => None,
         });
         let Some(injection) = answer.and_then(|answer| answer.injection) else { return contents };
         let text: Value = serde_json::from_str(&injection.text).expect("the format is JSON");

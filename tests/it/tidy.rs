@@ -58,6 +58,7 @@ const MODULES: &[Module] = &[
     module("harness", DECIDING, &[DATA, &["protocol", "engine::io"]]),
     module("journal", 4, &[DATA, &["config", "meter"]]),
     module("bus", 4, &[DATA, &["config", "journal"]]),
+    module("projection", 4, &[DATA, &["engine", "protocol", "journal"]]),
     module("source", 4, &[DATA, &["config"]]),
     module("sink", 4, &[DATA, &["config"]]),
     module("server", 5, &[DATA, RULES, BELOW_THE_SHELL]),
@@ -68,7 +69,7 @@ const MODULES: &[Module] = &[
 ];
 
 const BELOW_THE_SHELL: &[&str] =
-    &["meter", "engine", "config", "protocol", "harness", "journal", "bus", "source", "sink"];
+    &["meter", "engine", "config", "protocol", "harness", "journal", "bus", "projection", "source", "sink"];
 
 /// Where something from outside may be used.
 enum Where {
@@ -83,6 +84,8 @@ const ASYNC: Where = Where::Only(&[
     "journal/",
     "bus.rs",
     "bus/",
+    "projection.rs",
+    "projection/",
     "source.rs",
     "source/",
     "sink.rs",
@@ -94,7 +97,8 @@ const ASYNC: Where = Where::Only(&[
     "cli/serve.rs",
 ]);
 const MOVING: Where = Where::FromLayer(4, &["config/load.rs"]);
-const CLOCK: Where = Where::Only(&["daemon/clock.rs", "cli/run.rs", "client.rs", "client/"]);
+const CLOCK: Where =
+    Where::Only(&["daemon/clock.rs", "cli/run.rs", "cli/doctor/binary.rs", "client.rs", "client/"]);
 
 const OUTSIDE: &[(&str, Where)] = &[
     ("tokio", ASYNC),
@@ -103,6 +107,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("utoipa_axum", Where::Only(&["server.rs", "server/"])),
     ("prometheus_client", Where::Only(&["server/metrics.rs"])),
     ("dashmap", Where::Only(&["server.rs", "server/"])),
+    ("rusqlite", Where::Only(&["projection.rs", "projection/"])),
     (
         "minijinja",
         Where::Only(&[
@@ -118,6 +123,13 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("toml", Where::Only(&["config.rs", "config/", "event/catalogue.rs"])),
     ("annotate_snippets", Where::Only(&["config.rs", "config/"])),
     ("clap", Where::Only(&["cli.rs", "cli/"])),
+    ("clap_complete", Where::Only(&["cli/generated.rs"])),
+    ("clap_mangen", Where::Only(&["cli/generated.rs"])),
+    ("jsonc_parser", Where::Only(&["cli/install/"])),
+    ("shlex", Where::Only(&["cli/install/"])),
+    ("similar", Where::Only(&["cli/install/plan.rs"])),
+    ("listenfd", Where::Only(&["daemon/listen.rs"])),
+    ("sd_notify", Where::Only(&["cli/serve.rs"])),
     ("serde", Where::FromLayer(1, &[])),
     ("serde_json", Where::FromLayer(1, &[])),
     ("tracing", Where::FromLayer(4, &["engine.rs", "engine/"])),

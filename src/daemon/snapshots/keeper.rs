@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{Snapshots, Taken};
-use crate::{bus::Bus, event::Seq, journal::PublishedKeys};
+use crate::{bus::Bus, event::Seq, journal::PublishedKeys, projection::Projection};
 
 /// How many bytes of records one is taken after, also if they are few: half a segment.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
@@ -94,6 +94,7 @@ pub(crate) async fn run(
     mut orders: mpsc::Receiver<Order>,
     snapshots: Arc<Snapshots>,
     bus: Bus,
+    projection: Projection,
 ) -> Result<(), Infallible> {
     while let Some(Order { taken, durable, published, written }) = orders.recv().await {
         let Ok(published) = published.await else { continue };
@@ -107,6 +108,10 @@ pub(crate) async fn run(
             Ok(Ok(bytes)) => {
                 tracing::debug!(%seq, bytes, "a snapshot was written");
                 bus.journal().set_needed_from(kept.journal_needed_from());
+                // What retention has deleted by now. A size that cannot be read is no reason to stop.
+                if let Ok(stored) = bus.journal().stored() {
+                    projection.forget_before(stored.first).await;
+                }
                 // The loop may have ended.
                 let _ = written.send(bytes);
             }
@@ -170,7 +175,8 @@ mod tests {
         let mut cadence = Cadence::new(sender, 100, Seq::ZERO);
         cadence.hand_over(taken(1), &bus).await;
         assert_eq!(*bus.synced().borrow(), Seq::ZERO);
-        let mut keeper = std::pin::pin!(run(ordered, Arc::clone(&snapshots), bus.clone()));
+        let (projection, _) = Projection::new(std::path::Path::new("nobody writes it"));
+        let mut keeper = std::pin::pin!(run(ordered, Arc::clone(&snapshots), bus.clone(), projection));
         tokio::select! {
             _ = &mut keeper => panic!("more can come"),
             () = tokio::task::yield_now() => {}

@@ -3,6 +3,7 @@
 use crate::{
     ledger::Reason,
     meter::{BOUNDS_US, Histogram, Meters},
+    protocol::history::ProjectionView,
     protocol::views::{
         EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView, SubscriberCounts,
     },
@@ -59,6 +60,7 @@ pub(super) fn of(status: &StatusView, meters: &Meters, process: &Process) -> Vec
     all.extend(subscribers(status));
     all.extend(sessions(&status.sessions));
     all.extend(journal(&status.journal));
+    all.extend(projection(&status.projection));
     all.extend(latencies(meters));
     all.extend(of_process(process));
     all
@@ -272,6 +274,21 @@ fn journal(journal: &JournalView) -> Vec<Family> {
             "aside_journal_failed",
             "1 when the disk failed and nothing more is taken.",
             is(&journal.failed),
+        ),
+    ]
+}
+
+fn projection(projection: &ProjectionView) -> Vec<Family> {
+    vec![
+        gauge(
+            "aside_projection_lag_records",
+            "Records that are written and not in the history that people query.",
+            projection.behind,
+        ),
+        gauge(
+            "aside_projection_failed",
+            "1 while the history does not go on; it is tried again.",
+            u64::from(projection.failed.is_some()),
         ),
     ]
 }

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     meter::Meters,
+    protocol::history::ProjectionView,
     protocol::views::{
         EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView, SubscriberCounts,
         TokenCounts,
@@ -41,6 +42,7 @@ fn status(subscribers: usize) -> StatusView {
             full: None,
             failed: Some("why\n\"so\"".to_owned()),
         },
+        projection: ProjectionView { seq: 4, behind: 5, failed: None },
         rules: RulesView { hash: "ab\\c\"\n".to_owned(), enabled: 1, disabled: 0 },
         events: EventCounts { published: 5, ..EventCounts::default() },
         notifications: NotificationCounts {
@@ -85,6 +87,8 @@ fn what_the_status_says_is_shown_under_its_name() {
         ("aside_subscriber_events_total{subscriber=\"s000\",outcome=\"filtered\"}", 2.0),
         ("aside_journal_unsynced_records", 1.0),
         ("aside_engine_lag_records", 2.0),
+        ("aside_projection_lag_records", 5.0),
+        ("aside_projection_failed", 0.0),
         ("aside_journal_full", 0.0),
         ("aside_journal_failed", 1.0),
         ("aside_commit_duration_seconds_bucket{le=\"0.0025\"}", 0.0),

@@ -122,7 +122,7 @@ impl Account {
                         None => self.check_answer(exchange, answer, outputs, engine),
                     }
                 }
-                Output::Publish(_) | Output::Wake(_) => {}
+                Output::Publish(_) | Output::Wake(_) | Output::Made(_) | Output::Session(..) => {}
             }
         }
         assert_eq!(unheard, None, "an event that nobody takes is said to be so");
@@ -530,7 +530,12 @@ fn is_epoch(content: Option<&Content>) -> bool {
 fn injected(output: &Output) -> Option<NotificationId> {
     match output {
         Output::Record(LedgerEntry::Injected { notification, .. }) => Some(notification.clone()),
-        Output::Record(_) | Output::Answer { .. } | Output::Publish(_) | Output::Wake(_) => None,
+        Output::Record(_)
+        | Output::Made(_)
+        | Output::Session(..)
+        | Output::Answer { .. }
+        | Output::Publish(_)
+        | Output::Wake(_) => None,
     }
 }
 

@@ -1,0 +1,129 @@
+//! `aside doctor`: looks at every step between an event and the agent, and says what to do about what is wrong.
+//!
+//! It changes nothing that anybody else sees: what it publishes is addressed to a session of its own, which it closes again.
+
+mod binary;
+mod client;
+mod daemon;
+mod round_trip;
+
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::{CliError, Context, table::one_line};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The harness whose hooks are looked at
+    #[arg(value_enum, default_value = "claude-code")]
+    harness: Harness,
+    /// Print the checks as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Harness {
+    ClaudeCode,
+}
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Ok,
+    /// Works, but not as well as it could.
+    Warn,
+    /// Keeps notifications from their agent.
+    Fail,
+}
+
+impl Verdict {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    /// What was found.
+    found: String,
+    /// What to do about it, unless all is well.
+    remedy: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Ok, found: found.into(), remedy: None }
+    }
+
+    fn warn(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Warn, found: found.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn fail(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Fail, found: found.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn json(&self) -> Value {
+        let Self { name, verdict, found, remedy } = self;
+        json!({ "name": name, "verdict": verdict.as_str(), "found": found, "remedy": remedy })
+    }
+
+    fn line(&self, width: usize) -> String {
+        let Self { name, verdict, found, remedy } = self;
+        let remedy = remedy.as_deref().map(|remedy| format!(" -> {}", one_line(remedy))).unwrap_or_default();
+        format!("{:4}  {name:width$}  {}{remedy}\n", verdict.as_str(), one_line(found))
+    }
+}
+
+/// Makes all checks; gives 1 if one of them failed.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, CliError> {
+    let Harness::ClaudeCode = args.harness;
+    let checks = checks(context);
+    let has_failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
+    let text = if args.json {
+        let list: Vec<Value> = checks.iter().map(Check::json).collect();
+        format!("{}\n", json!({ "ok": !has_failed, "checks": list }))
+    } else {
+        let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
+        checks.iter().map(|check| check.line(width)).collect()
+    };
+    context.print(&text)?;
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn checks(context: &Context<'_>) -> Vec<Check> {
+    let mut checks = vec![binary::kind()];
+    checks.extend(daemon::checks(context));
+    let is_up = checks.iter().all(|check| check.name != daemon::NAME || check.verdict != Verdict::Fail);
+    checks.extend(client::checks());
+    if is_up {
+        checks.push(binary::time(context.client.socket()));
+        checks.push(round_trip::check(&context.client));
+    } else {
+        let remedy = "aside up, then aside doctor again";
+        checks.push(Check::fail(round_trip::NAME, "not tried, as there is no daemon", remedy));
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_one_line_whatever_was_found() {
+        let check = Check::warn("hooks", "a\nb", "do\nthis");
+        assert_eq!(check.line(7), "warn  hooks    a b -> do this\n");
+        assert_eq!(Check::ok("daemon", "up").line(7), "ok    daemon   up\n");
+    }
+}

@@ -1,0 +1,146 @@
+//! Whether the program that hooks run is quick.
+
+use std::{
+    env, fs,
+    io::{self, Read},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::Check;
+use crate::client::HOOK_DEADLINE;
+
+/// Most of the program's file that is read, in bytes: its headers stand at its beginning.
+const HEADER_BYTES_MAX: u64 = 64 * 1024;
+/// How often a hook is run to know how long one takes.
+const RUNS: usize = 9;
+/// From here on an agent's user begins to notice hooks (research: complaints at 35 ms and more).
+const NOTICED: Duration = Duration::from_millis(30);
+/// A hook that nobody has defined: the daemon reads it and answers with silence.
+const HARMLESS: &str = r#"{"hook_event_name":"AsideDoctor","session_id":"doctor"}"#;
+
+/// Whether the program needs a loader, which costs every hook some time.
+pub(super) fn kind() -> Check {
+    const NAME: &str = "program";
+    let own = env::current_exe();
+    let found = own.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    let mut head = Vec::new();
+    let read =
+        own.and_then(fs::File::open).and_then(|file| file.take(HEADER_BYTES_MAX).read_to_end(&mut head));
+    if let Err(error) = read {
+        return Check::warn(NAME, format!("{found} cannot be read: {error}"), "look at its permissions");
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    if cfg!(debug_assertions) {
+        let remedy = "cargo install --path . builds a quick one";
+        return Check::warn(NAME, format!("{found}, version {version}, built for debugging"), remedy);
+    }
+    Check::ok(
+        NAME,
+        match is_static(&head) {
+            Some(true) => format!("{found}, version {version}, static"),
+            Some(false) => format!("{found}, version {version}, dynamic; a static one starts quicker"),
+            None => format!("{found}, version {version}"),
+        },
+    )
+}
+
+/// How long a hook takes, from the start of its process to its end.
+pub(super) fn time(socket: &Path) -> Check {
+    const NAME: &str = "hook time";
+    let mut times: Vec<Duration> = Vec::new();
+    for _ in 0..RUNS {
+        match timed(|| run_hook(socket)) {
+            (Ok(()), time) => times.push(time),
+            (Err(error), _) => {
+                return Check::fail(NAME, format!("this program cannot be run: {error}"), "install it again");
+            }
+        }
+    }
+    times.sort_unstable();
+    let median = times.get(RUNS / 2).copied().unwrap_or_default();
+    let found = format!("{:.1} ms, the median of {RUNS}", median.as_secs_f64() * 1_000.0);
+    if median >= HOOK_DEADLINE {
+        let limit = HOOK_DEADLINE.as_millis();
+        Check::fail(
+            NAME,
+            found,
+            format!("after {limit} ms a hook gives up; see what keeps the machine or the daemon busy"),
+        )
+    } else if median >= NOTICED {
+        Check::warn(NAME, found, "every step of the agent waits for this; see what keeps the machine busy")
+    } else {
+        Check::ok(NAME, found)
+    }
+}
+
+fn run_hook(socket: &Path) -> io::Result<()> {
+    let (input, mut writer) = io::pipe()?;
+    let mut child = Command::new(env::current_exe()?)
+        .args(["hook", "claude"])
+        .env("ASIDE_SOCKET", socket)
+        .stdin(input)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    io::Write::write_all(&mut writer, HARMLESS.as_bytes())?;
+    drop(writer);
+    child.wait().map(drop)
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a hook takes is what this is about")]
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let result = work();
+    (result, start.elapsed())
+}
+
+/// Whether an ELF file needs no loader; `None` for what is no 64-bit little-endian ELF file.
+///
+/// Source: the ELF specification: the program headers begin at the offset at byte 32, their size and count are at 54
+/// and 56, and one of type 3 names the loader.
+fn is_static(file: &[u8]) -> Option<bool> {
+    const INTERPRETER: u32 = 3;
+    if file.get(..6)? != b"\x7fELF\x02\x01" {
+        return None;
+    }
+    let start = usize::try_from(u64::from_le_bytes(file.get(32..40)?.try_into().ok()?)).ok()?;
+    let half = |at: usize| Some(usize::from(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?)));
+    let (size, count) = (half(54)?, half(56)?);
+    let header_type = |index: usize| {
+        let at = start.checked_add(index.checked_mul(size)?)?;
+        Some(u32::from_le_bytes(file.get(at..at.checked_add(4)?)?.try_into().ok()?))
+    };
+    let types: Option<Vec<u32>> = (0..count).map(header_type).collect();
+    Some(!types?.contains(&INTERPRETER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ELF header and program headers of these types.
+    fn elf(types: &[u32]) -> Vec<u8> {
+        let mut file = b"\x7fELF\x02\x01".to_vec();
+        file.resize(64, 0);
+        file[32] = 64;
+        file[54] = 8;
+        file[56] = u8::try_from(types.len()).expect("few");
+        for header in types {
+            file.extend(header.to_le_bytes());
+            file.extend([0; 4]);
+        }
+        file
+    }
+
+    #[test]
+    fn a_program_is_static_when_no_header_names_a_loader() {
+        assert_eq!(is_static(&elf(&[6, 1, 2])), Some(true));
+        assert_eq!(is_static(&elf(&[6, 3, 1])), Some(false));
+        assert_eq!(is_static(&elf(&[6, 3, 1])[..66]), None);
+        assert_eq!(is_static(b"#!/bin/sh"), None);
+        let own = fs::read(env::current_exe().expect("this test")).expect("readable");
+        assert!(is_static(&own).is_some());
+    }
+}

@@ -1,0 +1,64 @@
+//! Whether the daemon is there, is this version, and keeps to itself.
+
+use std::{
+    fs, io,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+};
+
+use super::Check;
+use crate::cli::{Context, up};
+
+/// The check whose failure makes others pointless.
+pub(super) const NAME: &str = "daemon";
+
+pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
+    let socket = context.client.socket();
+    let own = env!("CARGO_PKG_VERSION");
+    let mut checks = Vec::new();
+    match up::running(&context.client) {
+        None => {
+            let found = format!("nothing answers at {}", socket.display());
+            return vec![Check::fail(NAME, found, "aside up")];
+        }
+        Some(daemon) if daemon.version != own => {
+            let found = format!("version {}, but this is {own}", daemon.version);
+            checks.push(Check::warn(NAME, found, "aside down && aside up"));
+        }
+        Some(daemon) => {
+            checks.push(Check::ok(NAME, format!("process {} at {}", daemon.pid, socket.display())));
+        }
+    }
+    checks.push(private("socket", socket, "chmod 600"));
+    match &context.paths {
+        Ok(paths) => checks.push(private("state", &paths.state, "chmod 700")),
+        Err(error) => checks.push(Check::warn("state", error.to_string(), "set one of them")),
+    }
+    checks
+}
+
+/// Whether nobody else can use what stands at `path`.
+fn private(name: &'static str, path: &Path, remedy: &str) -> Check {
+    let shown = path.display();
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let remedy = "look whether the daemon was started with other ASIDE_ variables than this command";
+            Check::warn(name, format!("{shown} is not there"), remedy)
+        }
+        Err(error) => Check::fail(name, format!("{shown}: {error}"), "look at its permissions"),
+        Ok(found) if found.uid() != rustix::process::getuid().as_raw() => Check::fail(
+            name,
+            format!("{shown} belongs to another user"),
+            "set ASIDE_SOCKET and ASIDE_STATE to places of your own",
+        ),
+        Ok(found) if found.permissions().mode() & 0o077 != 0 => {
+            let mode = found.permissions().mode() & 0o777;
+            Check::warn(
+                name,
+                format!("{shown} is open to others (mode {mode:o})"),
+                format!("{remedy} {shown}"),
+            )
+        }
+        Ok(_) => Check::ok(name, format!("{shown} is private")),
+    }
+}

@@ -1,0 +1,171 @@
+//! `aside install` and `aside uninstall`: puts aside into a harness or a service manager, and takes it out again.
+//!
+//! Everything is decided before the first file is touched; what belongs to somebody else stays as it was, byte for byte.
+
+pub(super) mod claude;
+pub(super) mod plan;
+pub(super) mod plugin;
+pub(super) mod settings;
+mod status_line;
+mod systemd;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use clap::Subcommand;
+
+use super::{CliError, Context, client_program::Version, paths::Paths, table};
+use plan::{FileError, Plan};
+use settings::SettingsError;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    into: Into,
+}
+
+#[derive(Debug, Subcommand)]
+enum Into {
+    /// Claude Code: a plugin with hooks, a monitor and a skill
+    ClaudeCode(claude::Args),
+    /// systemd: units of this user, started when the socket is first used
+    Systemd(systemd::Args),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RemoveArgs {
+    #[command(subcommand)]
+    from: From,
+}
+
+#[derive(Debug, Subcommand)]
+enum From {
+    /// Claude Code
+    ClaudeCode(claude::RemoveArgs),
+    /// systemd
+    Systemd(systemd::Args),
+}
+
+/// Why nothing was installed or taken out.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// Nobody knows where the harness keeps its files.
+    #[error("neither CLAUDE_CONFIG_DIR nor HOME is set")]
+    NoHome,
+    /// A file cannot be read or changed.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A settings file cannot be edited.
+    #[error("{}; nothing was changed", why.at(path))]
+    Settings {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: SettingsError,
+    },
+    /// It would run twice.
+    #[error("{what} is there already, and two would tell everything twice; remove it first: {remedy}")]
+    Twice {
+        /// The other one.
+        what: String,
+        /// The command that removes it.
+        remedy: String,
+    },
+    /// Something else stands where the plugin goes.
+    #[error("{} is there already and is not aside's", path.display())]
+    Foreign {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The harness does not understand these hooks.
+    #[error(
+        "claude is version {version}, and takes these hooks from {oldest} on; update it first: claude update"
+    )]
+    TooOld {
+        /// What it says it is.
+        version: Version,
+        /// What would do.
+        oldest: Version,
+    },
+}
+
+/// What is to be done and said.
+#[derive(Debug)]
+struct Outcome {
+    is_dry_run: bool,
+    plan: Plan,
+    notes: Vec<String>,
+    next: Vec<(String, String)>,
+    /// Folders to take away if they are empty afterwards, and where to stop.
+    emptied: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Outcome {
+    fn new(is_dry_run: bool) -> Self {
+        Self { is_dry_run, plan: Plan::default(), notes: Vec::new(), next: Vec::new(), emptied: Vec::new() }
+    }
+
+    fn note(&mut self, text: &str) {
+        self.notes.push(text.to_owned());
+    }
+
+    /// The commands that come next, and what each does.
+    fn next(&mut self, steps: &[(&str, &str)]) {
+        self.next = steps.iter().map(|(step, what)| ((*step).to_owned(), (*what).to_owned())).collect();
+    }
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    let outcome = match &args.into {
+        Into::ClaudeCode(args) => {
+            claude::install(args).map(|outcome| with_socket(outcome, context.client.socket()))
+        }
+        Into::Systemd(args) => systemd::install(args, &context.paths),
+    };
+    finish(outcome, "everything is installed already", context)
+}
+
+/// Says how hooks find a daemon that is not where they look by themselves: they are told nothing but their environment.
+fn with_socket(mut outcome: Outcome, socket: &Path) -> Outcome {
+    let variable = |name: &str| (!name.starts_with("ASIDE_")).then(|| env::var_os(name)).flatten();
+    if Paths::socket_from_env(variable).ok().as_deref() != Some(socket) {
+        let shown = socket.display();
+        outcome
+            .note(&format!("hooks find this daemon only if the client is started with ASIDE_SOCKET={shown}"));
+    }
+    outcome
+}
+
+pub(super) fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<(), CliError> {
+    let outcome = match &args.from {
+        From::ClaudeCode(args) => claude::uninstall(args),
+        From::Systemd(args) => systemd::uninstall(args),
+    };
+    finish(outcome, "nothing of aside is installed", context)
+}
+
+fn finish(
+    outcome: Result<Outcome, InstallError>,
+    unchanged: &str,
+    context: &mut Context<'_>,
+) -> Result<(), CliError> {
+    let outcome = outcome.map_err(CliError::Install)?;
+    if outcome.is_dry_run {
+        return context.print(&outcome.plan.diff());
+    }
+    outcome.carry_out().map_err(CliError::Install)?;
+    let mut text = outcome.plan.summary();
+    if outcome.plan.is_empty() {
+        text = format!("{unchanged}\n");
+    }
+    for note in &outcome.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    if !outcome.next.is_empty() {
+        let steps = outcome.next.iter().map(|(step, what)| (step.clone(), what.as_str().into())).collect();
+        text.push_str(&format!("\nnext:\n{}", table::pairs(&serde_json::Value::Object(steps))));
+    }
+    context.print(&text)
+}

@@ -1,0 +1,189 @@
+//! What an installation changes: made in full before the first file is touched, shown as a difference or carried out.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use similar::TextDiff;
+
+/// What the copy of a file is called that is made before its first change.
+const BACKUP_SUFFIX: &str = "aside-backup";
+/// Permission bits of a new file.
+const NEW_MODE: u32 = 0o644;
+/// Permission bit without which a file's owner has said that it is not to be changed.
+const OWNER_WRITES: u32 = 0o200;
+
+/// Files to write and to remove, in this order.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    changes: Vec<Change>,
+}
+
+/// One file, before and after; `None` where there is no file.
+#[derive(Debug, PartialEq, Eq)]
+struct Change {
+    path: PathBuf,
+    before: Option<String>,
+    after: Option<String>,
+    /// Whether the file is somebody else's, so that a copy is kept.
+    has_backup: bool,
+}
+
+/// Why a file cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[error("{doing} {}", path.display())]
+pub struct FileError {
+    doing: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl FileError {
+    fn new(doing: &'static str, path: &Path, source: io::Error) -> Self {
+        Self { doing, path: path.to_owned(), source }
+    }
+}
+
+impl Plan {
+    /// Has `path` hold `text`.
+    pub(super) fn write(&mut self, path: PathBuf, text: String) -> Result<(), FileError> {
+        self.change(path, Some(text), false)
+    }
+
+    /// Has `path`, which is the user's own, hold `text`, or go if that is `None`; the first change of it leaves a copy.
+    pub(super) fn edit(&mut self, path: PathBuf, text: Option<String>) -> Result<(), FileError> {
+        self.change(path, text, true)
+    }
+
+    /// Has nothing stand at `path`.
+    pub(super) fn remove(&mut self, path: PathBuf) -> Result<(), FileError> {
+        self.change(path, None, false)
+    }
+
+    fn change(&mut self, path: PathBuf, after: Option<String>, has_backup: bool) -> Result<(), FileError> {
+        let before = read(&path)?;
+        if before == after {
+            return Ok(());
+        }
+        if before.is_some() {
+            let mode = fs::metadata(&path).map_err(|error| FileError::new("look at", &path, error))?;
+            if mode.permissions().mode() & OWNER_WRITES == 0 {
+                let source = io::Error::new(io::ErrorKind::PermissionDenied, "it is read-only");
+                return Err(FileError::new("change", &path, source));
+            }
+        }
+        self.changes.push(Change { path, before, after, has_backup });
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// The changes as a unified difference.
+    pub(super) fn diff(&self) -> String {
+        self.changes.iter().map(Change::diff).collect()
+    }
+
+    /// One line a file, in the past tense.
+    pub(super) fn summary(&self) -> String {
+        let line = |change: &Change| {
+            let done = match (&change.before, &change.after) {
+                (None, _) => "wrote",
+                (Some(_), Some(_)) => "changed",
+                (Some(_), None) => "removed",
+            };
+            format!("{done} {}\n", change.path.display())
+        };
+        self.changes.iter().map(line).collect()
+    }
+
+    /// Carries the changes out.
+    ///
+    /// Errors: what came before the one that failed is done; each file is either as it was or as it should be.
+    pub(super) fn apply(&self) -> Result<(), FileError> {
+        self.changes.iter().try_for_each(Change::apply)
+    }
+}
+
+impl Change {
+    fn diff(&self) -> String {
+        let (before, after) =
+            (self.before.as_deref().unwrap_or_default(), self.after.as_deref().unwrap_or_default());
+        let name = self.path.display().to_string();
+        let nothing = "/dev/null";
+        let old = if self.before.is_some() { &name } else { nothing };
+        let new = if self.after.is_some() { &name } else { nothing };
+        TextDiff::from_lines(before, after).unified_diff().header(old, new).to_string()
+    }
+
+    fn apply(&self) -> Result<(), FileError> {
+        let failed = |doing| move |error| FileError::new(doing, &self.path, error);
+        if self.has_backup
+            && let Some(before) = &self.before
+        {
+            let copy = backup_path(&self.path);
+            if !copy.exists() {
+                replace(&copy, before, mode_of(&self.path)).map_err(failed("keep a copy of"))?;
+            }
+        }
+        match &self.after {
+            Some(text) => replace(&self.path, text, mode_of(&self.path)).map_err(failed("write")),
+            None => fs::remove_file(&self.path).map_err(failed("remove")),
+        }
+    }
+}
+
+/// A file's text; `None` if there is none.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(FileError::new("read", path, error)),
+    }
+}
+
+/// Where the copy of `path` stands.
+pub(super) fn backup_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{BACKUP_SUFFIX}"));
+    path.with_file_name(name)
+}
+
+/// Takes away `folder` and those above it up to `top`, as long as they are empty.
+pub(super) fn remove_empty(folder: &Path, top: &Path) {
+    let mut folder = Some(folder);
+    // One that is not empty stays, and that is the end of it.
+    while let Some(path) = folder.filter(|path| path.starts_with(top) && fs::remove_dir(path).is_ok()) {
+        folder = path.parent();
+    }
+}
+
+fn mode_of(path: &Path) -> u32 {
+    fs::metadata(path).map_or(NEW_MODE, |found| found.permissions().mode() & 0o7777)
+}
+
+/// Puts `text` at `path` in one step, so that a reader finds the old text or the new one; a link stays a link.
+fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut name = target.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".aside-{}", std::process::id()));
+    let temporary = target.with_file_name(name);
+    let written = fs::File::create(&temporary).and_then(|mut file| {
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(&temporary, &target)).inspect_err(|_| {
+        // What failed is told; a file that is left over tells nobody anything.
+        fs::remove_file(&temporary).ok();
+    })
+}

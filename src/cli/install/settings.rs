@@ -1,0 +1,286 @@
+//! Edits of a settings file of Claude Code: text in, text out, and everything that is not ours stays as it was.
+//!
+//! The text is edited as a tree that keeps comments, order and white space, so a file that somebody formatted by hand stays formatted by hand.
+
+use std::path::Path;
+
+use jsonc_parser::{
+    ParseOptions,
+    cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode},
+};
+use serde_json::Value;
+
+/// What the program's file is called, by which a hook is known to be ours.
+const PROGRAM: &str = "aside";
+
+/// Why a settings file cannot be edited.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// It is not JSON, with or without comments.
+    #[error("{line}:{column}: {message}")]
+    Syntax {
+        /// From 1.
+        line: usize,
+        /// From 1, in characters.
+        column: usize,
+        /// What is wrong there.
+        message: String,
+    },
+    /// Something in it is of another kind than the client takes.
+    #[error("{field} is not {expected}")]
+    Shape {
+        /// Which field, as it is shown.
+        field: String,
+        /// What it has to be.
+        expected: &'static str,
+    },
+}
+
+impl SettingsError {
+    /// The error with the name of the file, in the form that editors jump to.
+    pub(super) fn at(&self, path: &Path) -> String {
+        let separator = if matches!(self, Self::Syntax { .. }) { ":" } else { ": " };
+        format!("{}{separator}{self}", path.display())
+    }
+}
+
+/// One hook of ours in a settings file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OurHook {
+    /// The client's name of the point at which it is called.
+    pub(crate) event: String,
+    /// The program that is called.
+    pub(crate) program: String,
+}
+
+/// A settings file as a tree.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    root: CstRootNode,
+}
+
+impl Settings {
+    /// Reads a file's text; an empty one counts as an empty object.
+    ///
+    /// Errors: what is no JSON object. Comments and trailing commas are taken.
+    pub(crate) fn parse(text: &str) -> Result<Self, SettingsError> {
+        let options = ParseOptions {
+            allow_comments: true,
+            allow_trailing_commas: true,
+            allow_loose_object_property_names: false,
+            allow_missing_commas: false,
+            allow_single_quoted_strings: false,
+            allow_hexadecimal_numbers: false,
+            allow_unary_plus_numbers: false,
+            allow_bare_decimal_point_numbers: false,
+            allow_non_finite_numbers: false,
+            allow_extended_string_escapes: false,
+        };
+        let root = CstRootNode::parse(text, &options).map_err(|error| SettingsError::Syntax {
+            line: error.line_display(),
+            column: error.column_display(),
+            message: lower_first(&error.kind().to_string()),
+        })?;
+        let is_object = root.value().is_none_or(|value| value.as_object().is_some());
+        let whole = || SettingsError::Shape { field: "the file".to_owned(), expected: "an object" };
+        is_object.then_some(Self { root }).ok_or_else(whole)
+    }
+
+    /// The file's text as it is now.
+    pub(crate) fn text(&self) -> String {
+        self.root.to_string()
+    }
+
+    /// Whether nothing is left in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        let text = self.text();
+        let has_comment = text.contains("//") || text.contains("/*");
+        let object = self.object();
+        !has_comment && object.is_none_or(|object| object.properties().is_empty())
+    }
+
+    /// The whole as a value, for those who only look.
+    pub(crate) fn value(&self) -> Value {
+        self.root.to_serde_value().unwrap_or_default()
+    }
+
+    /// Puts in these hooks, in place of older ones of ours.
+    ///
+    /// Shape: `hooks` maps an event's name to its groups, as in a settings file; ours have one group an event.
+    pub(crate) fn put_hooks(&self, hooks: &Value) -> Result<(), SettingsError> {
+        let wanted = |event: &str| hooks.get(event).and_then(Value::as_array);
+        self.check_hooks()?;
+        if let Some(present) = self.object().and_then(|object| object.object_value("hooks")) {
+            for property in present.properties() {
+                let event = property.decoded_name().unwrap_or_default();
+                if let (None, Some(groups)) = (wanted(&event), property.array_value())
+                    && remove_ours(&groups, None)
+                    && groups.elements().is_empty()
+                {
+                    property.remove();
+                }
+            }
+        }
+        let all = self.root.object_value_or_set().object_value_or_set("hooks");
+        for (event, group) in hooks.as_object().into_iter().flatten() {
+            let Some(group) = group.as_array().and_then(|groups| groups.first()) else { continue };
+            put_group(&all.array_value_or_set(event), group);
+        }
+        Ok(())
+    }
+
+    /// Takes out every hook of ours, and what it leaves empty.
+    pub(crate) fn remove_hooks(&self) -> Result<(), SettingsError> {
+        self.check_hooks()?;
+        let Some(property) = self.object().and_then(|object| object.get("hooks")) else { return Ok(()) };
+        let Some(hooks) = property.object_value() else { return Ok(()) };
+        let mut has_removed = false;
+        for event in hooks.properties() {
+            let Some(groups) = event.array_value() else { continue };
+            if remove_ours(&groups, None) {
+                has_removed = true;
+                if groups.elements().is_empty() {
+                    event.remove();
+                }
+            }
+        }
+        if has_removed && hooks.properties().is_empty() {
+            property.remove();
+        }
+        Ok(())
+    }
+
+    /// Every hook of ours, in the order of the file.
+    pub(crate) fn our_hooks(&self) -> Vec<OurHook> {
+        our_hooks(&self.value())
+    }
+
+    /// The top level, if there is one yet.
+    pub(super) fn object(&self) -> Option<CstObject> {
+        self.root.object_value()
+    }
+
+    /// The top level, made if there is none.
+    pub(super) fn object_or_new(&self) -> CstObject {
+        self.root.object_value_or_set()
+    }
+
+    fn check_hooks(&self) -> Result<(), SettingsError> {
+        let Some(property) = self.object().and_then(|object| object.get("hooks")) else { return Ok(()) };
+        let hooks = property.object_value().ok_or_else(|| shape("hooks", "an object"))?;
+        for event in hooks.properties() {
+            if event.array_value().is_none() {
+                return Err(shape(
+                    &format!("hooks.{}", event.decoded_name().unwrap_or_default()),
+                    "an array",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every hook of ours in the value of a settings file or of a plugin's hooks.
+pub(crate) fn our_hooks(settings: &Value) -> Vec<OurHook> {
+    let mut found = Vec::new();
+    for (event, groups) in settings.get("hooks").and_then(Value::as_object).into_iter().flatten() {
+        let groups = groups.as_array().into_iter().flatten();
+        let handlers = groups.filter_map(|group| group.get("hooks")?.as_array()).flatten();
+        found
+            .extend(handlers.filter_map(program_of).map(|program| OurHook { event: event.clone(), program }));
+    }
+    found
+}
+
+/// The program that a hook calls, if the hook is ours.
+fn program_of(handler: &Value) -> Option<String> {
+    let command = handler.get("command")?.as_str()?;
+    let mut words = match handler.get("args").and_then(Value::as_array) {
+        Some(args) => {
+            let args = args.iter().map(|arg| arg.as_str().map(str::to_owned));
+            std::iter::once(Some(command.to_owned())).chain(args).collect::<Option<Vec<_>>>()?
+        }
+        None => shlex::split(command)?,
+    }
+    .into_iter();
+    let program = words.next()?;
+    let is_ours = is_program(&program)
+        && words.next().as_deref() == Some("hook")
+        && words.next().as_deref() == Some("claude");
+    is_ours.then_some(program)
+}
+
+/// Whether `program` names this program, by whatever path.
+pub(super) fn is_program(program: &str) -> bool {
+    program.rsplit('/').next() == Some(PROGRAM)
+}
+
+/// Makes `group` the only one of ours among `groups`, where one of ours stood already or at the end.
+fn put_group(groups: &CstArray, group: &Value) {
+    let ours = |element: &CstNode| handlers(element).iter().any(is_our_node);
+    let others = |element: &CstNode| handlers(element).iter().any(|handler| !is_our_node(handler));
+    let own = groups.elements().into_iter().find(|element| ours(element) && !others(element));
+    let kept = own.as_ref().map(CstNode::child_index);
+    remove_ours(groups, kept);
+    match own {
+        Some(own) if own.to_serde_value().as_ref() == Some(group) => {}
+        Some(own) => {
+            if let Some(object) = own.as_object() {
+                object.replace_with(input(group));
+            }
+        }
+        None => {
+            groups.append(input(group));
+        }
+    }
+}
+
+/// Takes our handlers out of all groups but the one at `kept`, and the groups that this empties; tells whether there were any.
+fn remove_ours(groups: &CstArray, kept: Option<usize>) -> bool {
+    let mut has_removed = false;
+    for group in groups.elements() {
+        if kept == Some(group.child_index()) {
+            continue;
+        }
+        let (ours, others): (Vec<_>, Vec<_>) = handlers(&group).into_iter().partition(is_our_node);
+        has_removed |= !ours.is_empty();
+        if others.is_empty() && !ours.is_empty() {
+            group.remove();
+        } else {
+            ours.into_iter().for_each(CstNode::remove);
+        }
+    }
+    has_removed
+}
+
+fn handlers(group: &CstNode) -> Vec<CstNode> {
+    let hooks = group.as_object().and_then(|group| group.array_value("hooks"));
+    hooks.map(|hooks| hooks.elements()).unwrap_or_default()
+}
+
+fn is_our_node(handler: &CstNode) -> bool {
+    handler.to_serde_value().as_ref().and_then(program_of).is_some()
+}
+
+/// A value as the tree takes it.
+pub(super) fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(value) => CstInputValue::Bool(*value),
+        Value::Number(value) => CstInputValue::Number(value.to_string()),
+        Value::String(value) => CstInputValue::String(value.clone()),
+        Value::Array(values) => CstInputValue::Array(values.iter().map(input).collect()),
+        Value::Object(fields) => {
+            CstInputValue::Object(fields.iter().map(|(name, value)| (name.clone(), input(value))).collect())
+        }
+    }
+}
+
+pub(super) fn shape(field: &str, expected: &'static str) -> SettingsError {
+    SettingsError::Shape { field: format!("`{field}`"), expected }
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
+}

@@ -1,0 +1,99 @@
+//! The status line in a settings file: only one may be configured, so another one is wrapped and never replaced.
+
+use jsonc_parser::cst::{CstObject, CstStringLit};
+use serde_json::json;
+
+use super::settings::{Settings, SettingsError, input, is_program, shape};
+
+/// The words after the program that make a status line ours.
+const WORDS: [&str; 2] = ["statusline", "claude"];
+const WRAP: &str = "--wrap";
+
+/// Makes the status line ours; one that is there already goes on inside it.
+///
+/// Errors: a status line that is no command cannot be wrapped.
+pub(super) fn put(settings: &Settings, program: &str) -> Result<(), SettingsError> {
+    let Some(property) = settings.object().and_then(|object| object.get("statusLine")) else {
+        let value = json!({ "type": "command", "command": command(program, None) });
+        settings.object_or_new().append("statusLine", input(&value));
+        return Ok(());
+    };
+    let status_line = property.object_value().ok_or_else(|| shape("statusLine", "an object"))?;
+    let literal = literal(&status_line).ok_or_else(|| shape("statusLine.command", "a string"))?;
+    let present = decoded(&literal);
+    let wrapped = match ours(&present) {
+        Some(wrapped) => wrapped,
+        None => Some(present),
+    };
+    set(&literal, &command(program, wrapped.as_deref()));
+    Ok(())
+}
+
+/// Gives the status line back to whom it belonged; `original` is the file as it was before, if that is known.
+pub(super) fn remove(settings: &Settings, original: Option<&Settings>) {
+    let Some(property) = settings.object().and_then(|object| object.get("statusLine")) else { return };
+    let Some(literal) = property.object_value().and_then(|status_line| literal(&status_line)) else { return };
+    match ours(&decoded(&literal)) {
+        None => {}
+        Some(None) => property.remove(),
+        Some(Some(wrapped)) => {
+            let before = original
+                .and_then(Settings::object)
+                .and_then(|object| object.object_value("statusLine"))
+                .and_then(|status_line| self::literal(&status_line))
+                .filter(|before| decoded(before) == wrapped);
+            match before {
+                // The same text may be written with other escapes.
+                Some(before) => literal.set_raw_value(before.raw_value()),
+                None => set(&literal, &wrapped),
+            }
+        }
+    }
+}
+
+/// Whether the status line is ours.
+pub(super) fn is_ours(settings: &Settings) -> bool {
+    let value = settings.value();
+    let command = value.pointer("/statusLine/command").and_then(serde_json::Value::as_str);
+    command.is_some_and(|command| ours(command).is_some())
+}
+
+fn command(program: &str, wrapped: Option<&str>) -> String {
+    let words = std::iter::once(program).chain(WORDS);
+    let words = words.chain(wrapped.map(|wrapped| [WRAP, wrapped]).into_iter().flatten());
+    words.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// `word` as a shell takes it for one word. Bytes that no shell takes cannot stand in a settings file either.
+pub(super) fn quoted(word: &str) -> String {
+    shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), std::borrow::Cow::into_owned)
+}
+
+/// What a command of ours wraps; `None` for one that is not ours.
+#[expect(clippy::option_option, reason = "whether it is ours, and whether it wraps another")]
+fn ours(command: &str) -> Option<Option<String>> {
+    let words = shlex::split(command)?;
+    match words.as_slice() {
+        [program, first, second] if is_ours_by(program, [first, second]) => Some(None),
+        [program, first, second, wrap, wrapped] if is_ours_by(program, [first, second]) && wrap == WRAP => {
+            Some(Some(wrapped.clone()))
+        }
+        _ => None,
+    }
+}
+
+fn is_ours_by(program: &str, words: [&String; 2]) -> bool {
+    is_program(program) && words == WORDS
+}
+
+fn literal(status_line: &CstObject) -> Option<CstStringLit> {
+    status_line.get("command")?.value()?.as_string_lit()
+}
+
+fn decoded(literal: &CstStringLit) -> String {
+    literal.decoded_value().unwrap_or_default()
+}
+
+fn set(literal: &CstStringLit, text: &str) {
+    literal.set_raw_value(serde_json::Value::from(text).to_string());
+}

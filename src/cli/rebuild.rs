@@ -1,0 +1,92 @@
+//! `aside rebuild`: the history's file, made again from the journal.
+//!
+//! A running daemon does it while it serves, and the command follows it. Without one the command does it itself.
+
+use std::{thread, time::Duration};
+
+use serde::Deserialize;
+
+use super::{CliError, Context, parse};
+use crate::{
+    client::ClientError,
+    daemon::{self, Rebuilt},
+};
+
+const DOING: &str = "rebuild the history";
+/// How long the command waits between two looks at how far the daemon is.
+const LOOK: Duration = Duration::from_millis(200);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Do not wait for a running daemon to be done
+    #[arg(long)]
+    no_wait: bool,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    projection: Projection,
+}
+
+#[derive(Deserialize)]
+struct Projection {
+    seq: u64,
+    behind: u64,
+    failed: Option<String>,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    let body = match context.ask(DOING, "POST", "/v1/admin/rebuild", None) {
+        Err(CliError::Client { source: ClientError::NoDaemon { .. }, .. }) => return offline(context),
+        other => other?,
+    };
+    let begun: Projection = parse(DOING, &body)?;
+    let head = begun.seq + begun.behind;
+    if args.no_wait {
+        return context
+            .print(&format!("the daemon reads {head} records again; `aside status` shows how far it is\n"));
+    }
+    loop {
+        let Status { projection } = parse(DOING, &context.ask(DOING, "GET", "/v1/status", None)?)?;
+        if let Some(why) = projection.failed {
+            return Err(CliError::Rebuild(why));
+        }
+        if projection.seq >= head {
+            return context.print(&format!("rebuilt by the daemon: {} records\n", projection.seq));
+        }
+        wait();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a person waits, and is told as soon as a look shows it")]
+fn wait() {
+    thread::sleep(LOOK);
+}
+
+fn offline(context: &mut Context<'_>) -> Result<(), CliError> {
+    let paths = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
+    let Rebuilt { records, file } =
+        daemon::rebuild(&paths.state, &paths.config).map_err(CliError::Offline)?;
+    context.print(&format!("no daemon runs; rebuilt here: {records} records, {}\n", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+
+    #[test]
+    fn a_running_daemon_is_asked_and_followed() {
+        let answer = r#"{"seq":9,"behind":0,"projection":{"seq":9,"behind":0}}"#;
+        let daemon = FakeDaemon::answering_json(200, answer);
+        assert_eq!(run_against(&daemon, &["rebuild"]).as_deref(), Ok("rebuilt by the daemon: 9 records\n"));
+        let asked: Vec<String> = daemon
+            .requests()
+            .iter()
+            .filter_map(|request| request.lines().next().map(str::to_owned))
+            .collect();
+        assert_eq!(asked, ["POST /v1/admin/rebuild HTTP/1.1", "GET /v1/status HTTP/1.1"]);
+        let failing = r#"{"seq":0,"behind":9,"projection":{"seq":0,"behind":9,"failed":"the disk is full"}}"#;
+        let error = run_against(&FakeDaemon::answering_json(200, failing), &["rebuild"]);
+        assert_eq!(error, Err("rebuild the history: the disk is full".to_owned()));
+    }
+}

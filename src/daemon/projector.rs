@@ -1,0 +1,500 @@
+//! Keeps the projection: writes what the event loop hands over, and makes up by itself for what it missed.
+//!
+//! The event loop never waits for it. When it hands over more than is taken, it cuts the feed, and the projection folds the journal
+//! on its own, with the same code, until it is where the journal ends; then it asks to be fed again from there. A start that is far
+//! behind, a file that is gone or broken, and an order to rebuild go the same way. It has a thread of its own, as SQLite blocks.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    path::Path,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+};
+
+use super::{
+    fold::{Fold, FoldError},
+    rules::RulesStore,
+    snapshots::Snapshots,
+};
+use crate::{
+    event::Seq,
+    journal::{Journal, ReadError, Reader},
+    projection::{Command, Failed, Notes, Projection, ProjectionError, Writer},
+};
+
+/// Most hand-overs that wait for the thread; each is what a slice of the event loop left.
+const FEED_LEN_MAX: usize = 16;
+/// Most notes and bytes that the event loop keeps for a thread that does not take them, before it cuts the feed.
+const KEPT_NOTES_MAX: usize = 16_384;
+const KEPT_BYTES_MAX: usize = 16 << 20;
+/// After how many records the cursor is moved although they left nothing to write.
+const RECORDS_MAX: u64 = 4_096;
+/// Most records that are folded between two looks at orders, and two commits.
+const FOLD_RECORDS_MAX: u64 = 65_536;
+/// Most notes of a transaction, more or less.
+const TRANSACTION_NOTES_MAX: usize = 4_096;
+/// Most records that are read at a time.
+const BATCH_RECORDS_MAX: usize = 1_024;
+/// How far the file may be behind at a start to be told by the start's own replay.
+pub(super) const REPLAY_RECORDS_MAX: u64 = 65_536;
+/// First and longest pause after a failure; each is twice the one before.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// A wish to be fed with what comes after a record.
+pub(super) struct Attach {
+    after: Seq,
+    feed: mpsc::Sender<Notes>,
+    /// What the event loop had applied when it began to feed.
+    begun: oneshot::Sender<Seq>,
+}
+
+/// The event loop's end.
+pub(super) struct Feed {
+    projection: Projection,
+    wishes: mpsc::Receiver<Attach>,
+    sender: Option<mpsc::Sender<Notes>>,
+}
+
+impl Feed {
+    /// Waits for a wish to be fed; forever if there is nobody any more. Cancel-safe.
+    pub(super) async fn wish(&mut self) -> Option<Attach> {
+        self.wishes.recv().await
+    }
+
+    /// Feeds from here on.
+    pub(super) fn begin(&mut self, attach: Attach, fold: &mut Fold) {
+        let after = attach.after.max(fold.applied);
+        if attach.begun.send(fold.applied).is_err() {
+            return;
+        }
+        fold.notes = Some(Notes::after(after));
+        self.sender = Some(attach.feed);
+        self.projection.progress().begin_feed(fold.applied);
+    }
+
+    /// Hands over what `fold` noted, if there is something to write; never waits.
+    pub(super) fn hand_over(&mut self, fold: &mut Fold) {
+        let Some(notes) = fold.notes.as_ref().filter(|_| self.sender.is_some()) else { return };
+        if !notes.notes().is_empty() || notes.records() >= RECORDS_MAX {
+            self.send(fold);
+        }
+        self.projection.progress().apply(fold.applied);
+    }
+
+    /// Hands over the rest, so that the file ends where the journal does.
+    pub(super) fn end(mut self, fold: &mut Fold) {
+        if fold.notes.as_ref().is_some_and(|notes| notes.records() > 0) {
+            self.send(fold);
+        }
+    }
+
+    fn send(&mut self, fold: &mut Fold) {
+        let Some((sender, kept)) = self.sender.as_ref().zip(fold.notes.as_mut()) else { return };
+        let notes = kept.hand_over();
+        self.projection.progress().hand(notes.upto());
+        match sender.try_send(notes) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(notes))
+                if notes.notes().len() <= KEPT_NOTES_MAX && notes.bytes() <= KEPT_BYTES_MAX =>
+            {
+                kept.put_back(notes);
+            }
+            // Full, or its thread has ended or failed: it asks again once it has made up for the rest.
+            Err(_) => {
+                self.sender = None;
+                fold.notes = None;
+                self.projection.progress().end_feed();
+            }
+        }
+    }
+}
+
+/// Why the projection cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ProjectorError {
+    /// The file failed.
+    #[error(transparent)]
+    File(#[from] ProjectionError),
+    /// The journal cannot be read.
+    #[error("the journal cannot be read: {0}")]
+    Read(#[from] ReadError),
+    /// The journal's files cannot be looked at.
+    #[error("the journal's files cannot be looked at: {0}")]
+    Look(#[source] io::Error),
+    /// A record cannot be applied.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+}
+
+/// Why the thread turns to something else.
+enum Turn {
+    /// The daemon stops.
+    Stop,
+    /// The feed was cut, or the file is to be made again.
+    CatchUp,
+}
+
+/// Opens the file at `path`; one that is broken or of another version, or that tells of another journal, is deleted before.
+///
+/// Errors: it cannot be opened or deleted.
+pub(super) fn open(path: &Path, journal: &Journal) -> Result<Writer, ProjectionError> {
+    let opened = match Writer::open(path) {
+        Err(error) if error.is_damage() => {
+            tracing::warn!(%error, "the projection is made again from the journal");
+            Writer::delete(path)?;
+            Writer::open(path)
+        }
+        other => other,
+    }?;
+    if is_of(&opened, journal) {
+        return Ok(opened);
+    }
+    tracing::warn!("the projection tells of records that the journal does not have; it is made again");
+    drop(opened);
+    Writer::delete(path)?;
+    Writer::open(path)
+}
+
+/// Whether the record at the cursor is the one that was projected. After a power failure the journal may have lost records that
+/// were not synced, and have others in their place.
+fn is_of(writer: &Writer, journal: &Journal) -> bool {
+    let cursor = writer.cursor();
+    if cursor == Seq::ZERO {
+        return true;
+    }
+    match journal.read_at(cursor) {
+        Ok(found) => found.is_some_and(|found| found.time == writer.time()),
+        Err(ReadError::Gone { .. }) => true,
+        // What is wrong with the journal is said by whoever needs it.
+        Err(ReadError::Io { .. } | ReadError::Damaged { .. }) => true,
+    }
+}
+
+/// What a fold of one's own is made from.
+#[derive(Debug, Clone)]
+pub(super) struct Past {
+    pub(super) journal: Journal,
+    pub(super) snapshots: Arc<Snapshots>,
+    pub(super) rules: RulesStore,
+}
+
+impl Past {
+    /// The engine before the record after `cursor`, or earlier, and the reader that goes on from there.
+    ///
+    /// Shape: from the newest snapshot that does not pass over anything, else from the journal's first record. Where that was
+    /// deleted, from the oldest snapshot: what is before it is not told any more.
+    ///
+    /// Errors: the journal's files cannot be looked at.
+    fn fold_before(&self, cursor: Seq) -> Result<(Fold, Reader), ProjectorError> {
+        let first = self.journal.stored().map_err(ProjectorError::Look)?.first;
+        let is_whole = first <= Seq::ZERO.next();
+        let fold = self.snapshots.load_before(cursor, &self.rules);
+        let fold = fold.or_else(|| (!is_whole).then(|| self.snapshots.load_oldest(&self.rules)).flatten());
+        let fold = fold.unwrap_or_else(|| Fold::new(self.rules.clone()));
+        let reader = self.journal.read_from(fold.applied.next().max(first));
+        Ok((fold, reader))
+    }
+}
+
+/// Makes the file at `path` again from `past`; returns the last record.
+///
+/// Errors: the file or the journal fails.
+pub(super) fn rebuild(path: &Path, past: &Past) -> Result<Seq, ProjectorError> {
+    Writer::delete(path)?;
+    let mut writer = Writer::open(path)?;
+    let (mut fold, mut reader) = past.fold_before(Seq::ZERO)?;
+    fold.notes = Some(Notes::default());
+    while step(&mut fold, &mut reader, &mut writer, Seq(u64::MAX))? {}
+    Ok(writer.cursor())
+}
+
+/// Applies the next records up to `until` and writes what they left; returns whether there were any.
+fn step(
+    fold: &mut Fold,
+    reader: &mut Reader,
+    writer: &mut Writer,
+    until: Seq,
+) -> Result<bool, ProjectorError> {
+    let before = fold.applied;
+    loop {
+        let had = fold.applied;
+        let left = usize::try_from(until.0.saturating_sub(had.0)).unwrap_or(usize::MAX);
+        if left > 0 {
+            for found in reader.next_batch(left.min(BATCH_RECORDS_MAX))?.iter() {
+                fold.apply(&found)?;
+                while fold.poll_output().is_some() {}
+            }
+        }
+        let Some(kept) = &mut fold.notes else { return Ok(false) };
+        let is_at_end = fold.applied == had;
+        if is_at_end || kept.notes().len() >= TRANSACTION_NOTES_MAX || kept.records() >= FOLD_RECORDS_MAX {
+            if kept.records() > 0 {
+                writer.write(&[kept.hand_over()])?;
+            }
+            return Ok(fold.applied > before);
+        }
+    }
+}
+
+/// The thread and what it works with.
+pub(super) struct Projector {
+    projection: Projection,
+    commands: mpsc::Receiver<Command>,
+    wishes: mpsc::Sender<Attach>,
+    past: Past,
+    writer: Option<Writer>,
+    /// An engine of its own, while the event loop does not feed.
+    own: Option<(Fold, Reader)>,
+}
+
+impl Projector {
+    /// A projector, and the event loop's end of it; nothing runs yet.
+    pub(super) fn new(
+        projection: Projection,
+        commands: mpsc::Receiver<Command>,
+        past: Past,
+        writer: Option<Writer>,
+    ) -> (Self, Feed) {
+        let (wish, wishes) = mpsc::channel(1);
+        let feed = Feed { projection: projection.clone(), wishes, sender: None };
+        (Self { projection, commands, wishes: wish, past, writer, own: None }, feed)
+    }
+
+    /// Starts the thread, which ends when the event loop has.
+    ///
+    /// Errors: the system gives no thread.
+    pub(super) fn start(mut self) -> io::Result<JoinHandle<()>> {
+        let runtime = Handle::current();
+        let ended = Ended(self.projection.clone());
+        thread::Builder::new().name("projection".to_owned()).spawn(move || {
+            runtime.block_on(self.run());
+            drop(ended);
+        })
+    }
+
+    async fn run(&mut self) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            match self.follow(&mut pause).await {
+                Ok(Turn::Stop) => return,
+                Ok(Turn::CatchUp) => {}
+                Err(error) => {
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "the projection does not go on"
+                    );
+                    self.give_up(&error);
+                    if self.rest(pause).await {
+                        return;
+                    }
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    /// Asks to be fed, after making up for what was missed, and writes what is fed.
+    async fn follow(&mut self, pause: &mut Duration) -> Result<Turn, ProjectorError> {
+        self.ensure_open()?;
+        let mut feed = loop {
+            let Some((begun, feed)) = self.attach().await? else { return Ok(Turn::Stop) };
+            if self.writer()?.cursor() >= begun {
+                break feed;
+            }
+            if self.own.is_some() {
+                if self.catch_up(begun)? {
+                    return Ok(Turn::Stop);
+                }
+                break feed;
+            }
+            // A fold takes its time, and nothing is to be kept for so long.
+            drop(feed);
+            if self.catch_up(Seq(u64::MAX))? {
+                return Ok(Turn::Stop);
+            }
+        };
+        self.own = None;
+        self.projection.set_failed(None);
+        *pause = PAUSE_MIN;
+        loop {
+            tokio::select! {
+                Some(command) = self.commands.recv() => {
+                    if self.obey(command)? {
+                        return Ok(Turn::CatchUp);
+                    }
+                }
+                notes = feed.recv() => {
+                    let Some(notes) = notes else {
+                        return Ok(if self.wishes.is_closed() { Turn::Stop } else { Turn::CatchUp });
+                    };
+                    if self.take(notes, &mut feed)? {
+                        return Ok(Turn::CatchUp);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks to be fed with what comes after the cursor, and learns from where on the event loop feeds; `None` when it has ended.
+    async fn attach(&mut self) -> Result<Option<(Seq, mpsc::Receiver<Notes>)>, ProjectorError> {
+        let (sender, feed) = mpsc::channel(FEED_LEN_MAX);
+        let (begun, has_begun) = oneshot::channel();
+        let after = self.writer()?.cursor();
+        if self.wishes.send(Attach { after, feed: sender, begun }).await.is_err() {
+            return Ok(None);
+        }
+        Ok(has_begun.await.ok().map(|begun| (begun, feed)))
+    }
+
+    /// Writes what was fed, with what else waits; returns whether the file has to be made again.
+    fn take(&mut self, first: Notes, feed: &mut mpsc::Receiver<Notes>) -> Result<bool, ProjectorError> {
+        let mut count = first.notes().len();
+        let mut batches = vec![first];
+        while count < TRANSACTION_NOTES_MAX
+            && let Ok(more) = feed.try_recv()
+        {
+            count += more.notes().len();
+            batches.push(more);
+        }
+        if !self.writer()?.is_in_place() {
+            self.replace()?;
+            return Ok(true);
+        }
+        self.writer()?.write(&batches)?;
+        self.say_how_far();
+        Ok(false)
+    }
+
+    fn ensure_open(&mut self) -> Result<(), ProjectorError> {
+        if self.writer.is_none() {
+            let (path, journal) = (self.projection.path().to_owned(), self.past.journal.clone());
+            let writer = self.projection.with_no_reader(|| open(&path, &journal))?;
+            // A fold is long: it is not begun for a disk that still takes nothing.
+            writer.probe()?;
+            self.writer = Some(writer);
+        }
+        self.say_how_far();
+        Ok(())
+    }
+
+    /// Folds the journal up to `until` or its end; returns whether the daemon stops.
+    fn catch_up(&mut self, until: Seq) -> Result<bool, ProjectorError> {
+        while !self.wishes.is_closed() {
+            while let Ok(command) = self.commands.try_recv() {
+                self.obey(command)?;
+            }
+            let cursor = self.writer()?.cursor();
+            let (mut fold, mut reader) = match self.own.take() {
+                Some(own) => own,
+                None => self.past.fold_before(cursor)?,
+            };
+            fold.notes.get_or_insert_with(|| Notes::after(cursor));
+            let has_more = step(&mut fold, &mut reader, self.writer()?, until)?;
+            self.own = Some((fold, reader));
+            self.say_how_far();
+            if !has_more {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Does as told; returns whether the journal is to be folded again.
+    fn obey(&mut self, command: Command) -> Result<bool, ProjectorError> {
+        match command {
+            Command::Rebuild(reply) => {
+                let replaced = self.replace();
+                // Whoever asked may have gone.
+                drop(reply.send(replaced.as_ref().map(|_| ()).map_err(ToString::to_string)));
+                replaced?;
+                return Ok(true);
+            }
+            Command::ForgetBefore(seq) => self.writer()?.forget_before(seq)?,
+            Command::Check => {
+                if self.writer.as_ref().is_some_and(|writer| !writer.is_in_place()) {
+                    self.replace()?;
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn replace(&mut self) -> Result<(), ProjectorError> {
+        self.projection.progress().end_feed();
+        self.projection.progress().commit(Seq::ZERO);
+        (self.own, self.writer) = (None, None);
+        let path = self.projection.path().to_owned();
+        let replaced = self.projection.with_no_reader(|| {
+            Writer::delete(&path)?;
+            Writer::open(&path)
+        });
+        self.writer = Some(replaced?);
+        Ok(())
+    }
+
+    /// Lets go of everything, so that the next try begins with opening the file; one that is broken is deleted then.
+    fn give_up(&mut self, error: &ProjectorError) {
+        self.projection.progress().end_feed();
+        self.projection.set_failed(Some(error.to_string()));
+        (self.own, self.writer) = (None, None);
+        if let ProjectorError::File(error) = error
+            && error.is_damage()
+        {
+            let path = self.projection.path().to_owned();
+            if let Err(error) = self.projection.with_no_reader(|| Writer::delete(&path)) {
+                tracing::error!(%error, "the broken projection stays");
+            }
+        }
+    }
+
+    /// Waits before the next try; returns whether the daemon stops. An order to rebuild ends the pause.
+    #[expect(clippy::disallowed_methods, reason = "nothing is decided by when a failed disk is tried again")]
+    async fn rest(&mut self, pause: Duration) -> bool {
+        tokio::select! {
+            () = self.wishes.closed() => true,
+            () = tokio::time::sleep(pause) => false,
+            Some(command) = self.commands.recv() => {
+                if let Err(error) = self.obey(command) {
+                    tracing::error!(error = &error as &dyn std::error::Error, "the projection does not go on");
+                }
+                false
+            }
+        }
+    }
+
+    fn say_how_far(&self) {
+        if let Some(writer) = &self.writer {
+            self.projection.progress().commit(writer.cursor());
+        }
+    }
+
+    fn writer(&mut self) -> Result<&mut Writer, ProjectionError> {
+        match &mut self.writer {
+            Some(writer) => Ok(writer),
+            None => Err(ProjectionError { doing: "written", source: Failed::Content("it is not open") }),
+        }
+    }
+}
+
+/// Says that the thread has ended, however it did.
+struct Ended(Projection);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.progress().end_feed();
+            self.0.set_failed(Some("its thread panicked; a restart of the daemon tries again".to_owned()));
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! One note as rows.
+//!
+//! What may be told twice (an event that several subscribers took, an answer that was asked for again) leaves one row.
+
+use rusqlite::{Connection, Result, params};
+
+use super::{
+    notes::{Note, Place, What},
+    writer::to_sql,
+};
+use crate::{
+    engine::SessionChange,
+    event::{EventRef, Scope, Seq, SessionId, codec},
+    exchange::{Harness, Injection},
+    ledger::{LedgerEntry, Reason},
+    notification::{Notification, NotificationId},
+    protocol::history::LedgerLine,
+    time::Timestamp,
+};
+
+/// How many rows there are more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Wrote {
+    pub(super) events: u64,
+    pub(super) entries: u64,
+}
+
+/// Writes one note.
+pub(super) fn note(connection: &Connection, note: &Note, wrote: &mut Wrote) -> Result<()> {
+    match &note.what {
+        What::Event(body) => {
+            // What the engine read cannot be unreadable here.
+            let Ok(event) = codec::decode(body) else { return Ok(()) };
+            wrote.events += write_event(connection, note.place.seq(), &event)?;
+        }
+        What::Entry(entry) => {
+            write_entry(connection, note, &LedgerLine::of(entry))?;
+            wrote.entries += 1;
+            follow(connection, note, entry)?;
+        }
+        What::Made(notification) => write_notification(connection, note.place, notification)?,
+        What::Injection(session, injection) => write_injection(connection, note, session, injection)?,
+        What::Session(session, change) => write_session(connection, note, session, change)?,
+    }
+    Ok(())
+}
+
+fn write_event(connection: &Connection, seq: Seq, event: &EventRef<'_>) -> Result<u64> {
+    let written = connection
+        .prepare_cached("INSERT OR IGNORE INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
+        .execute(params![
+            to_sql(seq.0),
+            event.severity as i64,
+            to_sql(event.timestamp.as_millis()),
+            event.source,
+            event.event_type,
+            event.id,
+            event.session,
+            event.workspace,
+            event.cause,
+            event.dedupe_key,
+            event.payload,
+        ])?;
+    Ok(u64::try_from(written).unwrap_or_default())
+}
+
+fn write_entry(connection: &Connection, note: &Note, line: &LedgerLine) -> Result<()> {
+    // The events behind a notification have a table of their own.
+    let event = line.events.first().filter(|_| line.notification.is_none()).map(|seq| to_sql(*seq));
+    connection
+        .prepare_cached("INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
+        .execute(params![
+            note.place.0,
+            millis(note.at),
+            line.what,
+            event,
+            line.subscriber,
+            line.notification,
+            line.session,
+            line.injection,
+            line.by,
+            line.reason,
+            line.detail,
+        ])?;
+    Ok(())
+}
+
+fn write_notification(connection: &Connection, place: Place, notification: &Notification) -> Result<()> {
+    let (session, workspace) = match &notification.scope {
+        Scope::Session(session) => (Some(session.as_str()), None),
+        Scope::Workspace(folder) => (None, Some(&**folder)),
+        Scope::All => (None, None),
+    };
+    let written = connection
+        .prepare_cached(
+            "INSERT OR IGNORE INTO notifications VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .execute(params![
+            place.0,
+            notification.priority as i64,
+            notification.severity as i64,
+            millis(notification.created_at),
+            notification.expires_at.map(millis),
+            notification.subscriber.as_str(),
+            notification.id.as_str(),
+            notification.inject_at.as_str(),
+            session,
+            workspace,
+            notification.tokens.0,
+            &*notification.content,
+        ])?;
+    if written == 0 {
+        return Ok(());
+    }
+    let mut statement =
+        connection.prepare_cached("INSERT OR IGNORE INTO notification_events VALUES (?1, ?2)")?;
+    for event in &notification.events {
+        statement.execute(params![to_sql(event.0), notification.id.as_str()])?;
+    }
+    Ok(())
+}
+
+/// Where a notification stands in one session.
+struct Standing<'a> {
+    state: &'static str,
+    reason: Option<&'a Reason>,
+    injection: Option<&'a str>,
+}
+
+impl Standing<'_> {
+    const fn at(state: &'static str) -> Self {
+        Self { state, reason: None, injection: None }
+    }
+}
+
+/// Keeps what is now the case of a notification in a session.
+fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<()> {
+    match entry {
+        LedgerEntry::Unmatched { .. }
+        | LedgerEntry::HeldBack { .. }
+        | LedgerEntry::Batched { .. }
+        | LedgerEntry::EventEnded { .. }
+        | LedgerEntry::Created { .. } => Ok(()),
+        LedgerEntry::Unclaimed { notification } => {
+            stand(connection, note, notification, None, &Standing::at("unclaimed"))
+        }
+        LedgerEntry::Queued { notification, session } => {
+            connection
+                .prepare_cached("DELETE FROM deliveries WHERE notification = ?1 AND session = ''")?
+                .execute([notification.as_str()])?;
+            stand(connection, note, notification, Some(session), &Standing::at("pending"))
+        }
+        LedgerEntry::Returned { notification, session } | LedgerEntry::Recalled { notification, session } => {
+            stand(connection, note, notification, Some(session), &Standing::at("pending"))
+        }
+        LedgerEntry::Injected { notification, session, injection, .. } => {
+            let standing = Standing { injection: Some(injection), ..Standing::at("injected") };
+            stand(connection, note, notification, Some(session), &standing)
+        }
+        LedgerEntry::Confirmed { notification, session, .. } => {
+            stand(connection, note, notification, Some(session), &Standing::at("confirmed"))
+        }
+        LedgerEntry::NotificationEnded { notification, session, reason } => {
+            let standing = Standing { reason: Some(reason), ..Standing::at("ended") };
+            stand(connection, note, notification, session.as_ref(), &standing)
+        }
+    }
+}
+
+/// Replaces where the notification stood; the injection that it left with stays known.
+fn stand(
+    connection: &Connection,
+    note: &Note,
+    notification: &NotificationId,
+    session: Option<&SessionId>,
+    standing: &Standing<'_>,
+) -> Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO deliveries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT DO UPDATE SET state = excluded.state, reason = excluded.reason,
+                injection = coalesce(excluded.injection, injection), at = excluded.at, place = excluded.place",
+        )?
+        .execute(params![
+            notification.as_str(),
+            session.map_or("", SessionId::as_str),
+            standing.state,
+            standing.reason.map(Reason::as_str),
+            standing.injection,
+            millis(note.at),
+            note.place.0,
+        ])?;
+    Ok(())
+}
+
+fn write_injection(
+    connection: &Connection,
+    note: &Note,
+    session: &SessionId,
+    injection: &Injection,
+) -> Result<()> {
+    connection.prepare_cached("INSERT INTO injections VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
+        note.place.0,
+        millis(note.at),
+        session.as_str(),
+        injection.id.as_str(),
+        injection.role.as_str(),
+        &*injection.text,
+    ])?;
+    Ok(())
+}
+
+fn write_session(
+    connection: &Connection,
+    note: &Note,
+    session: &SessionId,
+    change: &SessionChange,
+) -> Result<()> {
+    match change {
+        SessionChange::Opened(harness) => open_session(connection, note, session, harness),
+        SessionChange::Learned(harness) => {
+            let changed = connection
+                .prepare_cached(
+                    "UPDATE sessions SET name = ?2, version = ?3, workspace = ?4, user = ?5, pid = ?6, parent = ?7
+                     WHERE id = ?1 AND closed_at IS NULL",
+                )?
+                .execute(params![
+                    session.as_str(),
+                    harness.name.as_deref(),
+                    harness.version.as_deref(),
+                    harness.workspace.as_deref(),
+                    harness.user.as_deref(),
+                    harness.pid,
+                    harness.parent.as_ref().map(SessionId::as_str),
+                ])?;
+            if changed == 0 { open_session(connection, note, session, harness) } else { Ok(()) }
+        }
+        SessionChange::Closed { last_seen, keeps_pending } => {
+            connection
+                .prepare_cached(
+                    "UPDATE sessions SET closed_place = ?2, closed_at = ?3, seen_at = ?4 WHERE id = ?1 AND closed_at IS NULL",
+                )?
+                .execute(params![session.as_str(), note.place.0, millis(note.at), millis(*last_seen)])?;
+            if *keeps_pending {
+                return Ok(());
+            }
+            // What was neither confirmed nor ended went to the parent, or to the session that took this one's place.
+            connection
+                .prepare_cached(
+                    "UPDATE deliveries SET state = 'ended', reason = 'handed_over', at = ?2, place = ?3
+                     WHERE session = ?1 AND state = 'pending'",
+                )?
+                .execute(params![session.as_str(), millis(note.at), note.place.0])?;
+            Ok(())
+        }
+    }
+}
+
+fn open_session(connection: &Connection, note: &Note, session: &SessionId, harness: &Harness) -> Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO sessions (place, id, opened_at, name, version, workspace, user, pid, parent)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?
+        .execute(params![
+            note.place.0,
+            session.as_str(),
+            millis(note.at),
+            harness.name.as_deref(),
+            harness.version.as_deref(),
+            harness.workspace.as_deref(),
+            harness.user.as_deref(),
+            harness.pid,
+            harness.parent.as_ref().map(SessionId::as_str),
+        ])?;
+    Ok(())
+}
+
+fn millis(time: Timestamp) -> i64 {
+    to_sql(time.as_millis())
+}

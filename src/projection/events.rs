@@ -1,0 +1,131 @@
+//! What is asked about events.
+
+use rusqlite::OptionalExtension;
+
+use super::{View, rows, rows::Conditions, writer::to_sql};
+use crate::{
+    event::{Pattern, Seq, Severity},
+    protocol::history::{Ended, EventLine, LedgerLine, raw},
+    time::Timestamp,
+};
+
+/// Which events are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct EventFilter {
+    /// Of a type that this selects.
+    pub pattern: Option<Pattern>,
+    /// From this component.
+    pub source: Option<String>,
+    /// At least this severe.
+    pub severity_min: Option<Severity>,
+    /// Addressed to this session.
+    pub session: Option<String>,
+    /// Of this folder or one in it.
+    pub workspace: Option<String>,
+    /// Not before this time.
+    pub since: Option<Timestamp>,
+    /// Not after this time.
+    pub until: Option<Timestamp>,
+    /// Before this position.
+    pub before: Option<Seq>,
+}
+
+impl View<'_> {
+    /// The events that `filter` wants, newest first, at most `limit`; and whether there are more.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn events(&self, filter: &EventFilter, limit: usize) -> rusqlite::Result<(Vec<EventLine>, bool)> {
+        let mut conditions = Conditions::default();
+        conditions.add("seq < ?", filter.before.map(|before| to_sql(before.0)));
+        conditions.add("source = ?", filter.source.clone());
+        conditions.add("severity >= ?", filter.severity_min.map(|severity| severity as i64));
+        conditions.add("session = ?", filter.session.clone());
+        conditions.add("timestamp >= ?", filter.since.map(|time| to_sql(time.as_millis())));
+        conditions.add("timestamp <= ?", filter.until.map(|time| to_sql(time.as_millis())));
+        let (clause, values) = conditions.finish();
+        let sql = format!("SELECT {} FROM events {clause} ORDER BY seq DESC", rows::EVENT_COLUMNS);
+        let connection = self.connection();
+        let folder = filter.workspace.as_deref().map(|folder| folder.trim_end_matches('/'));
+        let (found, has_more) = rows::page(connection, &sql, values, limit, |row| {
+            rows::event(row, |event| {
+                let is_selected =
+                    filter.pattern.as_ref().is_none_or(|pattern| pattern.matches_text(event.event_type));
+                let is_in = |folder: &str| {
+                    let rest = event.workspace.and_then(|own| own.strip_prefix(folder));
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                };
+                is_selected && folder.is_none_or(is_in)
+            })
+        })?;
+        let lines = found.into_iter().map(|(seq, event)| self.event_line(seq, event));
+        Ok((lines.collect::<rusqlite::Result<_>>()?, has_more))
+    }
+
+    fn event_line(&self, seq: Seq, event: String) -> rusqlite::Result<EventLine> {
+        let ended = |row: &rusqlite::Row<'_>| {
+            let what: String = row.get(0)?;
+            let reason = row.get::<_, Option<String>>(2)?;
+            Ok(Ended { subscriber: row.get(1)?, reason: reason.unwrap_or(what), detail: row.get(3)? })
+        };
+        let mut statement = self.connection().prepare_cached(
+            "SELECT what, subscriber, reason, detail FROM ledger WHERE event = ?1 AND what != 'batched' ORDER BY place",
+        )?;
+        let ended = statement.query_map([to_sql(seq.0)], ended)?.collect::<rusqlite::Result<_>>()?;
+        let notifications = self.notifications_of(seq)?;
+        Ok(EventLine { event: raw(event), notifications, ended, seq: seq.0 })
+    }
+
+    /// The notifications that an event became a part of, by id.
+    fn notifications_of(&self, seq: Seq) -> rusqlite::Result<Vec<String>> {
+        self.connection()
+            .prepare_cached(
+                "SELECT notification FROM notification_events WHERE event = ?1 ORDER BY notification",
+            )?
+            .query_map([to_sql(seq.0)], |row| row.get(0))?
+            .collect()
+    }
+
+    /// An event that is known by this id, the newest one unless a source is named: its position and its JSON.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn event_by_id(&self, id: &str, source: Option<&str>) -> rusqlite::Result<Option<(Seq, String)>> {
+        let sql = format!(
+            "SELECT {} FROM events WHERE id = ?1 AND (?2 IS NULL OR source = ?2) ORDER BY seq DESC LIMIT 1",
+            rows::EVENT_COLUMNS
+        );
+        let mut statement = self.connection().prepare_cached(&sql)?;
+        statement
+            .query_row(rusqlite::params![id, source], |row| rows::event(row, |_| true))
+            .optional()
+            .map(Option::flatten)
+    }
+
+    /// The events at these positions, as JSON; those that are not known are left out.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn events_at(&self, seqs: &[u64]) -> rusqlite::Result<Vec<String>> {
+        let sql = format!("SELECT {} FROM events WHERE seq = ?1", rows::EVENT_COLUMNS);
+        let mut statement = self.connection().prepare_cached(&sql)?;
+        let mut found = Vec::new();
+        for seq in seqs {
+            let row = statement.query_row([to_sql(*seq)], |row| rows::event(row, |_| true)).optional()?;
+            found.extend(row.flatten().map(|(_, event)| event));
+        }
+        Ok(found)
+    }
+
+    /// What was written down of an event and of the notifications it is a part of, oldest first; empty when nothing is known.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn history_of_event(&self, seq: Seq) -> rusqlite::Result<Vec<LedgerLine>> {
+        let connection = self.connection();
+        let sql = format!(
+            "SELECT {} FROM ledger WHERE event = ?1
+                OR notification IN (SELECT notification FROM notification_events WHERE event = ?1) ORDER BY place",
+            rows::LINE_COLUMNS
+        );
+        let lines: rusqlite::Result<Vec<_>> =
+            connection.prepare_cached(&sql)?.query_map([to_sql(seq.0)], rows::line)?.collect();
+        rows::with_events(connection, lines?)
+    }
+}

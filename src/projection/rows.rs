@@ -1,0 +1,152 @@
+//! How several queries put their conditions together and read the same columns.
+
+use rusqlite::{Connection, Row, types::Value};
+
+use super::writer::from_sql;
+use crate::{
+    event::{EventRef, Seq, Severity},
+    notification::{InjectionPoint, Priority},
+    protocol::{event::to_json, history::LedgerLine},
+    time::Timestamp,
+};
+
+/// The columns of an event, in the order in which [`event`] reads them.
+pub(super) const EVENT_COLUMNS: &str =
+    "seq, severity, timestamp, source, type, id, session, workspace, cause, dedupe_key, payload";
+
+/// The columns of a ledger entry, in the order in which [`line`] reads them.
+pub(super) const LINE_COLUMNS: &str =
+    "at, what, event, subscriber, notification, session, injection, by, reason, detail";
+
+/// Conditions that all have to hold, with their values.
+#[derive(Debug, Default)]
+pub(super) struct Conditions {
+    conditions: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Conditions {
+    /// Adds a condition in which `?` stands for the value, if there is one.
+    pub(super) fn add(&mut self, condition: &str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.values.push(value.into());
+            self.conditions.push(condition.replace('?', &format!("?{}", self.values.len())));
+        }
+    }
+
+    /// `WHERE` and the conditions, or nothing, and the values.
+    pub(super) fn finish(self) -> (String, Vec<Value>) {
+        let clause = if self.conditions.is_empty() {
+            String::new()
+        } else {
+            format!("WHERE {}", self.conditions.join(" AND "))
+        };
+        (clause, self.values)
+    }
+}
+
+/// A page of what a query finds: at most `limit`, and whether there is more.
+///
+/// Shape: `read` gives `None` for a row that does not belong to the answer.
+pub(super) fn page<T>(
+    connection: &Connection,
+    sql: &str,
+    values: Vec<Value>,
+    limit: usize,
+    mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<Option<T>>,
+) -> rusqlite::Result<(Vec<T>, bool)> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Some(item) = read(row)? else { continue };
+        if found.len() == limit {
+            return Ok((found, true));
+        }
+        found.push(item);
+    }
+    Ok((found, false))
+}
+
+/// Reads the columns of an event into its JSON, if `is_wanted`.
+pub(super) fn event(
+    row: &Row<'_>,
+    is_wanted: impl FnOnce(&EventRef<'_>) -> bool,
+) -> rusqlite::Result<Option<(Seq, String)>> {
+    let optional = |index: usize| row.get_ref(index).and_then(|value| Ok(value.as_str_or_null()?));
+    let text = |index: usize| row.get_ref(index).and_then(|value| Ok(value.as_str()?));
+    let seq = Seq(from_sql(row.get(0)?));
+    let event = EventRef {
+        id: text(5)?,
+        event_type: text(4)?,
+        source: text(3)?,
+        severity: severity(row.get(1)?),
+        timestamp: time(row.get(2)?),
+        payload: text(10)?,
+        dedupe_key: optional(9)?,
+        session: optional(6)?,
+        workspace: optional(7)?,
+        cause: optional(8)?,
+    };
+    Ok(is_wanted(&event).then(|| (seq, to_json(&event, Some(seq)))))
+}
+
+/// Reads the columns of a ledger entry; the events behind a notification are for the caller to add.
+pub(super) fn line(row: &Row<'_>) -> rusqlite::Result<LedgerLine> {
+    let event: Option<i64> = row.get(2)?;
+    let text = |index: usize| row.get::<_, Option<String>>(index);
+    Ok(LedgerLine {
+        at: Some(time(row.get(0)?).to_string()),
+        what: row.get::<_, String>(1)?.into(),
+        subscriber: text(3)?,
+        notification: text(4)?,
+        session: text(5)?,
+        injection: text(6)?,
+        by: text(7)?.map(Into::into),
+        reason: text(8)?.map(Into::into),
+        detail: text(9)?,
+        events: event.map(from_sql).into_iter().collect(),
+    })
+}
+
+/// The events behind a notification, oldest first.
+pub(super) fn events_behind(connection: &Connection, notification: &str) -> rusqlite::Result<Vec<u64>> {
+    connection
+        .prepare_cached("SELECT event FROM notification_events WHERE notification = ?1 ORDER BY event")?
+        .query_map([notification], |row| row.get(0).map(from_sql))?
+        .collect()
+}
+
+/// Adds the events to the lines that tell that a notification was made.
+pub(super) fn with_events(
+    connection: &Connection,
+    mut lines: Vec<LedgerLine>,
+) -> rusqlite::Result<Vec<LedgerLine>> {
+    for line in lines.iter_mut().filter(|line| line.what == "created") {
+        if let Some(notification) = &line.notification {
+            line.events = events_behind(connection, notification)?;
+        }
+    }
+    Ok(lines)
+}
+
+pub(super) fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millis(from_sql(millis))
+}
+
+pub(super) fn severity(rank: i64) -> Severity {
+    ranked(&Severity::ALL, rank).unwrap_or(Severity::Info)
+}
+
+pub(super) fn priority(rank: i64) -> Priority {
+    ranked(&Priority::ALL, rank).unwrap_or(Priority::Normal)
+}
+
+/// The word of a point as it was written.
+pub(super) fn point(text: &str) -> &'static str {
+    text.parse::<InjectionPoint>().map_or("", InjectionPoint::as_str)
+}
+
+fn ranked<T: Copy>(all: &[T], rank: i64) -> Option<T> {
+    usize::try_from(rank).ok().and_then(|rank| all.get(rank)).copied()
+}

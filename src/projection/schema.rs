@@ -1,0 +1,95 @@
+//! The tables, and how the file is opened.
+//!
+//! Times are milliseconds since 1970 and severities and priorities their ranks, so that they compare; `place` orders what
+//! happened. A file of another version is not converted: it is made again from the journal.
+
+use std::{fs, os::unix::fs::OpenOptionsExt, path::Path};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::{Doing, Failed, ProjectionError};
+
+/// The version of the tables, kept in the file's header; one higher with every change of what is written into them.
+pub(super) const VERSION: i64 = 1;
+
+/// Statements that a connection keeps prepared; more than there are.
+const STATEMENTS_MAX: usize = 64;
+
+const TABLES: &str = "
+CREATE TABLE cursor (
+    -- One row: up to which record everything is in the tables, and that record's time.
+    one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, at INTEGER NOT NULL,
+    -- Events that no subscriber asked for, which have no row.
+    unmatched INTEGER NOT NULL,
+    -- What is before this record was deleted.
+    floor INTEGER NOT NULL);
+INSERT INTO cursor VALUES (1, 0, 0, 0, 0);
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY, severity INTEGER NOT NULL, timestamp INTEGER NOT NULL, source TEXT NOT NULL, type TEXT NOT NULL,
+    id TEXT NOT NULL, session TEXT, workspace TEXT, cause TEXT, dedupe_key TEXT, payload TEXT NOT NULL);
+CREATE INDEX events_by_id ON events (id);
+CREATE INDEX events_by_session ON events (session) WHERE session IS NOT NULL;
+CREATE TABLE ledger (
+    place INTEGER PRIMARY KEY, at INTEGER NOT NULL, what TEXT NOT NULL, event INTEGER, subscriber TEXT, notification TEXT,
+    session TEXT, injection TEXT, by TEXT, reason TEXT, detail TEXT);
+CREATE INDEX ledger_by_event ON ledger (event) WHERE event IS NOT NULL;
+CREATE INDEX ledger_by_notification ON ledger (notification) WHERE notification IS NOT NULL;
+CREATE INDEX ledger_by_injected_session ON ledger (session) WHERE what = 'injected';
+CREATE TABLE notifications (
+    place INTEGER PRIMARY KEY, priority INTEGER NOT NULL, severity INTEGER NOT NULL, created_at INTEGER NOT NULL,
+    expires_at INTEGER, subscriber TEXT NOT NULL, id TEXT NOT NULL UNIQUE, inject_at TEXT NOT NULL, session TEXT, workspace TEXT,
+    tokens INTEGER NOT NULL, content TEXT NOT NULL);
+CREATE TABLE notification_events (
+    event INTEGER NOT NULL, notification TEXT NOT NULL, PRIMARY KEY (event, notification)) WITHOUT ROWID;
+CREATE INDEX notification_events_by_notification ON notification_events (notification);
+CREATE TABLE deliveries (
+    -- An empty session: it is in none of them.
+    notification TEXT NOT NULL, session TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, injection TEXT, at INTEGER NOT NULL,
+    place INTEGER NOT NULL, PRIMARY KEY (notification, session)) WITHOUT ROWID;
+CREATE INDEX deliveries_by_session ON deliveries (session, state);
+CREATE INDEX deliveries_by_place ON deliveries (place);
+CREATE TABLE injections (
+    place INTEGER PRIMARY KEY, at INTEGER NOT NULL, session TEXT NOT NULL, id TEXT NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL);
+CREATE INDEX injections_by_session ON injections (session);
+CREATE TABLE sessions (
+    place INTEGER PRIMARY KEY, id TEXT NOT NULL, opened_at INTEGER NOT NULL, closed_place INTEGER, closed_at INTEGER,
+    seen_at INTEGER, name TEXT, version TEXT, workspace TEXT, user TEXT, pid INTEGER, parent TEXT);
+CREATE INDEX sessions_by_id ON sessions (id);
+CREATE INDEX sessions_by_closing ON sessions (closed_place) WHERE closed_place IS NOT NULL;
+";
+
+/// Opens the file for writing, and makes the tables if it has none.
+///
+/// Errors: it cannot be opened, or it is no database of this version (`is_damage`).
+pub(super) fn open_for_writing(path: &Path) -> Result<Connection, ProjectionError> {
+    let open = || -> Result<Connection, Failed> {
+        // SQLite gives the files beside it the same mode; payloads are this user's alone.
+        fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        // Readers go on while one writes. What a power failure takes is still in the journal, so a commit waits for no disk;
+        // NORMAL keeps the file whole all the same, as checkpoints are synced.
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        if tables == 0 {
+            connection.execute_batch(&format!("BEGIN;{TABLES}PRAGMA user_version = {VERSION};COMMIT;"))?;
+        } else if version != VERSION {
+            return Err(Failed::Content("it is of another version"));
+        }
+        Ok(connection)
+    };
+    open().doing("opened")
+}
+
+/// Opens the file for reading; it must be there.
+pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(connection)
+}

@@ -1,0 +1,140 @@
+//! What is asked about sessions: what they were told, and those that are over.
+
+use rusqlite::Row;
+
+use super::{View, rows, rows::Conditions};
+use crate::protocol::{
+    history::{ClosedSession, InjectionLine, Message},
+    views::HarnessView,
+};
+
+impl View<'_> {
+    /// The system messages of a session, newest first, at most `limit`, each with its place; and whether there are more.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn messages(
+        &self,
+        session: &str,
+        before: Option<i64>,
+        limit: usize,
+    ) -> rusqlite::Result<(Vec<(i64, Message)>, bool)> {
+        let mut conditions = Conditions::default();
+        conditions.add("l.what = 'injected' AND l.session = ?", Some(session.to_owned()));
+        conditions.add("l.place < ?", before);
+        let (clause, values) = conditions.finish();
+        let sql = format!(
+            "SELECT l.place, l.at, l.notification, l.injection, l.by, n.content, n.subscriber,
+                    CASE WHEN d.injection = l.injection THEN d.state ELSE 'returned' END, d.reason
+             FROM ledger l JOIN notifications n ON n.id = l.notification
+             LEFT JOIN deliveries d ON d.notification = l.notification AND d.session = l.session
+             {clause} ORDER BY l.place DESC"
+        );
+        rows::page(self.connection(), &sql, values, limit, |row| message(row).map(Some))
+    }
+
+    /// Whether a session was ever open, as far as is known.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn knows_session(&self, session: &str) -> rusqlite::Result<bool> {
+        self.connection().prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([session])
+    }
+
+    /// What a session was given, as it was written for its carriers, newest first, at most `limit`, each with its place; and
+    /// whether there is more.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn injections(
+        &self,
+        session: &str,
+        before: Option<i64>,
+        limit: usize,
+    ) -> rusqlite::Result<(Vec<(i64, InjectionLine)>, bool)> {
+        let mut conditions = Conditions::default();
+        conditions.add("session = ?", Some(session.to_owned()));
+        conditions.add("place < ?", before);
+        let (clause, values) = conditions.finish();
+        let sql = format!("SELECT place, at, id, role, text FROM injections {clause} ORDER BY place DESC");
+        let connection = self.connection();
+        let (mut found, has_more) =
+            rows::page(connection, &sql, values, limit, |row| injection(row).map(Some))?;
+        let mut statement = connection.prepare_cached(
+            "SELECT notification FROM ledger WHERE what = 'injected' AND session = ?1 AND injection = ?2 ORDER BY place",
+        )?;
+        for (_, injection) in &mut found {
+            let notifications = statement.query_map([session, injection.id.as_str()], |row| row.get(0))?;
+            injection.notifications = notifications.collect::<rusqlite::Result<_>>()?;
+        }
+        Ok((found, has_more))
+    }
+
+    /// The sessions that are over, the one that ended last first, at most `limit`, each with the place of its end; and whether
+    /// there are more.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn closed_sessions(
+        &self,
+        before: Option<i64>,
+        limit: usize,
+    ) -> rusqlite::Result<(Vec<(i64, ClosedSession)>, bool)> {
+        let mut conditions = Conditions::default();
+        conditions.add("closed_place < ?", Some(before.unwrap_or(i64::MAX)));
+        let (clause, values) = conditions.finish();
+        let sql = format!(
+            "SELECT closed_place, id, opened_at, closed_at, seen_at, name, version, workspace, user, pid, parent
+             FROM sessions {clause} ORDER BY closed_place DESC"
+        );
+        rows::page(self.connection(), &sql, values, limit, |row| closed(row).map(Some))
+    }
+}
+
+fn message(row: &Row<'_>) -> rusqlite::Result<(i64, Message)> {
+    let place: i64 = row.get(0)?;
+    let state: String = row.get(7)?;
+    // Back in the queue: what was told then did not arrive.
+    let state = if state == "pending" { "returned".to_owned() } else { state };
+    let message = Message {
+        id: format!("m{place:x}"),
+        role: "system",
+        content: row.get(5)?,
+        timestamp: rows::time(row.get(1)?).to_string(),
+        source: row.get(6)?,
+        notification_id: row.get(2)?,
+        injection: row.get(3)?,
+        point: rows::point(&row.get::<_, String>(4)?),
+        reason: row.get::<_, Option<String>>(8)?.filter(|_| state == "ended"),
+        state,
+    };
+    Ok((place, message))
+}
+
+fn injection(row: &Row<'_>) -> rusqlite::Result<(i64, InjectionLine)> {
+    let injection = InjectionLine {
+        id: row.get(2)?,
+        timestamp: rows::time(row.get(1)?).to_string(),
+        role: row.get(3)?,
+        text: row.get(4)?,
+        notifications: Vec::new(),
+    };
+    Ok((row.get(0)?, injection))
+}
+
+fn closed(row: &Row<'_>) -> rusqlite::Result<(i64, ClosedSession)> {
+    let text = |index: usize| row.get::<_, Option<String>>(index).map(|text| text.map(Into::into));
+    let time = |index: usize| row.get::<_, Option<i64>>(index);
+    let session = ClosedSession {
+        id: row.get(1)?,
+        is_open: false,
+        opened_at: rows::time(row.get(2)?).to_string(),
+        closed_at: rows::time(time(3)?.unwrap_or_default()).to_string(),
+        seen_at: rows::time(time(4)?.unwrap_or_default()).to_string(),
+        harness: HarnessView {
+            name: text(5)?,
+            version: text(6)?,
+            workspace: text(7)?,
+            user: text(8)?,
+            pid: row.get(9)?,
+            parent: text(10)?,
+        },
+    };
+    Ok((row.get(0)?, session))
+}

@@ -1,0 +1,209 @@
+//! The file by itself: what is written, kept and refused.
+
+use std::{os::unix::fs::PermissionsExt, path::PathBuf};
+
+use tempfile::TempDir;
+
+use super::{
+    dump::{count, dump, execute},
+    *,
+};
+use crate::{
+    engine::{Output, SessionChange},
+    event::{EventRef, Seq, SessionId, Severity},
+    exchange::{Answer, Harness, Injection, InjectionId, Role},
+    journal::{Record, RecordKind},
+    ledger::LedgerEntry,
+    notification::{InjectionPoint, NotificationId, SubscriberId},
+    protocol::record,
+    time::Timestamp,
+};
+
+fn file() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(FILE_NAME);
+    (folder, path)
+}
+
+fn event_body(id: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    let event = EventRef {
+        id,
+        event_type: "ci.check.failed",
+        source: "ci",
+        severity: Severity::Error,
+        timestamp: Timestamp::from_millis(5),
+        payload: "{}",
+        dedupe_key: None,
+        session: None,
+        workspace: None,
+        cause: None,
+    };
+    record::encode_event(&event, &mut body);
+    body
+}
+
+/// The notes of one record.
+fn noted(after: u64, seq: u64, kind: u8, body: &[u8], outputs: &[Output]) -> Notes {
+    let mut notes = Notes::after(Seq(after));
+    notes.begin(&Record {
+        kind: RecordKind(kind),
+        seq: Seq(seq),
+        time: Timestamp::from_millis(seq * 1_000),
+        body,
+    });
+    outputs.iter().for_each(|output| notes.take(output));
+    notes
+}
+
+fn batched(seq: u64) -> Output {
+    Output::Record(LedgerEntry::Batched { seq: Seq(seq), subscriber: SubscriberId::new("ci") })
+}
+
+fn event_notes(seq: u64) -> Notes {
+    noted(seq - 1, seq, record::EVENT, &event_body(&format!("e{seq}")), &[batched(seq)])
+}
+
+#[test]
+fn an_event_that_nobody_asked_for_is_counted_and_no_row() {
+    let unmatched = [Output::Record(LedgerEntry::Unmatched { seq: Seq(1) })];
+    let notes = noted(0, 1, record::EVENT, &event_body("e1"), &unmatched);
+    assert_eq!((notes.notes().len(), notes.unmatched(), notes.upto()), (0, 1, Seq(1)));
+}
+
+#[test]
+fn an_event_that_two_subscribers_took_is_noted_once() {
+    let notes = noted(0, 1, record::EVENT, &event_body("e1"), &[batched(1), batched(1)]);
+    let events = notes.notes().iter().filter(|note| matches!(note.what, What::Event(_)));
+    assert_eq!((events.count(), notes.notes().len()), (1, 3));
+}
+
+#[test]
+fn notes_that_nobody_took_are_put_back_in_front() {
+    let mut notes = event_notes(1);
+    let first = notes.hand_over();
+    assert_eq!((notes.from(), notes.records()), (Seq(1), 0));
+    notes.begin(&Record {
+        kind: RecordKind(record::EVENT),
+        seq: Seq(2),
+        time: Timestamp::ZERO,
+        body: &event_body("e2"),
+    });
+    notes.take(&batched(2));
+    notes.put_back(first);
+    let seqs: Vec<u64> = notes.notes().iter().map(|note| note.place.seq().0).collect();
+    assert_eq!((seqs, notes.from(), notes.upto()), (vec![1, 1, 2, 2], Seq(0), Seq(2)));
+}
+
+#[test]
+fn an_answer_that_is_asked_for_again_is_no_other_injection() {
+    let injection = Injection {
+        id: InjectionId::new("abc123"),
+        text: "t".into(),
+        role: Role::Tool,
+        notifications: Vec::new(),
+    };
+    let answer = Answer {
+        injection: Some(injection),
+        pending: 0,
+        check_before_tool: false,
+        directive: None,
+        notice: None,
+    };
+    let session = SessionId::new("s1");
+    let answered = || Output::Answer {
+        request: crate::engine::RequestId(1),
+        session: session.clone(),
+        answer: answer.clone(),
+    };
+    let injected = Output::Record(LedgerEntry::Injected {
+        notification: NotificationId::new("n1"),
+        session: session.clone(),
+        injection: "abc123".to_owned(),
+        point: InjectionPoint::AfterTool,
+        redelivered: false,
+    });
+    let first = noted(0, 1, record::EXCHANGE, b"", &[injected, answered()]);
+    let again = noted(1, 2, record::EXCHANGE, b"", &[answered()]);
+    assert_eq!((first.notes().len(), again.notes().len()), (2, 0));
+}
+
+#[test]
+fn what_was_written_is_left_out_when_it_comes_again() {
+    let (_folder, path) = file();
+    let mut writer = Writer::open(&path).expect("opened");
+    writer.write(&[event_notes(1), event_notes(2)]).expect("written");
+    let before = dump(&path);
+    writer.write(&[event_notes(1), event_notes(2)]).expect("written");
+    assert_eq!(dump(&path), before);
+    assert_eq!((writer.cursor(), count(&path, "events"), count(&path, "ledger")), (Seq(2), 2, 2));
+    drop(writer);
+    let again = Writer::open(&path).expect("opened");
+    assert_eq!((again.cursor(), again.time()), (Seq(2), Timestamp::from_millis(2_000)));
+}
+
+#[test]
+fn the_oldest_go_when_there_are_too_many_and_what_the_journal_forgot() {
+    let (_folder, path) = file();
+    let mut writer = Writer::open(&path).expect("opened").with_limits(3, 1_000);
+    for seq in 1..=10 {
+        writer.write(&[event_notes(seq)]).expect("written");
+    }
+    let kept = |path: &std::path::Path| {
+        let events = dump(path).into_iter().filter(|line| line.starts_with("events "));
+        events
+            .filter_map(|line| Some(line["events ".len()..].split('|').next()?.to_owned()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&path), ["8", "9", "10"]);
+    assert_eq!(count(&path, "ledger"), 3);
+    writer.forget_before(Seq(10)).expect("forgotten");
+    assert_eq!(kept(&path), ["10"]);
+    drop(writer);
+    // A file that was opened again counts what is there.
+    let mut writer = Writer::open(&path).expect("opened").with_limits(1_000, 2);
+    writer.write(&[event_notes(11), event_notes(12)]).expect("written");
+    assert_eq!(kept(&path), ["11", "12"]);
+}
+
+#[test]
+fn an_open_session_stays_however_old_and_one_that_is_over_goes() {
+    let (_folder, path) = file();
+    let mut writer = Writer::open(&path).expect("opened");
+    let change = |id: &str, change| Output::Session(SessionId::new(id), change);
+    let opened = |id| change(id, SessionChange::Opened(Harness::default()));
+    let closed = change("s1", SessionChange::Closed { last_seen: Timestamp::ZERO, keeps_pending: false });
+    writer.write(&[noted(0, 1, record::TICK, b"", &[opened("s1"), opened("s2")])]).expect("written");
+    writer.write(&[noted(1, 2, record::TICK, b"", &[closed])]).expect("written");
+    writer.forget_before(Seq(9)).expect("forgotten");
+    let sessions: Vec<String> =
+        dump(&path).into_iter().filter(|line| line.starts_with("sessions ")).collect();
+    assert!(sessions.len() == 1 && sessions[0].contains("|s2|"), "{sessions:?}");
+}
+
+#[test]
+fn a_file_of_another_version_or_kind_is_damage_and_a_folder_is_not() {
+    let (folder, path) = file();
+    drop(Writer::open(&path).expect("opened"));
+    execute(&path, "PRAGMA user_version = 99");
+    assert!(Writer::open(&path).expect_err("another version").is_damage());
+    std::fs::write(&path, "not a database, but long enough to be looked at as one".repeat(100))
+        .expect("written");
+    assert!(Writer::open(&path).expect_err("no database").is_damage());
+    execute(&folder.path().join("other.db"), "CREATE TABLE cursor (x); PRAGMA user_version = 1");
+    assert!(Writer::open(&folder.path().join("other.db")).expect_err("other tables").is_damage());
+    assert!(!Writer::open(folder.path()).expect_err("a folder").is_damage());
+}
+
+#[test]
+fn a_file_that_was_deleted_or_replaced_is_not_in_place() {
+    let (_folder, path) = file();
+    let writer = Writer::open(&path).expect("opened");
+    let mode = std::fs::metadata(&path).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(writer.is_in_place());
+    Writer::delete(&path).expect("deleted");
+    assert!(!writer.is_in_place());
+    let other = Writer::open(&path).expect("made again");
+    assert!(!writer.is_in_place() && other.is_in_place());
+}

@@ -1,0 +1,203 @@
+//! The one connection that writes.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::{Doing, Notes, Place, ProjectionError, apply, schema};
+use crate::{event::Seq, time::Timestamp};
+
+/// Most events that are kept; of about a kilobyte each with what became of them.
+pub const EVENTS_MAX: u64 = 250_000;
+/// Most ledger entries that are kept: a notification that concerns every session has some for each of them.
+const ENTRIES_MAX: u64 = 2_000_000;
+
+/// Writes notes into the file.
+#[derive(Debug)]
+pub struct Writer {
+    connection: Connection,
+    path: PathBuf,
+    /// Device and inode of the file, as it was opened.
+    file: (u64, u64),
+    cursor: Seq,
+    time: Timestamp,
+    events: u64,
+    entries: u64,
+    limits: (u64, u64),
+}
+
+impl Writer {
+    /// Opens the file at `path`, or makes it.
+    ///
+    /// Errors: it cannot be opened, or it is broken or of another version (then `is_damage`).
+    pub fn open(path: &Path) -> Result<Self, ProjectionError> {
+        let connection = schema::open_for_writing(path)?;
+        let state = || -> Result<_, super::Failed> {
+            let (cursor, time) = connection
+                .query_row("SELECT seq, at FROM cursor", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let count = |table: &str| {
+                connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0))
+            };
+            Ok((from_sql(cursor), from_sql(time), from_sql(count("events")?), from_sql(count("ledger")?)))
+        };
+        let (cursor, time, events, entries) = state().doing("read")?;
+        let file = identity(path).doing("opened")?;
+        let (cursor, time) = (Seq(cursor), Timestamp::from_millis(time));
+        let limits = (EVENTS_MAX, ENTRIES_MAX);
+        Ok(Self { connection, path: path.to_owned(), file, cursor, time, events, entries, limits })
+    }
+
+    /// The same with other bounds of how many events and ledger entries are kept.
+    #[must_use]
+    pub fn with_limits(self, events: u64, entries: u64) -> Self {
+        Self { limits: (events, entries), ..self }
+    }
+
+    /// Deletes the file at `path`; nobody may have it open.
+    ///
+    /// Errors: it is there and cannot be removed.
+    pub fn delete(path: &Path) -> Result<(), ProjectionError> {
+        for suffix in ["", "-wal", "-shm"] {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            match fs::remove_file(&name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).doing("deleted"),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The last record whose notes are in the file.
+    pub fn cursor(&self) -> Seq {
+        self.cursor
+    }
+
+    /// The time of that record.
+    pub fn time(&self) -> Timestamp {
+        self.time
+    }
+
+    /// Whether anything can be written, without changing what the file says.
+    ///
+    /// Errors: it cannot, as on a full disk.
+    pub fn probe(&self) -> Result<(), ProjectionError> {
+        self.connection.execute("UPDATE cursor SET seq = seq", []).map(|_| ()).doing("written")
+    }
+
+    /// Whether the path still leads to the file that was opened.
+    pub fn is_in_place(&self) -> bool {
+        identity(&self.path).is_ok_and(|file| file == self.file)
+    }
+
+    /// Writes notes and moves the cursor, in one transaction; what is at or before the cursor is left out.
+    ///
+    /// Errors: nothing of it was written.
+    pub fn write(&mut self, batches: &[Notes]) -> Result<(), ProjectionError> {
+        let (mut cursor, mut time) = (self.cursor, self.time);
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).doing("written")?;
+        let mut wrote = apply::Wrote::default();
+        let mut unmatched = 0;
+        for batch in batches {
+            for note in batch.notes().iter().filter(|note| note.place.seq() > self.cursor) {
+                apply::note(&transaction, note, &mut wrote).doing("written")?;
+            }
+            // A batch that begins before the cursor counts what was counted.
+            if batch.from() >= cursor {
+                unmatched += batch.unmatched();
+            }
+            if batch.upto() > cursor {
+                (cursor, time) = (batch.upto(), batch.time());
+            }
+        }
+        transaction
+            .prepare_cached("UPDATE cursor SET seq = ?1, at = ?2, unmatched = unmatched + ?3")
+            .and_then(|mut statement| {
+                statement.execute([to_sql(cursor.0), to_sql(time.as_millis()), to_sql(unmatched)])
+            })
+            .doing("written")?;
+        let (mut events, mut entries) = (self.events + wrote.events, self.entries + wrote.entries);
+        let floor = over_limits(&transaction, (events, entries), self.limits).doing("written")?;
+        if let Some(floor) = floor {
+            let gone = forget_before(&transaction, floor).doing("written")?;
+            events = events.saturating_sub(gone.events);
+            entries = entries.saturating_sub(gone.entries);
+        }
+        transaction.commit().doing("written")?;
+        (self.cursor, self.time, self.events, self.entries) = (cursor, time, events, entries);
+        Ok(())
+    }
+
+    /// Deletes what is before `seq`: what the journal does not have any more.
+    ///
+    /// Errors: nothing was deleted.
+    pub fn forget_before(&mut self, seq: Seq) -> Result<(), ProjectionError> {
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).doing("written")?;
+        let gone = forget_before(&transaction, seq).doing("written")?;
+        transaction.commit().doing("written")?;
+        self.events = self.events.saturating_sub(gone.events);
+        self.entries = self.entries.saturating_sub(gone.entries);
+        Ok(())
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+/// What a position or a time is in SQLite, whose numbers are signed.
+pub(super) fn to_sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn from_sql(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+/// The record that becomes the first one that is kept, if there is more than may be.
+fn over_limits(
+    transaction: &Transaction<'_>,
+    (events, entries): (u64, u64),
+    (events_max, entries_max): (u64, u64),
+) -> rusqlite::Result<Option<Seq>> {
+    let mut floor = None;
+    if events > events_max {
+        let kept: Option<i64> = transaction
+            .prepare_cached("SELECT seq FROM events ORDER BY seq LIMIT 1 OFFSET ?1")?
+            .query_row([to_sql(events - events_max)], |row| row.get(0))
+            .optional()?;
+        floor = floor.max(kept.map(|seq| Seq(from_sql(seq))));
+    }
+    if entries > entries_max {
+        let kept: Option<i64> = transaction
+            .prepare_cached("SELECT place FROM ledger ORDER BY place LIMIT 1 OFFSET ?1")?
+            .query_row([to_sql(entries - entries_max)], |row| row.get(0))
+            .optional()?;
+        floor = floor.max(kept.map(|place| Place(place).seq()));
+    }
+    Ok(floor)
+}
+
+fn forget_before(transaction: &Transaction<'_>, seq: Seq) -> rusqlite::Result<apply::Wrote> {
+    let place = Place::first_of(seq).0;
+    let delete = |sql: &str, before: i64| -> rusqlite::Result<u64> {
+        let deleted = transaction.prepare_cached(sql)?.execute([before])?;
+        Ok(u64::try_from(deleted).unwrap_or(u64::MAX))
+    };
+    let seq = to_sql(seq.0);
+    let events = delete("DELETE FROM events WHERE seq < ?1", seq)?;
+    let entries = delete("DELETE FROM ledger WHERE place < ?1", place)?;
+    delete("DELETE FROM notification_events WHERE event < ?1", seq)?;
+    delete("DELETE FROM notifications WHERE place < ?1", place)?;
+    delete("DELETE FROM deliveries WHERE place < ?1", place)?;
+    delete("DELETE FROM injections WHERE place < ?1", place)?;
+    delete("DELETE FROM sessions WHERE closed_place < ?1", place)?;
+    transaction.execute("UPDATE cursor SET floor = max(floor, ?1)", params![seq])?;
+    Ok(apply::Wrote { events, entries })
+}

@@ -1,0 +1,377 @@
+//! What the projection answers: pages of events, notifications, messages and closed sessions.
+//!
+//! A page is the newest first and names the `next` one, if there is one; what comes in meanwhile does not move it.
+
+use axum::{Json, extract::State, http::StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    event::Seq,
+    projection::{
+        ProjectionError, QueryResult, View,
+        events::EventFilter,
+        notifications::{NotificationFilter, STATES},
+    },
+    protocol::{
+        FieldError,
+        event::EventView,
+        hint,
+        history::{
+            ClosedSession, EventLine, InjectionLine, LedgerLine, Message, NotificationView, ProjectionView,
+            raw, read_limit, read_moment,
+        },
+    },
+    server::{
+        App,
+        error::{ApiError, ErrorBody},
+        extract::{Params, Segment, SessionSegment},
+    },
+};
+
+/// Which events are wanted.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventsParams {
+    /// Only types that this pattern selects, such as `tool.**`.
+    #[serde(rename = "type")]
+    event_type: Option<String>,
+    /// Only events from this component.
+    source: Option<String>,
+    /// Only events at least this severe.
+    severity: Option<String>,
+    /// Only events addressed to this session.
+    session: Option<String>,
+    /// Only events of this folder or one in it; absolute.
+    workspace: Option<String>,
+    /// Only events that happened at this time or later: RFC 3339, or how long ago, such as `30m`, `12h` or `7d`.
+    since: Option<String>,
+    /// Only events that happened at this time or earlier.
+    until: Option<String>,
+    /// Most events: 1 to 1000, 100 if it is absent.
+    limit: Option<String>,
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// A page of events.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventPage {
+    /// Those that a subscriber asked for or that were held back, newest first.
+    events: Vec<EventLine>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+    /// How many events no subscriber asked for; they are not listed, and known by their id.
+    unmatched: u64,
+    projection: ProjectionView,
+}
+
+/// Lists the events that a subscriber asked for, and what became of them.
+#[utoipa::path(
+    get, path = "/v1/events", tag = "events", params(EventsParams),
+    responses((status = 200, body = EventPage), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
+)]
+pub(crate) async fn events(
+    State(app): State<App>,
+    Params(params): Params<EventsParams>,
+) -> Result<Json<EventPage>, ApiError> {
+    let limit = limit(params.limit.as_deref())?;
+    let filter = event_filter(&app, params)?;
+    let read = app.projection.read(move |view| {
+        let (events, has_more) = view.events(&filter, limit)?;
+        Ok((events, has_more, view.unmatched, view.projected))
+    });
+    let (events, has_more, unmatched, projected) = read.await.map_err(|error| unreadable(&error))?;
+    let next = events.last().filter(|_| has_more).map(|last| last.seq.to_string());
+    Ok(Json(EventPage { events, next, unmatched, projection: how_far(&app, projected) }))
+}
+
+fn event_filter(app: &App, params: EventsParams) -> Result<EventFilter, ApiError> {
+    let pattern = params.event_type.as_deref().map(str::parse).transpose();
+    let severity = params.severity.as_deref().map(str::parse).transpose();
+    Ok(EventFilter {
+        pattern: pattern.map_err(|error: crate::event::EventTypeError| bad("type", error.to_string()))?,
+        severity_min: severity
+            .map_err(|error: crate::event::SeverityError| bad("severity", error.to_string()))?,
+        source: params.source,
+        session: params.session,
+        workspace: params.workspace,
+        since: moment(app, "since", params.since.as_deref())?,
+        until: moment(app, "until", params.until.as_deref())?,
+        before: cursor(params.cursor.as_deref())?.map(|seq| Seq(seq.unsigned_abs())),
+    })
+}
+
+/// Which notifications are wanted.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NotificationsParams {
+    /// Only those that reached this session.
+    session: Option<String>,
+    /// Only those of this subscriber.
+    subscriber: Option<String>,
+    /// Only those of this priority: `critical`, `high`, `normal` or `low`.
+    priority: Option<String>,
+    /// Only those that stand so, in `session` or in any: `unclaimed`, `pending`, `injected`, `confirmed` or `ended`.
+    state: Option<String>,
+    /// Only those made at this time or later: RFC 3339, or how long ago, such as `30m`, `12h` or `7d`.
+    since: Option<String>,
+    /// Most notifications: 1 to 1000, 100 if it is absent.
+    limit: Option<String>,
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// A page of notifications.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NotificationPage {
+    /// Newest first.
+    notifications: Vec<NotificationView>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+    projection: ProjectionView,
+}
+
+/// Lists the notifications, and where each stands in every session that it reached.
+#[utoipa::path(
+    get, path = "/v1/notifications", tag = "notifications", params(NotificationsParams),
+    responses((status = 200, body = NotificationPage), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
+)]
+pub(crate) async fn notifications(
+    State(app): State<App>,
+    Params(params): Params<NotificationsParams>,
+) -> Result<Json<NotificationPage>, ApiError> {
+    let limit = limit(params.limit.as_deref())?;
+    let priority = params.priority.as_deref().map(str::parse).transpose();
+    if let Some(state) = params.state.as_deref().filter(|state| !STATES.contains(state)) {
+        return Err(bad("state", format!("`{state}` is no state; {}", hint(state, &STATES))));
+    }
+    let filter = NotificationFilter {
+        priority: priority
+            .map_err(|error: crate::notification::WordError| bad("priority", error.to_string()))?,
+        session: params.session,
+        subscriber: params.subscriber,
+        state: params.state,
+        since: moment(&app, "since", params.since.as_deref())?,
+        before: cursor(params.cursor.as_deref())?,
+    };
+    let read = page(&app, limit, move |view| view.notifications(&filter, limit));
+    let Page { items: notifications, next, projection } = read.await?;
+    Ok(Json(NotificationPage { notifications, next, projection }))
+}
+
+/// A notification, the events behind it, and what became of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NotificationWithHistory {
+    /// The notification.
+    notification: NotificationView,
+    /// The events behind its rows, oldest first.
+    #[schema(value_type = Vec<EventView>)]
+    events: Vec<Box<RawValue>>,
+    /// What was written down of it, oldest first.
+    history: Vec<LedgerLine>,
+    projection: ProjectionView,
+}
+
+/// Shows a notification, what it was made of, and what became of it.
+#[utoipa::path(
+    get, path = "/v1/notifications/{id}", tag = "notifications",
+    params(("id" = String, Path, description = "The notification")),
+    responses((status = 200, body = NotificationWithHistory), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody)),
+)]
+pub(crate) async fn notification(
+    State(app): State<App>,
+    Segment(id): Segment,
+) -> Result<Json<NotificationWithHistory>, ApiError> {
+    let name = id.clone();
+    let read = app.projection.read(move |view| {
+        let Some(notification) = view.notification(&id)? else { return Ok((None, view.projected)) };
+        let events = view.events_at(&notification.events)?;
+        let history = view.history_of_notification(&id)?;
+        Ok((Some((notification, events, history)), view.projected))
+    });
+    let (found, projected) = read.await.map_err(|error| unreadable(&error))?;
+    let projection = how_far(&app, projected);
+    let (notification, events, history) =
+        found.ok_or_else(|| not_found("notification", &name, &projection))?;
+    let events = events.into_iter().map(raw).collect();
+    Ok(Json(NotificationWithHistory { notification, events, history, projection }))
+}
+
+/// Which page.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PageParams {
+    /// Most entries: 1 to 1000, 100 if it is absent.
+    limit: Option<String>,
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// A page of system messages.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MessagePage {
+    /// Newest first.
+    messages: Vec<Message>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+    projection: ProjectionView,
+}
+
+/// Lists the system messages of a session: every notification that it was told, as it was told it.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}/messages", tag = "sessions",
+    params(("id" = String, Path, description = "The session, open or closed"), PageParams),
+    responses((status = 200, body = MessagePage), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody)),
+)]
+pub(crate) async fn messages(
+    State(app): State<App>,
+    SessionSegment(session): SessionSegment,
+    Params(params): Params<PageParams>,
+) -> Result<Json<MessagePage>, ApiError> {
+    let (limit, before) = (limit(params.limit.as_deref())?, cursor(params.cursor.as_deref())?);
+    let id = session.clone();
+    let read = page(&app, limit, move |view| view.messages(id.as_str(), before, limit));
+    let Page { items: messages, next, projection } = read.await?;
+    if messages.is_empty() {
+        known(&app, session.as_str(), &projection).await?;
+    }
+    Ok(Json(MessagePage { messages, next, projection }))
+}
+
+/// A page of injections.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct InjectionPage {
+    /// Newest first.
+    injections: Vec<InjectionLine>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+    projection: ProjectionView,
+}
+
+/// Lists what a session was given, each text as it was written for its carrier.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}/injections", tag = "sessions",
+    params(("id" = String, Path, description = "The session, open or closed"), PageParams),
+    responses((status = 200, body = InjectionPage), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody)),
+)]
+pub(crate) async fn injections(
+    State(app): State<App>,
+    SessionSegment(session): SessionSegment,
+    Params(params): Params<PageParams>,
+) -> Result<Json<InjectionPage>, ApiError> {
+    let (limit, before) = (limit(params.limit.as_deref())?, cursor(params.cursor.as_deref())?);
+    let id = session.clone();
+    let read = page(&app, limit, move |view| view.injections(id.as_str(), before, limit));
+    let Page { items: injections, next, projection } = read.await?;
+    if injections.is_empty() {
+        known(&app, session.as_str(), &projection).await?;
+    }
+    Ok(Json(InjectionPage { injections, next, projection }))
+}
+
+/// A page of sessions that are over.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ClosedSessionPage {
+    /// The one that ended last first; one that was opened again is listed once for each time.
+    sessions: Vec<ClosedSession>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+    projection: ProjectionView,
+}
+
+/// Lists the sessions that are over.
+#[utoipa::path(
+    get, path = "/v1/history/sessions", tag = "sessions", params(PageParams),
+    responses((status = 200, body = ClosedSessionPage), (status = 503, body = ErrorBody)),
+)]
+pub(crate) async fn closed_sessions(
+    State(app): State<App>,
+    Params(params): Params<PageParams>,
+) -> Result<Json<ClosedSessionPage>, ApiError> {
+    let (limit, before) = (limit(params.limit.as_deref())?, cursor(params.cursor.as_deref())?);
+    let read = page(&app, limit, move |view| view.closed_sessions(before, limit));
+    let Page { items: sessions, next, projection } = read.await?;
+    Ok(Json(ClosedSessionPage { sessions, next, projection }))
+}
+
+/// How far an answer goes that tells of everything up to `projected`.
+pub(crate) fn how_far(app: &App, projected: Seq) -> ProjectionView {
+    let behind = app.bus.written().borrow().0.saturating_sub(projected.0);
+    ProjectionView { seq: projected.0, behind, failed: app.projection.failed() }
+}
+
+struct Page<T> {
+    items: Vec<T>,
+    next: Option<String>,
+    projection: ProjectionView,
+}
+
+/// Reads a page whose entries have places; the last one's is where the next page goes on.
+async fn page<T: Send + 'static>(
+    app: &App,
+    limit: usize,
+    read: impl FnOnce(&View<'_>) -> QueryResult<(Vec<(i64, T)>, bool)> + Send + 'static,
+) -> Result<Page<T>, ApiError> {
+    let read = app.projection.read(move |view| Ok((read(view)?, view.projected)));
+    let ((found, has_more), projected) = read.await.map_err(|error| unreadable(&error))?;
+    debug_assert!(found.len() <= limit, "a page has at most as many as were asked for");
+    let next = found.last().filter(|_| has_more).map(|(place, _)| place.to_string());
+    let items = found.into_iter().map(|(_, item)| item).collect();
+    Ok(Page { items, next, projection: how_far(app, projected) })
+}
+
+/// Refuses a session that nobody ever heard of.
+async fn known(app: &App, session: &str, projection: &ProjectionView) -> Result<(), ApiError> {
+    let id = session.to_owned();
+    let is_known = app.projection.read(move |view| view.knows_session(&id)).await;
+    if is_known.map_err(|error| unreadable(&error))? {
+        return Ok(());
+    }
+    Err(not_found("session", session, projection))
+}
+
+fn not_found(what: &str, name: &str, projection: &ProjectionView) -> ApiError {
+    match projection.behind {
+        0 => ApiError::not_found(what, name),
+        behind => {
+            let message =
+                format!("there is no {what} `{name}` so far; the history is {behind} records behind");
+            ApiError::new(StatusCode::NOT_FOUND, message)
+        }
+    }
+}
+
+fn unreadable(error: &ProjectionError) -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, format!("{error}; try again, or see `aside status`"))
+}
+
+fn bad(field: &'static str, message: impl Into<String>) -> ApiError {
+    ApiError::bad(FieldError::new(field, message))
+}
+
+fn limit(text: Option<&str>) -> Result<usize, ApiError> {
+    read_limit(text).map_err(ApiError::bad)
+}
+
+fn moment(
+    app: &App,
+    field: &'static str,
+    text: Option<&str>,
+) -> Result<Option<crate::time::Timestamp>, ApiError> {
+    text.map(|text| read_moment(field, text, app.now())).transpose().map_err(ApiError::bad)
+}
+
+fn cursor(text: Option<&str>) -> Result<Option<i64>, ApiError> {
+    let read = |text: &str| {
+        let place = text.parse().ok().filter(|place: &i64| *place >= 0);
+        place.ok_or_else(|| bad("cursor", "must be the `next` of the page before"))
+    };
+    text.map(read).transpose()
+}

@@ -1,0 +1,265 @@
+//! The history: pages, filters, and how far the answers go.
+
+use super::*;
+use crate::{
+    engine::{Output, SessionChange},
+    event::EventRef,
+    exchange::Harness,
+    journal::record::{Record, RecordKind},
+    ledger::{ConfirmedBy, Reason},
+    notification::{Activation, InjectionPoint, Interrupt, Notification, Tokens},
+    projection::{Notes, Writer},
+};
+
+/// Three events; the first two became a notification that a session was told, the third was filtered. The session is over.
+fn written() -> Notes {
+    let mut notes = Notes::default();
+    let (session, subscriber) = (SessionId::new("s1"), SubscriberId::new("ci"));
+    let (notification, released) = (NotificationId::new("n1"), injection());
+    let made = Notification {
+        id: notification.clone(),
+        subscriber: subscriber.clone(),
+        scope: crate::event::Scope::Session(session.clone()),
+        priority: Priority::High,
+        inject_at: InjectionPoint::AfterTool,
+        activation: Activation::default(),
+        interrupt: Interrupt::default(),
+        severity: Severity::Error,
+        content: "ci: failed".into(),
+        tokens: Tokens(4),
+        events: vec![Seq(1), Seq(2)],
+        created_at: Timestamp::from_millis(2_000),
+        expires_at: None,
+    };
+    let entry = |entry| Output::Record(entry);
+    let batched = |seq| entry(LedgerEntry::Batched { seq: Seq(seq), subscriber: subscriber.clone() });
+    let filtered = LedgerEntry::EventEnded {
+        seq: Seq(3),
+        subscriber: subscriber.clone(),
+        reason: Reason::FilteredOut(crate::ledger::FilteredBy::Where),
+    };
+    let created = LedgerEntry::Created {
+        notification: notification.clone(),
+        subscriber: subscriber.clone(),
+        events: made.events.clone(),
+        created_at: made.created_at,
+    };
+    let queued = LedgerEntry::Queued { notification: notification.clone(), session: session.clone() };
+    let injected = LedgerEntry::Injected {
+        notification: notification.clone(),
+        session: session.clone(),
+        injection: "a1".to_owned(),
+        point: InjectionPoint::AfterTool,
+        redelivered: false,
+    };
+    let confirmed =
+        LedgerEntry::Confirmed { notification, session: session.clone(), by: ConfirmedBy::LaterExchange };
+    let opened = Output::Session(session.clone(), SessionChange::Opened(Harness::default()));
+    let closed = Output::Session(
+        session.clone(),
+        SessionChange::Closed { last_seen: Timestamp::from_millis(4_000), keeps_pending: false },
+    );
+    let answered = Output::Answer { request: RequestId(1), session, answer: released };
+    let records: [(u8, &[Output]); 7] = [
+        (record::EVENT, &[batched(1)]),
+        (record::EVENT, &[batched(2), Output::Made(Arc::new(made)), entry(created), opened, entry(queued)]),
+        (record::EVENT, &[entry(filtered)]),
+        (record::EXCHANGE, &[entry(injected), answered]),
+        (record::EVENT, &[entry(LedgerEntry::Unmatched { seq: Seq(5) })]),
+        (record::EXCHANGE, &[entry(confirmed)]),
+        (record::SESSION_CLOSED, &[closed]),
+    ];
+    for (seq, (kind, outputs)) in (1_u64..).zip(records) {
+        let body = event_body(seq);
+        let time = Timestamp::from_millis(seq * 1_000);
+        notes.begin(&Record { kind: RecordKind(kind), seq: Seq(seq), time, body: &body });
+        outputs.iter().for_each(|output| notes.take(output));
+    }
+    notes
+}
+
+fn event_body(seq: u64) -> Vec<u8> {
+    let mut body = Vec::new();
+    let event = EventRef {
+        id: &format!("e{seq}"),
+        event_type: if seq == 3 { "ci.check.passed" } else { "ci.check.failed" },
+        source: "ci",
+        severity: if seq == 3 { Severity::Info } else { Severity::Error },
+        timestamp: Timestamp::from_millis(seq * 1_000),
+        payload: "{}",
+        dedupe_key: None,
+        session: (seq == 2).then_some("s1"),
+        workspace: (seq == 1).then_some("/home/u/shop"),
+        cause: None,
+    };
+    record::encode_event(&event, &mut body);
+    body
+}
+
+/// A daemon whose projection has what [`written`] has, and is as far as that.
+fn daemon_with_history() -> Daemon {
+    let daemon = daemon();
+    let mut writer = Writer::open(&daemon.folder.path().join(FILE_NAME)).expect("opened");
+    writer.write(&[written()]).expect("written");
+    daemon.app.projection.progress().commit(writer.cursor());
+    daemon
+}
+
+async fn ids(daemon: &mut Daemon, path: &str) -> Vec<String> {
+    let reply = send_asked(daemon, get(path)).await;
+    assert_eq!(reply.status, StatusCode::OK, "{path}: {}", reply.body);
+    let json = reply.json();
+    let list = json["events"].as_array().expect("a list");
+    list.iter().map(|line| line["event"]["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn events_are_filtered_and_listed_newest_first() {
+    let mut daemon = daemon_with_history();
+    for (query, expected) in [
+        ("", vec!["e3", "e2", "e1"]),
+        ("?type=ci.check.failed", vec!["e2", "e1"]),
+        ("?type=ci.**", vec!["e3", "e2", "e1"]),
+        ("?type=fs.**", vec![]),
+        ("?severity=warn", vec!["e2", "e1"]),
+        ("?session=s1", vec!["e2"]),
+        ("?workspace=/home/u/", vec!["e1"]),
+        ("?workspace=/home/u/sh", vec![]),
+        ("?source=ci&since=1970-01-01T00:00:02Z&until=1970-01-01T00:00:02Z", vec!["e2"]),
+        ("?until=1h", vec![]),
+        ("?limit=1", vec!["e3"]),
+        ("?limit=2&cursor=3", vec!["e2", "e1"]),
+    ] {
+        assert_eq!(ids(&mut daemon, &format!("/v1/events{query}")).await, expected, "{query}");
+    }
+    let first = send_asked(&mut daemon, get("/v1/events?limit=1")).await.json();
+    assert_eq!((&first["next"], &first["unmatched"]), (&json!("3"), &json!(1)));
+    assert_eq!(first["projection"], json!({ "seq": 7, "behind": 0 }));
+    assert_eq!(
+        first["events"][0]["ended"],
+        json!([{ "subscriber": "ci", "reason": "filtered", "detail": "where" }])
+    );
+    let second = send_asked(&mut daemon, get("/v1/events?limit=2&cursor=3")).await.json();
+    assert_eq!((&second["next"], &second["events"][0]["notifications"]), (&Value::Null, &json!(["n1"])));
+}
+
+#[tokio::test]
+async fn a_notification_tells_its_events_and_what_became_of_it() {
+    let mut daemon = daemon_with_history();
+    let shown = send_asked(&mut daemon, get("/v1/notifications/n1")).await.json();
+    let expected = json!({
+        "id": "n1", "subscriber": "ci", "priority": "high", "severity": "error", "inject_at": "after_tool", "session": "s1",
+        "content": "ci: failed", "tokens": 4, "created_at": "1970-01-01T00:00:02Z", "events": [1, 2],
+        "deliveries": [{ "session": "s1", "state": "confirmed", "injection": "a1", "at": "1970-01-01T00:00:06Z" }],
+    });
+    assert_eq!(shown["notification"], expected);
+    let told: Vec<_> =
+        shown["history"].as_array().expect("a list").iter().map(|line| &line["what"]).collect();
+    assert_eq!(told, ["created", "queued", "injected", "confirmed"]);
+    assert_eq!(shown["events"][1]["id"], "e2");
+    for (query, expected) in [
+        ("", 1),
+        ("?session=s1&state=confirmed&priority=high&subscriber=ci&since=1970-01-01T00:00:02Z", 1),
+        ("?session=s2", 0),
+        ("?state=pending", 0),
+        ("?priority=low", 0),
+        ("?since=1970-01-01T00:00:03Z", 0),
+    ] {
+        let page = send_asked(&mut daemon, get(&format!("/v1/notifications{query}"))).await.json();
+        assert_eq!(page["notifications"].as_array().map(Vec::len), Some(expected), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_over_keeps_its_messages() {
+    let mut daemon = daemon_with_history();
+    let page = send_asked(&mut daemon, get("/v1/sessions/s1/messages")).await.json();
+    let place = format!("m{:x}", (4_u64 << 24) + 1);
+    let expected = json!([{ "id": place, "role": "system", "content": "ci: failed", "timestamp": "1970-01-01T00:00:04Z",
+        "source": "ci", "notification_id": "n1", "injection": "a1", "point": "after_tool", "state": "confirmed" }]);
+    assert_eq!(page["messages"], expected);
+    let page = send_asked(&mut daemon, get("/v1/sessions/s1/injections")).await.json();
+    let expected = json!([{ "id": "a1", "timestamp": "1970-01-01T00:00:04Z", "role": "tool", "text": "ci: failed", "notifications": ["n1"] }]);
+    assert_eq!(page["injections"], expected);
+    let page = send_asked(&mut daemon, get("/v1/history/sessions")).await.json();
+    let expected = json!([{ "id": "s1", "is_open": false, "harness": {}, "opened_at": "1970-01-01T00:00:02Z",
+        "seen_at": "1970-01-01T00:00:04Z", "closed_at": "1970-01-01T00:00:07Z" }]);
+    assert_eq!(page["sessions"], expected);
+    let unknown = send_asked(&mut daemon, get("/v1/sessions/s9/messages")).await;
+    assert_eq!(unknown.json()["error"]["message"], "there is no session `s9`");
+}
+
+#[tokio::test]
+async fn an_event_is_known_with_its_times_when_the_projection_is_there() {
+    let mut daemon = daemon_with_history();
+    for path in ["/v1/events/e1", "/v1/events/e1?source=ci"] {
+        let shown = send_asked(&mut daemon, get(path)).await.json();
+        assert_eq!(shown["event"]["seq"], 1);
+        assert_eq!(shown["history"][0]["at"], "1970-01-01T00:00:01Z");
+        assert_eq!(shown["history"].as_array().map(Vec::len), Some(5), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_projection_that_is_behind_or_not_there_says_so() {
+    let mut daemon = daemon_with_history();
+    for _ in 0..9 {
+        send(&daemon.app, post("/v1/events", "application/json", r#"{"type":"a.b"}"#)).await;
+    }
+    let page = send_asked(&mut daemon, get("/v1/events?limit=1")).await.json();
+    assert_eq!(page["projection"], json!({ "seq": 7, "behind": 2 }));
+    let missing = send_asked(&mut daemon, get("/v1/notifications/n9")).await;
+    let message = "there is no notification `n9` so far; the history is 2 records behind";
+    assert_eq!(
+        (missing.status, &missing.json()["error"]["message"]),
+        (StatusCode::NOT_FOUND, &json!(message))
+    );
+
+    let mut daemon = self::daemon();
+    let reply = send_asked(&mut daemon, get("/v1/events")).await;
+    assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(reply.body.contains("the projection cannot be read"), "{}", reply.body);
+    assert!(matches!(daemon.orders.try_recv(), Ok(Command::Check)), "its thread is told to look");
+}
+
+#[tokio::test]
+async fn a_rebuild_is_answered_when_the_old_file_is_gone() {
+    let mut daemon = daemon();
+    let app = daemon.app.clone();
+    let obeying = async {
+        match daemon.orders.recv().await {
+            Some(Command::Rebuild(reply)) => reply.send(Ok(())).expect("waited for"),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (reply, ()) = tokio::join!(send(&app, post("/v1/admin/rebuild", "application/json", "")), obeying);
+    assert_eq!((reply.status, reply.json()), (StatusCode::ACCEPTED, json!({ "seq": 0, "behind": 0 })));
+}
+
+#[tokio::test]
+async fn filters_that_make_no_sense_are_named() {
+    check_refused([
+        (get("/v1/events?limit=0"), 400, "limit", "must be a number from 1 to 1000"),
+        (get("/v1/events?cursor=x"), 400, "cursor", "must be the `next` of the page before"),
+        (get("/v1/notifications?cursor=-1"), 400, "cursor", "must be the `next` of the page before"),
+        (
+            get("/v1/events?since=yesterday"),
+            400,
+            "since",
+            "must be an RFC 3339 timestamp such as `2026-11-21T12:00:00Z`, or how long ago, such as `30m`, `12h` or `7d`",
+        ),
+        (
+            get("/v1/notifications?state=pendin"),
+            400,
+            "state",
+            "`pendin` is no state; did you mean `pending`?",
+        ),
+        (
+            get("/v1/notifications?priority=hihg"),
+            400,
+            "priority",
+            "`hihg` is not one of low, normal, high, critical",
+        ),
+    ])
+    .await;
+}

@@ -1,0 +1,93 @@
+//! `aside demo` as a person runs it, and the picture of it that the README opens with.
+
+use std::{env, fs, path::Path};
+
+use crate::support::daemon::Home;
+
+/// Where the picture is; `ASIDE_BLESS=1` draws it anew.
+const PICTURE: &str = "docs/demo.svg";
+
+/// Tenths of a pixel that a character of the font is wide.
+const CHAR_WIDTH: usize = 84;
+const LINE_HEIGHT: usize = 18;
+const MARGIN: usize = 16;
+
+#[test]
+fn the_demo_shows_what_the_picture_in_the_readme_shows() {
+    let home = Home::new();
+    let temporary = home.path("tmp");
+    fs::create_dir(&temporary).expect("a new folder");
+    let output = home.command(&["demo", "--plain"]).env("TMPDIR", &temporary).output().expect("it runs");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(fs::read_dir(&temporary).expect("a folder").count(), 0, "something is left behind");
+
+    let drawn = draw(&steady(&String::from_utf8(output.stdout).expect("text")));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PICTURE);
+    if env::var_os("ASIDE_BLESS").is_some() {
+        fs::write(&path, &drawn).expect("written");
+    }
+    assert_eq!(fs::read_to_string(&path).expect("a picture"), drawn, "ASIDE_BLESS=1 draws it anew");
+}
+
+/// The text without what differs from run to run: how long the command took, names of injections, the estimates.
+fn steady(text: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let line = masked(line, "duration_ms: ", "3000");
+        let line = masked(&line, "id=\"", "7k2m9x");
+        let line = masked(&line, "events, about ", "2500");
+        masked(&line, "told in about ", "200")
+    });
+    lines.map(|line| line + "\n").collect()
+}
+
+/// The line with the word after `begin` replaced.
+fn masked(line: &str, begin: &str, word: &str) -> String {
+    let Some(at) = line.find(begin).map(|at| at + begin.len()) else { return line.to_owned() };
+    let rest = line[at..].trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+    format!("{}{word}{rest}", &line[..at])
+}
+
+/// A terminal's window with this text, as a picture that needs no font but a monospaced one.
+fn draw(text: &str) -> String {
+    let columns = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let width = pixels(columns) + 2 * MARGIN;
+    let height = text.lines().count() * LINE_HEIGHT + 2 * MARGIN;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
+         <style>text {{ font: 14px ui-monospace, Menlo, Consolas, monospace; fill: #d8dee9; white-space: pre }} \
+         .new {{ fill: #a3be8c }} .none {{ fill: #6b7689 }} .title {{ font-weight: bold }}</style>\n\
+         <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#1f2430\"/>\n"
+    );
+    for (index, line) in text.lines().enumerate() {
+        let y = MARGIN + (index + 1) * LINE_HEIGHT - 5;
+        let (left, right) = match line.find(" | ").or_else(|| line.ends_with(" |").then(|| line.len() - 2)) {
+            Some(gap) => line.split_at(gap),
+            None => (line, ""),
+        };
+        let left_class = if right.is_empty() || index == 0 { "title" } else { "left" };
+        let right_class = match () {
+            () if index == 0 => "title",
+            () if right.contains("(nothing") => "none",
+            () => "new",
+        };
+        // Each side has a place of its own, as fonts differ in width.
+        let x = MARGIN + pixels(left.chars().count());
+        for (x, class, side) in [(MARGIN, left_class, left), (x, right_class, right)] {
+            if !side.trim().is_empty() {
+                let side = escaped(side);
+                svg.push_str(&format!(
+                    "<text x=\"{x}\" y=\"{y}\" class=\"{class}\" xml:space=\"preserve\">{side}</text>\n"
+                ));
+            }
+        }
+    }
+    svg + "</svg>\n"
+}
+
+fn pixels(chars: usize) -> usize {
+    chars * CHAR_WIDTH / 10
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

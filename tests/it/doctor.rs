@@ -1,0 +1,131 @@
+//! `aside doctor` against a real daemon and homes in one state or another.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    process::{Command, Output},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::daemon::{Daemon, Home, at};
+
+/// The program with this home's folders for a client as well, and a client that says its version.
+fn command(home: &Home, args: &[&str]) -> Command {
+    let programs = home.path("programs");
+    fs::create_dir_all(&programs).expect("a folder");
+    let claude = programs.join("claude");
+    fs::write(&claude, "#!/bin/sh\necho '2.1.330 (Claude Code)'\n").expect("written");
+    fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).expect("a program");
+    let mut command = home.command(args);
+    command.env("HOME", home.path("home")).env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+    command
+}
+
+fn run(home: &Home, args: &[&str]) -> Output {
+    command(home, args).output().expect("the program runs")
+}
+
+/// The verdict of each check but those about this build and this machine, which tests cannot choose.
+fn verdicts(home: &Home) -> (Option<i32>, Vec<String>) {
+    let output = run(home, &["doctor", "--json"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let checks = answer["checks"].as_array().expect("a list").iter();
+    let line = |check: &Value| {
+        format!(
+            "{} {}",
+            at(check, "/name").as_str().expect("text"),
+            at(check, "/verdict").as_str().expect("text")
+        )
+    };
+    let lines =
+        checks.map(line).filter(|line| !line.starts_with("program ") && !line.starts_with("hook time "));
+    assert_eq!(answer["ok"], output.status.success(), "{answer}");
+    (output.status.code(), lines.collect())
+}
+
+fn remedy(home: &Home, name: &str) -> String {
+    let output = run(home, &["doctor", "--json"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let checks = answer["checks"].as_array().expect("a list").iter();
+    let bad = checks.filter(|check| check["name"] == name && check["verdict"] != "ok");
+    bad.map(|check| {
+        format!("{}: {}", check["found"].as_str().expect("text"), check["remedy"].as_str().expect("text"))
+    })
+    .collect()
+}
+
+fn installed() -> (Home, Daemon) {
+    let home = Home::new();
+    let daemon = home.serve();
+    assert!(run(&home, &["install", "claude-code"]).status.success());
+    (home, daemon)
+}
+
+#[test]
+fn all_is_well_after_an_installation_with_a_daemon() {
+    let (home, daemon) = installed();
+    let lines = ["daemon ok", "socket ok", "state ok", "client ok", "hooks ok", "once ok", "round trip ok"];
+    assert_eq!(verdicts(&home), (Some(0), lines.map(str::to_owned).to_vec()));
+    assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn nothing_that_waits_for_a_real_session_is_taken_by_the_round_trip() {
+    let (home, daemon) = installed();
+    home.publish(&json!({ "type": "tool.call.failure", "source": "t", "payload": { "tool_name": "grep", "error_type": "x" } }));
+    assert_eq!(verdicts(&home).0, Some(0));
+    assert_eq!(at(&home.get("/v1/sessions"), "/sessions"), &json!([]));
+    let answer = home.exchange("real", &json!({ "point": "after_tool", "carrier": "c1" })).json();
+    let text = at(&answer, "/text").as_str().expect("text");
+    assert!(text.contains("grep") && !text.contains("doctor"), "{text}");
+    assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn what_is_missing_is_named_with_its_remedy() {
+    let home = Home::new();
+    let lines = ["daemon fail", "client ok", "hooks fail", "round trip fail"];
+    assert_eq!(verdicts(&home), (Some(1), lines.map(str::to_owned).to_vec()));
+    assert_eq!(remedy(&home, "hooks"), "not installed: aside install claude-code");
+    assert!(remedy(&home, "daemon").ends_with(": aside up"));
+}
+
+#[test]
+fn hooks_that_run_twice_or_another_program_or_not_at_all_are_found() {
+    let (home, daemon) = installed();
+    let plugin_hooks = home.path("home/.claude/skills/aside/hooks/hooks.json");
+    let shared = home.path("work/.claude/settings.json");
+    fs::create_dir_all(shared.parent().expect("a folder")).expect("made");
+    fs::write(&shared, fs::read_to_string(&plugin_hooks).expect("there")).expect("written");
+    let said = remedy(&home, "once");
+    assert!(said.contains("so everything is told twice: aside uninstall claude-code --project"), "{said}");
+
+    fs::write(&shared, r#"{ "disableAllHooks": true }"#).expect("written");
+    let said = remedy(&home, "hooks");
+    assert!(said.contains("turns all hooks off: take `disableAllHooks` out of it"), "{said}");
+
+    fs::remove_file(&shared).expect("removed");
+    let text = fs::read_to_string(&plugin_hooks).expect("there");
+    fs::write(&plugin_hooks, text.replace(env!("CARGO_BIN_EXE_aside"), "/gone/aside")).expect("written");
+    let said = remedy(&home, "hooks");
+    assert!(said.ends_with("calls /gone/aside, which is not there: aside install claude-code"), "{said}");
+
+    fs::write(&plugin_hooks, "{").expect("written");
+    let said = remedy(&home, "hooks");
+    assert!(said.ends_with("has none that can be read: aside install claude-code"), "{said}");
+
+    fs::write(&plugin_hooks, text.replace("\"Stop\"", "\"Other\"")).expect("written");
+    let said = remedy(&home, "hooks");
+    assert!(said.ends_with("has none at Stop: aside install claude-code"), "{said}");
+    assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn a_socket_or_state_that_is_open_to_others_is_found() {
+    let (home, daemon) = installed();
+    fs::set_permissions(home.state(), fs::Permissions::from_mode(0o755)).expect("open");
+    let said = remedy(&home, "state");
+    assert!(said.contains("is open to others (mode 755): chmod 700 "), "{said}");
+    assert_eq!(daemon.stop().status.code(), Some(0));
+}

@@ -1,0 +1,328 @@
+//! `aside install` and `aside uninstall`, in homes of their own.
+//!
+//! Each file in `tests/fixtures/claude-code/settings` is a settings file of somebody; what becomes of it is compared with a snapshot.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::Output,
+};
+
+use serde_json::Value;
+
+use crate::support::daemon::{Home, text};
+
+const OURS_IN_SETTINGS: [&str; 4] = ["install", "claude-code", "--settings", "--statusline"];
+const UNINSTALL: [&str; 2] = ["uninstall", "claude-code"];
+
+/// The client's folder of this home.
+fn client(home: &Home) -> PathBuf {
+    home.path("home/.claude")
+}
+
+/// Runs a command as a user with this home, whose client says that it is `version`.
+fn run_with_client(home: &Home, version: &str, args: &[&str]) -> Output {
+    let programs = home.path("programs");
+    fs::create_dir_all(&programs).expect("a folder");
+    let claude = programs.join("claude");
+    if !claude.exists() {
+        fs::write(&claude, format!("#!/bin/sh\necho '{version} (Claude Code)'\n")).expect("written");
+        fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).expect("a program");
+    }
+    let path = format!("{}:/usr/bin:/bin", programs.display());
+    let mut command = home.command(args);
+    command.env("HOME", home.path("home")).env("PATH", path).output().expect("the program runs")
+}
+
+fn run(home: &Home, args: &[&str]) -> Output {
+    run_with_client(home, "2.1.330", args)
+}
+
+/// Runs a command that succeeds; gives what it prints.
+fn print(home: &Home, args: &[&str]) -> String {
+    let output = run(home, args);
+    assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {output:?}");
+    shown(home, &output.stdout)
+}
+
+/// Runs a command that fails; gives what it says, which is one line.
+fn refusal(home: &Home, args: &[&str]) -> String {
+    let output = run(home, args);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{args:?}: {output:?}");
+    shown(home, &output.stderr)
+}
+
+/// Without what differs from machine to machine.
+fn shown(home: &Home, output: &[u8]) -> String {
+    let root = home.path("");
+    let root = root.to_str().expect("text").trim_end_matches('/');
+    text(output).replace(root, "~").replace(env!("CARGO_BIN_EXE_aside"), "/bin/aside")
+}
+
+fn settings(home: &Home, name: &str, text: &[u8]) -> PathBuf {
+    let path = client(home).join(name);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+    fs::write(&path, text).expect("written");
+    path
+}
+
+/// Every file below `folder` with its text, sorted.
+fn files(folder: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).into_iter().flatten() {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).expect("below").display().to_string();
+                found.push((name, fs::read_to_string(path).expect("text")));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_settings_file_keeps_everything_that_is_not_ours() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude-code/settings");
+    let samples = files(&folder);
+    assert!(samples.len() >= 8, "samples are missing: {samples:?}");
+    for (name, before) in samples {
+        let home = Home::new();
+        let path = settings(&home, "settings.json", before.as_bytes());
+        print(&home, &OURS_IN_SETTINGS);
+        let installed = fs::read_to_string(&path).expect("there");
+        let stem = name.split('.').next().expect("a name");
+        insta::assert_snapshot!(
+            format!("settings_{stem}"),
+            installed.replace(env!("CARGO_BIN_EXE_aside"), "/bin/aside").replace('\r', "<CR>")
+        );
+        assert!(print(&home, &OURS_IN_SETTINGS).starts_with("everything is installed already\n"), "{name}");
+        assert_eq!(fs::read_to_string(&path).expect("there"), installed, "{name}: the second time");
+        print(&home, &UNINSTALL);
+        let after = fs::read_to_string(&path).expect("there");
+        if name.starts_with("our_") {
+            insta::assert_snapshot!("settings_without_our_older_form", after);
+        } else {
+            assert_eq!(after, before, "{name}: taken out again");
+            assert_eq!(files(&client(&home)).len(), 1, "{name}: something is left");
+        }
+    }
+}
+
+#[test]
+fn what_the_user_changes_later_stays_when_ours_goes() {
+    let home = Home::new();
+    let path = settings(&home, "settings.json", b"{\n  \"model\": \"opus\"\n}\n");
+    print(&home, &OURS_IN_SETTINGS);
+    let installed = fs::read_to_string(&path).expect("there");
+    fs::write(&path, installed.replace("\"opus\"", "\"sonnet\"")).expect("written");
+    let said = print(&home, &UNINSTALL);
+    assert_eq!(fs::read_to_string(&path).expect("there"), "{\n  \"model\": \"sonnet\"\n}\n");
+    assert!(said.contains("settings.json.aside-backup stays"), "{said}");
+}
+
+#[test]
+fn the_plugin_is_all_that_an_installation_adds_and_goes_whole() {
+    let home = Home::new();
+    let said = print(&home, &["install", "claude-code"]);
+    insta::assert_snapshot!("install_says", said);
+    let installed = files(&client(&home));
+    let listing: String = installed
+        .iter()
+        .filter(|(name, _)| !name.ends_with(".md"))
+        .map(|(name, text)| format!("== {name}\n{text}"))
+        .collect();
+    insta::assert_snapshot!("plugin", listing.replace(env!("CARGO_BIN_EXE_aside"), "/bin/aside"));
+    assert_eq!(installed.len(), 3, "{installed:?}");
+    print(&home, &UNINSTALL);
+    assert!(!client(&home).join("skills").exists(), "{:?}", files(&client(&home)));
+    assert_eq!(print(&home, &UNINSTALL), "nothing of aside is installed\n");
+}
+
+#[test]
+fn an_installation_moves_older_hooks_of_ours_out_of_the_settings() {
+    let home = Home::new();
+    let hooks = r#"{ "model": "opus", "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "aside hook claude" }] }] } }"#;
+    let path = settings(&home, "settings.json", hooks.as_bytes());
+    print(&home, &["install", "claude-code", "--autostart"]);
+    let after: Value = serde_json::from_str(&fs::read_to_string(&path).expect("there")).expect("JSON");
+    assert_eq!(after, serde_json::json!({ "model": "opus" }));
+    let hooks = fs::read_to_string(client(&home).join("skills/aside/hooks/hooks.json")).expect("there");
+    let hooks: Value = serde_json::from_str(&hooks).expect("JSON");
+    let args = |event: &str| hooks["hooks"][event][0]["hooks"][0]["args"].clone();
+    assert_eq!(args("SessionStart"), serde_json::json!(["hook", "claude", "--start"]));
+    assert_eq!(args("Stop"), serde_json::json!(["hook", "claude"]));
+}
+
+#[test]
+fn files_that_somebody_put_beside_ours_stay() {
+    let home = Home::new();
+    print(&home, &["install", "claude-code"]);
+    settings(&home, "skills/aside/notes.txt", b"mine");
+    print(&home, &UNINSTALL);
+    assert_eq!(files(&client(&home)), [("skills/aside/notes.txt".to_owned(), "mine".to_owned())]);
+    let said = refusal(&home, &["install", "claude-code"]);
+    assert!(said.contains("~/home/.claude/skills/aside is there already and is not aside's"), "{said}");
+}
+
+#[test]
+fn a_dry_run_shows_a_difference_and_changes_nothing() {
+    let home = Home::new();
+    let before = "{\n  \"statusLine\": { \"type\": \"command\", \"command\": \"line\" }\n}\n";
+    settings(&home, "settings.json", before.as_bytes());
+    let said = print(&home, &["install", "claude-code", "--statusline", "--dry-run"]);
+    let status_line: String =
+        said.lines().filter(|line| line.contains("statusLine")).collect::<Vec<_>>().join("\n");
+    assert_eq!(
+        status_line,
+        "-  \"statusLine\": { \"type\": \"command\", \"command\": \"line\" }\n\
+         +  \"statusLine\": { \"type\": \"command\", \"command\": \"/bin/aside statusline claude --wrap line\" }"
+    );
+    assert!(said.contains("+++ ~/home/.claude/skills/aside/hooks/hooks.json\n"), "{said}");
+    assert_eq!(files(&client(&home)), [("settings.json".to_owned(), before.to_owned())]);
+}
+
+#[test]
+fn a_file_that_cannot_be_edited_is_named_by_its_place_and_stays() {
+    for (text, expected) in [
+        ("{\n  \"a\": 1\n  \"b\": 2\n}", "settings.json:2:9: expected comma; nothing was changed\n"),
+        (
+            "{ \"a\": ",
+            "settings.json:1:8: expected value after colon in object property; nothing was changed\n",
+        ),
+        ("[]", "settings.json: the file is not an object; nothing was changed\n"),
+        ("{\"hooks\": []}", "settings.json: `hooks` is not an object; nothing was changed\n"),
+        ("{\"hooks\": {\"Stop\": {}}}", "settings.json: `hooks.Stop` is not an array; nothing was changed\n"),
+        (
+            "{\"statusLine\": {}}",
+            "settings.json: `statusLine.command` is not a string; nothing was changed\n",
+        ),
+    ] {
+        let home = Home::new();
+        settings(&home, "settings.json", text.as_bytes());
+        let said = refusal(&home, &OURS_IN_SETTINGS);
+        assert!(said.ends_with(expected), "{text}: {said}");
+        assert_eq!(files(&client(&home)), [("settings.json".to_owned(), text.to_owned())]);
+    }
+}
+
+#[test]
+fn a_link_stays_a_link_a_mode_stays_and_a_read_only_file_is_left_alone() {
+    let home = Home::new();
+    let real = settings(&home, "../dotfiles/claude.json", b"{}\n");
+    fs::create_dir_all(client(&home)).expect("a folder");
+    let link = client(&home).join("settings.json");
+    symlink(&real, &link).expect("a link");
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o600)).expect("private");
+    print(&home, &OURS_IN_SETTINGS);
+    assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+    assert_eq!(fs::metadata(&real).expect("there").permissions().mode() & 0o777, 0o600);
+    assert!(fs::read_to_string(&real).expect("there").contains("PostToolBatch"));
+    print(&home, &UNINSTALL);
+    assert_eq!(fs::read_to_string(&real).expect("there"), "{}\n");
+
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o400)).expect("read-only");
+    let said = refusal(&home, &OURS_IN_SETTINGS);
+    assert!(said.ends_with("settings.json: it is read-only\n"), "{said}");
+    assert_eq!(fs::read_to_string(&real).expect("there"), "{}\n");
+}
+
+#[test]
+fn two_installations_beside_each_other_are_refused() {
+    let home = Home::new();
+    let path =
+        settings(&home, "settings.json", br#"{ "enabledPlugins": { "aside@team": true, "x@y": true } }"#);
+    let said = refusal(&home, &["install", "claude-code"]);
+    assert!(
+        said.contains("the plugin aside@team") && said.ends_with("claude plugin uninstall aside@team\n"),
+        "{said}"
+    );
+    fs::write(&path, r#"{ "enabledPlugins": { "aside@team": false } }"#).expect("written");
+    print(&home, &["install", "claude-code"]);
+    let said = refusal(&home, &["install", "claude-code", "--project"]);
+    assert!(said.ends_with("remove it first: aside uninstall claude-code\n"), "{said}");
+    print(&home, &UNINSTALL);
+
+    print(&home, &["install", "claude-code", "--project"]);
+    let local = home.path("work/.claude/settings.local.json");
+    assert!(fs::read_to_string(&local).expect("there").contains("PostToolBatch"));
+    let said = refusal(&home, &["install", "claude-code"]);
+    assert!(said.contains("settings.local.json is there already"), "{said}");
+    assert!(print(&home, &UNINSTALL).contains("aside uninstall claude-code --project\n"));
+    print(&home, &["uninstall", "claude-code", "--project"]);
+    assert!(!home.path("work/.claude").exists());
+}
+
+#[test]
+fn a_project_that_shares_hooks_of_ours_has_them_renewed_where_they_are() {
+    let home = Home::new();
+    let shared = home.path("work/.claude/settings.json");
+    fs::create_dir_all(shared.parent().expect("a folder")).expect("made");
+    let old = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"aside hook claude"}]}]}}"#;
+    fs::write(&shared, old).expect("written");
+    print(&home, &["install", "claude-code", "--project"]);
+    assert!(fs::read_to_string(&shared).expect("there").contains("PostToolBatch"));
+    assert!(!home.path("work/.claude/settings.local.json").exists());
+}
+
+#[test]
+fn an_old_client_gets_hooks_in_its_settings_and_one_older_still_is_refused() {
+    let home = Home::new();
+    let output = run_with_client(&home, "2.1.150", &["install", "claude-code"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        text(&output.stdout).contains("note: the client loads plugins of its own from 2.1.160 on"),
+        "{output:?}"
+    );
+    assert!(client(&home).join("settings.json").exists() && !client(&home).join("skills").exists());
+
+    let home = Home::new();
+    let output = run_with_client(&home, "2.1.120", &["install", "claude-code"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).ends_with(
+        "claude is version 2.1.120, and takes these hooks from 2.1.140 on; update it first: claude update\n"
+    ));
+    assert!(!client(&home).exists());
+}
+
+#[test]
+fn a_plugin_to_be_given_to_others_is_a_marketplace_of_its_own() {
+    let home = Home::new();
+    let said = print(&home, &["install", "claude-code", "--plugin", "market"]);
+    let market = home.path("work/market").display().to_string();
+    for step in [
+        format!("\nclaude plugin marketplace add {market} "),
+        "\nclaude plugin install aside@aside ".to_owned(),
+        format!("\nclaude --plugin-dir {market}/aside "),
+    ] {
+        assert!(said.contains(&step.replace(&*home.path("").to_string_lossy(), "~/")), "{step}: {said}");
+    }
+    let names: Vec<String> = files(&home.path("work/market")).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(
+        names,
+        [
+            ".claude-plugin/marketplace.json",
+            "aside/.claude-plugin/plugin.json",
+            "aside/hooks/hooks.json",
+            "aside/skills/aside/SKILL.md"
+        ]
+    );
+}
+
+#[test]
+fn units_are_written_for_this_user_and_go_again() {
+    let home = Home::new();
+    let said = print(&home, &["install", "systemd"]);
+    assert!(said.contains("systemctl --user enable --now aside.socket"), "{said}");
+    let units = home.path("home/.config/systemd/user");
+    let listing: String =
+        files(&units).into_iter().map(|(name, text)| format!("== {name}\n{text}")).collect();
+    insta::assert_snapshot!("units", shown(&home, listing.as_bytes()));
+    print(&home, &["uninstall", "systemd"]);
+    assert_eq!(files(&units), []);
+}

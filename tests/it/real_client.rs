@@ -1,0 +1,208 @@
+//! The newest client that can be installed, against a scripted Messages API: what reaches the model, where, and how often.
+//!
+//! Not a part of the usual run, as it needs a client: `scripts/real-client` installs one and runs these.
+
+mod api;
+mod client;
+mod terminal;
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use self::{
+    api::{Api, Turn},
+    client::{aside, run_headless, settle},
+};
+use crate::support::daemon::{Daemon, Home};
+
+/// What the client calls the text of a hook.
+const LABEL: &str = "hook additional context:";
+/// What the scripted tool prints.
+const TOOL_SAYS: &str = "from the tool";
+
+/// A home in which the client has been used before and aside is installed.
+fn home() -> Arc<Home> {
+    let home = Home::new();
+    settle(&home);
+    aside(&home, &["install", "claude-code", "--user"]);
+    Arc::new(home)
+}
+
+fn bash(id: &str) -> Turn {
+    let input = json!({ "command": format!("echo {TOOL_SAYS}"), "description": "Says something" });
+    Turn::calls(id, "Bash", &input)
+}
+
+/// Publishes a failure for whoever works in this home's folder; `words` are found again in what the agent is told.
+fn fail(home: &Home, severity: &str, words: &str) {
+    home.publish(&json!({
+        "type": "tool.call.failure", "severity": severity, "workspace": home.work(),
+        "payload": { "tool_name": words, "error_type": "timeout" },
+    }));
+}
+
+/// Every text of a message, those inside of tool results too.
+fn texts(message: &Value) -> Vec<&str> {
+    fn collect<'v>(value: &'v Value, into: &mut Vec<&'v str>) {
+        match value {
+            Value::String(text) => into.push(text),
+            Value::Array(items) => items.iter().for_each(|item| collect(item, into)),
+            Value::Object(fields) => {
+                let parts = ["text", "content"].into_iter().filter_map(|name| fields.get(name));
+                parts.for_each(|part| collect(part, into));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    let mut found = Vec::new();
+    collect(&message["content"], &mut found);
+    found
+}
+
+/// How often `words` stand in these messages.
+fn count(messages: &[Value], words: &str) -> usize {
+    messages.iter().flat_map(texts).map(|text| text.matches(words).count()).sum()
+}
+
+/// The index of the first message in which `words` stand.
+fn place(messages: &[Value], words: &str) -> Option<usize> {
+    messages.iter().position(|message| texts(message).iter().any(|text| text.contains(words)))
+}
+
+/// Checks that each request says again, unchanged, what the one before it said.
+fn assert_only_added(conversation: &[Vec<Value>]) {
+    for (number, pair) in conversation.windows(2).enumerate() {
+        for (index, message) in pair[0].iter().enumerate() {
+            assert_eq!(pair[1].get(index), Some(message), "message {index} of request {number} was changed");
+        }
+    }
+}
+
+/// Plays `turns`, and gives every request of the conversation.
+fn play(home: &Home, turns: Vec<Turn>) -> Vec<Vec<Value>> {
+    let api = Api::playing(turns);
+    run_headless(home, &api.url());
+    let conversation = api.conversation();
+    assert_only_added(&conversation);
+    conversation
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn what_happens_during_a_tool_rides_with_its_result_once() {
+    let home = home();
+    let _daemon = home.serve();
+    let during = home.clone();
+    let turns = vec![
+        bash("toolu_1").after(move || fail(&during, "error", "marker_during")),
+        bash("toolu_2"),
+        Turn::says("done"),
+    ];
+    let conversation = play(&home, turns);
+    assert_eq!(conversation.len(), 3);
+    let told: Vec<usize> = conversation.iter().map(|messages| count(messages, "marker_during")).collect();
+    assert_eq!(told, [0, 1, 1]);
+    let (result, text) = (place(&conversation[1], TOOL_SAYS), place(&conversation[1], "marker_during"));
+    assert!(result.is_some() && text >= result, "the result at {result:?}, the text at {text:?}");
+    assert_eq!(conversation[2].iter().filter(|message| message["role"] == "assistant").count(), 2);
+    let second_call = conversation[2].iter().rposition(|message| message["role"] == "assistant");
+    assert!(text < second_call, "the text at {text:?}, the next call at {second_call:?}");
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn what_happened_before_the_session_is_told_with_the_first_prompt() {
+    let home = home();
+    let _daemon = home.serve();
+    fail(&home, "error", "marker_before");
+    let conversation = play(&home, vec![bash("toolu_1"), Turn::says("done")]);
+    let told: Vec<usize> = conversation.iter().map(|messages| count(messages, "marker_before")).collect();
+    assert_eq!(told, [1, 1]);
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn something_critical_stops_the_next_call_once() {
+    let home = home();
+    let _daemon = home.serve();
+    let during = home.clone();
+    let turns = vec![
+        bash("toolu_1").after(move || fail(&during, "critical", "marker_critical")),
+        bash("toolu_2"),
+        Turn::says("done"),
+    ];
+    let conversation = play(&home, turns);
+    let told: Vec<usize> = conversation.iter().map(|messages| count(messages, "marker_critical")).collect();
+    assert_eq!(told, [0, 1, 1]);
+    let ran: Vec<usize> = conversation.iter().map(|messages| count(messages, TOOL_SAYS)).collect();
+    // The words also stand in the calls themselves, which `texts` does not look at.
+    assert_eq!(ran, [0, 0, 1], "the first call was not run, the second one was");
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn something_critical_at_the_end_of_the_turn_lets_the_agent_go_on_once() {
+    let home = home();
+    let _daemon = home.serve();
+    let during = home.clone();
+    let turns = vec![
+        Turn::says("done").after(move || fail(&during, "critical", "marker_end")),
+        Turn::says("looked at it"),
+    ];
+    let conversation = play(&home, turns);
+    let told: Vec<usize> = conversation.iter().map(|messages| count(messages, "marker_end")).collect();
+    assert_eq!(told, [0, 1]);
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn without_the_daemon_the_transcript_is_the_same_less_our_text() {
+    let home = home();
+    let turns = || vec![bash("toolu_1"), bash("toolu_2"), Turn::says("done")];
+    let absent = play(&home, turns());
+    assert_eq!((absent.len(), count(&absent[2], LABEL)), (3, 0));
+
+    let daemon = home.serve();
+    assert_eq!(play(&home, turns()), absent, "nothing to tell");
+
+    fail(&home, "error", "marker_told");
+    let told = play(&home, turns());
+    assert_eq!(count(&told[2], "marker_told"), 1);
+    let less: Vec<_> = told.iter().map(|messages| less_our_text(messages)).collect();
+    assert_eq!(less, absent, "told");
+
+    // Killed while the model thinks about the result of the first tool.
+    let daemon = Arc::new(Mutex::new(Some(daemon)));
+    let (victim, during) = (daemon.clone(), home.clone());
+    let mut killed = turns();
+    killed[1] = bash("toolu_2").after(move || {
+        fail(&during, "error", "marker_lost");
+        let daemon = victim.lock().expect("no panic").take();
+        daemon.map(Daemon::kill).expect("it ran until now");
+    });
+    assert_eq!(play(&home, killed), absent, "killed in the midst of the turn");
+}
+
+/// The messages without what hooks said in them.
+fn less_our_text(messages: &[Value]) -> Vec<Value> {
+    let mut messages = messages.to_vec();
+    for message in &mut messages {
+        let Some(blocks) = message["content"].as_array_mut() else { continue };
+        for block in blocks.iter_mut() {
+            let Some(text) = block["text"].as_str() else { continue };
+            block["text"] = json!(less_labelled(text));
+        }
+        blocks.retain(|block| block["text"] != "");
+    }
+    messages.retain(|message| message["content"] != json!([]));
+    messages
+}
+
+fn less_labelled(text: &str) -> String {
+    let Some(label) = text.find(LABEL) else { return text.to_owned() };
+    let begin = text[..label].rfind('\n').map_or(0, |line| line + 1);
+    let close = "</notifications>";
+    let end = text[label..].find(close).map_or(text.len(), |at| label + at + close.len());
+    format!("{}{}", text[..begin].trim_end(), &text[end..]).trim_start().to_owned()
+}

@@ -1,0 +1,220 @@
+//! A Messages API on loopback that plays a script, and keeps every request.
+//!
+//! Speaks as much of it as the client needs: streamed answers to requests that carry tools, in the order of the script; a
+//! short text to everything else. Before a turn is played its action is run, which is how a test lets something happen at
+//! an exact moment of the conversation.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+/// One answer of the model.
+pub(super) struct Turn {
+    content: Value,
+    stop_reason: &'static str,
+    before: Box<dyn FnOnce() + Send>,
+}
+
+impl Turn {
+    /// It says something, and the turn ends.
+    pub(super) fn says(text: &str) -> Self {
+        let content = json!([{ "type": "text", "text": text }]);
+        Self { content, stop_reason: "end_turn", before: Box::new(|| ()) }
+    }
+
+    /// It calls a tool. The id is the script's, so that two runs differ in nothing.
+    pub(super) fn calls(id: &str, tool: &str, input: &Value) -> Self {
+        let content = json!([{ "type": "tool_use", "id": id, "name": tool, "input": input }]);
+        Self { content, stop_reason: "tool_use", before: Box::new(|| ()) }
+    }
+
+    /// What happens before the model answers.
+    pub(super) fn after(mut self, happens: impl FnOnce() + Send + 'static) -> Self {
+        self.before = Box::new(happens);
+        self
+    }
+}
+
+/// A running API; it ends with the test's process.
+pub(super) struct Api {
+    port: u16,
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+#[derive(Default)]
+struct State {
+    turns: std::collections::VecDeque<Turn>,
+    requests: Vec<Value>,
+}
+
+impl Api {
+    pub(super) fn playing(turns: Vec<Turn>) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let state = State { turns: turns.into(), requests: Vec::new() };
+        let state = Arc::new((Mutex::new(state), Condvar::new()));
+        let shared = state.clone();
+        thread::spawn(move || {
+            for connection in listener.incoming().map_while(Result::ok) {
+                let state = shared.clone();
+                // A client that goes away in the midst of an answer is no failure of the test.
+                thread::spawn(move || serve(&connection, &state).ok());
+            }
+        });
+        Self { port, state }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The `messages` of every request of the conversation so far, in the form of [`normal`].
+    pub(super) fn conversation(&self) -> Vec<Vec<Value>> {
+        let (state, _) = &*self.state;
+        let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.requests.iter().map(normal).collect()
+    }
+
+    /// Waits until the conversation has `count` requests; false when it has not in time.
+    pub(super) fn wait_for(&self, count: usize, patience: Duration) -> bool {
+        let (state, changed) = &*self.state;
+        let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = changed.wait_timeout_while(state, patience, |state| state.requests.len() < count);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+/// The messages of a request without what changes from one to the next although nothing was said: a text alone or as a
+/// block, and the marks of the prompt cache.
+fn normal(request: &Value) -> Vec<Value> {
+    let mut messages = request["messages"].as_array().cloned().unwrap_or_default();
+    for message in &mut messages {
+        if let Value::String(text) = &message["content"] {
+            message["content"] = json!([{ "type": "text", "text": text }]);
+        }
+        forget_cache_marks(message);
+    }
+    messages
+}
+
+fn forget_cache_marks(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("cache_control");
+            fields.values_mut().for_each(forget_cache_marks);
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget_cache_marks),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn serve(connection: &TcpStream, state: &(Mutex<State>, Condvar)) -> std::io::Result<()> {
+    let mut reader = BufReader::new(connection);
+    let mut path = String::new();
+    reader.read_line(&mut path)?;
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 || line == "\r\n" {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap_or(0);
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let is_conversation = path.starts_with("POST /v1/messages?") || path.starts_with("POST /v1/messages ");
+    if !is_conversation || request["tools"].as_array().is_none_or(Vec::is_empty) {
+        return answer_aside(connection, is_conversation, &request);
+    }
+    let (number, turn) = {
+        let (state, changed) = state;
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.requests.push(request.clone());
+        changed.notify_all();
+        let turn = state.turns.pop_front().unwrap_or_else(|| Turn::says("nothing more to do"));
+        (state.requests.len(), turn)
+    };
+    (turn.before)();
+    // The client takes two messages with one id for two parts of the same.
+    let message = message(&format!("msg_{number}"), &request["model"]);
+    stream(connection, &message, &turn.content, turn.stop_reason)
+}
+
+/// What is asked beside the conversation: titles, counts, probes.
+fn answer_aside(connection: &TcpStream, is_message: bool, request: &Value) -> std::io::Result<()> {
+    let content = json!([{ "type": "text", "text": "ok" }]);
+    let mut message = message("msg_aside", &request["model"]);
+    if is_message && request["stream"] == true {
+        return stream(connection, &message, &content, "end_turn");
+    }
+    let body = if is_message {
+        message["content"] = content;
+        message["stop_reason"] = json!("end_turn");
+        message
+    } else {
+        json!({ "data": [], "has_more": false, "input_tokens": 1 })
+    };
+    let body = body.to_string();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut connection = connection;
+    connection.write_all((head + &body).as_bytes())
+}
+
+fn message(id: &str, model: &Value) -> Value {
+    json!({
+        "id": id, "type": "message", "role": "assistant", "model": model, "content": [],
+        "stop_reason": null, "stop_sequence": null,
+        "usage": { "input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0 },
+    })
+}
+
+/// Writes an answer as the server-sent events of a streamed message.
+fn stream(
+    mut connection: &TcpStream,
+    message: &Value,
+    content: &Value,
+    stop_reason: &str,
+) -> std::io::Result<()> {
+    let mut events = vec![json!({ "type": "message_start", "message": message })];
+    for (index, block) in content.as_array().expect("blocks").iter().enumerate() {
+        let (start, delta) = if block["type"] == "tool_use" {
+            let mut start = block.clone();
+            start["input"] = json!({});
+            (start, json!({ "type": "input_json_delta", "partial_json": block["input"].to_string() }))
+        } else {
+            (json!({ "type": "text", "text": "" }), json!({ "type": "text_delta", "text": block["text"] }))
+        };
+        events.extend([
+            json!({ "type": "content_block_start", "index": index, "content_block": start }),
+            json!({ "type": "content_block_delta", "index": index, "delta": delta }),
+            json!({ "type": "content_block_stop", "index": index }),
+        ]);
+    }
+    events.extend([
+        json!({ "type": "message_delta", "delta": { "stop_reason": stop_reason, "stop_sequence": null },
+            "usage": { "output_tokens": 10 } }),
+        json!({ "type": "message_stop" }),
+    ]);
+    let mut answer =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_owned();
+    for event in events {
+        let kind = event["type"].as_str().expect("a type");
+        answer.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
+    }
+    connection.write_all(answer.as_bytes())
+}

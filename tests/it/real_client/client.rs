@@ -1,0 +1,93 @@
+//! The real client in a home of its own: no account, no network but loopback, and aside's hooks in its settings.
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::daemon::{Home, text};
+
+/// Where `scripts/real-client` says the client is.
+const CLIENT_VARIABLE: &str = "ASIDE_REAL_CLAUDE";
+/// No key at all; the client only wants one that was approved.
+const API_KEY: &str = "sk-scripted-000000000000000000000000";
+/// How much of a key the client keeps of those it may use.
+const API_KEY_TAIL: usize = 20;
+
+/// The client's program.
+pub(super) fn program() -> PathBuf {
+    env::var_os(CLIENT_VARIABLE)
+        .unwrap_or_else(|| panic!("{CLIENT_VARIABLE} names no client: run scripts/real-client"))
+        .into()
+}
+
+/// Makes the client's home inside `home`: past its first questions, with permission for what the scripts do.
+pub(super) fn settle(home: &Home) {
+    let claude = home.path("claude");
+    fs::create_dir_all(&claude).expect("a folder");
+    let tail = API_KEY.get(API_KEY.len() - API_KEY_TAIL..).expect("long enough");
+    let state = json!({
+        "hasCompletedOnboarding": true, "theme": "dark", "numStartups": 5,
+        "customApiKeyResponses": { "approved": [tail], "rejected": [] },
+        "projects": { (home.work()): {
+            "hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true, "allowedTools": []
+        } },
+    });
+    fs::write(claude.join(".claude.json"), state.to_string()).expect("written");
+    let settings = json!({ "permissions": { "allow": ["Bash(*)"] } });
+    fs::write(claude.join("settings.json"), settings.to_string()).expect("written");
+}
+
+/// Runs one of our own commands as the client's user does.
+pub(super) fn aside(home: &Home, args: &[&str]) -> String {
+    let output = home.command(args).envs(environment(home, "")).output().expect("the program runs");
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    text(&output.stdout)
+}
+
+/// The client with `args`, talking to the API at `url` and to the daemon of `home`.
+pub(super) fn client(home: &Home, url: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command.args(args).current_dir(home.work()).env_clear().envs(environment(home, url)).stdin(Stdio::null());
+    command
+}
+
+/// What the client's process is to have around it.
+pub(super) fn environment(home: &Home, url: &str) -> Vec<(String, String)> {
+    let path = |name: &str| home.path(name).to_string_lossy().into_owned();
+    [
+        ("PATH", env::var("PATH").expect("a path")),
+        ("HOME", path("")),
+        ("TERM", "xterm-256color".to_owned()),
+        ("CLAUDE_CONFIG_DIR", path("claude")),
+        ("ANTHROPIC_BASE_URL", url.to_owned()),
+        ("ANTHROPIC_API_KEY", API_KEY.to_owned()),
+        ("DISABLE_AUTOUPDATER", "1".to_owned()),
+        ("DISABLE_TELEMETRY", "1".to_owned()),
+        ("DISABLE_ERROR_REPORTING", "1".to_owned()),
+        // Whatever would leave this machine ends at a port where nobody listens.
+        ("HTTPS_PROXY", "http://127.0.0.1:1".to_owned()),
+        ("NO_PROXY", "127.0.0.1,localhost".to_owned()),
+        ("ASIDE_SOCKET", path("socket")),
+        ("ASIDE_STATE", path("state")),
+        ("ASIDE_CONFIG", path("config")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}
+
+/// Runs one prompt without a terminal, and checks that the client ended well and complained of no hook.
+pub(super) fn run_headless(home: &Home, url: &str) -> Vec<Value> {
+    let args = ["-p", "go", "--output-format", "stream-json", "--verbose", "--permission-mode", "default"];
+    let output = client(home, url, &args).output().expect("the client runs");
+    let Output { status, stdout, stderr } = &output;
+    assert!(status.success() && stderr.is_empty(), "{}\n{}", text(stdout), text(stderr));
+    let said = text(stdout);
+    for complaint in ["hook_no_verdict", "hook_error", "stop-hook-error", "hook error", "stop hook problem"] {
+        assert!(!said.contains(complaint), "`{complaint}` in\n{said}");
+    }
+    said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}

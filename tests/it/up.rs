@@ -1,0 +1,155 @@
+//! The daemon in the background: `aside up` and `aside down`, the start from a hook, and the start by a service manager.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixDatagram, UnixListener},
+    },
+    process::{Output, Stdio},
+};
+
+use rustix::process::Pid;
+
+use crate::support::daemon::{Home, PATIENCE, eventually, text};
+
+/// Stops what `up` has started, whatever becomes of the test.
+struct Down<'a>(&'a Home);
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        self.0.run(&["down"]);
+    }
+}
+
+fn pid(home: &Home) -> Pid {
+    let text = fs::read_to_string(home.state().join("daemon.lock")).expect("there");
+    Pid::from_raw(text.trim().parse().expect("a number")).expect("a process")
+}
+
+#[test]
+fn up_starts_one_daemon_and_down_stops_it() {
+    let home = Home::new();
+    let _down = Down(&home);
+    let said = home.print(&["up"]);
+    assert!(said.starts_with("aside 0.") && said.contains(" runs as process "), "{said}");
+    assert!(said.contains(&format!("socket   {}\n", home.socket().display())), "{said}");
+    let first = pid(&home);
+    assert!(home.print(&["up"]).contains(&format!(" runs already as process {}\n", first.as_raw_pid())));
+    home.print(&["publish", "tool.call.failure", "tool_name=grep"]);
+    let log = home.state().join("daemon.log");
+    assert_eq!(fs::metadata(&log).expect("there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(home.print(&["down"]), format!("aside has stopped; it was process {}\n", first.as_raw_pid()));
+    // What has ended and was not yet waited for by its parent has a number, but no program.
+    let program = fs::read_link(format!("/proc/{}/exe", first.as_raw_pid()));
+    assert!(program.is_err(), "it still runs: {program:?}");
+    assert_eq!(home.print(&["down"]), format!("no daemon runs for {}\n", home.state().display()));
+}
+
+#[test]
+fn a_daemon_in_the_background_has_a_session_of_its_own_and_none_of_the_callers_secrets() {
+    let home = Home::new();
+    let _down = Down(&home);
+    let output =
+        home.command(&["up"]).env("CLAUDE_CODE_MESSAGING_TOKEN", "secret").output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let process = pid(&home);
+    let folder = format!("/proc/{}", process.as_raw_pid());
+    let environment = fs::read(format!("{folder}/environ")).expect("its own");
+    assert!(!String::from_utf8_lossy(&environment).contains("secret"));
+    assert_eq!(fs::read_link(format!("{folder}/cwd")).expect("its own").to_str(), Some("/"));
+    assert_eq!(rustix::process::getsid(Some(process)).expect("it runs"), process);
+}
+
+#[test]
+fn a_daemon_that_cannot_start_says_why() {
+    let home = Home::new();
+    fs::write(home.socket(), "mine").expect("written");
+    let output = home.run(&["up"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("the daemon ended before it was ready")
+            && said.contains("something stands there that is not a socket"),
+        "{said}"
+    );
+}
+
+/// Runs the hook that starts the daemon, and waits for its end.
+fn starting_hook(home: &Home) -> Output {
+    let mut child = home
+        .command(&["hook", "claude", "--start"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let stdin = br#"{"hook_event_name":"SessionStart","session_id":"s1","source":"startup"}"#;
+    child.stdin.take().expect("piped").write_all(stdin).expect("the hook reads its stdin");
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn the_first_hook_of_a_session_starts_the_daemon_where_that_is_allowed() {
+    let home = Home::new();
+    let _down = Down(&home);
+    let output = starting_hook(&home);
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+    // Each look is a process, which gives the daemon the time of two thousand.
+    eventually("a daemon", || home.run(&["status"]).status.success().then_some(()));
+    let first = pid(&home);
+    assert!(starting_hook(&home).status.success());
+    assert_eq!(pid(&home), first);
+}
+
+/// Hands descriptor 3 to the daemon as a service manager does: a shell moves its stdin there.
+fn serve_with(home: &Home, listener: UnixListener) -> std::process::Child {
+    let listener: std::os::fd::OwnedFd = listener.into();
+    let serve = home.command(&["serve"]);
+    let mut shell = std::process::Command::new("/bin/sh");
+    let script = "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$0\" serve";
+    shell.args(["-c", script]).arg(serve.get_program()).current_dir(home.path("work")).env_clear();
+    shell.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.env("NOTIFY_SOCKET", home.path("notify"));
+    shell.stdin(listener).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("a shell")
+}
+
+#[test]
+fn a_socket_that_a_service_manager_opened_is_served_and_outlives_the_daemon() {
+    let home = Home::new();
+    let notify = UnixDatagram::bind(home.path("notify")).expect("bound");
+    notify.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let listener = UnixListener::bind(home.socket()).expect("bound");
+    let mut daemon = serve_with(&home, listener.try_clone().expect("another descriptor"));
+    let mut said = [0; 64];
+    let length = notify.recv(&mut said).expect("it tells when it is ready");
+    assert_eq!(&said[..length], b"READY=1\n");
+    assert_eq!(home.get("/healthz")["status"], "ok");
+    home.print(&["down"]);
+    assert!(daemon.wait().expect("it ended").success());
+    assert!(home.socket().exists(), "the socket belongs to the service manager");
+}
+
+#[test]
+fn a_socket_that_is_another_ones_is_refused() {
+    let home = Home::new();
+    let listener = UnixListener::bind(home.path("other")).expect("bound");
+    let output = serve_with(&home, listener).wait_with_output().expect("it ends");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("listen at what was passed: it is") && said.contains("/other"), "{said}");
+}
+
+#[test]
+fn completions_and_pages_are_those_of_the_commands() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let completions = home.print(&["completions", shell]);
+        assert!(completions.contains("claude-code") && completions.contains("doctor"), "{shell}");
+    }
+    assert!(home.print(&["man"]).starts_with(".ie") || home.print(&["man"]).contains(".TH aside 1"));
+    home.print(&["man", "pages"]);
+    let page = fs::read_to_string(home.path("work/pages/aside-install-claude-code.1")).expect("there");
+    assert!(page.contains("\\-\\-autostart"), "{page}");
+}
