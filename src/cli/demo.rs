@@ -152,11 +152,9 @@ impl Turn<'_> {
     /// Asks as a harness does at `point`, and shows the answer beside what happened.
     fn exchange(&mut self, point: &str, happens: &str) -> Result<(), CliError> {
         self.carriers += 1;
-        let mut request =
-            json!({ "point": point, "carrier": format!("message-{}", self.carriers), "turn": "1" });
-        if point == "before_tool" {
-            request["carries"] = json!("only_to_cancel");
-        }
+        let carries = if point == "before_tool" { "only_to_cancel" } else { "always" };
+        let carrier = format!("message-{}", self.carriers);
+        let request = json!({ "point": point, "carrier": carrier, "turn": "1", "carries": carries });
         let path = format!("/v1/sessions/{SESSION}/exchange");
         let body = self.context.ask("exchange", "POST", &path, Some(&request))?;
         let answer: Value = if body.is_empty() { Value::Null } else { parse("exchange", &body)? };

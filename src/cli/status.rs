@@ -132,6 +132,13 @@ impl Journal {
     }
 }
 
+impl Tokens {
+    fn text(&self) -> String {
+        let (saved, than) = (self.saved.unsigned_abs(), if self.saved < 0 { "more" } else { "fewer" });
+        format!("about {} injected, {saved} {than} than the payloads as they came", self.injected)
+    }
+}
+
 impl Status {
     fn text(&self) -> String {
         let Self { journal, projection, rules, events, notifications, tokens, sessions, .. } = self;
@@ -150,7 +157,7 @@ impl Status {
                 notifications.created, notifications.injected, notifications.confirmed, notifications.pending,
                 notifications.unclaimed, ended(&notifications.ended),
             ),
-            "tokens": format!("about {} injected, {} fewer than the payloads as they came", tokens.injected, tokens.saved),
+            "tokens": tokens.text(),
             "sessions": format!("{} open, {} waiting", sessions.open, sessions.waiting),
         });
         format!("{}{}", table::pairs(&lines), self.subscribers())

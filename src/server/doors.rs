@@ -102,8 +102,7 @@ impl Doors {
     }
 
     fn door(&self, session: &SessionId, kind: WakeKind) -> Door {
-        let reach = self.inboxes.get(session).map(|inbox| inbox.reach);
-        choose(self.attached.contains_key(session), reach, kind)
+        choose(self.attached.contains_key(session), self.inboxes.contains_key(session), kind)
     }
 
     fn take_wanted(&self) -> Vec<(SessionId, WakeKind)> {
@@ -162,7 +161,7 @@ async fn push(app: &App, session: SessionId, kind: WakeKind) {
     }
     // Connected first: nothing is released before there is somebody to take it.
     let outcome = match connect(&inbox.socket).await {
-        Ok(connection) => hand_over(app, &session, kind, &inbox, connection).await,
+        Ok(connection) => hand_over(app, &session, &inbox, connection).await,
         Err(error) => Err(error),
     };
     if let Err(error) = outcome {
@@ -187,20 +186,15 @@ async fn connect(socket: &Path) -> io::Result<UnixStream> {
 async fn hand_over(
     app: &App,
     session: &SessionId,
-    kind: WakeKind,
     inbox: &Inbox,
     mut connection: UnixStream,
 ) -> io::Result<()> {
     let number = app.registry.doors().next.fetch_add(1, Ordering::Relaxed);
-    let point = match kind {
-        WakeKind::StartTurn => InjectionPoint::TurnStart,
-        WakeKind::InjectAndContinue | WakeKind::CancelAndRestart => InjectionPoint::Immediate,
-    };
     let carrier = format!("inbox:{}:{number}", app.now().as_millis());
     let exchange = Exchange {
         budget: Budget { max_chars: Some(PUSH_CHARS_MAX), ..Budget::default() },
         format: Some(Format::Xml),
-        ..Exchange::new(session.clone(), point, &carrier)
+        ..Exchange::new(session.clone(), InjectionPoint::TurnStart, &carrier)
     };
     let answer = perform(app, std::iter::empty::<EventRef<'_>>(), &exchange).await;
     let answer = answer.map_err(|error| io::Error::other(error.to_string()))?;

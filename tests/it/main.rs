@@ -12,6 +12,7 @@ mod install;
 mod kill;
 mod metrics;
 mod model;
+mod real_client;
 mod reference;
 mod scenario;
 mod snapshots;

@@ -186,6 +186,10 @@ impl Visit for Fields<'_> {
         self.put(field, value);
     }
 
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        self.put(field, u64::try_from(value).unwrap_or(u64::MAX));
+    }
+
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.put(field, value);
     }
@@ -306,8 +310,7 @@ mod tests {
     fn a_line_of_json_has_the_same_names_always_and_values_of_their_kind() {
         let error = io::Error::other(fmt::Error);
         let error: &dyn Error = &error;
-        let say =
-            || tracing::warn!(path = %"a\n\"b\"", bytes = 7, ok = true, name = "n", error, "it went wrong");
+        let say = || tracing::warn!(path = %"a\n\"b\"", bytes = 7, took_us = 9_u128, ok = true, name = "n", error, "it went wrong");
         let lines = said(false, LogFormat::Json, || Duration::ZERO, say);
         let [line] = lines.as_slice() else { panic!("{lines:?}") };
         let mut line = json(line);
@@ -318,7 +321,7 @@ mod tests {
         assert_eq!(keys[..4], ["timestamp", "level", "target", "message"]);
         let expected = serde_json::json!({
             "timestamp": null, "level": "warn", "target": module_path!(), "message": "it went wrong",
-            "path": "a\n\"b\"", "bytes": 7, "ok": true, "name": "n", "error": fmt::Error.to_string(),
+            "path": "a\n\"b\"", "bytes": 7, "took_us": 9, "ok": true, "name": "n", "error": fmt::Error.to_string(),
         });
         assert_eq!(line, expected);
     }

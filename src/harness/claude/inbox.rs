@@ -6,10 +6,7 @@ use std::{fmt, path::PathBuf};
 
 use serde_json::json;
 
-use crate::{
-    event::SessionId,
-    harness::{door::Reach, percent_decode},
-};
+use crate::{event::SessionId, harness::percent_decode};
 
 /// How a client names a run that ends with its last turn.
 const ONE_SHOT: &str = "sdk-cli";
@@ -21,18 +18,13 @@ const INTRO: &str = "Automated notification of the aside daemon; no person or ag
 pub struct Inbox {
     /// Its socket, an absolute path.
     pub socket: PathBuf,
-    /// When it is read.
-    pub reach: Reach,
     token: Option<String>,
 }
 
 impl fmt::Debug for Inbox {
     /// Leaves the token out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox")
-            .field("socket", &self.socket)
-            .field("reach", &self.reach)
-            .finish_non_exhaustive()
+        f.debug_struct("Inbox").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 
@@ -40,14 +32,14 @@ impl Inbox {
     /// The inbox that a hook's environment names, from `aside-inbox`, `aside-inbox-token`, `aside-session` and
     /// `aside-entrypoint`.
     ///
-    /// Errors: none. An environment that a client inherited from another one names that one's session, and then there is none.
+    /// Errors: none. An environment that a client inherited from another one names that one's session, and then there is none; nor is
+    /// there one of use in a run that ends with its last turn, as a message that comes later is lost.
     pub fn from_headers<'h>(session: &SessionId, header: impl Fn(&str) -> Option<&'h str>) -> Option<Self> {
         let text = |name| header(name).map(percent_decode).filter(|text| !text.is_empty());
         text("aside-session").filter(|own| own == session.as_str())?;
         let socket = text("aside-inbox").map(PathBuf::from).filter(|path| path.is_absolute())?;
         let is_one_shot = text("aside-entrypoint").is_some_and(|entrypoint| entrypoint == ONE_SHOT);
-        let reach = if is_one_shot { Reach::InTurn } else { Reach::Always };
-        Some(Self { socket, reach, token: text("aside-inbox-token") })
+        (!is_one_shot).then(|| Self { socket, token: text("aside-inbox-token") })
     }
 
     /// What is written to the socket to hand over `text`: lines of JSON.
@@ -77,7 +69,7 @@ mod tests {
             ("aside-entrypoint", "cli"),
         ];
         let found = inbox(&full).expect("an inbox");
-        assert_eq!((found.socket.to_str(), found.reach), (Some("/run/a b.sock"), Reach::Always));
+        assert_eq!(found.socket.to_str(), Some("/run/a b.sock"));
         assert!(!format!("{found:?}").contains("secret"));
         assert_eq!(
             found.lines("<notifications>\n</notifications>"),
@@ -86,7 +78,7 @@ mod tests {
         );
         let one_shot =
             inbox(&[("aside-session", "s1"), ("aside-inbox", "/a"), ("aside-entrypoint", "sdk-cli")]);
-        assert_eq!(one_shot.map(|inbox| inbox.reach), Some(Reach::InTurn));
+        assert_eq!(one_shot, None);
         for other in [
             &[("aside-session", "s2"), ("aside-inbox", "/a")][..],
             &[("aside-inbox", "/a")],

@@ -1,6 +1,7 @@
 //! The client in a terminal of its own (tmux), as a person has it.
 
 use std::{
+    io::Write,
     path::PathBuf,
     process::{Command, Stdio},
     sync::{Arc, mpsc},
@@ -116,7 +117,8 @@ fn an_idle_session_is_woken_and_its_watcher_ends_with_the_client() {
     let begin = Instant::now();
     fail(&home, "critical", "marker_wake");
     assert!(api.wait_for(2, WAKE_MAX), "not woken in {WAKE_MAX:?}; the screen:\n{}", terminal.screen());
-    println!("woken after {:?}", begin.elapsed());
+    let woken_after = begin.elapsed();
+    writeln!(std::io::stderr(), "woken after {woken_after:?}").expect("somebody reads");
     let conversation = api.conversation();
     assert_eq!(count(&conversation[1], "marker_wake"), 1, "{:?}", conversation[1].last());
 
