@@ -42,6 +42,7 @@ const DECIDING: u8 = 3;
 
 const MODULES: &[Module] = &[
     module("time", 0, &[]),
+    module("meter", 0, &[]),
     module("snapshot", 0, &[&["time"]]),
     module("event", 1, &[DATA]),
     module("notification", 1, &[DATA]),
@@ -58,7 +59,7 @@ const MODULES: &[Module] = &[
     module("config", DECIDING, &[DATA, RULES, &["engine::rules"]]),
     module("protocol", DECIDING, &[DATA, &["engine::io", "engine::rules"]]),
     module("harness", DECIDING, &[DATA, &["protocol", "engine::io"]]),
-    module("journal", 4, &[DATA, &["config"]]),
+    module("journal", 4, &[DATA, &["config", "meter"]]),
     module("bus", 4, &[DATA, &["config", "journal"]]),
     module("projection", 4, &[DATA, &["engine", "protocol", "journal"]]),
     module("source", 4, &[DATA, &["config"]]),
@@ -71,7 +72,7 @@ const MODULES: &[Module] = &[
 ];
 
 const BELOW_THE_SHELL: &[&str] =
-    &["engine", "config", "protocol", "harness", "journal", "bus", "projection", "source", "sink"];
+    &["meter", "engine", "config", "protocol", "harness", "journal", "bus", "projection", "source", "sink"];
 
 /// Where something from outside may be used.
 enum Where {
@@ -107,6 +108,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("tokio_stream", ASYNC),
     ("axum", Where::Only(&["server.rs", "server/", "daemon.rs", "daemon/"])),
     ("utoipa_axum", Where::Only(&["server.rs", "server/"])),
+    ("prometheus_client", Where::Only(&["server/metrics.rs"])),
     ("dashmap", Where::Only(&["server.rs", "server/"])),
     ("rusqlite", Where::Only(&["projection.rs", "projection/"])),
     (
