@@ -58,13 +58,13 @@ impl<T: Into<Arc<str>>> From<T> for Document {
 
 impl State for Document {
     fn write(&self, to: &mut Writer) {
-        // What it was found to be is found again.
+        // What it was found to be is found again. Hardly two are equal, so looking for one that is would only cost.
         let Self { text, form: _ } = self;
-        text.write(to);
+        to.block(text.as_bytes());
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        <Arc<str>>::read(from).map(Self::from)
+        String::read(from).map(Self::from)
     }
 }
 
