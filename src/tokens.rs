@@ -38,7 +38,7 @@ pub fn estimate(text: &str) -> Tokens {
     while let Some(first) = bytes.get(at) {
         let class = Class::of(*first);
         let rest = bytes.get(at..).unwrap_or_default();
-        let length = rest.iter().position(|byte| Class::of(*byte) != class).unwrap_or(rest.len());
+        let length = rest.iter().take_while(|byte| Class::of(**byte) == class).count();
         let run = text.get(at..at + length).unwrap_or_default();
         hundredths += class.cost(run, spaces);
         spaces = if class == Class::Space { length } else { 0 };
@@ -57,16 +57,31 @@ enum Class {
     Other,
 }
 
+/// The class of every byte, because each byte of what is released is asked for twice.
+#[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
+const CLASSES: [Class; 256] = {
+    let mut classes = [Class::Other; 256];
+    let mut byte = 0;
+    while byte < 0x80 {
+        classes[byte as usize] = Class::of_ascii(byte);
+        byte += 1;
+    }
+    classes
+};
+
 impl Class {
     /// The class of the character that `byte` is, or is a part of.
     fn of(byte: u8) -> Self {
+        CLASSES.get(usize::from(byte)).copied().unwrap_or(Self::Other)
+    }
+
+    const fn of_ascii(byte: u8) -> Self {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' => Self::Letter,
             b'0'..=b'9' => Self::Digit,
             b' ' | b'\t' => Self::Space,
             b'\n' | b'\r' => Self::Newline,
-            0..0x80 => Self::Punctuation,
-            0x80.. => Self::Other,
+            _ => Self::Punctuation,
         }
     }
 
