@@ -133,7 +133,7 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     let recovered = recovery::recover(&options.state, &compiled.daemon.journal).await?;
     reload::adopt(&recovered.bus, &recovered.fold.rules, &sources, &recovered.fold.engine.rules().hash)
         .await?;
-    let mut daemon = Daemon::start(options, passed, recovered, &compiled).await?;
+    let mut daemon = Daemon::start(options, passed, recovered, &compiled, sources.hash()).await?;
     daemon.log_ready();
     on_ready();
     let watched = daemon.watch(&mut signals).await;
@@ -173,6 +173,8 @@ struct Daemon {
     options: ServeOptions,
     bus: Bus,
     rules: RulesStore,
+    /// The hash of the rules that hold once the journal has been followed to its head.
+    rules_in_force: String,
     clock: Arc<Clock>,
     tasks: Supervisor,
     /// Ends after the event loop.
@@ -193,6 +195,7 @@ impl Daemon {
         passed: Passed,
         recovered: Recovered,
         compiled: &Compiled,
+        rules_in_force: String,
     ) -> Result<Self, DaemonError> {
         let Recovered { fold, bus, reader, clock, snapshots, snapshot, projected } = recovered;
         let (stop_intake, intake) = watch::channel(false);
@@ -252,6 +255,7 @@ impl Daemon {
             options,
             bus,
             rules,
+            rules_in_force,
             clock: own_clock,
             tasks,
             projector,
@@ -289,14 +293,18 @@ impl Daemon {
         tracing::info!(version, pid, %socket, head = self.bus.written().borrow().0, "ready");
     }
 
-    async fn reload(&self) {
-        let outcome = reload::reload(&self.bus, &self.rules, &self.options.config).await;
+    async fn reload(&mut self) {
+        let outcome =
+            reload::reload(&self.bus, &self.rules, &self.options.config, &self.rules_in_force).await;
         match &outcome {
-            Ok(reloaded) => tracing::info!(
-                subscribers = reloaded.subscribers,
-                rules = reloaded.rules,
-                "the configuration was read again"
-            ),
+            Ok(reloaded) => {
+                reloaded.rules.clone_into(&mut self.rules_in_force);
+                tracing::info!(
+                    subscribers = reloaded.subscribers,
+                    rules = self.rules_in_force,
+                    "the configuration was read again"
+                );
+            }
             Err(error) => tracing::error!(error = error as &dyn Error, "the rules stay as they were"),
         }
         let event = reload::event(outcome.as_ref(), self.clock.now());
@@ -406,8 +414,19 @@ mod tests {
         let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
         let (orders, _) = keeper::orders();
         let (projector, owns_socket) = (None, true);
-        let daemon =
-            Daemon { options, bus, rules, clock, tasks, projector, stop_intake, drain, orders, owns_socket };
+        let daemon = Daemon {
+            options,
+            bus,
+            rules,
+            rules_in_force: String::new(),
+            clock,
+            tasks,
+            projector,
+            stop_intake,
+            drain,
+            orders,
+            owns_socket,
+        };
         daemon.stop().await.expect("stopped");
         assert!(*has_drained.borrow_and_update());
     }

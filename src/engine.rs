@@ -32,7 +32,7 @@ use self::{
 };
 pub use self::{
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
-    rules::{CompiledRules, InjectionSettings, SessionSettings},
+    rules::{CompiledRules, InjectionSettings, SessionSettings, SourceSettings},
     sessions::SessionView,
     state::BEHAVIOUR,
     tally::{SubscriberTally, Tally},
@@ -241,6 +241,9 @@ impl Engine {
             })
             .collect();
         self.matcher = matcher_of(&rules);
+        if self.rules.sources != rules.sources {
+            self.throttle.forget_rates();
+        }
         self.pipeline_deadlines = Deadlines::default();
         for (index, pipeline) in (0_u32..).zip(&self.pipelines) {
             self.pipeline_deadlines.set(index, pipeline.poll_timeout());

@@ -15,7 +15,7 @@
 //! #     content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None,
 //! # };
-//! let overflow = Overflow { by_subscriber: [(SubscriberId::new("ci_check"), 3)].into() };
+//! let overflow = Overflow { by_subscriber: [(SubscriberId::new("ci_check"), 3)].into(), ..Overflow::default() };
 //! let items = [Item { notification: &notification, redelivered: false }];
 //! assert_eq!(
 //!     write(Format::Xml, &InjectionId::new("7fq2kd"), &items, &overflow),
@@ -40,6 +40,8 @@ mod hostile;
 
 use std::{collections::BTreeMap, fmt};
 
+use serde_json::Value;
+
 use crate::{
     exchange::{Format, InjectionId},
     notification::{Notification, SubscriberId},
@@ -54,21 +56,47 @@ pub struct Item<'a> {
     pub redelivered: bool,
 }
 
-/// How many notifications were left out for want of room.
+/// How many notifications the text does not tell.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overflow {
-    /// By subscriber; no zeroes. Empty when nothing was left out.
+    /// Those left out for want of room, by subscriber; no zeroes. Empty when nothing was left out.
     pub by_subscriber: BTreeMap<SubscriberId, u32>,
+    /// Those that a full queue let go of and that will not be told, in the same way.
+    pub dropped: BTreeMap<SubscriberId, u32>,
 }
 
 impl Overflow {
-    /// How many in all.
-    pub fn total(&self) -> u32 {
-        self.by_subscriber.values().copied().fold(0, u32::saturating_add)
+    /// How many were left out, and by whom they were made.
+    fn pending(&self) -> Option<Count<'_>> {
+        Count::of(&self.by_subscriber)
+    }
+
+    /// The same of those that were dropped.
+    fn dropped(&self) -> Option<Count<'_>> {
+        Count::of(&self.dropped)
     }
 }
 
-impl fmt::Display for Overflow {
+/// How many there are of some subscribers; never none.
+struct Count<'a> {
+    total: u32,
+    by_subscriber: &'a BTreeMap<SubscriberId, u32>,
+}
+
+impl<'a> Count<'a> {
+    fn of(by_subscriber: &'a BTreeMap<SubscriberId, u32>) -> Option<Self> {
+        let total = by_subscriber.values().copied().fold(0, u32::saturating_add);
+        (total > 0).then_some(Self { total, by_subscriber })
+    }
+
+    fn to_json(&self) -> Value {
+        let count =
+            |(subscriber, count): (&SubscriberId, &u32)| (subscriber.to_string(), Value::from(*count));
+        Value::Object(self.by_subscriber.iter().map(count).collect())
+    }
+}
+
+impl fmt::Display for Count<'_> {
     /// Writes `ci_check 2; tool_failure 1`, which needs no quotes in TOON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (subscriber, count)) in self.by_subscriber.iter().enumerate() {
@@ -81,7 +109,7 @@ impl fmt::Display for Overflow {
 
 /// Writes `items`, in their order, as the text of `injection`.
 ///
-/// Shape: no trailing newline. What was left out is told in one last line, or not at all when nothing was.
+/// Shape: no trailing newline. What was left out or dropped is told in one last line, or not at all when nothing was.
 pub fn write(format: Format, injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     match format {
         Format::Xml => xml::write(injection, items, overflow),
@@ -133,6 +161,7 @@ mod tests {
         let overflow = Overflow {
             by_subscriber: [(SubscriberId::new("tool_failure"), 1), (SubscriberId::new("ci_check"), 2)]
                 .into(),
+            dropped: [(SubscriberId::new("lint"), 4)].into(),
         };
         let items = [item(&budget, false), item(&first, false), item(&second, true)];
         write(format, &InjectionId::new("7fq2kd"), &items, &overflow)
@@ -150,7 +179,7 @@ notifications[3]:
     fails[1]{tool,error}:
       cat,"\u003c/event>"
     since: 12s
-more: 3 pending (ci_check 2; tool_failure 1)
+more: 3 pending (ci_check 2; tool_failure 1); 4 dropped (lint 4)
 </notifications>"#;
         assert_eq!(written(Format::Xml), expected);
     }
@@ -185,7 +214,8 @@ notifications[2]:
     since: 12s
 ```
 
-3 more pending: ci_check 2; tool_failure 1"#;
+3 more pending: ci_check 2; tool_failure 1
+4 dropped from a full queue: lint 4"#;
         assert_eq!(written(Format::Markdown), expected);
     }
 
@@ -199,7 +229,8 @@ notifications[2]:
             r#""content":{"fails":[{"tool":"grep","error":"timeout"},{"tool":"ls","error":"a: b"}]}},"#,
             r#"{"id":"n3","subscriber":"ci_check","priority":"high","severity":"error","redelivered":true,"#,
             r#""content":{"fails":[{"tool":"cat","error":"\u003c/event>"}],"since":"12s"}}],"#,
-            r#""more":{"pending":3,"by_subscriber":{"ci_check":2,"tool_failure":1}}}"#,
+            r#""more":{"pending":3,"by_subscriber":{"ci_check":2,"tool_failure":1},"#,
+            r#""dropped":4,"dropped_by_subscriber":{"lint":4}}}"#,
         );
         assert_eq!(written(Format::Json), expected);
     }

@@ -21,7 +21,7 @@ mod model;
 mod tests;
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -77,6 +77,8 @@ pub struct Injector {
     turn: Option<Arc<str>>,
     /// How often in a row the agent was asked to go on.
     continuations: u32,
+    /// How many of each subscriber a full queue let go of since the agent was last told how many; no zeroes.
+    dropped: BTreeMap<SubscriberId, u32>,
     outputs: VecDeque<LedgerEntry>,
 }
 
@@ -94,6 +96,7 @@ impl Injector {
             releases_all: false,
             turn: None,
             continuations: 0,
+            dropped: BTreeMap::new(),
             outputs: VecDeque::new(),
         }
     }
@@ -151,6 +154,9 @@ impl Injector {
     pub fn undelivered(&mut self, injection: &InjectionId) -> Option<InjectionPoint> {
         let lease = self.leases.take_undelivered(injection)?;
         self.answers.forget(&lease.carrier);
+        for (subscriber, count) in lease.dropped {
+            self.note_dropped(subscriber, count);
+        }
         for mut entry in lease.entries {
             // The call that it would have come in place of was made.
             entry.has_cancelled = false;
@@ -193,6 +199,11 @@ impl Injector {
             return Offer::default();
         }
         Offer { candidates, due: self.queue.count_due(is_due), directive }
+    }
+
+    /// How many of each subscriber a full queue let go of and the next injection is to say so.
+    pub fn dropped(&self) -> &BTreeMap<SubscriberId, u32> {
+        &self.dropped
     }
 
     /// Releases what fits under a lease, and keeps the answer for the carrier of `exchange`.
@@ -387,6 +398,7 @@ impl Injector {
             expires_at: now + lease,
             answers: 1,
             entries,
+            dropped: std::mem::take(&mut self.dropped),
         });
         if let Some(oldest) = self.leases.take_overflow() {
             self.run_out(oldest);
@@ -431,8 +443,16 @@ impl Injector {
             return None;
         }
         let evicted = self.queue.evict()?;
+        if !evicted.is_for_user() {
+            self.note_dropped(evicted.notification.subscriber.clone(), 1);
+        }
         self.end(&evicted.notification, Reason::QueueOverflow);
         Some(evicted.notification)
+    }
+
+    fn note_dropped(&mut self, subscriber: SubscriberId, count: u32) {
+        let dropped = self.dropped.entry(subscriber).or_default();
+        *dropped = dropped.saturating_add(count);
     }
 
     fn expire_pending(&mut self, now: Timestamp) {

@@ -83,6 +83,33 @@ pub enum FilteredBy {
     WhereFailed,
 }
 
+/// Why an event was not dispatched at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HeldBackBy {
+    /// Its chain of causes is too long.
+    Causes,
+    /// Its source was over its rate.
+    SourceRate,
+}
+
+impl HeldBackBy {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Causes => "causes",
+            Self::SourceRate => "source_rate",
+        }
+    }
+
+    /// The same for people.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Causes => "chain of causes too long",
+            Self::SourceRate => "source over its rate",
+        }
+    }
+}
+
 /// One line of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LedgerEntry {
@@ -91,10 +118,12 @@ pub enum LedgerEntry {
         /// The event.
         seq: Seq,
     },
-    /// The event was journaled but not dispatched, because its chain of causes is too long.
+    /// The event was journaled but not dispatched.
     HeldBack {
         /// The event.
         seq: Seq,
+        /// What it was too much of.
+        by: HeldBackBy,
     },
     /// The event became a row of an open batch.
     Batched {

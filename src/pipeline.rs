@@ -30,6 +30,7 @@ use std::{collections::VecDeque, fmt::Write as _, sync::Arc};
 use sha2::{Digest, Sha256};
 
 pub use crate::pipeline::failure::{FailedPart, Failure};
+pub(crate) use crate::pipeline::limit::TokenBucket;
 use crate::{
     event::{Event, Scope, Seq},
     ledger::{FilteredBy, Reason},

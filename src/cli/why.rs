@@ -148,6 +148,9 @@ impl Line {
         let session = of(&self.session);
         match self.what.as_str() {
             "unmatched" => "no subscriber asked for it".to_owned(),
+            "held_back" if self.reason.as_deref() == Some("source_rate") => {
+                "held back: its source was over its rate".to_owned()
+            }
             "held_back" => "held back: its chain of causes is too long".to_owned(),
             "batched" => format!("waited in a batch of {subscriber}"),
             "event_ended" => format!("{subscriber} {}", self.end_of_event()),
@@ -269,7 +272,8 @@ what became of it
     fn every_way_an_event_ends_has_its_words() {
         for (line, words) in [
             (r#"{"what":"unmatched"}"#, "no subscriber asked for it"),
-            (r#"{"what":"held_back"}"#, "held back: its chain of causes is too long"),
+            (r#"{"what":"held_back","reason":"causes"}"#, "held back: its chain of causes is too long"),
+            (r#"{"what":"held_back","reason":"source_rate"}"#, "held back: its source was over its rate"),
             (
                 r#"{"what":"event_ended","subscriber":"ci","reason":"filtered","detail":"severity_filter"}"#,
                 "ci did not take it: its severity_filter did not let it pass",

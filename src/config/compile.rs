@@ -62,6 +62,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             templates: Arc::new(templates),
             injection: settings.injection,
             sessions: settings.sessions,
+            sources: settings.sources,
             wake: settings.wake,
         },
         daemon: settings.daemon,

@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
+    num::NonZeroU32,
     ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,13 +21,13 @@ use crate::{
         report::{Diagnostic, shown},
         values,
     },
-    engine::rules::{InjectionSettings, SessionSettings},
+    engine::rules::{InjectionSettings, SessionSettings, SourceSettings},
     exchange::Format,
     notification::Tokens,
-    pipeline::activation::WakeSettings,
+    pipeline::{activation::WakeSettings, rule::Rate},
 };
 
-const SECTIONS: [&str; 5] = ["journal", "http", "injection", "sessions", "activation"];
+const SECTIONS: [&str; 6] = ["journal", "http", "injection", "sessions", "sources", "activation"];
 
 /// Default time between syncs with `durability = "interval"`: what a power failure may take.
 const SYNC_INTERVAL: Duration = Duration::from_millis(100);
@@ -72,6 +73,9 @@ const SESSIONS: SessionSettings =
 const QUEUE_LEN_LIMITS: RangeInclusive<u32> = 10..=100_000;
 /// Shortest and longest time that sessions and what waits for them are kept.
 const KEEP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
+/// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
+const UNTRUSTED_RATE: Rate =
+    Rate { count: NonZeroU32::new(6_000).expect("not zero"), per: Duration::from_secs(60) };
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// What the daemon is set to; what concerns the engine is in its rules.
@@ -123,6 +127,7 @@ pub(crate) struct Settings {
     pub(crate) daemon: DaemonConfig,
     pub(crate) injection: InjectionSettings,
     pub(crate) sessions: SessionSettings,
+    pub(crate) sources: SourceSettings,
     pub(crate) wake: Arc<WakeSettings>,
     pub(crate) origins: BTreeMap<String, Arc<str>>,
     pub(crate) found: Vec<Diagnostic>,
@@ -130,17 +135,18 @@ pub(crate) struct Settings {
 
 /// Reads the `aside.toml` of every layer, the later ones overriding the earlier ones key by key.
 pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
-    let [mut journal, mut http, mut injection, mut sessions, mut activation] =
+    let [mut journal, mut http, mut injection, mut sessions, mut sources, mut activation] =
         SECTIONS.map(|name| Section::new(name, documents));
     let mut settings = Settings {
         daemon: DaemonConfig { journal: read_journal(&mut journal), http: read_http(&mut http) },
         injection: read_injection(&mut injection),
         sessions: read_sessions(&mut sessions),
+        sources: read_sources(&mut sources),
         wake: Arc::new(activation::read(&mut activation)),
         origins: BTreeMap::new(),
         found: documents.iter().flat_map(|document| document.unknown_sections(&SECTIONS)).collect(),
     };
-    for section in [journal, http, injection, sessions, activation] {
+    for section in [journal, http, injection, sessions, sources, activation] {
         settings.origins.extend(section.origins().clone());
         settings.found.extend(section.finish());
     }
@@ -238,6 +244,14 @@ fn read_sessions(section: &mut Section<'_>) -> SessionSettings {
     }
 }
 
+fn read_sources(section: &mut Section<'_>) -> SourceSettings {
+    let rate = |value: &Value<'_>| values::unless_off(value, values::rate);
+    SourceSettings {
+        rate: section.read("rate", rate).unwrap_or(None),
+        untrusted_rate: section.read("untrusted_rate", rate).unwrap_or(Some(UNTRUSTED_RATE)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,8 +271,8 @@ mod tests {
 
     fn values(settings: &Settings) -> String {
         format!(
-            "{:?}\n{:?}\n{:?}\n{:?}",
-            settings.daemon, settings.injection, settings.sessions, settings.wake
+            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+            settings.daemon, settings.injection, settings.sessions, settings.sources, settings.wake
         )
     }
 

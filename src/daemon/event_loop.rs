@@ -5,6 +5,9 @@
 //! deadline never waits for a long backlog.
 #![expect(clippy::disallowed_methods, reason = "the one timer of the program is armed here")]
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, watch};
@@ -24,12 +27,16 @@ use crate::{
     journal::{AppendBatch, AppendError, Closed, Level, ReadError, Reader, RecordKind},
     protocol::record,
     server::{Query, Registry},
+    time::Timestamp,
 };
 
 /// Most records between two looks at questions and deadlines; at a few microseconds a record some milliseconds.
 const SLICE_RECORDS_MAX: usize = 1_024;
 /// How long the loop sleeps when nothing has a deadline; only so that the timer has a value.
 const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+/// Longest sleep towards a deadline: the timer neither counts while the machine sleeps nor follows a clock that is set, so the clock is
+/// looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// Time between two tries to append on a full disk.
 const FULL_RETRY: Duration = Duration::from_secs(1);
 
@@ -75,8 +82,9 @@ impl EventLoop {
         let mut ticked = Seq::ZERO;
         let mut is_full = false;
         while !*self.drain.borrow() {
-            let deadline = self.until_deadline().filter(|_| self.fold.applied >= ticked);
-            let wait = if is_full { Some(FULL_RETRY) } else { deadline };
+            let deadline = self.deadline().filter(|_| self.fold.applied >= ticked);
+            let until_deadline = deadline.map(|at| self.clock.until(at).min(LOOK_AGAIN));
+            let wait = if is_full { Some(FULL_RETRY) } else { until_deadline };
             tokio::select! {
                 _ = self.drain.changed() => {}
                 Some(query) = self.queries.recv() => self.answer(query),
@@ -91,7 +99,8 @@ impl EventLoop {
                 }
                 () = tokio::time::sleep(wait.unwrap_or(FAR)), if wait.is_some() => {
                     is_full = self.pay().await?;
-                    if !is_full && deadline.is_some() {
+                    // A tick before its deadline would change nothing, and the next one would follow at once.
+                    if !is_full && deadline.is_some_and(|at| self.clock.until(at).is_zero()) {
                         let tick = append(&self.bus, record::TICK, record::encode_bare).await;
                         is_full = unless_full(tick.map(|seq| ticked = seq))?;
                     }
@@ -127,9 +136,8 @@ impl EventLoop {
         views::answer(query, &self.fold, &self.about, &self.bus, self.registry.waiting(), self.clock.now());
     }
 
-    fn until_deadline(&self) -> Option<Duration> {
-        let (deadline, _) = self.fold.engine.poll_timeout()?;
-        Some(deadline.since(self.clock.now()))
+    fn deadline(&self) -> Option<Timestamp> {
+        self.fold.engine.poll_timeout().map(|(at, _)| at)
     }
 
     fn consume_slice(&mut self) -> Result<(), LoopError> {

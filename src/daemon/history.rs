@@ -36,7 +36,7 @@ impl History {
     pub(super) fn keep(&mut self, entry: LedgerEntry) {
         match &entry {
             LedgerEntry::Unmatched { .. } => {}
-            LedgerEntry::HeldBack { seq }
+            LedgerEntry::HeldBack { seq, .. }
             | LedgerEntry::Batched { seq, .. }
             | LedgerEntry::EventEnded { seq, .. } => self.keep_event(*seq, entry),
             LedgerEntry::Created { notification, events, .. } => {

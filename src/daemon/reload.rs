@@ -125,11 +125,12 @@ pub(super) fn event(outcome: Result<&Reloaded, &ReloadError>, now: Timestamp) ->
     }
 }
 
-/// Reads the files again and adopts them if they are without an error.
+/// Reads the files again and adopts them if they are without an error, and other than those that hold.
 pub(super) async fn reload(
     bus: &Bus,
     store: &RulesStore,
     user_folder: &Path,
+    hash_in_force: &str,
 ) -> Result<Reloaded, ReloadError> {
     let (sources, compiled) = read(user_folder);
     log_findings(&compiled.report);
@@ -137,7 +138,6 @@ pub(super) async fn reload(
         let errors = compiled.report.error_count();
         return Err(ReloadError::Broken { errors, report: compiled.report.to_string() });
     }
-    // Adopting what holds already changes nothing, so the hash in force need not be known here.
-    adopt(bus, store, &sources, "").await?;
+    adopt(bus, store, &sources, hash_in_force).await?;
     Ok(Reloaded { subscribers: compiled.rules.subscribers.len(), rules: sources.hash() })
 }

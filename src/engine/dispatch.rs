@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Engine, io::Output, lineage::CHAIN_MAX};
+use super::{Engine, io::Output, lineage::CHAIN_MAX, rules::SourceSettings};
 use crate::{
     event::{Event, EventRef, Payload, Seq, SessionId, Severity},
-    ledger::{LedgerEntry, Reason},
+    ledger::{HeldBackBy, LedgerEntry, Reason},
     notification::{Notification, SubscriberId},
     pipeline::{FailedPart, Failure, Pipeline, PipelineOutput, rule::Activity},
     time::Timestamp,
@@ -25,9 +25,10 @@ impl Engine {
         self.note_turn(event);
         let chain = event.cause.map_or(0, |cause| self.lineage.of(cause) + 1);
         self.lineage.remember(seq, event.id, chain);
-        if chain > CHAIN_MAX {
-            self.throttle.hold_back(event, now);
-            self.record(LedgerEntry::HeldBack { seq });
+        let by = (chain > CHAIN_MAX).then_some(HeldBackBy::Causes).or_else(|| self.over_rate(event, now));
+        if let Some(by) = by {
+            self.throttle.hold_back(event, by, now);
+            self.record(LedgerEntry::HeldBack { seq, by });
             return;
         }
         let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
@@ -39,6 +40,16 @@ impl Engine {
         for index in matched {
             self.feed(index, seq, &event, now);
         }
+    }
+
+    /// Whether the source of `event` has used its rate up; what the engine itself says has none.
+    fn over_rate(&mut self, event: &EventRef<'_>, now: Timestamp) -> Option<HeldBackBy> {
+        let SourceSettings { rate, untrusted_rate } = self.rules.sources;
+        if (rate.is_none() && untrusted_rate.is_none()) || event.source == OWN_SOURCE {
+            return None;
+        }
+        let rate = if self.rules.wake.trusts(event.source) { rate } else { untrusted_rate };
+        (!self.throttle.try_take(event.source, rate?, now)).then_some(HeldBackBy::SourceRate)
     }
 
     fn feed(&mut self, index: u32, seq: Seq, event: &Arc<Event>, now: Timestamp) {

@@ -96,12 +96,18 @@ impl Engine {
         let id = injection_id(exchange, seq);
         let session = self.sessions.get_mut(&exchange.session).expect("an exchange opens its session");
         let offer = session.injector.offer(exchange, &limits, now);
+        let dropped = session.injector.dropped().clone();
         let fitted = injector::fit(
             offer,
             &limits,
             |chosen, left_out| {
                 let items: Vec<_> = chosen.iter().map(item).collect();
-                format::write(format, &id, &items, &Overflow { by_subscriber: left_out })
+                format::write(
+                    format,
+                    &id,
+                    &items,
+                    &Overflow { by_subscriber: left_out, dropped: dropped.clone() },
+                )
             },
             tokens::estimate,
         );

@@ -7,7 +7,11 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     exchange::Format,
     notification::Tokens,
-    pipeline::{activation::WakeSettings, render::Templates, rule::Subscriber},
+    pipeline::{
+        activation::WakeSettings,
+        render::Templates,
+        rule::{Rate, Subscriber},
+    },
 };
 
 /// One generation of rules.
@@ -23,6 +27,8 @@ pub struct CompiledRules {
     pub injection: InjectionSettings,
     /// `[sessions]` of `aside.toml`.
     pub sessions: SessionSettings,
+    /// `[sources]` of `aside.toml`.
+    pub sources: SourceSettings,
     /// `[activation]` of `aside.toml`; every subscriber has it too.
     pub wake: Arc<WakeSettings>,
 }
@@ -43,9 +49,19 @@ impl CompiledRules {
                 lease: Duration::from_secs(15 * 60),
             },
             sessions: SessionSettings { queue_len_max: 1_000, idle_close: DAY, unclaimed_ttl: DAY },
+            sources: SourceSettings { rate: None, untrusted_rate: None },
             wake: Arc::default(),
         }
     }
+}
+
+/// How many events of one source are dispatched in a time; what is over it is kept and counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceSettings {
+    /// Of a source that is trusted; `None` when there is no limit.
+    pub rate: Option<Rate>,
+    /// Of one that others than the user write to.
+    pub untrusted_rate: Option<Rate>,
 }
 
 /// What one injection may hold, and how long it is waited for.

@@ -18,7 +18,7 @@ pub struct Tally {
     pub events: u64,
     /// Events that no subscriber asked for.
     pub unmatched: u64,
-    /// Events that were not dispatched because their chain of causes is too long.
+    /// Events that were not dispatched because their chain of causes is too long or their source was over its rate.
     pub held_back: u64,
     /// Notifications made.
     pub created: u64,

@@ -153,6 +153,7 @@ proptest! {
             made.iter().zip(&said).map(|(made, (_, is_marked, _))| item(made, *is_marked)).collect();
         let overflow = Overflow {
             by_subscriber: is_over.then(|| (SubscriberId::new("ci"), 3)).into_iter().collect(),
+            dropped: BTreeMap::new(),
         };
         let more = is_over.then_some("3 pending (ci 3)");
         let values: Vec<Map<String, Value>> =

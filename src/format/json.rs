@@ -1,6 +1,6 @@
 //! One JSON object on one line: the injection, its notifications with their decoded content, and what was left out.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::exchange::InjectionId;
 
@@ -10,13 +10,18 @@ use super::{Item, Overflow, toon};
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     let notifications: Vec<Value> = items.iter().map(notification).collect();
     let mut object = json!({ "injection": injection.as_str(), "notifications": notifications });
-    if overflow.total() > 0 {
-        let by_subscriber: Map<String, Value> = overflow
-            .by_subscriber
-            .iter()
-            .map(|(subscriber, count)| (subscriber.as_str().to_owned(), Value::from(*count)))
-            .collect();
-        insert(&mut object, "more", json!({ "pending": overflow.total(), "by_subscriber": by_subscriber }));
+    let (pending, dropped) = (overflow.pending(), overflow.dropped());
+    if pending.is_some() || dropped.is_some() {
+        let mut more = json!({});
+        if let Some(pending) = pending {
+            insert(&mut more, "pending", pending.total.into());
+            insert(&mut more, "by_subscriber", pending.to_json());
+        }
+        if let Some(dropped) = dropped {
+            insert(&mut more, "dropped", dropped.total.into());
+            insert(&mut more, "dropped_by_subscriber", dropped.to_json());
+        }
+        insert(&mut object, "more", more);
     }
     object.to_string().replace('<', "\\u003c")
 }

@@ -13,8 +13,11 @@ use super::{Item, Overflow, toon};
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     let notifications: Value = items.iter().map(notification).collect();
     let mut line = format!("{injection} {notifications}");
-    if overflow.total() > 0 {
-        line.push_str(&format!(" {} more pending: {overflow}", overflow.total()));
+    if let Some(pending) = overflow.pending() {
+        line.push_str(&format!(" {} more pending: {pending}", pending.total));
+    }
+    if let Some(dropped) = overflow.dropped() {
+        line.push_str(&format!(" {} dropped from a full queue: {dropped}", dropped.total));
     }
     line.chars().fold(String::with_capacity(line.len()), |mut escaped, c| {
         match c {

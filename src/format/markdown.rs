@@ -20,8 +20,12 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
         let fence = fence::backticks_around(&document);
         blocks.push(format!("## {priority}\n\n{fence}toon\n{document}\n{fence}"));
     }
-    if overflow.total() > 0 {
-        blocks.push(format!("{} more pending: {overflow}", overflow.total()));
+    let pending = overflow.pending().map(|pending| format!("{} more pending: {pending}", pending.total));
+    let dropped =
+        overflow.dropped().map(|dropped| format!("{} dropped from a full queue: {dropped}", dropped.total));
+    let more: Vec<String> = pending.into_iter().chain(dropped).collect();
+    if !more.is_empty() {
+        blocks.push(more.join("\n"));
     }
     blocks.join("\n\n")
 }

@@ -24,7 +24,7 @@ const REDELIVERED: &str = "redelivered";
 /// Writes the document and nothing around it.
 pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
     let parts: Vec<Part<'_>> = items.iter().map(Part::from_item).collect();
-    let more = (overflow.total() > 0).then(|| format!("{} pending ({overflow})", overflow.total()));
+    let more = more(overflow);
     let joined = if can_stand_side_by_side(&parts, more.is_some()) {
         side_by_side(&parts, more.as_deref())
     } else {
@@ -34,6 +34,14 @@ pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
         Cow::Borrowed(_) => joined,
         Cow::Owned(neutral) => neutral,
     }
+}
+
+/// What the overflow line says; it needs no quotes.
+fn more(overflow: &Overflow) -> Option<String> {
+    let pending = overflow.pending().map(|pending| format!("{} pending ({pending})", pending.total));
+    let dropped = overflow.dropped().map(|dropped| format!("{} dropped ({dropped})", dropped.total));
+    let said: Vec<String> = pending.into_iter().chain(dropped).collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 /// What a content decodes to; a content that is not TOON is one text.
@@ -246,7 +254,7 @@ mod tests {
         let items: Vec<Item<'_>> =
             made.iter().enumerate().map(|(index, made)| item(made, again.contains(&index))).collect();
         let by_subscriber = is_over.then(|| (SubscriberId::new("ci"), 3)).into_iter().collect();
-        let document = write(&items, &Overflow { by_subscriber });
+        let document = write(&items, &Overflow { by_subscriber, ..Overflow::default() });
         assert!(toon::decode(&document).is_ok(), "{document}");
         document
     }

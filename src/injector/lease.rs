@@ -4,14 +4,14 @@
 //! the injector's decision. Answers are kept so that a harness that asks again with the same carrier reads the same bytes.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
 use crate::{
     exchange::{Answer, Exchange, InjectionId},
-    notification::{InjectionPoint, NotificationId},
+    notification::{InjectionPoint, NotificationId, SubscriberId},
     snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
@@ -40,6 +40,8 @@ pub(super) struct Lease {
     /// How many answers hold it that are not known to have been lost.
     pub(super) answers: u32,
     pub(super) entries: Vec<Entry>,
+    /// What its text says that a full queue let go of.
+    pub(super) dropped: BTreeMap<SubscriberId, u32>,
 }
 
 impl Lease {
@@ -177,7 +179,7 @@ impl Answers {
     }
 }
 
-state!(Lease { injection, point, carrier, turn, released_at, expires_at, answers, entries });
+state!(Lease { injection, point, carrier, turn, released_at, expires_at, answers, entries, dropped });
 state!(Answers { newest_last });
 
 /// The open leases; what is made of them is made anew.

@@ -18,6 +18,7 @@ impl State for Injector {
             releases_all,
             turn,
             continuations,
+            dropped,
             outputs,
         } = self;
         debug_assert!(outputs.is_empty(), "outputs are taken before a snapshot is");
@@ -31,6 +32,7 @@ impl State for Injector {
         releases_all.write(to);
         turn.write(to);
         continuations.write(to);
+        dropped.write(to);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
@@ -45,6 +47,7 @@ impl State for Injector {
             releases_all: State::read(from)?,
             turn: State::read(from)?,
             continuations: State::read(from)?,
+            dropped: State::read(from)?,
             outputs: VecDeque::new(),
         })
     }

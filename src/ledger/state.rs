@@ -1,9 +1,10 @@
 //! How the ledger's entries are written in a snapshot.
 
-use super::{ConfirmedBy, FilteredBy, LedgerEntry, Reason};
+use super::{ConfirmedBy, FilteredBy, HeldBackBy, LedgerEntry, Reason};
 use crate::snapshot::state;
 
 state!(FilteredBy[Source = 0, Severity = 1, Where = 2, WhereFailed = 3]);
+state!(HeldBackBy[Causes = 0, SourceRate = 1]);
 state!(ConfirmedBy[Ack = 0, LaterExchange = 1, Seen = 2]);
 state!(Reason[
     FilteredOut(by) = 0,
@@ -18,7 +19,7 @@ state!(Reason[
 ]);
 state!(LedgerEntry[
     Unmatched { seq } = 0,
-    HeldBack { seq } = 1,
+    HeldBack { seq, by } = 1,
     Batched { seq, subscriber } = 2,
     EventEnded { seq, subscriber, reason } = 3,
     Created { notification, subscriber, events, created_at } = 4,

@@ -125,7 +125,7 @@ impl Notes {
 
     fn take_entry(&mut self, entry: &LedgerEntry) {
         match entry {
-            LedgerEntry::HeldBack { seq }
+            LedgerEntry::HeldBack { seq, .. }
             | LedgerEntry::Batched { seq, .. }
             | LedgerEntry::EventEnded { seq, .. } => {
                 if *seq == self.upto {

@@ -251,7 +251,9 @@ impl LedgerLine {
     pub fn of(entry: &LedgerEntry) -> Self {
         match entry {
             LedgerEntry::Unmatched { seq } => Self::event("unmatched", *seq),
-            LedgerEntry::HeldBack { seq } => Self::event("held_back", *seq),
+            LedgerEntry::HeldBack { seq, by } => {
+                Self { reason: Some(by.as_str().into()), ..Self::event("held_back", *seq) }
+            }
             LedgerEntry::Batched { seq, subscriber } => {
                 Self { subscriber: text(subscriber), ..Self::event("batched", *seq) }
             }

@@ -243,6 +243,23 @@ fn a_reload_takes_effect_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_reload_of_the_same_files_writes_no_rules() {
+    let home = Home::with(&[("subscribers/each.toml", EACH)]);
+    let daemon = home.serve();
+    let head = || home.get("/v1/status")["journal"]["head"].as_u64().expect("a position");
+    let before = head();
+    for reloads in 1..=2 {
+        daemon.signal(Signal::HUP);
+        daemon.said("the configuration was read again");
+        // What is said of the reload is an event; nothing else is written.
+        eventually("the reload is published", || (head() == before + reloads).then_some(()));
+    }
+    home.configure("subscribers/each.toml", &EACH.replace("\"each\"", "\"renamed\""));
+    daemon.signal(Signal::HUP);
+    eventually("the rules are written", || (head() == before + 4).then_some(()));
+}
+
+#[test]
 fn a_tail_goes_on_where_it_was_without_a_gap() {
     let home = Home::new();
     let _daemon = home.serve();

@@ -13,7 +13,7 @@ use aside::{
     engine::{CompiledRules, Engine, Output},
     event::{Event, Scope, Seq, SessionId},
     exchange::{Answer, Begins, Carries, Directive, Exchange, Format, Harness, Injection, InjectionId},
-    ledger::{LedgerEntry, Reason},
+    ledger::{HeldBackBy, LedgerEntry, Reason},
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
     time::Timestamp,
     tokens, toon,
@@ -180,7 +180,7 @@ impl Account {
         self.chains.insert(event.id.clone(), chain);
         self.scopes.insert(seq, event.scope());
         if chain > CHAIN_MAX {
-            return Some(LedgerEntry::HeldBack { seq });
+            return Some(LedgerEntry::HeldBack { seq, by: HeldBackBy::Causes });
         }
         let types: Vec<&str> = event.event_type.as_str().split('.').collect();
         let asks = |pattern: String| is_match(&pattern.split('.').collect::<Vec<_>>(), &types);

@@ -159,7 +159,9 @@ impl Transcript {
     fn write_record(&mut self, at: Timestamp, entry: &LedgerEntry) {
         match entry {
             LedgerEntry::Unmatched { seq } => self.line(at, "unmatched", &format!("seq={seq}")),
-            LedgerEntry::HeldBack { seq } => self.line(at, "held_back", &format!("seq={seq}")),
+            LedgerEntry::HeldBack { seq, by } => {
+                self.line(at, "held_back", &format!("seq={seq} by={}", by.as_str()));
+            }
             LedgerEntry::Batched { seq, subscriber } => {
                 self.open.insert((*seq, subscriber.to_string()));
             }
