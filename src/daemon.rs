@@ -37,7 +37,7 @@ use tokio::{
 };
 
 pub use self::{
-    clock::Clock,
+    clock::{Clock, steady_now},
     event_loop::LoopError,
     listen::{ListenError, Passed},
     lock::{LOCK_FILE, LockError},
@@ -62,6 +62,7 @@ use crate::{
         daemon::{Durability, HttpConfig},
     },
     journal::{Known, Opened, Poisoned},
+    meter::Meters,
     projection::{FILE_NAME, Projection},
     server::{self, App, EngineHandle, Registry, TRANSCRIPTS_MAX},
     time::Timestamp,
@@ -128,17 +129,12 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
         .map_err(|source| DaemonError::State { path: options.state.clone(), source })?;
     let _lock = lock::StateLock::take(&options.state)?;
     let (sources, compiled) = reload::read(&options.config);
-    if !compiled.report.diagnostics().is_empty() {
-        tracing::warn!(
-            errors = compiled.report.error_count(),
-            "the configuration has findings\n{}",
-            compiled.report
-        );
-    }
+    reload::log_findings(&compiled.report);
     let recovered = recovery::recover(&options.state, &compiled.daemon.journal).await?;
     reload::adopt(&recovered.bus, &recovered.fold.rules, &sources, &recovered.fold.engine.rules().hash)
         .await?;
     let mut daemon = Daemon::start(options, passed, recovered, &compiled, sources.hash()).await?;
+    daemon.log_ready();
     on_ready();
     let watched = daemon.watch(&mut signals).await;
     let stopped = daemon.stop().await;
@@ -164,10 +160,7 @@ pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
     let snapshots = Arc::new(recovery::open_snapshots(state)?);
     let open = recovery::opener(state, &compiled.daemon.journal, &clock)?;
-    let Opened { journal, cuts, .. } = open(Known::nothing()).map_err(RecoveryError::Open)?;
-    for cut in &cuts {
-        tracing::warn!("{cut}");
-    }
+    let Opened { journal, .. } = open(Known::nothing()).map_err(RecoveryError::Open)?;
     let file = state.join(FILE_NAME);
     let past = Past { journal: journal.clone(), snapshots, rules: RulesStore::new(state) };
     let records = projector::rebuild(&file, &past)?.0;
@@ -213,6 +206,8 @@ impl Daemon {
             Durability::Sync => "sync",
             Durability::Interval(_) => "interval",
         };
+        let meters = Arc::new(Meters::new(steady_now));
+        bus.journal().measure_with(meters.clone());
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let registry = Arc::new(Registry::new(started_at.as_millis() << 20));
         let (projection, commands) = Projection::new(&options.state.join(FILE_NAME));
@@ -222,6 +217,7 @@ impl Daemon {
             projection: projection.clone(),
             registry: registry.clone(),
             transcripts,
+            meters,
             clock: clock_fn(&clock),
             shutdown: intake,
         };
@@ -291,13 +287,23 @@ impl Daemon {
         }
     }
 
+    fn log_ready(&self) {
+        let socket = self.options.socket.display();
+        let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+        tracing::info!(version, pid, %socket, head = self.bus.written().borrow().0, "ready");
+    }
+
     async fn reload(&mut self) {
         let outcome =
             reload::reload(&self.bus, &self.rules, &self.options.config, &self.rules_in_force).await;
         match &outcome {
             Ok(reloaded) => {
-                reloaded.hash().clone_into(&mut self.rules_in_force);
-                tracing::info!("the configuration was read again");
+                reloaded.rules.clone_into(&mut self.rules_in_force);
+                tracing::info!(
+                    subscribers = reloaded.subscribers,
+                    rules = self.rules_in_force,
+                    "the configuration was read again"
+                );
             }
             Err(error) => tracing::error!(error = error as &dyn Error, "the rules stay as they were"),
         }

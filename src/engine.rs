@@ -12,6 +12,7 @@ pub mod rules;
 
 mod deadlines;
 mod dispatch;
+mod folders;
 mod lineage;
 mod release;
 mod sessions;

@@ -36,7 +36,7 @@ use std::{
     fmt, io,
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
         mpsc::sync_channel,
     },
@@ -47,7 +47,7 @@ use std::{
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use crate::{event::Seq, time::Timestamp};
+use crate::{event::Seq, meter::Meters, time::Timestamp};
 
 use self::{
     files::{File, Files},
@@ -160,6 +160,8 @@ struct Shared {
     sealing: Sealing,
     full: Mutex<Option<DiskFull>>,
     poison: watch::Sender<Option<Poisoned>>,
+    /// Where it is counted how long syncs take, once somebody wants that.
+    meters: OnceLock<Arc<Meters>>,
 }
 
 impl Default for JournalSettings {
@@ -212,6 +214,7 @@ impl Journal {
             sealing: Sealing::default(),
             full: Mutex::default(),
             poison: watch::Sender::new(None),
+            meters: OnceLock::new(),
         });
         let (written_sender, written) = watch::channel(last);
         let (synced_sender, synced) = watch::channel(last);
@@ -379,6 +382,11 @@ impl Journal {
         self.inner.shared.sealing.ask();
     }
 
+    /// Has every commit's sync counted in `meters` from now on; the first call holds.
+    pub fn measure_with(&self, meters: Arc<Meters>) {
+        self.inner.shared.meters.get_or_init(|| meters);
+    }
+
     /// What there is on the disk.
     ///
     /// Errors: the size of a file cannot be read.
@@ -454,7 +462,7 @@ impl Shared {
         let full = DiskFull { folder: self.files.path(""), bytes };
         let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).replace(full.clone());
         if before.is_none() {
-            tracing::error!(%error, "{full}");
+            tracing::error!(path = %full.folder.display(), bytes, %error, "the disk is full; events are refused until there is space");
             // What is too old may make room.
             self.sealing.ask();
         }

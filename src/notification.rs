@@ -243,6 +243,9 @@ pub struct Notification {
     pub content: Document,
     /// Estimated size of `content`.
     pub tokens: Tokens,
+    /// How long the payloads are that it stands for, in bytes of JSON: each row's as often as it happened, and what is only
+    /// counted at the mean of the rows.
+    pub raw_bytes: u64,
     /// The events behind its rows, oldest first; duplicates are counted, not listed.
     pub events: Vec<Seq>,
     /// When its batch closed.

@@ -279,7 +279,7 @@ impl Pipeline {
             Weight::Escalated => (Priority::Critical, InjectionPoint::Immediate),
         };
         let activation = rule.wake.activation(rule.output.activation, priority, &batch.rows);
-        let severity = batch.severity();
+        let (severity, raw_bytes) = (batch.severity(), raw_bytes(&batch.rows, carried));
         let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
         self.outputs.push_back(PipelineOutput::Notification(Notification {
             id: notification_id(&rule, &events),
@@ -292,6 +292,7 @@ impl Pipeline {
             severity,
             content: rendered.content.into(),
             tokens: rendered.tokens,
+            raw_bytes,
             events,
             created_at: now,
             expires_at: rule.ttl.map(|ttl| now + ttl),
@@ -319,6 +320,14 @@ fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, carried: Carried) ->
         now: batch.closed_at,
         max_tokens: rule.output.max_tokens,
     }
+}
+
+/// How long the payloads are that a notification stands for, in bytes.
+fn raw_bytes(rows: &[Row], carried: Carried) -> u64 {
+    let length = |row: &Row| row.event.payload.as_str().len() as u64;
+    let told: u64 = rows.iter().map(|row| length(row) * u64::from(row.repeats)).sum();
+    let mean = rows.iter().map(length).sum::<u64>() / (rows.len() as u64).max(1);
+    told + mean * (u64::from(carried.repeats) + u64::from(carried.suppressed))
 }
 
 /// Names what `events` became: the same subscriber and events always give the same id, so a replay makes no second one.

@@ -17,6 +17,7 @@ mod hooks;
 mod inbox;
 mod intake;
 mod lines;
+mod metrics;
 mod router;
 mod statusline;
 mod stream;
@@ -41,7 +42,9 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-use crate::{bus::Bus, harness::Transcript, journal::Clock, projection::Projection, time::Timestamp};
+use crate::{
+    bus::Bus, harness::Transcript, journal::Clock, meter::Meters, projection::Projection, time::Timestamp,
+};
 
 use self::connections::{CONNECTIONS_MAX, Limited};
 
@@ -64,6 +67,8 @@ pub struct App {
     pub registry: Arc<Registry>,
     /// Where transcripts go in which injections may be found; [`look_for_injections`] takes them from there.
     pub transcripts: mpsc::Sender<Transcript>,
+    /// Where it is counted how long requests take.
+    pub meters: Arc<Meters>,
     /// The time.
     pub clock: Clock,
     /// Becomes true when the daemon stops; streams and long polls then end.

@@ -51,6 +51,13 @@ pub fn decode(text: &str) -> Result<Value, ToonError> {
     })
 }
 
+/// What stands between the newlines of `text`; at least one line, which may be empty.
+pub fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut start = 0;
+    let ends = memchr::memchr_iter(b'\n', text.as_bytes()).chain(std::iter::once(text.len()));
+    ends.filter_map(move |end| text.get(std::mem::replace(&mut start, end + 1)..end))
+}
+
 /// Appends a string as a value: bare where TOON allows it, else quoted.
 pub fn write_text(out: &mut String, text: &str) {
     if needs_quotes(text) {
@@ -97,20 +104,40 @@ pub fn write_scalar(out: &mut String, value: &Value) {
 }
 
 fn needs_quotes(text: &str) -> bool {
+    plain_length(text) < text.len() || is_ambiguous(text)
+}
+
+/// How many bytes at the beginning of `text` may stand in a string without quotes wherever they stand.
+fn plain_length(text: &str) -> usize {
+    let is_plain = |byte: &u8| SPECIAL.get(usize::from(*byte)) == Some(&false);
+    text.bytes().take_while(is_plain).count()
+}
+
+/// Whether a string without a special byte has to be quoted all the same, so that it is not taken for something else.
+fn is_ambiguous(text: &str) -> bool {
     let (Some(first), Some(last)) = (text.bytes().next(), text.bytes().next_back()) else {
         return true;
     };
-    if matches!(first, b' ' | b'-' | b'#') || last == b' ' || text.bytes().any(is_special) {
-        return true;
-    }
     match first {
+        b' ' | b'-' | b'#' => true,
         b't' | b'f' | b'n' if matches!(text, "true" | "false" | "null") => true,
         b'0'..=b'9' | b'+' if is_number_like(text) => true,
-        _ => memchr::memchr(b'<', text.as_bytes()).is_some() && has_reserved_tag(text),
+        _ => last == b' ' || (memchr::memchr(b'<', text.as_bytes()).is_some() && has_reserved_tag(text)),
     }
 }
 
-/// Whether a string with `byte` in it has to be quoted.
+/// For every byte, whether a string with it has to be quoted.
+#[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < 0x80 {
+        special[byte as usize] = is_special(byte);
+        byte += 1;
+    }
+    special
+};
+
 const fn is_special(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, b':' | b'"' | b'\\' | b'[' | b']' | b'{' | b'}' | b',')
 }
@@ -163,6 +190,13 @@ pub fn write_quoted(out: &mut String, text: &str) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn every_newline_begins_a_line() {
+        for text in ["", "a", "a\nb", "\n", "a\n\n b\r\n", "\u{2713}\n\u{e9}"] {
+            assert_eq!(lines(text).collect::<Vec<_>>(), text.split('\n').collect::<Vec<_>>());
+        }
+    }
 
     #[test]
     fn strings_are_quoted_exactly_when_they_must_be() {

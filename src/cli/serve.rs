@@ -1,12 +1,14 @@
 //! `aside serve`: the daemon, in the foreground.
 
+mod log;
+
 use std::io::{self, IsTerminal, Write};
 
 use sd_notify::NotifyState;
 use tokio::runtime::Builder;
-use tracing::Subscriber;
-use tracing_subscriber::{EnvFilter, fmt::MakeWriter, util::SubscriberInitExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
+use self::log::{LogFormat, log_to, parse_filter};
 use super::{CliError, paths::Paths};
 use crate::daemon::{self, Passed, ServeOptions};
 
@@ -24,26 +26,12 @@ pub(super) struct Args {
     /// What is written to stderr: error, warn, info, debug or trace, also a module at a time as in `warn,aside::journal=debug`
     #[arg(long, value_name = "FILTER", default_value = "info", value_parser = parse_filter)]
     log: String,
+    /// How it is written: text, or an object of JSON a line
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
     /// Leave the terminal and its session
     #[arg(long, hide = true)]
     new_session: bool,
-}
-
-/// A filter is checked here and built when it is needed, as it cannot be cloned.
-fn parse_filter(text: &str) -> Result<String, tracing_subscriber::filter::ParseError> {
-    EnvFilter::builder().parse(text).map(|_| text.to_owned())
-}
-
-/// A log of plain lines, coloured only for a terminal.
-fn log_to<W>(writer: W, is_terminal: bool, filter: &str) -> impl Subscriber + Send + Sync + 'static
-where
-    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
-{
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
-        .with_writer(writer)
-        .with_ansi(is_terminal)
-        .finish()
 }
 
 pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
@@ -52,7 +40,8 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
         // The leader of a session cannot leave it, and need not.
         rustix::process::setsid().ok();
     }
-    log_to(io::stderr, io::stderr().is_terminal(), &args.log).init();
+    let is_terminal = io::stderr().is_terminal();
+    log_to(io::stderr, is_terminal, &args.log, args.log_format, daemon::steady_now).init();
     let runtime = Builder::new_multi_thread()
         .worker_threads(WORKER_THREADS)
         .enable_all()
@@ -70,36 +59,4 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
     runtime
         .block_on(daemon::run(ServeOptions { socket, config, state }, passed, say))
         .map_err(CliError::Daemon)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use super::*;
-
-    #[test]
-    fn a_log_that_is_no_terminal_has_no_colours() {
-        for is_terminal in [false, true] {
-            let written = Arc::new(Mutex::new(Vec::new()));
-            let log = log_to(Arc::new(Written(written.clone())), is_terminal, "info");
-            tracing::subscriber::with_default(log, || tracing::warn!(errors = 1, "said"));
-            let text = String::from_utf8(written.lock().expect("not poisoned").clone()).expect("text");
-            assert!(text.contains("said"), "{text:?}");
-            assert_eq!(text.contains('\u{1b}'), is_terminal, "{text:?}");
-        }
-    }
-
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for &Written {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("not poisoned").extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 }

@@ -45,6 +45,7 @@ struct Status {
     rules: Rules,
     events: Events,
     notifications: Notifications,
+    tokens: Tokens,
     sessions: Sessions,
     subscribers: BTreeMap<String, Subscriber>,
 }
@@ -98,6 +99,12 @@ struct Notifications {
 }
 
 #[derive(Deserialize)]
+struct Tokens {
+    injected: u64,
+    saved: i64,
+}
+
+#[derive(Deserialize)]
 struct Sessions {
     open: u64,
     waiting: u64,
@@ -125,9 +132,16 @@ impl Journal {
     }
 }
 
+impl Tokens {
+    fn text(&self) -> String {
+        let (saved, than) = (self.saved.unsigned_abs(), if self.saved < 0 { "more" } else { "fewer" });
+        format!("about {} injected, {saved} {than} than the payloads as they came", self.injected)
+    }
+}
+
 impl Status {
     fn text(&self) -> String {
-        let Self { journal, projection, rules, events, notifications, sessions, .. } = self;
+        let Self { journal, projection, rules, events, notifications, tokens, sessions, .. } = self;
         let hash: String = rules.hash.chars().take(HASH_CHARS).collect();
         let full = journal.full.as_ref().map(|what| format!("; FULL: {what}")).unwrap_or_default();
         let failed = journal.failed.as_ref().map(|why| format!("; FAILED: {why}")).unwrap_or_default();
@@ -143,6 +157,7 @@ impl Status {
                 notifications.created, notifications.injected, notifications.confirmed, notifications.pending,
                 notifications.unclaimed, ended(&notifications.ended),
             ),
+            "tokens": tokens.text(),
             "sessions": format!("{} open, {} waiting", sessions.open, sessions.waiting),
         });
         format!("{}{}", table::pairs(&lines), self.subscribers())
@@ -228,7 +243,7 @@ mod tests {
         protocol::history::ProjectionView,
         protocol::views::{
             EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
-            SubscriberCounts,
+            SubscriberCounts, TokenCounts,
         },
     };
 
@@ -244,6 +259,8 @@ mod tests {
             rows: 9,
             ended: counts(&[("duplicate", 3), ("filtered", 2)]),
             created: 2,
+            injected_tokens: 60,
+            raw_bytes: 900,
         };
         let gone = SubscriberCounts { created: 1, ..SubscriberCounts::default() };
         StatusView {
@@ -254,6 +271,7 @@ mod tests {
             journal: JournalView {
                 head: 96,
                 synced: 93,
+                applied: 96,
                 durability: "sync",
                 first: 1,
                 first_at: Some("2026-11-20T08:00:00Z".to_owned()),
@@ -281,7 +299,8 @@ mod tests {
                 unclaimed: 0,
                 ended: counts(&[("expired", 1)]),
             },
-            sessions: SessionCounts { open: 1, waiting: 0 },
+            tokens: TokenCounts::of(100, 900),
+            sessions: SessionCounts { open: 1, waiting: 0, unconfirmed: 1 },
             subscribers: [("ci_check", idle.clone()), ("deploys", busy), ("old", gone), ("reminder", idle)]
                 .map(|(id, counts)| (id.to_owned(), counts))
                 .into(),
@@ -303,6 +322,7 @@ history        up to date
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 held back; ended: 3 duplicate, 2 filtered
 notifications  3 created, 2 injected, 1 confirmed, 0 pending, 0 unclaimed; ended: 1 expired
+tokens         about 100 injected, 80 fewer than the payloads as they came
 sessions       1 open, 0 waiting
 
 subscriber  state  created  rows  ended

@@ -92,7 +92,7 @@ fn advance(last: Reading, wall: Timestamp, steady: Duration) -> Reading {
 }
 
 /// A clock that nobody sets and that counts while the machine sleeps.
-fn steady_now() -> Duration {
+pub fn steady_now() -> Duration {
     #[cfg(target_os = "linux")]
     let id = ClockId::Boottime;
     #[cfg(not(target_os = "linux"))]

@@ -74,11 +74,8 @@ pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Reco
     let snapshots = open_snapshots(state)?;
     let open = opener(state, config, &clock)?;
     let (mut fold, opened) = open_after(&snapshots, &RulesStore::new(state), open)?;
-    let Opened { journal, cuts, last_seq, last_time } = opened;
+    let Opened { journal, cuts: _, last_seq, last_time } = opened;
     clock.go_on_from(last_time.max(fold.applied_at));
-    for cut in &cuts {
-        tracing::warn!("{cut}");
-    }
     let bus = Bus::new(journal, last_seq);
     let snapshot = fold.applied;
     let mut reader = first_reader(&bus, &fold)?;

@@ -17,6 +17,7 @@ use crate::{
         compile::{Compiled, compile},
         layers::Sources,
         load::{layers_of, read_layers},
+        report::{Level, Report},
     },
     event::{Event, Payload, Severity, catalogue},
     journal::AppendError,
@@ -28,7 +29,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// Some file has an error; the rules stay as they were.
-    #[error("a file of the configuration has an error\n{report}")]
+    #[error("the configuration has {errors} errors")]
     Broken {
         /// How many errors there are.
         errors: usize,
@@ -51,6 +52,26 @@ pub(super) fn read(user_folder: &Path) -> (Sources, Compiled) {
     (sources, compiled)
 }
 
+/// Says what is wrong with the configuration; [`Report`] drawn as text is for `aside check`.
+pub(super) fn log_findings(report: &Report) {
+    let (errors, warnings) = (report.error_count(), report.warning_count());
+    if errors + warnings == 0 {
+        return;
+    }
+    tracing::warn!(
+        errors,
+        warnings,
+        "the configuration has findings; `aside check` shows them where they are"
+    );
+    for found in report.diagnostics() {
+        let (at, key, finding) = (&found.place, found.key.as_str(), found.message.as_str());
+        match found.level {
+            Level::Error => tracing::error!(%at, key, finding, "an error in the configuration"),
+            Level::Warning => tracing::warn!(%at, key, finding, "a warning about the configuration"),
+        }
+    }
+}
+
 /// Says in the journal that the rules are those of `sources` from here on, unless they hold already.
 pub(super) async fn adopt(
     bus: &Bus,
@@ -69,16 +90,9 @@ pub(super) async fn adopt(
 /// Rules that were read again and hold.
 pub(super) struct Reloaded {
     /// How many subscribers there are.
-    subscribers: usize,
+    pub(super) subscribers: usize,
     /// The hash that names the rules.
-    rules: String,
-}
-
-impl Reloaded {
-    /// Names the rules.
-    pub(super) fn hash(&self) -> &str {
-        &self.rules
-    }
+    pub(super) rules: String,
 }
 
 /// What is published of a reload, so that whoever watches a configuration hears of it.
@@ -119,6 +133,7 @@ pub(super) async fn reload(
     hash_in_force: &str,
 ) -> Result<Reloaded, ReloadError> {
     let (sources, compiled) = read(user_folder);
+    log_findings(&compiled.report);
     if compiled.report.error_count() > 0 {
         let errors = compiled.report.error_count();
         return Err(ReloadError::Broken { errors, report: compiled.report.to_string() });

@@ -13,7 +13,7 @@ use crate::{
     protocol::history::ProjectionView,
     protocol::views::{
         EventCounts, HarnessView, JournalView, NotificationCounts, RulesView, SessionCounts, SessionView,
-        StatusView, SubscriberCounts, WaitingView,
+        StatusView, SubscriberCounts, TokenCounts, WaitingView,
     },
     server::{Query, Standing},
     time::{Timestamp, duration_millis},
@@ -62,15 +62,17 @@ fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp)
         pid: std::process::id(),
         started_at: about.started_at.to_string(),
         uptime_ms: duration_millis(now.since(about.started_at)),
-        journal: journal(about, bus),
+        journal: journal(fold, about, bus),
         projection: projection(&about.projection, bus),
         rules: rules(fold),
         events: events(fold),
         notifications: notifications(fold),
+        tokens: TokenCounts::of(fold.engine.tally().injected_tokens, fold.engine.tally().raw_bytes),
         sessions: SessionCounts {
             open: u64::try_from(fold.engine.sessions().filter(|session| session.is_open).count())
                 .unwrap_or(u64::MAX),
             waiting: u64::try_from(waiting).unwrap_or(u64::MAX),
+            unconfirmed: fold.engine.sessions().map(|open| u64::from(open.injector.unconfirmed())).sum(),
         },
         subscribers: subscribers(fold),
     }
@@ -82,7 +84,7 @@ fn projection(projection: &Projection, bus: &Bus) -> ProjectionView {
     ProjectionView { seq: seq.0, behind, failed: projection.failed() }
 }
 
-fn journal(about: &About, bus: &Bus) -> JournalView {
+fn journal(fold: &Fold, about: &About, bus: &Bus) -> JournalView {
     let journal = bus.journal();
     // Sizes that cannot be read are no reason not to tell the rest.
     let stored = journal.stored().unwrap_or_default();
@@ -90,6 +92,7 @@ fn journal(about: &About, bus: &Bus) -> JournalView {
     JournalView {
         head: bus.written().borrow().0,
         synced: bus.synced().borrow().0,
+        applied: fold.applied.0,
         durability: about.durability,
         first: stored.first.0,
         first_at: first.map(|record| record.time.to_string()),
@@ -181,6 +184,8 @@ fn counts(tally: &SubscriberTally) -> SubscriberCounts {
         rows: tally.rows,
         ended: owned(&tally.events_ended),
         created: tally.created,
+        injected_tokens: tally.injected_tokens,
+        raw_bytes: tally.raw_bytes,
     }
 }
 

@@ -111,6 +111,9 @@ impl Engine {
             },
             tokens::estimate,
         );
+        if let Some(fitted) = &fitted {
+            self.tally.count_injection(fitted);
+        }
         session.injector.release(exchange, fitted, &id, lease, now)
     }
 }

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use super::{
     Engine,
     deadlines::Deadlines,
+    folders::Folders,
     io::{Output, Pending, SessionChange},
     rules::SessionSettings,
 };
@@ -88,6 +89,8 @@ pub(super) struct Sessions {
     /// Who took the place of a session that is gone: the reverse of [`Session::former`].
     pub(super) heirs: BTreeMap<SessionId, SessionId>,
     pub(super) deadlines: Deadlines<SessionId>,
+    /// Where those work that are open and are no subagents.
+    folders: Folders,
 }
 
 impl Sessions {
@@ -112,7 +115,14 @@ impl Sessions {
         let open = self.open.remove(id).map(|session| (session, true));
         let session = open.or_else(|| self.away.remove(id).map(|session| (session, false)));
         self.deadlines.set(id.clone(), None);
+        self.folders.set(id, None);
         session
+    }
+
+    /// Takes note of where a session works, when that or its parent may have changed.
+    pub(super) fn place(&mut self, id: &SessionId) {
+        let root = self.open.get(id).filter(|session| session.harness.parent.is_none());
+        self.folders.set(id, root.and_then(|session| session.harness.workspace.as_ref()));
     }
 
     /// The session, whether it is open or away.
@@ -141,13 +151,21 @@ impl Sessions {
                 let id = self.heirs.get(id).unwrap_or(id);
                 self.open.contains_key(id).then(|| id.clone()).into_iter().collect()
             }
-            Scope::Workspace(_) | Scope::All => {
-                let roots = self.open.iter().filter(|(_, session)| session.harness.parent.is_none());
-                let concerned =
-                    roots.filter(|(id, session)| scope.concerns(id, session.harness.workspace.as_deref()));
-                concerned.map(|(id, _)| id.clone()).collect()
+            Scope::Workspace(folder) => {
+                let concerned = self.folders.around(folder);
+                debug_assert_eq!(concerned, self.roots_of(scope), "each is placed where it works");
+                concerned
             }
+            Scope::All => self.roots_of(scope),
         }
+    }
+
+    /// The open sessions that are no subagents and that `scope` concerns, each of them asked.
+    fn roots_of(&self, scope: &Scope) -> Vec<SessionId> {
+        let roots = self.open.iter().filter(|(_, session)| session.harness.parent.is_none());
+        let concerned =
+            roots.filter(|(id, session)| scope.concerns(id, session.harness.workspace.as_deref()));
+        concerned.map(|(id, _)| id.clone()).collect()
     }
 
     /// Whom the scope of an event has to concern to reach the session `id`.
@@ -254,6 +272,7 @@ impl Engine {
             self.outputs.push_back(Output::Session(id.clone(), change));
         }
         if is_new || learned.is_elsewhere {
+            self.sessions.place(id);
             self.claim(id);
         }
         self.settle_session(id);
@@ -500,7 +519,7 @@ state!(Session { harness, opened_at, last_seen, injector, former, state, is_open
 impl Sessions {
     /// Appends the sessions; who took whose place is known from those who did.
     pub(super) fn write_state(&self, to: &mut Writer) {
-        let Self { open, away, heirs: _, deadlines: _ } = self;
+        let Self { open, away, heirs: _, deadlines: _, folders: _ } = self;
         open.write(to);
         away.write(to);
     }
@@ -514,6 +533,10 @@ impl Sessions {
             heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
             deadlines.set(id.clone(), Some(session.deadline(settings)));
         }
-        Ok(Self { open, away, heirs, deadlines })
+        let mut sessions = Self { open, away, heirs, deadlines, folders: Folders::default() };
+        for id in sessions.open.keys().cloned().collect::<Vec<_>>() {
+            sessions.place(&id);
+        }
+        Ok(sessions)
     }
 }

@@ -123,6 +123,7 @@ impl Sessions {
         while session.former.len() > FORMER_MAX {
             self.heirs.remove(&session.former.remove(0));
         }
+        self.place(heir);
     }
 
     fn copy_told(&mut self, from: &SessionId, copy: &SessionId) {

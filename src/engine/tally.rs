@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    injector::Fitted,
     ledger::{LedgerEntry, Reason},
     notification::SubscriberId,
     snapshot::{Damaged, Reader, State, Writer, state},
@@ -25,6 +26,10 @@ pub struct Tally {
     pub injected: u64,
     /// Notifications known to have arrived; once for each session.
     pub confirmed: u64,
+    /// Estimated tokens of all injections, wrappers included.
+    pub injected_tokens: u64,
+    /// Bytes of JSON of the payloads that the injected notifications stand for; a redelivery adds none.
+    pub raw_bytes: u64,
     /// Notifications that ended otherwise, by the word of the reason.
     pub notifications_ended: BTreeMap<&'static str, u64>,
     /// Each subscriber's own counts.
@@ -40,6 +45,10 @@ pub struct SubscriberTally {
     pub rows: u64,
     /// Notifications made.
     pub created: u64,
+    /// Estimated tokens of its notifications in all injections, without the wrappers.
+    pub injected_tokens: u64,
+    /// Bytes of JSON of the payloads that these stand for; a redelivery adds none.
+    pub raw_bytes: u64,
     /// Events that ended otherwise, by the word of the reason.
     pub events_ended: BTreeMap<&'static str, u64>,
 }
@@ -72,6 +81,19 @@ impl Tally {
         }
     }
 
+    /// Counts what an injection costs, and what it stands for.
+    pub(super) fn count_injection(&mut self, fitted: &Fitted) {
+        self.injected_tokens += u64::from(fitted.tokens.0);
+        for candidate in &fitted.chosen {
+            let notification = &candidate.notification;
+            let raw_bytes = if candidate.redelivered { 0 } else { notification.raw_bytes };
+            self.raw_bytes += raw_bytes;
+            let own = self.subscriber(&notification.subscriber);
+            own.injected_tokens += u64::from(notification.tokens.0);
+            own.raw_bytes += raw_bytes;
+        }
+    }
+
     fn subscriber(&mut self, id: &SubscriberId) -> &mut SubscriberTally {
         self.subscribers.entry(id.clone()).or_default()
     }
@@ -84,10 +106,12 @@ state!(Tally {
     created,
     injected,
     confirmed,
+    injected_tokens,
+    raw_bytes,
     notifications_ended,
     subscribers,
 });
-state!(SubscriberTally { batched, rows, created, events_ended });
+state!(SubscriberTally { batched, rows, created, injected_tokens, raw_bytes, events_ended });
 
 /// The word of a reason.
 impl State for &'static str {

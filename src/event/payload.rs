@@ -302,7 +302,10 @@ impl FieldPath {
             return match found {
                 None => "".into(),
                 Some(Field::Text(text)) => text.into(),
-                Some(Field::Json(json)) => {
+                Some(field @ Field::Json(json)) => {
+                    if let Some(literal) = field.literal() {
+                        return literal.into();
+                    }
                     let value = serde_json::from_str(json).unwrap_or(Value::Null);
                     text_of(&value).into_owned().into()
                 }

@@ -5,6 +5,9 @@
 
 use std::ops::Range;
 
+/// Every integer of so many digits fits 64 bits.
+const INTEGER_DIGITS_MAX: usize = 18;
+
 /// A field at the top of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field<'p> {
@@ -12,6 +15,22 @@ pub enum Field<'p> {
     Text(&'p str),
     /// The JSON of anything else.
     Json(&'p str),
+}
+
+impl<'p> Field<'p> {
+    /// The text of a boolean or of an integer as any writer of JSON or TOON writes it, so that it need not be read.
+    pub fn literal(self) -> Option<&'p str> {
+        match self {
+            Self::Json(json) if matches!(json, "true" | "false") || is_short_integer(json) => Some(json),
+            Self::Json(_) | Self::Text(_) => None,
+        }
+    }
+}
+
+/// Whether `json`, which is a JSON value, is an integer of 64 bits in its only form; a few long ones are passed over.
+fn is_short_integer(json: &str) -> bool {
+    let digits = json.strip_prefix('-').unwrap_or(json);
+    digits.len() <= INTEGER_DIGITS_MAX && digits.bytes().all(|byte| byte.is_ascii_digit()) && json != "-0"
 }
 
 /// The fields of one object, in the order of its text.
@@ -50,10 +69,11 @@ impl Spots {
         };
         let (_, value) = self.fields.iter().rev().find(is_named)?;
         let json = text.get(value.clone())?;
-        let inner = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        Some(match inner {
-            Some(inner) if memchr::memchr(b'\\', inner.as_bytes()).is_none() => Field::Text(inner),
-            Some(_) | None => Field::Json(json),
+        Some(match json.as_bytes() {
+            [b'"', inner @ .., b'"'] if memchr::memchr(b'\\', inner).is_none() => {
+                Field::Text(json.get(1..=inner.len())?)
+            }
+            _ => Field::Json(json),
         })
     }
 
@@ -156,6 +176,8 @@ mod tests {
                 None => None,
             };
             assert_eq!(found.as_ref(), Some(value), "{key} of {text}");
+            let literal = spots.get(text, key).and_then(Field::literal);
+            assert!(literal.is_none_or(|literal| *value.to_string() == *literal), "{key} of {text}");
         }
         assert!(spots.keys(text).all(|key| object.contains_key(key)), "{text}");
         assert_eq!(spots.get(text, "no such key"), None);
@@ -169,6 +191,7 @@ mod tests {
             r#"{"a":1,"b":"x","c":"q\"u","d":null,"e":[1,{"f":"}]"}],"g":{"a":2},"h":-1.5e3,"i":true}"#,
             "{ \"a\" :\t1 ,\n\"b\" : [ ] , \"c\" : { } }",
             r#"{"a":1,"a":{"b":2},"a":"last"}"#,
+            r#"{"a":-0,"b":0,"c":-12,"d":1.0,"e":1e2,"f":-123456789012345678,"g":12345678901234567890123,"h":false}"#,
             r#"{"a\u0041":1}"#,
             r#"{"":"","k":"\\"}"#,
         ] {

@@ -76,7 +76,7 @@ impl<'a> Part<'a> {
 
     fn from_content(content: &'a Document) -> Self {
         if content.form() == Form::Flat {
-            return Self { lines: content.split('\n').map(Cow::Borrowed).collect(), object: Object::Flat };
+            return Self { lines: toon::lines(content).map(Cow::Borrowed).collect(), object: Object::Flat };
         }
         let lines = content.lines().filter(|line| !is_blank(line)).map(Cow::Borrowed);
         if content.form() == Form::Text {
@@ -151,8 +151,10 @@ impl<'a> Part<'a> {
 
 /// The key at the beginning of a line of a flat document; a row has none.
 fn bare_key(line: &str) -> Option<&str> {
-    let end = line.find([':', '[']).filter(|_| !line.starts_with(' '))?;
-    line.get(..end)
+    if line.as_bytes().first() == Some(&b' ') {
+        return None;
+    }
+    line.get(..memchr::memchr2(b':', b'[', line.as_bytes())?)
 }
 
 /// Whether a document consists of fields, so that others can stand beside them; a table at the root leaves no room.

@@ -64,6 +64,8 @@ pub struct Fitted {
     pub chosen: Vec<Candidate>,
     /// The text, as it will be sent.
     pub text: String,
+    /// Its estimated size.
+    pub tokens: Tokens,
     /// What the harness is asked to do besides.
     pub directive: Option<Directive>,
 }
@@ -84,8 +86,9 @@ pub fn fit(
         let mut chosen = candidates.clone();
         while !chosen.is_empty() {
             let text = write(&chosen, left_out(&due, &chosen));
-            if is_within(&text, limits, &estimate) || chosen.iter().all(is_critical) {
-                return Some(Fitted { chosen, text, directive });
+            let tokens = estimate(&text);
+            if is_within(&text, tokens, limits) || chosen.iter().all(is_critical) {
+                return Some(Fitted { chosen, text, tokens, directive });
             }
             if let Some(last) = chosen.iter().rposition(|candidate| !is_critical(candidate)) {
                 chosen.remove(last);
@@ -100,9 +103,9 @@ fn is_critical(candidate: &Candidate) -> bool {
     candidate.notification.priority == Priority::Critical
 }
 
-fn is_within(text: &str, limits: &Limits, estimate: impl Fn(&str) -> Tokens) -> bool {
+fn is_within(text: &str, tokens: Tokens, limits: &Limits) -> bool {
     let max_chars = usize::try_from(limits.max_chars).unwrap_or(usize::MAX);
-    text.chars().count() <= max_chars && estimate(text) <= limits.max_tokens
+    text.chars().count() <= max_chars && tokens <= limits.max_tokens
 }
 
 fn left_out(due: &BTreeMap<SubscriberId, u32>, chosen: &[Candidate]) -> BTreeMap<SubscriberId, u32> {

@@ -104,6 +104,7 @@ pub(super) fn notification(name: &str, priority: Priority, inject_at: InjectionP
         severity: Severity::Info,
         content: "key: value".into(),
         tokens: Tokens(3),
+        raw_bytes: 40,
         events: Vec::new(),
         created_at: Timestamp::ZERO,
         expires_at: None,

@@ -148,10 +148,18 @@ impl Commits {
             return Err(poisoned.clone());
         }
         if commit.target > *self.synced.borrow() {
-            self.check("sync", &commit.segment.name(), commit.segment.file.sync_data())?;
+            self.check("sync", &commit.segment.name(), self.sync_measured(commit.segment.file.as_ref()))?;
             self.synced.send_replace(commit.target);
         }
         Ok(())
+    }
+
+    fn sync_measured(&self, file: &dyn File) -> io::Result<()> {
+        let Some(meters) = self.shared.meters.get() else { return file.sync_data() };
+        let begun = meters.begin();
+        let synced = file.sync_data();
+        meters.commit.observe(meters.since(begun));
+        synced
     }
 
     fn answer(&self, waiters: &mut Vec<Waiter>, failed: Option<Poisoned>) {

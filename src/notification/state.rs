@@ -23,6 +23,7 @@ state!(Notification {
     severity,
     content,
     tokens,
+    raw_bytes,
     events,
     created_at,
     expires_at,

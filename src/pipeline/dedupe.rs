@@ -5,17 +5,16 @@
 //! to forget: what has ended is dropped on the next question. How repeats are counted is the pipeline's business.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
+    collections::VecDeque,
+    hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
+use hashbrown::HashTable;
+
 use crate::{
     event::{Event, Scope, Seq},
-    pipeline::{
-        Weight,
-        key::{Key, KeyWriter},
-        rule::DedupeRule,
-    },
+    pipeline::{Weight, key::KeyWriter, rule::DedupeRule},
     snapshot::{Damaged, Reader, State, Writer},
     time::Timestamp,
 };
@@ -57,36 +56,51 @@ pub(crate) fn write_key<'w>(
     }
 }
 
+/// The first event of a window, which names the window, and the key that it opened it for.
+#[derive(Debug)]
+struct First {
+    seq: Seq,
+    key: Box<[u8]>,
+    hash: u64,
+}
+
+/// When a window ends, and which one. Its key is not needed to forget it, so it is not looked at, nor its hash made, again.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    at: Timestamp,
+    first: Seq,
+    hash: u64,
+}
+
 /// The windows of one subscriber that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Dedupe {
-    /// The first event of each window. Never iterated.
-    firsts: HashMap<Key, Seq>,
-    /// When each window ends, soonest first. A new one ends last, unless its rule gave the ones before it more time.
-    ends: VecDeque<(Timestamp, Key)>,
+    /// By the hashes of their keys. Never iterated.
+    firsts: HashTable<First>,
+    /// Producers choose their keys, so what they hash to is not theirs to know.
+    hasher: RandomState,
+    /// One for each window, soonest first. A new one ends last, unless its rule gave the ones before it more time.
+    ends: VecDeque<End>,
 }
 
 impl Dedupe {
     /// Says whether an event with `key` repeats one whose window is open, and opens a window for it if not.
     pub(crate) fn check(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) -> Verdict {
         self.forget_ended(now);
-        if self.firsts.len() >= DEDUPE_KEYS_MAX && !self.firsts.contains_key(key) {
+        let hash = self.hasher.hash_one(key);
+        if let Some(first) = self.firsts.find(hash, |first| *first.key == *key) {
+            return Verdict::Repeat { of: first.seq };
+        }
+        if self.firsts.len() >= DEDUPE_KEYS_MAX {
             self.forget_soonest();
         }
-        let key = match self.firsts.entry(Key::from(key)) {
-            Entry::Occupied(first) => return Verdict::Repeat { of: *first.get() },
-            Entry::Vacant(new) => {
-                let key = Key::clone(new.key());
-                new.insert(seq);
-                key
-            }
-        };
-        let ends_at = now + window;
+        let end = End { at: now + window, first: seq, hash };
         let place = match self.ends.back() {
-            Some((last, _)) if *last > ends_at => self.ends.partition_point(|(at, _)| *at <= ends_at),
+            Some(last) if last.at > end.at => self.ends.partition_point(|other| other.at <= end.at),
             Some(_) | None => self.ends.len(),
         };
-        self.ends.insert(place, (ends_at, key));
+        self.ends.insert(place, end);
+        self.firsts.insert_unique(hash, First { seq, key: key.into(), hash }, |first| first.hash);
         Verdict::First
     }
 
@@ -97,35 +111,38 @@ impl Dedupe {
     }
 
     fn forget_ended(&mut self, now: Timestamp) {
-        while self.ends.front().is_some_and(|(ends_at, _)| *ends_at <= now) {
+        while self.ends.front().is_some_and(|end| end.at <= now) {
             self.forget_soonest();
         }
     }
 
     fn forget_soonest(&mut self) {
-        if let Some((_, key)) = self.ends.pop_front() {
-            self.firsts.remove(&key);
+        let Some(end) = self.ends.pop_front() else { return };
+        if let Ok(first) = self.firsts.find_entry(end.hash, |first| first.seq == end.first) {
+            first.remove();
         }
     }
 }
 
 impl State for Dedupe {
     fn write(&self, to: &mut Writer) {
-        let Self { firsts, ends } = self;
+        let Self { firsts, hasher: _, ends } = self;
         to.length(ends.len());
-        for (ends_at, key) in ends {
-            ends_at.write(to);
-            firsts.get(key).copied().unwrap_or_default().write(to);
-            key.write(to);
+        for end in ends {
+            end.at.write(to);
+            end.first.write(to);
+            let first = firsts.find(end.hash, |first| first.seq == end.first);
+            to.block(first.map_or(&[], |first| &first.key));
         }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let mut dedupe = Self::default();
         for _ in 0..from.length()? {
-            let (ends_at, first, key) = (State::read(from)?, State::read(from)?, Key::read(from)?);
-            dedupe.firsts.insert(Key::clone(&key), first);
-            dedupe.ends.push_back((ends_at, key));
+            let (at, seq, key) = (State::read(from)?, State::read(from)?, from.block()?);
+            let hash = dedupe.hasher.hash_one(key);
+            dedupe.ends.push_back(End { at, first: seq, hash });
+            dedupe.firsts.insert_unique(hash, First { seq, key: key.into(), hash }, |first| first.hash);
         }
         Ok(dedupe)
     }

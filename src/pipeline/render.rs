@@ -19,7 +19,9 @@ mod generic;
 mod line;
 mod lint;
 mod marks;
+mod plan;
 mod rows;
+mod table;
 mod template;
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
@@ -33,7 +35,10 @@ use crate::{
     tokens, toon,
 };
 
-use self::{rows::CleanEvent, template::Template};
+use self::{
+    rows::{CleanEvent, Shown},
+    template::Template,
+};
 
 /// Most rows that one notification shows, so that a table stays near its header (semantics 4); the rest is counted.
 pub const ROWS_MAX: usize = 15;
@@ -155,7 +160,7 @@ impl Templates {
 
 /// Renders a batch as every batch can be rendered.
 fn generic_table(input: &RenderInput<'_>, clean: &mut CleanRows, failure: Option<RenderFailure>) -> Rendered {
-    let table = |events: &[Arc<CleanEvent>]| {
+    let table = |events: &Shown| {
         let value = generic::document(input.subscriber, events);
         Ok((Body::Decoded { value, comments: None }, Printed { row_repeats: true, ..Printed::default() }))
     };
@@ -250,29 +255,27 @@ impl Content {
 #[derive(Default)]
 struct CleanRows {
     field_chars: usize,
-    events: Vec<Arc<CleanEvent>>,
+    events: Arc<[CleanEvent]>,
 }
 
 impl CleanRows {
-    fn first(&mut self, count: usize, field_chars: usize, rows: &[Row]) -> &[Arc<CleanEvent>] {
-        if self.field_chars != field_chars {
-            self.events.clear();
+    fn first(&mut self, count: usize, field_chars: usize, rows: &[Row]) -> Shown {
+        if self.field_chars != field_chars || self.events.is_empty() {
             self.field_chars = field_chars;
+            self.events = rows.iter().take(ROWS_MAX).map(|row| CleanEvent::new(row, field_chars)).collect();
         }
-        let missing = rows.iter().take(count).skip(self.events.len());
-        self.events.extend(missing.map(|row| Arc::new(CleanEvent::new(row, field_chars))));
-        self.events.get(..count).unwrap_or(&self.events)
+        Shown::first(count, &self.events)
     }
 }
 
 /// Renders as many rows as fit; when not even one does, with shorter fields.
 fn fit<F>(input: &RenderInput<'_>, clean: &mut CleanRows, mut render: F) -> Result<Content, Attempt>
 where
-    F: FnMut(&[Arc<CleanEvent>]) -> Result<(Body, Printed), Attempt>,
+    F: FnMut(&Shown) -> Result<(Body, Printed), Attempt>,
 {
     let shown_max = input.rows.len().min(ROWS_MAX);
     let mut attempt = |count: usize, field_chars: usize| {
-        let (body, printed) = render(clean.first(count, field_chars, input.rows))?;
+        let (body, printed) = render(&clean.first(count, field_chars, input.rows))?;
         let content = Content::new(body.write(input.subscriber, &extras(input, count, printed)));
         let fits = content.tokens <= input.max_tokens && content.text.len() <= OUTPUT_BYTES_MAX;
         if fits { Ok(content) } else { Err(Attempt::TooBig) }

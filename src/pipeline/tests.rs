@@ -36,6 +36,7 @@ fn one_event_alone_is_told_when_its_window_closes() {
         severity: Severity::Warning,
         content: notification.content.clone(),
         tokens: notification.tokens,
+        raw_bytes: 2,
         events: vec![Seq(1)],
         created_at: at(2_100),
         expires_at: Some(at(62_100)),
@@ -68,6 +69,15 @@ fn a_repeat_of_a_row_that_left_is_told_by_the_next_notification() {
     run.event(4, 6_000, r#""tool":"grep""#);
     let expected = [waits(1), told(2_000, &[1]), duplicate(2, 1), waits(3), told(5_100, &[3]), waits(4)];
     assert_eq!(run.outcomes(), expected);
+}
+
+#[test]
+fn a_notification_stands_for_repeats_and_for_what_is_only_counted() {
+    let row = |seq, payload, repeats| Row { seq: Seq(seq), event: event(payload), repeats };
+    let rows = [row(1, r#""tool":"grep""#, 3), row(2, r#""tool":"a""#, 1)];
+    assert_eq!(raw_bytes(&rows, Carried::default()), 3 * 15 + 12);
+    assert_eq!(raw_bytes(&rows, Carried { repeats: 4, suppressed: 6 }), 3 * 15 + 12 + 10 * 13);
+    assert_eq!(raw_bytes(&[], Carried { repeats: 1, suppressed: 0 }), 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{engine::io::Pending, exchange::Harness, protocol::history::ProjectionView};
+use crate::{engine::io::Pending, exchange::Harness, protocol::history::ProjectionView, tokens};
 
 /// How the daemon is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -30,6 +30,8 @@ pub struct StatusView {
     pub events: EventCounts,
     /// What was made of it and what became of that.
     pub notifications: NotificationCounts,
+    /// What the injections cost, and what they spared.
+    pub tokens: TokenCounts,
     /// The sessions.
     pub sessions: SessionCounts,
     /// Every subscriber, by id.
@@ -43,6 +45,8 @@ pub struct JournalView {
     pub head: u64,
     /// The last record that is known to survive a power failure.
     pub synced: u64,
+    /// The last record that the engine has handled.
+    pub applied: u64,
     /// `sync` or `interval`.
     pub durability: &'static str,
     /// The first record that is kept.
@@ -111,6 +115,29 @@ pub struct NotificationCounts {
     pub ended: BTreeMap<String, u64>,
 }
 
+/// Estimates of what injections cost and what they stand for.
+///
+/// Shape: the raw side is the JSON of the payloads of all events that the injected notifications stand for, repeats and counted ones
+/// among them, as it would be if each had been given to the agent as it came; five bytes of it are taken for a token, which is fewer
+/// than it would cost. It is counted once a session, what an injection costs each time. What no session was told is in neither.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct TokenCounts {
+    /// Tokens of all injections, wrappers included.
+    pub injected: u64,
+    /// Bytes of the payloads that they stand for.
+    pub raw_bytes: u64,
+    /// Tokens that those would have cost, less `injected`; negative where the text is longer than the payloads.
+    pub saved: i64,
+}
+
+impl TokenCounts {
+    /// Shows what was counted.
+    pub fn of(injected: u64, raw_bytes: u64) -> Self {
+        let saved = tokens::of_raw_bytes(raw_bytes).cast_signed().saturating_sub_unsigned(injected);
+        Self { injected, raw_bytes, saved }
+    }
+}
+
 /// Counts of sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct SessionCounts {
@@ -118,6 +145,8 @@ pub struct SessionCounts {
     pub open: u64,
     /// Waiting at this moment for an answer or a change of their queue.
     pub waiting: u64,
+    /// Injections at this moment that nothing has confirmed yet.
+    pub unconfirmed: u64,
 }
 
 /// What one subscriber did.
@@ -133,6 +162,10 @@ pub struct SubscriberCounts {
     pub ended: BTreeMap<String, u64>,
     /// Notifications that it made.
     pub created: u64,
+    /// Tokens of these in all injections, without the wrappers; an estimate.
+    pub injected_tokens: u64,
+    /// Bytes of the payloads that these stand for.
+    pub raw_bytes: u64,
 }
 
 /// One session.

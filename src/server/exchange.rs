@@ -125,6 +125,7 @@ pub(crate) async fn perform<'e>(
     observed: impl Iterator<Item = EventRef<'e>>,
     exchange: &Exchange,
 ) -> Result<Answer, ApiError> {
+    let begun = app.meters.begin();
     let mut waiter = app.registry.register(&exchange.session);
     let request = waiter.request();
     let mut batch = batch_of(observed)?;
@@ -135,9 +136,26 @@ pub(crate) async fn perform<'e>(
         .map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
     app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;
     match tokio::time::timeout(ANSWER_WAIT_MAX, waiter.answer()).await {
-        Ok(answer) => answer.ok_or_else(ApiError::stopping),
+        Ok(answer) => {
+            let answer = answer.ok_or_else(ApiError::stopping)?;
+            let took = app.meters.since(begun);
+            app.meters.exchange.observe(took);
+            note(exchange, &answer, took);
+            Ok(answer)
+        }
         Err(_) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon did not answer in time")),
     }
+}
+
+/// Says what an exchange gave, by name and number; what the agent is told stays out of the log.
+fn note(exchange: &Exchange, answer: &Answer, took: Duration) {
+    let injection = answer.injection.as_ref();
+    tracing::debug!(
+        session = %exchange.session, point = %exchange.point, carrier = &*exchange.carrier,
+        injection = injection.map(|injection| tracing::field::display(&injection.id)),
+        notifications = injection.map_or(0, |injection| injection.notifications.len()),
+        pending = answer.pending, took_us = took.as_micros(), "exchange"
+    );
 }
 
 /// A batch of events that a harness observed.

@@ -57,10 +57,14 @@ pub(crate) async fn hook(
         let message = format!("there is no harness `{harness}`; there is `{CLAUDE}`");
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
     }
+    let begun = app.meters.begin();
     let stdin = read_body(body).await?;
     let env = HookEnv::from_headers(|name| extract::header(&headers, name));
-    let call = claude::parse(&stdin, &env, app.now()).map_err(|error| refused(&error))?;
+    let call = claude::parse(&stdin, &env, app.now()).map_err(|error| refused(&error, &error))?;
     let stdout = answer(&app, &call).await?;
+    let took = app.meters.since(begun);
+    app.meters.hook.observe(took);
+    tracing::debug!(harness = CLAUDE, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
     if local.is_some() {
         learn_inbox(&app, &call.then, &headers);
     }
@@ -152,15 +156,15 @@ fn silence() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
-/// Nobody reads a hook's refusal, so it is said in the log too.
-fn refused(error: &dyn std::error::Error) -> ApiError {
+/// Nobody reads a hook's refusal, so it is said in the log too, without what led to it: that may repeat what the agent was told.
+fn refused(outer: &dyn std::fmt::Display, error: &dyn std::error::Error) -> ApiError {
+    tracing::warn!(harness = CLAUDE, error = %outer, "a hook call cannot be read");
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         message = format!("{message}: {cause}");
         source = cause.source();
     }
-    tracing::warn!(harness = CLAUDE, error = message, "a hook call cannot be read");
     ApiError::bad(FieldError::whole(message))
 }
 
@@ -170,10 +174,12 @@ fn check(kind: u8, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), ApiError> {
     encode(&mut body);
     match record::decode(kind, Seq::ZERO, &body) {
         Ok(_) => Ok(()),
-        Err(RecordError::Body { source, .. }) => Err(refused(&source)),
-        Err(error @ (RecordError::Kind { .. } | RecordError::Version { .. } | RecordError::Event { .. })) => {
-            Err(refused(&error))
-        }
+        Err(error) => Err(match &error {
+            RecordError::Body { source, .. } => refused(&error, source),
+            RecordError::Kind { .. } | RecordError::Version { .. } | RecordError::Event { .. } => {
+                refused(&error, &error)
+            }
+        }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Events on their way into the journal: collected into one batch, appended, each with its own verdict.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use axum::http::StatusCode;
 use serde::Serialize;
@@ -11,6 +11,7 @@ use crate::{
     bus::publish_key,
     event::{EventRef, codec::IdOrigin},
     journal::{AppendBatch, Appended, Appending, Level, Outcome, record::RecordKind},
+    meter::{self, Meters},
     protocol::{FieldError, event::ParsedEvent, record},
     server::{
         App,
@@ -85,6 +86,8 @@ pub(crate) struct Begun {
     ids: Ids,
     /// `None` when there is nothing to append.
     appending: Option<Appending>,
+    meters: Arc<Meters>,
+    begun: meter::Begun,
 }
 
 impl Ids {
@@ -132,12 +135,13 @@ impl Intake {
     ///
     /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
     pub(crate) async fn begin(&mut self, app: &App) -> Result<Begun, ApiError> {
+        let (meters, begun) = (Arc::clone(&app.meters), app.meters.begin());
         let Self { batch, drafts, ids } = std::mem::take(self);
         let appending = match batch.is_empty() {
             true => None,
             false => Some(app.bus.begin_publish(batch).await.map_err(|error| ApiError::append(&error))?),
         };
-        Ok(Begun { drafts, ids, appending })
+        Ok(Begun { drafts, ids, appending, meters, begun })
     }
 }
 
@@ -146,10 +150,17 @@ impl Begun {
     ///
     /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
     pub(crate) async fn done(self) -> Result<Verdicts, ApiError> {
-        let Self { drafts, ids, appending } = self;
+        let Self { drafts, ids, appending, meters, begun } = self;
         let appended = match appending {
             None => None,
-            Some(appending) => Some(appending.done().await.map_err(|error| ApiError::append(&error))?),
+            Some(appending) => {
+                let appended = appending.done().await.map_err(|error| ApiError::append(&error))?;
+                let took = meters.since(begun);
+                meters.publish.observe(took);
+                let (first, last) = (appended.first().map(|seq| seq.0), appended.last().map(|seq| seq.0));
+                tracing::debug!(events = drafts.len(), first, last, took_us = took.as_micros(), "publish");
+                Some(appended)
+            }
         };
         let level = appended.as_ref().map(|appended| appended.level);
         let mut outcomes = appended.iter().flat_map(Appended::outcomes);

@@ -8,7 +8,8 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
-    App, admin, error::ApiError, events, exchange, history, hooks, inbox, sessions, statusline, stream,
+    App, admin, error::ApiError, events, exchange, history, hooks, inbox, metrics, sessions, statusline,
+    stream,
 };
 
 /// The routes, ready to serve; whoever serves them says who may ask.
@@ -51,6 +52,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(admin::status))
         .routes(routes!(admin::rebuild))
         .routes(routes!(admin::healthz))
+        .routes(routes!(metrics::metrics))
         .routes(routes!(admin::document))
 }
 

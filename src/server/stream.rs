@@ -141,7 +141,7 @@ impl Tail {
             let records = self
                 .reader
                 .next_batch(READ_RECORDS_MAX)
-                .inspect_err(|error| tracing::error!(%error, "a stream of events ends"))
+                .inspect_err(|error| tracing::warn!(%error, "a stream of events ends"))
                 .ok()?;
             let is_at_end = records.is_empty();
             self.ready.extend(records.iter().filter_map(|found| self.filter.show(&found)));

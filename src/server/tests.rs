@@ -75,7 +75,8 @@ fn daemon() -> Daemon {
     let (transcripts, _) = mpsc::channel(1);
     let folder = tempfile::tempdir().expect("a folder");
     let (projection, orders) = Projection::new(&folder.path().join(FILE_NAME));
-    let app = App { bus, engine, projection, registry, transcripts, clock, shutdown };
+    let meters = Arc::new(Meters::new(|| std::time::Duration::ZERO));
+    let app = App { bus, engine, projection, registry, transcripts, meters, clock, shutdown };
     Daemon { app, queries, orders, stop, pending: 0, folder }
 }
 
@@ -380,6 +381,7 @@ fn the_document_lists_every_route() {
     routes.sort();
     let expected = [
         "get /healthz",
+        "get /metrics",
         "get /v1/events",
         "get /v1/events/stream",
         "get /v1/events/{id}",

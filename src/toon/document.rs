@@ -6,7 +6,7 @@
 
 use std::{fmt, ops::Deref, sync::Arc};
 
-use super::{INDENT, decode, needs_quotes, write_quoted};
+use super::{INDENT, decode, is_ambiguous, needs_quotes, plain_length, write_quoted};
 use crate::snapshot::{Damaged, Reader, State, Writer};
 
 /// Longest integer that is read as one wherever TOON is read, in digits.
@@ -58,13 +58,13 @@ impl<T: Into<Arc<str>>> From<T> for Document {
 
 impl State for Document {
     fn write(&self, to: &mut Writer) {
-        // What it was found to be is found again.
+        // What it was found to be is found again. Hardly two are equal, so looking for one that is would only cost.
         let Self { text, form: _ } = self;
-        text.write(to);
+        to.block(text.as_bytes());
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        <Arc<str>>::read(from).map(Self::from)
+        String::read(from).map(Self::from)
     }
 }
 
@@ -106,7 +106,7 @@ impl FlatField<'_> {
 /// reader has to look at it.
 pub fn flat_fields(text: &str) -> Option<Vec<FlatField<'_>>> {
     let mut fields: Vec<FlatField<'_>> = Vec::new();
-    let mut lines = text.split('\n');
+    let mut lines = super::lines(text);
     while let Some(line) = lines.next() {
         let (key, rest) = line.split_at(bare_key_length(line)?);
         if fields.iter().any(|field| field.key == key) {
@@ -172,24 +172,24 @@ fn width_of(columns: &str) -> Option<usize> {
 fn scalars(text: &str) -> Option<usize> {
     let mut rest = text;
     for count in 1.. {
-        let end = scalar_length(rest)?;
-        let (scalar, after) = rest.split_at(end);
+        let (scalar, after) = rest.split_at(scalar_length(rest)?);
         if !is_canonical(scalar) {
             return None;
         }
-        match after.strip_prefix(',') {
-            Some(next) => rest = next,
-            None => return after.is_empty().then_some(count),
+        match after.as_bytes() {
+            [] => return Some(count),
+            [b',', ..] => rest = after.get(1..)?,
+            _ => return None,
         }
     }
     None
 }
 
-/// How many bytes the scalar at the beginning of `text` has, quotes included.
+/// How many bytes the scalar at the beginning of `text` has: to the closing quote, or without quotes to the first byte that would need them.
 fn scalar_length(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     if bytes.first() != Some(&b'"') {
-        return Some(memchr::memchr(b',', bytes).unwrap_or(bytes.len()));
+        return Some(plain_length(text));
     }
     let mut at = 1;
     loop {
@@ -201,14 +201,13 @@ fn scalar_length(text: &str) -> Option<usize> {
     }
 }
 
+/// Whether the writer writes a scalar of that length so.
 fn is_canonical(scalar: &str) -> bool {
-    if let Some(inner) = scalar.strip_prefix('"') {
-        return inner.strip_suffix('"').and_then(unescaped).is_some_and(|text| is_quoted_form(&text, scalar));
+    if scalar.as_bytes().first() == Some(&b'"') {
+        let inner = scalar.get(1..).and_then(|rest| rest.strip_suffix('"'));
+        return inner.and_then(unescaped).is_some_and(|text| is_quoted_form(&text, scalar));
     }
-    if matches!(scalar, "true" | "false" | "null") || !needs_quotes(scalar) {
-        return true;
-    }
-    is_canonical_number(scalar)
+    !is_ambiguous(scalar) || matches!(scalar, "true" | "false" | "null") || is_canonical_number(scalar)
 }
 
 /// Whether the writer writes `text` as `quoted`.

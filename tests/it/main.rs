@@ -10,6 +10,7 @@ mod hook;
 mod hostile;
 mod install;
 mod kill;
+mod metrics;
 mod model;
 mod real_client;
 mod reference;

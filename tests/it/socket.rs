@@ -232,8 +232,8 @@ fn a_reload_takes_effect_whole_or_not_at_all() {
     home.configure("subscribers/each.toml", &EACH.replace("\"each\"", "\"renamed\""));
     home.configure("subscribers/broken.toml", "[subscriber]\nid = 7\n");
     daemon.signal(Signal::HUP);
-    daemon.said("the rules stay as they were");
     daemon.said(&format!("{}:2:6", home.path("config/subscribers/broken.toml").display()));
+    daemon.said("the rules stay as they were");
     assert_eq!(told(2), "each");
 
     fs::remove_file(home.path("config/subscribers/broken.toml")).expect("it was written");

@@ -25,8 +25,7 @@ pub(super) fn check(client: &Client) -> Check {
     let id = format!("doctor-{}", Uuid::now_v7());
     let outcome = try_out(client, &id);
     // The daemon closes a session that nobody uses; this one should not be seen until then.
-    let closing =
-        json!({ "hook_event_name": "SessionEnd", "session_id": id, "agent_id": AGENT, "reason": "other" });
+    let closing = json!({ "hook_event_name": "SubagentStop", "session_id": id, "agent_id": AGENT, "agent_type": AGENT });
     let closed = hook(client, &closing);
     match (outcome, closed) {
         (Ok(characters), Ok(_)) => {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The version of the form, and of the state in it; to be raised when either changes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// How long the header is.
 pub(super) const HEADER_BYTES: usize = 60;

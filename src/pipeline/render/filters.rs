@@ -14,14 +14,13 @@ use serde_json::{Map, Number, Value};
 
 use super::{
     marks::{Mark, Marks},
-    rows::{Cell, Rows},
+    rows::{Origin, Rows},
+    table::{Column, Table},
 };
 use crate::toon;
 
 /// The detail of the error that ends a render whose output is larger than allowed.
 pub(super) const TOO_MUCH: &str = "the output is larger than a notification may be";
-/// What a cell of a table takes, roughly; only saves growing the text.
-const CELL_BYTES: usize = 16;
 /// Deepest nesting of a value that a template builds itself.
 const NESTING_MAX: usize = 32;
 
@@ -42,11 +41,15 @@ pub(super) fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) 
     let indent: Option<usize> = options.get("indent")?;
     options.assert_all_used()?;
     let columns = columns.map(|columns| picked_columns(&columns)).transpose()?;
-    if let (Some(rows), Some(key)) = (value.downcast_object_ref::<Rows>(), &key) {
-        let text = table(rows, key, columns);
-        let root_key = (indent.unwrap_or(0) == 0).then(|| key.clone());
-        return kept(state, Mark::Block(indented(text, indent.unwrap_or(0))?, root_key));
-    }
+    let (columns, key) = match (value.downcast_object_ref::<Rows>(), key) {
+        (Some(rows), Some(key)) => {
+            let table = Table { key, columns };
+            let text = indented(table.write(rows), indent.unwrap_or(0))?;
+            let root_key = (indent.unwrap_or(0) == 0).then_some(table.key);
+            return kept(state, Mark::Block(text, root_key));
+        }
+        (_, key) => (columns, key),
+    };
     if columns.is_none() && key.is_none() && is_scalar(value) {
         let scalar = to_scalar(state, value)?;
         return kept(state, Mark::Scalar(scalar));
@@ -98,84 +101,40 @@ pub(super) fn tail(state: &mut State<'_, '_>, value: &Printed, chars_max: usize)
     Ok(format!("[+{missing} chars] \u{2026}{}", text.chars().skip(missing).collect::<String>()))
 }
 
-/// A column of a table: its name, and the columns of the row of which it takes the first that is not null.
-struct Picked {
-    name: Word,
-    from: Vec<Word>,
-}
-
-/// A name that a template gave, as it came.
-struct Word(Printed);
-
-impl Word {
-    fn as_str(&self) -> &str {
-        self.0.as_str().unwrap_or_default()
-    }
-}
-
-fn picked_columns(columns: &Printed) -> Result<Vec<Picked>, Error> {
+/// Reads what `columns=` may be given.
+///
+/// Errors: something else; a name twice; no column.
+pub(super) fn picked_columns(columns: &Printed) -> Result<Vec<Column>, Error> {
     let wrong =
         || invalid("columns= takes a list of names, or a map of names to names or lists of names".into());
-    let word = |value: Printed| if value.as_str().is_some() { Ok(Word(value)) } else { Err(wrong()) };
-    let mut picked: Vec<Picked> = Vec::new();
+    let origin = |value: &Printed| value.as_str().map(Origin::named).ok_or_else(wrong);
+    let mut picked: Vec<Column> = Vec::new();
     for key in columns.try_iter()? {
-        let source = if columns.kind() == ValueKind::Map { columns.get_item(&key)? } else { key.clone() };
-        let name = word(key)?;
-        if picked.iter().any(|column| column.name.as_str() == name.as_str()) {
-            return Err(invalid(format!("columns= names `{}` twice", name.as_str())));
+        let name = key.as_str().ok_or_else(wrong)?.to_owned();
+        let source = if columns.kind() == ValueKind::Map { columns.get_item(&key)? } else { key };
+        if picked.iter().any(|column| column.name == name) {
+            return Err(invalid(format!("columns= names `{name}` twice")));
         }
         let from = if source.kind() == ValueKind::Seq {
-            source.try_iter()?.map(word).collect::<Result<_, _>>()?
+            source.try_iter()?.map(|name| origin(&name)).collect::<Result<_, _>>()?
         } else {
-            vec![word(source)?]
+            vec![origin(&source)?]
         };
-        picked.push(Picked { name, from });
+        picked.push(Column { name, from });
     }
     if picked.is_empty() { Err(invalid("columns= names no column".into())) } else { Ok(picked) }
 }
 
-fn table(rows: &Rows, key: &str, columns: Option<Vec<Picked>>) -> String {
-    let own =
-        |name: &String| Picked { name: Word(name.as_str().into()), from: vec![Word(name.as_str().into())] };
-    let mut picked = columns.unwrap_or_else(|| rows.columns().iter().map(own).collect());
-    let is_picked =
-        |name: &str| picked.iter().flat_map(|column| &column.from).any(|from| from.as_str() == name);
-    if let Some(repeats) = rows.repeats().filter(|name| !is_picked(name)) {
-        let is_taken = |key: &str| picked.iter().any(|column| column.name.as_str() == key);
-        let name = super::free_key(&repeats, is_taken);
-        picked.push(Picked { name: Word(name.into()), from: vec![Word(repeats.into())] });
-    }
-    let mut names = Vec::with_capacity(picked.len());
-    let mut cells = Vec::with_capacity(picked.len());
-    for column in &picked {
-        let column_cells = rows.pick(column.from.iter().map(Word::as_str));
-        if !column_cells.iter().all(Cell::is_null) {
-            names.push(column.name.as_str());
-            cells.push(column_cells);
-        }
-    }
-    if names.is_empty() || rows.len() == 0 {
-        return toon::encode_field(key, &Value::from(rows.len()));
-    }
-    let mut out = String::with_capacity(rows.len() * names.len() * CELL_BYTES);
-    toon::write_table(&mut out, key, &names, rows.len(), |out, row, column| {
-        if let Some(cell) = cells.get(column).and_then(|cells| cells.get(row)) {
-            cell.write(out);
-        }
-    });
-    out
-}
-
-fn pick(value: Value, columns: &[Picked]) -> Result<Value, Error> {
-    let first = |fields: &Map<String, Value>, from: &[Word]| {
+fn pick(value: Value, columns: &[Column]) -> Result<Value, Error> {
+    let first = |fields: &Map<String, Value>, from: &[Origin]| {
         from.iter()
-            .filter_map(|name| fields.get(name.as_str()))
+            .filter_map(|origin| fields.get(origin.name()))
             .find(|value| !value.is_null())
             .cloned()
             .unwrap_or(Value::Null)
     };
     let picked = |fields: &Map<String, Value>| -> Value {
-        columns.iter().map(|column| (column.name.as_str().to_owned(), first(fields, &column.from))).collect()
+        columns.iter().map(|column| (column.name.clone(), first(fields, &column.from))).collect()
     };
     match value {
         Value::Object(fields) => Ok(picked(&fields)),

@@ -1,7 +1,5 @@
 //! The table that every batch can have: type, source, severity and the best message there is.
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value};
 
 use super::rows::CleanEvent;
@@ -11,7 +9,7 @@ use crate::{event::cut_text, notification::SubscriberId};
 const MESSAGE_FIELDS: [&str; 5] = ["message", "error_message", "summary", "text", "reason"];
 
 /// One event as fields, several as a table named after the subscriber.
-pub(super) fn document(subscriber: &SubscriberId, events: &[Arc<CleanEvent>]) -> Value {
+pub(super) fn document(subscriber: &SubscriberId, events: &[CleanEvent]) -> Value {
     let repeated = events.iter().any(|event| event.repeats > 1);
     let mut rows: Vec<Value> = events.iter().map(|event| row(event, repeated)).collect();
     match rows.len() {
@@ -22,9 +20,9 @@ pub(super) fn document(subscriber: &SubscriberId, events: &[Arc<CleanEvent>]) ->
 
 fn row(event: &CleanEvent, repeated: bool) -> Value {
     let mut row = Map::new();
-    row.insert("type".into(), event.envelope("@type").unwrap_or_default().into());
-    row.insert("source".into(), event.envelope("@source").unwrap_or_default().into());
-    row.insert("severity".into(), event.envelope("@severity").unwrap_or_default().into());
+    row.insert("type".into(), event.event_type().into());
+    row.insert("source".into(), event.source().into());
+    row.insert("severity".into(), event.severity().into());
     row.insert("message".into(), message(event));
     if repeated {
         row.insert("repeats".into(), event.repeats.into());

@@ -7,12 +7,14 @@
 
 use std::{
     borrow::Cow,
+    ops::Deref,
     sync::{Arc, OnceLock},
 };
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, Value as Printed};
 use serde_json::{Map, Value};
 
+use super::table::Column;
 use crate::{
     event::{Event, Field, SessionId, WithEscape, cut_text, mask_secrets, strip_text},
     pipeline::row::Row,
@@ -29,6 +31,63 @@ const TIME: &str = "@time";
 /// The column that says how often a row happened.
 pub(super) const REPEATS: &str = "repeats";
 
+/// Where a column finds its cells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    Type,
+    Source,
+    Severity,
+    Time,
+    /// A column of the rows.
+    Field(String),
+}
+
+impl Origin {
+    /// What a template calls `name`.
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            TYPE => Self::Type,
+            SOURCE => Self::Source,
+            SEVERITY => Self::Severity,
+            TIME => Self::Time,
+            field => Self::Field(field.to_owned()),
+        }
+    }
+
+    /// What a template calls it.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Type => TYPE,
+            Self::Source => SOURCE,
+            Self::Severity => SEVERITY,
+            Self::Time => TIME,
+            Self::Field(name) => name,
+        }
+    }
+}
+
+/// The events that an attempt shows: the first of those that were cleaned.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shown {
+    events: Arc<[CleanEvent]>,
+    count: usize,
+}
+
+impl Shown {
+    /// The first `count` of `events`.
+    pub(super) fn first(count: usize, events: &Arc<[CleanEvent]>) -> Self {
+        Self { events: Arc::clone(events), count }
+    }
+}
+
+impl Deref for Shown {
+    type Target = [CleanEvent];
+
+    fn deref(&self) -> &[CleanEvent] {
+        self.events.get(..self.count).unwrap_or(&self.events)
+    }
+}
+
 /// An event whose every text is safe to show.
 #[derive(Debug)]
 pub(super) struct CleanEvent {
@@ -37,11 +96,17 @@ pub(super) struct CleanEvent {
     pub(super) repeats: u32,
     /// The longest text that may be shown, in characters.
     pub(super) field_chars: usize,
-    payload: OnceLock<Value>,
+    payload: OnceLock<Box<CleanPayload>>,
     /// Whether the keys of the payload are shown as they are.
     has_clean_keys: OnceLock<bool>,
-    /// The payload once more, as templates take values.
-    printed_payload: OnceLock<Printed>,
+}
+
+/// A whole payload.
+#[derive(Debug)]
+struct CleanPayload {
+    value: Value,
+    /// The same as templates take values.
+    printed: OnceLock<Printed>,
 }
 
 impl CleanEvent {
@@ -53,24 +118,39 @@ impl CleanEvent {
             field_chars,
             payload: OnceLock::new(),
             has_clean_keys: OnceLock::new(),
-            printed_payload: OnceLock::new(),
         }
     }
 
-    /// A field of the event itself, by the name that a picked column asks for.
-    pub(super) fn envelope(&self, name: &str) -> Option<Cow<'_, str>> {
-        match name {
-            TYPE => Some(self.event.event_type.as_str().into()),
-            SOURCE => Some(clean_field(&self.event.source, self.field_chars)),
-            SEVERITY => Some(self.event.severity.as_str().into()),
-            TIME => Some(self.event.timestamp.to_string().into()),
-            _ => None,
-        }
+    /// Its type.
+    pub(super) fn event_type(&self) -> &str {
+        self.event.event_type.as_str()
+    }
+
+    /// Where it comes from.
+    pub(super) fn source(&self) -> Cow<'_, str> {
+        clean_field(&self.event.source, self.field_chars)
+    }
+
+    /// How bad it is.
+    pub(super) fn severity(&self) -> &'static str {
+        self.event.severity.as_str()
     }
 
     /// The whole payload, cleaned on first use.
     pub(super) fn payload(&self) -> &Value {
-        self.payload.get_or_init(|| clean_value(self.event.payload.value(), self.field_chars))
+        &self.clean_payload().value
+    }
+
+    fn clean_payload(&self) -> &CleanPayload {
+        self.payload.get_or_init(|| {
+            let value = clean_value(self.event.payload.value(), self.field_chars);
+            Box::new(CleanPayload { value, printed: OnceLock::new() })
+        })
+    }
+
+    fn printed_payload(&self) -> Printed {
+        let payload = self.clean_payload();
+        payload.printed.get_or_init(|| Printed::from(Serde(&payload.value))).clone()
     }
 
     /// A scalar field of the payload; `None` when it needs flattening or is not there.
@@ -78,7 +158,10 @@ impl CleanEvent {
         let value = match self.event.payload.field(name) {
             Ok(Some(Field::Text(text))) => return Some(Cell::Text(clean_field(text, self.field_chars))),
             Ok(Some(Field::Json(json))) if json.starts_with(['{', '[']) => return None,
-            Ok(Some(Field::Json(json))) => serde_json::from_str(json).unwrap_or(Value::Null),
+            Ok(Some(field @ Field::Json(json))) => match field.literal() {
+                Some(literal) => return Some(Cell::Literal(literal)),
+                None => serde_json::from_str(json).unwrap_or(Value::Null),
+            },
             Ok(None) => return None,
             Err(WithEscape) => self.event.payload.value().get(name)?.clone(),
         };
@@ -103,6 +186,8 @@ impl CleanEvent {
 #[derive(Debug)]
 pub(super) enum Cell<'r> {
     Text(Cow<'r, str>),
+    /// A boolean or number as it is written.
+    Literal(&'r str),
     Value(Cow<'r, Value>),
 }
 
@@ -113,9 +198,20 @@ impl Cell<'_> {
         matches!(self, Self::Value(value) if value.is_null())
     }
 
+    /// About how many bytes it takes.
+    pub(super) fn length(&self) -> usize {
+        const OF_VALUE: usize = 8;
+        1 + match self {
+            Self::Text(text) => text.len(),
+            Self::Literal(literal) => literal.len(),
+            Self::Value(_) => OF_VALUE,
+        }
+    }
+
     /// Appends it as the cell of a row.
     pub(super) fn write(&self, out: &mut String) {
         match self {
+            Self::Literal(literal) => out.push_str(literal),
             Self::Text(text) => toon::write_text(out, text),
             Self::Value(value) => toon::write_scalar(out, value),
         }
@@ -124,7 +220,10 @@ impl Cell<'_> {
 
 /// One of `events`, as a template sees it: a map whose fields are made when they are asked for.
 #[derive(Debug)]
-struct EventView(Arc<CleanEvent>);
+struct EventView {
+    events: Shown,
+    at: usize,
+}
 
 /// The names of its fields, in the order in which they are listed.
 const EVENT_FIELDS: [&str; 9] =
@@ -132,7 +231,7 @@ const EVENT_FIELDS: [&str; 9] =
 
 impl Object for EventView {
     fn get_value(self: &Arc<Self>, key: &Printed) -> Option<Printed> {
-        let clean = &self.0;
+        let clean = self.events.get(self.at)?;
         let text = |text: &str| Printed::from(clean_field(text, clean.field_chars).as_ref());
         let optional = |found: Option<&str>| found.map_or_else(|| Printed::from(()), text);
         Some(match key.as_str()? {
@@ -141,7 +240,7 @@ impl Object for EventView {
             "source" => text(&clean.event.source),
             "severity" => Printed::from(clean.event.severity.as_str()),
             "timestamp" => Printed::from(clean.event.timestamp.to_string()),
-            "payload" => clean.printed_payload.get_or_init(|| Printed::from(Serde(clean.payload()))).clone(),
+            "payload" => clean.printed_payload(),
             REPEATS => Printed::from(clean.repeats),
             "session" => optional(clean.event.session.as_ref().map(SessionId::as_str)),
             "workspace" => optional(clean.event.workspace.as_deref()),
@@ -177,7 +276,7 @@ fn clean_value(value: &Value, chars_max: usize) -> Value {
 
 /// The list `events`.
 #[derive(Debug)]
-pub(super) struct Events(pub(super) Arc<[Arc<CleanEvent>]>);
+pub(super) struct Events(pub(super) Shown);
 
 impl Object for Events {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
@@ -185,7 +284,8 @@ impl Object for Events {
     }
 
     fn get_value(self: &Arc<Self>, key: &Printed) -> Option<Printed> {
-        self.0.get(key.as_usize()?).map(|event| Printed::from_object(EventView(event.clone())))
+        let at = key.as_usize().filter(|at| *at < self.0.len())?;
+        Some(Printed::from_object(EventView { events: self.0.clone(), at }))
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
@@ -196,7 +296,7 @@ impl Object for Events {
 /// The list `rows`: flat objects with the same columns in the same order.
 #[derive(Debug)]
 pub(super) struct Rows {
-    events: Arc<[Arc<CleanEvent>]>,
+    events: Shown,
     flat: OnceLock<Flat>,
 }
 
@@ -209,7 +309,7 @@ struct Flat {
 
 impl Rows {
     /// Takes its rows from `events`.
-    pub(super) fn new(events: Arc<[Arc<CleanEvent>]>) -> Self {
+    pub(super) fn new(events: Shown) -> Self {
         Self { events, flat: OnceLock::new() }
     }
 
@@ -231,22 +331,35 @@ impl Rows {
         repeated.then(|| super::free_key(REPEATS, is_taken))
     }
 
-    /// One cell a row: of the columns that `names` lists, the first that is not null.
-    pub(super) fn pick<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Vec<Cell<'_>> {
+    /// The cells of `columns`, row by row; in each the first that is not null.
+    pub(super) fn cells(&self, columns: &[Column]) -> Vec<Cell<'_>> {
         let repeats = self.repeats();
-        let first = |at: usize, event| {
-            let mut found = names.clone().map(|name| self.cell(at, event, name, repeats.as_deref()));
-            found.find(|cell| !cell.is_null()).unwrap_or(Cell::NULL)
-        };
-        self.events.iter().enumerate().map(|(at, event)| first(at, event)).collect()
+        let mut cells = Vec::with_capacity(self.len() * columns.len());
+        for (at, event) in self.events.iter().enumerate() {
+            for column in columns {
+                let mut found = column.from.iter().map(|from| self.cell(at, event, from, repeats.as_deref()));
+                cells.push(found.find(|cell| !cell.is_null()).unwrap_or(Cell::NULL));
+            }
+        }
+        cells
     }
 
-    fn cell<'r>(&'r self, at: usize, event: &'r CleanEvent, name: &str, repeats: Option<&str>) -> Cell<'r> {
+    fn cell<'r>(
+        &'r self,
+        at: usize,
+        event: &'r CleanEvent,
+        from: &Origin,
+        repeats: Option<&str>,
+    ) -> Cell<'r> {
+        let name = match from {
+            Origin::Type => return Cell::Text(event.event_type().into()),
+            Origin::Source => return Cell::Text(event.source()),
+            Origin::Severity => return Cell::Text(event.severity().into()),
+            Origin::Time => return Cell::Text(event.event.timestamp.to_string().into()),
+            Origin::Field(name) => name.as_str(),
+        };
         if Some(name) == repeats {
             return Cell::Value(Cow::Owned(event.repeats.into()));
-        }
-        if let Some(text) = event.envelope(name) {
-            return Cell::Text(text);
         }
         if let Some(cell) = event.plain_field(name) {
             return cell;
@@ -261,8 +374,8 @@ impl Rows {
 }
 
 impl Flat {
-    fn new(events: &[Arc<CleanEvent>], repeats: Option<String>) -> Self {
-        let mut flat: Vec<Map<String, Value>> = events.iter().map(|event| flatten(event)).collect();
+    fn new(events: &[CleanEvent], repeats: Option<String>) -> Self {
+        let mut flat: Vec<Map<String, Value>> = events.iter().map(flatten).collect();
         let mut columns: Vec<String> = Vec::new();
         for row in &flat {
             columns.extend(row.keys().filter(|name| !columns.contains(name)).cloned().collect::<Vec<_>>());

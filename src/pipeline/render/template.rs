@@ -12,9 +12,10 @@ use minijinja::{
 use serde_json::Value;
 
 use super::{
-    Attempt, Body, Printed as Counts, RenderInput, TemplateError, cells, filters, lint,
+    Attempt, Body, OUTPUT_BYTES_MAX, Printed as Counts, RenderInput, TemplateError, cells, filters, lint,
     marks::{Mark, Marks},
-    rows::{CleanEvent, Events, REPEATS, Rows, clean_field},
+    plan::Plan,
+    rows::{Events, REPEATS, Rows, Shown, clean_field},
 };
 use crate::{event::FIELD_CHARS_MAX, notification::SubscriberId, time::Timestamp};
 
@@ -34,6 +35,7 @@ pub(super) struct Template {
     environment: Environment<'static>,
     uses_rows: bool,
     printed: Counts,
+    plan: Option<Plan>,
 }
 
 impl Template {
@@ -55,16 +57,31 @@ impl Template {
                 repeats: asked.contains("repeats"),
                 suppressed: asked.contains("suppressed"),
             },
+            plan: Plan::of(&source, &environment),
             environment,
         })
     }
 
     /// Renders `events` and makes one strict document of the output.
-    pub(super) fn render(
-        &self,
-        input: &RenderInput<'_>,
-        events: &[Arc<CleanEvent>],
-    ) -> Result<(Body, Counts), Attempt> {
+    pub(super) fn render(&self, input: &RenderInput<'_>, events: &Shown) -> Result<(Body, Counts), Attempt> {
+        match self.plan.as_ref().filter(|plan| plan.rows_min <= events.len()) {
+            Some(plan) => self.write(plan, events),
+            None => self.run(input, events),
+        }
+    }
+
+    /// Does what [`Template::run`] comes to.
+    fn write(&self, plan: &Plan, events: &Shown) -> Result<(Body, Counts), Attempt> {
+        let text = plan.table.write(&Rows::new(events.clone()));
+        if text.len() > OUTPUT_BYTES_MAX {
+            return Err(Attempt::TooBig);
+        }
+        let body = Body::Written { text, keys: vec![plan.table.key.clone()], shows_repeats: true };
+        Ok((body, Counts { row_repeats: true, ..self.printed }))
+    }
+
+    /// Runs the template and makes one strict document of its output.
+    fn run(&self, input: &RenderInput<'_>, events: &Shown) -> Result<(Body, Counts), Attempt> {
         let template = self.environment.get_template(NAME).map_err(|error| failed(&error))?;
         let mut captured =
             template.render_captured(self.context(input, events)).map_err(|error| failed(&error))?;
@@ -79,12 +96,11 @@ impl Template {
         Ok((body, Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed }))
     }
 
-    fn context(&self, input: &RenderInput<'_>, events: &[Arc<CleanEvent>]) -> Printed {
-        let events: Arc<[Arc<CleanEvent>]> = events.into();
-        let rows = if self.uses_rows { Rows::new(Arc::clone(&events)) } else { Rows::new(Arc::default()) };
+    fn context(&self, input: &RenderInput<'_>, events: &Shown) -> Printed {
+        let rows = Rows::new(if self.uses_rows { events.clone() } else { Shown::default() });
         Printed::from_object(Context {
             count: events.len(),
-            events: Printed::from_object(Events(events)),
+            events: Printed::from_object(Events(events.clone())),
             rows: Printed::from_object(rows),
             repeats: input.repeats,
             suppressed: input.suppressed,
@@ -142,7 +158,8 @@ fn has_key(value: &Value, name: &str) -> bool {
     }
 }
 
-fn sandbox() -> Environment<'static> {
+/// The environment of a template, without the template.
+pub(super) fn sandbox() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.set_fuel(Some(FUEL));

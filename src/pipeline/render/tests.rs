@@ -363,3 +363,51 @@ fn a_set_of_templates_can_be_shared_between_threads() {
     fn is_shared<T: Send + Sync + std::fmt::Debug>(_: &T) {}
     is_shared(&Templates::new());
 }
+
+/// Templates that are recognised as one table, two of them for several rows only.
+const PLANNED: [&str; 4] = [
+    include_str!("../../../templates/tool_failure.toon.j2"),
+    include_str!("../../../templates/mcp_server.toon.j2"),
+    "{{ rows|toon(key=\"all\") }}",
+    "{{ rows|toon(key=\"a b\", columns={\"repeats\": \"server\", \"x\": \"o.p\", \"t\": [\"absent\", \"tools\", \"@time\"]}) }}",
+];
+
+fn any_cell() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (-9..9_i32).prop_map(|n| Value::from(f64::from(n) / 4.0)),
+        Just(json!({ "p": "x: y" })),
+        Just(json!(["a", 1])),
+        "[ -~\n\u{2}\u{e9}]{0,10}".prop_map(Value::from),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_recognised_template_writes_what_running_it_would(
+        template in prop::sample::select(&PLANNED),
+        payloads in prop::collection::vec(
+            prop::collection::hash_map(
+                prop::sample::select(&["tool_name", "error_type", "server", "reason", "tools", "o", "repeats"]),
+                any_cell(),
+                0..5,
+            ),
+            1..20,
+        ),
+        repeated in 1..3_u32,
+        max_tokens in prop::sample::select(&[PLENTY, 60, 20]),
+    ) {
+        let payloads = payloads.into_iter().map(|fields| json!(fields));
+        let run = format!("{{% if true %}}\n{template}\n{{% endif %}}");
+        let planned = Case { max_tokens, suppressed: 2, ..Case::new(template, payloads) };
+        let mut rows = planned.rows.clone();
+        if let Some(row) = rows.first_mut() {
+            row.repeats = repeated;
+        }
+        let planned = Case { rows: rows.clone(), ..planned };
+        let run = Case { template: &run, rows, ..planned };
+        prop_assert_eq!(planned.render(), run.render());
+    }
+}

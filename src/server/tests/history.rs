@@ -27,6 +27,7 @@ fn written() -> Notes {
         severity: Severity::Error,
         content: "ci: failed".into(),
         tokens: Tokens(4),
+        raw_bytes: 0,
         events: vec![Seq(1), Seq(2)],
         created_at: Timestamp::from_millis(2_000),
         expires_at: None,

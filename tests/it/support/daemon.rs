@@ -145,8 +145,13 @@ impl Home {
 
     /// Starts the daemon with this filter for its log.
     pub(crate) fn serve_logging(&self, filter: &str) -> Daemon {
+        self.serve_with(&["--log", filter])
+    }
+
+    /// Starts the daemon with these arguments.
+    pub(crate) fn serve_with(&self, args: &[&str]) -> Daemon {
         let mut child = self
-            .command(&["serve", "--log", filter])
+            .command(&[&["serve"], args].concat())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -1,0 +1,371 @@
+//! The daemon's log: one line for each thing that happened, as text or as JSON, on stderr.
+//!
+//! A line has a time, a level, a target (the module that says it), a message that is always the same, and fields. What is said over
+//! and over is not: of the warnings and errors of one place in the program at most [`SAID_MAX`] a minute are written. The last of
+//! them has the field `muted_for`, and the first one after that minute tells with `held_back` how many were not written.
+
+use std::{
+    collections::HashMap,
+    error::Error,
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Map, Value};
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    callsite::Identifier,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    EnvFilter,
+    fmt::{
+        FmtContext, FormatEvent, FormatFields, MakeWriter,
+        format::Writer,
+        time::{FormatTime, time},
+    },
+    registry::LookupSpan,
+};
+
+use crate::meter::Steady;
+
+/// Most warnings or errors of one place in the program that are written in one [`WINDOW`].
+const SAID_MAX: u32 = 10;
+/// The time in which they are counted.
+const WINDOW: Duration = Duration::from_secs(60);
+/// What tells that no more are written.
+const MUTED_FOR: &str = "muted_for";
+/// What tells how many were not written.
+const HELD_BACK: &str = "held_back";
+
+/// How a line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum LogFormat {
+    /// For people
+    Text,
+    /// An object a line
+    Json,
+}
+
+/// A filter is checked here and built when it is needed, as it cannot be cloned.
+pub(super) fn parse_filter(text: &str) -> Result<String, tracing_subscriber::filter::ParseError> {
+    EnvFilter::builder().parse(text).map(|_| text.to_owned())
+}
+
+/// A log of what passes `filter`; text is coloured only for a terminal.
+pub(super) fn log_to<W>(
+    writer: W,
+    is_terminal: bool,
+    filter: &str,
+    format: LogFormat,
+    steady: Steady,
+) -> impl Subscriber + Send + Sync + 'static
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_writer(writer)
+        .with_ansi(is_terminal && format == LogFormat::Text)
+        .event_format(Lines { format, steady, storms: Storms::default() })
+        .finish()
+}
+
+/// Writes lines.
+struct Lines {
+    format: LogFormat,
+    steady: Steady,
+    storms: Storms,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+    N: for<'w> FormatFields<'w> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let about = event.metadata();
+        let note = match self.storms.check(about, (self.steady)()) {
+            Some(note) => note,
+            // Nothing is written of a line without bytes.
+            None => return Ok(()),
+        };
+        match self.format {
+            LogFormat::Text => {
+                time().format_time(&mut writer)?;
+                write!(
+                    writer,
+                    " {} {}: ",
+                    shown_level(*about.level(), writer.has_ansi_escapes()),
+                    about.target()
+                )?;
+                context.format_fields(writer.by_ref(), event)?;
+                match note {
+                    Note::Nothing => {}
+                    Note::MutedFor => write!(writer, " {MUTED_FOR}={WINDOW:?}")?,
+                    Note::HeldBack(count) => write!(writer, " {HELD_BACK}={count}")?,
+                }
+                writeln!(writer)
+            }
+            LogFormat::Json => {
+                let line = Value::Object(json_line(event, note)?);
+                writeln!(writer, "{line}")
+            }
+        }
+    }
+}
+
+const fn level_word(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "error",
+        Level::WARN => "warn",
+        Level::INFO => "info",
+        Level::DEBUG => "debug",
+        Level::TRACE => "trace",
+    }
+}
+
+fn shown_level(level: Level, has_colours: bool) -> String {
+    let colour = match level {
+        Level::ERROR => 31,
+        Level::WARN => 33,
+        Level::INFO => 32,
+        Level::DEBUG => 34,
+        Level::TRACE => 35,
+    };
+    let word = level_word(level);
+    if has_colours { format!("\u{1b}[{colour}m{word:>5}\u{1b}[0m") } else { format!("{word:>5}") }
+}
+
+fn json_line(event: &Event<'_>, note: Note) -> Result<Map<String, Value>, fmt::Error> {
+    let about = event.metadata();
+    let mut timestamp = String::new();
+    time().format_time(&mut Writer::new(&mut timestamp))?;
+    let mut line = Map::new();
+    line.insert("timestamp".to_owned(), timestamp.into());
+    line.insert("level".to_owned(), level_word(*about.level()).into());
+    line.insert("target".to_owned(), about.target().into());
+    event.record(&mut Fields(&mut line));
+    match note {
+        Note::Nothing => {}
+        Note::MutedFor => {
+            line.insert(MUTED_FOR.to_owned(), format!("{WINDOW:?}").into());
+        }
+        Note::HeldBack(count) => {
+            line.insert(HELD_BACK.to_owned(), count.into());
+        }
+    }
+    Ok(line)
+}
+
+/// The fields of an event as JSON, numbers and truth values as such.
+struct Fields<'m>(&'m mut Map<String, Value>);
+
+impl Fields<'_> {
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        self.put(field, u64::try_from(value).unwrap_or(u64::MAX));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value);
+    }
+
+    /// An error with what led to it, as one text.
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        let mut text = value.to_string();
+        let mut source = value.source();
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        self.put(field, text);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}"));
+    }
+}
+
+/// What a line says of those like it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Note {
+    Nothing,
+    /// Those that follow are not written for a while.
+    MutedFor,
+    /// So many before it were not written.
+    HeldBack(u64),
+}
+
+/// How often each place in the program has warned; there are only as many as the program has.
+#[derive(Default)]
+struct Storms(Mutex<HashMap<Identifier, Storm>>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Storm {
+    began: Duration,
+    said: u32,
+    held_back: u64,
+}
+
+impl Storms {
+    /// What is to be said of a line at `now`; `None` when it is not to be written.
+    fn check(&self, about: &'static Metadata<'static>, now: Duration) -> Option<Note> {
+        // What is not a warning was asked for, or does not come in storms.
+        if *about.level() > Level::WARN {
+            return Some(Note::Nothing);
+        }
+        let mut storms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let storm = storms.entry(about.callsite()).or_insert(Storm { began: now, ..Storm::default() });
+        storm.check(now)
+    }
+}
+
+impl Storm {
+    fn check(&mut self, now: Duration) -> Option<Note> {
+        let mut note = Note::Nothing;
+        if now.saturating_sub(self.began) >= WINDOW {
+            if self.held_back > 0 {
+                note = Note::HeldBack(self.held_back);
+            }
+            *self = Self { began: now, ..Self::default() };
+        }
+        if self.said == SAID_MAX {
+            self.held_back += 1;
+            return None;
+        }
+        self.said += 1;
+        Some(if self.said == SAID_MAX { Note::MutedFor } else { note })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{
+            Arc,
+            atomic::{AtomicU64, Ordering},
+        },
+    };
+
+    use super::*;
+
+    /// The seconds of each test's clock; tests run in threads of their own, so they share none.
+    static SECONDS: AtomicU64 = AtomicU64::new(0);
+
+    fn said(is_terminal: bool, format: LogFormat, steady: Steady, say: impl FnOnce()) -> Vec<String> {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let log = log_to(Arc::new(Written(written.clone())), is_terminal, "info", format, steady);
+        tracing::subscriber::with_default(log, say);
+        let text = String::from_utf8(written.lock().expect("not poisoned").clone()).expect("text");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn json(line: &str) -> Value {
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    #[test]
+    fn only_text_for_a_terminal_has_colours() {
+        for (is_terminal, format) in
+            [(false, LogFormat::Text), (true, LogFormat::Text), (true, LogFormat::Json)]
+        {
+            let lines = said(is_terminal, format, || Duration::ZERO, || tracing::warn!(errors = 1, "said"));
+            let [line] = lines.as_slice() else { panic!("{lines:?}") };
+            assert!(line.contains("said") && line.contains("errors"), "{line:?}");
+            let has_colours = is_terminal && format == LogFormat::Text;
+            assert_eq!(line.contains('\u{1b}'), has_colours, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_json_has_the_same_names_always_and_values_of_their_kind() {
+        let error = io::Error::other(fmt::Error);
+        let error: &dyn Error = &error;
+        let say = || tracing::warn!(path = %"a\n\"b\"", bytes = 7, took_us = 9_u128, ok = true, name = "n", error, "it went wrong");
+        let lines = said(false, LogFormat::Json, || Duration::ZERO, say);
+        let [line] = lines.as_slice() else { panic!("{lines:?}") };
+        let mut line = json(line);
+        let timestamp = line["timestamp"].take();
+        let timestamp = timestamp.as_str().expect("text");
+        assert!(timestamp.ends_with('Z') && timestamp.parse::<jiff::Timestamp>().is_ok(), "{timestamp}");
+        let keys: Vec<&String> = line.as_object().expect("an object").keys().collect();
+        assert_eq!(keys[..4], ["timestamp", "level", "target", "message"]);
+        let expected = serde_json::json!({
+            "timestamp": null, "level": "warn", "target": module_path!(), "message": "it went wrong",
+            "path": "a\n\"b\"", "bytes": 7, "took_us": 9, "ok": true, "name": "n", "error": fmt::Error.to_string(),
+        });
+        assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn a_storm_of_one_warning_is_counted_and_others_are_written() {
+        let steady = || Duration::from_secs(SECONDS.load(Ordering::Relaxed));
+        let storm = |count| (0..count).for_each(|number| tracing::warn!(number, "again"));
+        let lines = said(false, LogFormat::Json, steady, || {
+            storm(15);
+            tracing::warn!("another");
+            (0..15).for_each(|number| tracing::info!(number, "news"));
+            SECONDS.store(59, Ordering::Relaxed);
+            storm(1);
+            SECONDS.store(60, Ordering::Relaxed);
+            storm(2);
+        });
+        let lines: Vec<Value> = lines.iter().map(|line| json(line)).collect();
+        let of = |message: &'static str| lines.iter().filter(move |line| line["message"] == message);
+        assert_eq!((of("another").count(), of("news").count(), of("again").count()), (1, 15, 12));
+        let notes: Vec<_> =
+            of("again").map(|line| (line[MUTED_FOR].as_str(), line[HELD_BACK].as_u64())).collect();
+        let mut expected = vec![(None, None); 12];
+        expected[9] = (Some("60s"), None);
+        expected[10] = (None, Some(6));
+        assert_eq!(notes, expected);
+    }
+
+    #[test]
+    fn a_filter_that_cannot_be_read_is_an_error() {
+        assert!(parse_filter("warn,aside::journal=debug").is_ok());
+        assert!(parse_filter("aside=loud").is_err());
+    }
+
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for &Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+}

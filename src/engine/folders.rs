@@ -1,0 +1,88 @@
+//! Which sessions work in, under or above a folder, without asking each of them.
+//!
+//! Folders are ordered by their texts, so those under one stand together, and those above one are as many as it has segments.
+//! What [`Scope::concerns`](crate::event::Scope::concerns) says of two folders is what decides; this only finds it sooner.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+};
+
+use crate::event::SessionId;
+
+/// The sessions that have a folder and are to hear of it.
+#[derive(Debug, Default)]
+pub(super) struct Folders {
+    /// Without slashes at their ends.
+    by_folder: BTreeMap<Box<str>, BTreeSet<SessionId>>,
+    of: BTreeMap<SessionId, Arc<str>>,
+}
+
+impl Folders {
+    /// Notes where a session works; `None` when it works nowhere, is no more, or hears only of what names it.
+    pub(super) fn set(&mut self, id: &SessionId, folder: Option<&Arc<str>>) {
+        if self.of.get(id) == folder {
+            return;
+        }
+        if let Some(former) = self.of.remove(id) {
+            let key = without_end(&former);
+            if let Some(sessions) = self.by_folder.get_mut(key) {
+                sessions.remove(id);
+                if sessions.is_empty() {
+                    self.by_folder.remove(key);
+                }
+            }
+        }
+        if let Some(folder) = folder {
+            self.of.insert(id.clone(), Arc::clone(folder));
+            self.by_folder.entry(without_end(folder).into()).or_default().insert(id.clone());
+        }
+    }
+
+    /// The sessions in, under or above `folder`, in the order of their ids.
+    pub(super) fn around(&self, folder: &str) -> Vec<SessionId> {
+        let folder = without_end(folder);
+        let above = folder.match_indices('/').filter_map(|(end, _)| self.by_folder.get(folder.get(..end)?));
+        let within = format!("{folder}/");
+        let under = self.by_folder.range::<str, _>((Bound::Excluded(within.as_str()), Bound::Unbounded));
+        let under = under.take_while(|(other, _)| other.starts_with(&within)).map(|(_, sessions)| sessions);
+        let found = above.chain(self.by_folder.get(folder)).chain(under);
+        let mut sessions: Vec<SessionId> = found.flatten().cloned().collect();
+        sessions.sort_unstable();
+        sessions
+    }
+}
+
+fn without_end(folder: &str) -> &str {
+    folder.trim_end_matches('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::Scope;
+
+    proptest! {
+        #[test]
+        fn the_sessions_around_a_folder_are_those_that_it_concerns(
+            moves in prop::collection::vec((0..6_u8, prop::option::of("(/?[ab!0]{0,2}){0,4}/{0,2}")), 1..20),
+            folder in "(/?[ab!0]{0,2}){0,4}/{0,2}",
+        ) {
+            let (mut folders, mut of) = (Folders::default(), BTreeMap::new());
+            for (id, own) in moves {
+                let (id, own) = (SessionId::new(&id.to_string()), own.map(Arc::<str>::from));
+                folders.set(&id, own.as_ref());
+                of.insert(id, own);
+            }
+            let scope = Scope::Workspace(folder.as_str().into());
+            let concerned = of.iter().filter(|(id, own)| scope.concerns(id, own.as_deref()));
+            let concerned: Vec<SessionId> = concerned.map(|(id, _)| id.clone()).collect();
+            prop_assert_eq!(folders.around(&folder), concerned);
+            of.keys().for_each(|id| folders.set(id, None));
+            prop_assert!(folders.by_folder.is_empty() && folders.of.is_empty());
+        }
+    }
+}

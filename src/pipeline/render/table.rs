@@ -1,0 +1,81 @@
+//! The table that `rows|toon(key=\"..\")` is: which columns, and the first of the fields of a row that each of them shows.
+//!
+//! It goes from the rows to one text, without an instruction of a template and without a value for each cell. Most templates have
+//! one whose options are constant; those are read when the template is compiled ([`super::plan`]).
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::rows::{Cell, Origin, REPEATS, Rows};
+use crate::toon;
+
+/// A table as a template asks for it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) key: String,
+    /// All columns of the rows when there are none.
+    pub(super) columns: Option<Vec<Column>>,
+}
+
+/// A column of a table: its name, and the fields of a row of which it shows the first that is not null.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) from: Vec<Origin>,
+}
+
+impl Column {
+    fn same(name: &str) -> Self {
+        Self { name: name.to_owned(), from: vec![Origin::named(name)] }
+    }
+}
+
+impl Table {
+    /// Writes the rows; a column that is null in all of them is left out, and how often each happened is the last one, if any repeated.
+    pub(super) fn write(&self, rows: &Rows) -> String {
+        let columns = match &self.columns {
+            Some(columns) => Cow::Borrowed(columns.as_slice()),
+            None => rows.columns().iter().map(|name| Column::same(name)).collect(),
+        };
+        let columns = with_repeats(columns, rows.repeats());
+        let cells: Vec<Cell<'_>> = rows.cells(&columns);
+        let is_shown = |at: &usize| cells.iter().skip(*at).step_by(columns.len()).any(|cell| !cell.is_null());
+        let shown: Vec<usize> = (0..columns.len()).filter(is_shown).collect();
+        if shown.is_empty() {
+            return toon::encode_field(&self.key, &Value::from(rows.len()));
+        }
+        let names = shown.iter().filter_map(|at| columns.get(*at)).map(|column| column.name.as_str());
+        let names: Vec<&str> = names.collect();
+        let mut out =
+            String::with_capacity(self.header_length(&names) + cells.iter().map(Cell::length).sum::<usize>());
+        toon::write_table(&mut out, &self.key, &names, rows.len(), |out, row, column| {
+            let at = shown.get(column).map(|column| row * columns.len() + column);
+            if let Some(cell) = at.and_then(|at| cells.get(at)) {
+                cell.write(out);
+            }
+        });
+        out
+    }
+
+    /// About how many bytes the header has, with the indentation of the rows.
+    fn header_length(&self, names: &[&str]) -> usize {
+        const BESIDE: usize = 64;
+        self.key.len() + names.iter().map(|name| name.len() + 1).sum::<usize>() + BESIDE
+    }
+}
+
+/// The columns, and one for `repeats` unless one shows it already; under a name that is free.
+fn with_repeats<'c>(columns: Cow<'c, [Column]>, repeats: Option<String>) -> Cow<'c, [Column]> {
+    let shows = |from: &Origin| matches!(from, Origin::Field(field) if repeats.as_deref() == Some(field));
+    let Some(repeats) =
+        repeats.as_deref().filter(|_| !columns.iter().flat_map(|column| &column.from).any(shows))
+    else {
+        return columns;
+    };
+    debug_assert!(repeats.starts_with(REPEATS), "it is named after what it counts");
+    let name = super::free_key(repeats, |key| columns.iter().any(|column| column.name == key));
+    let mut columns = columns.into_owned();
+    columns.push(Column { name, from: vec![Origin::named(repeats)] });
+    columns.into()
+}

@@ -1,0 +1,119 @@
+//! `/metrics`: how the daemon is, for Prometheus and whatever else reads OpenMetrics.
+//!
+//! Everything is collected when somebody asks: the counts from the event loop, the latencies from the meters, and what the system
+//! knows of the process. [`families`] says what is shown; this file writes it.
+
+mod families;
+
+use std::{fmt, fs};
+
+use axum::{
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, MetricEncoder, text::encode},
+    metrics::MetricType,
+    registry::{Registry, Unit},
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use self::families::{Family, Labels, Process, Values};
+use crate::server::{App, error::ApiError};
+
+/// What OpenMetrics text is called.
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Shows counts, latencies and sizes as OpenMetrics text.
+#[utoipa::path(
+    get, path = "/metrics", tag = "admin",
+    responses((status = 200, content_type = "application/openmetrics-text", body = String)),
+)]
+pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
+    let status = app.engine.status().await?;
+    let started_ms = app.now().as_millis().saturating_sub(status.uptime_ms);
+    let process = Process { started_ms, ..read_process() };
+    let text = write(families::of(&status, &app.meters, &process)).map_err(|error| {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the metrics cannot be written: {error}"))
+    })?;
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
+}
+
+/// What the system knows of this process; what it does not tell is absent.
+fn read_process() -> Process {
+    let status = fs::read_to_string("/proc/self/status").ok();
+    let resident = status.as_deref().and_then(|status| {
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+    });
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    Process {
+        started_ms: 0,
+        resident_bytes: resident.map(|kib| kib * 1_024),
+        cpu_seconds: used.tv_sec as f64 + used.tv_nsec as f64 / 1e9,
+        open_files: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64),
+    }
+}
+
+fn write(families: Vec<Family>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Page(families)));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// Everything that one answer shows.
+#[derive(Debug)]
+struct Page(Vec<Family>);
+
+impl Collector for Page {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for Family { name, unit, help, values } in &self.0 {
+            let unit = unit.map(|unit| Unit::Other(unit.to_owned()));
+            let metric = encoder.encode_descriptor(name, help, unit.as_ref(), kind(values))?;
+            write_values(metric, values)?;
+        }
+        Ok(())
+    }
+}
+
+const fn kind(values: &Values) -> MetricType {
+    match values {
+        Values::Counter(_) | Values::CounterOfTime(_) => MetricType::Counter,
+        Values::Gauge(_) => MetricType::Gauge,
+        Values::Histogram { .. } => MetricType::Histogram,
+        Values::Info(_) => MetricType::Info,
+    }
+}
+
+fn write_values(mut metric: MetricEncoder<'_>, values: &Values) -> fmt::Result {
+    match values {
+        Values::Counter(rows) => rows.iter().try_for_each(|(labels, count)| {
+            series(&mut metric, labels, |metric| metric.encode_counter::<Labels, _, u64>(count, None))
+        }),
+        Values::CounterOfTime(seconds) => metric.encode_counter::<Labels, _, f64>(seconds, None),
+        Values::Gauge(rows) => rows
+            .iter()
+            .try_for_each(|(labels, value)| series(&mut metric, labels, |metric| metric.encode_gauge(value))),
+        Values::Histogram { buckets, sum } => {
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            metric.encode_histogram::<Labels>(*sum, count, buckets, None)
+        }
+        Values::Info(labels) => metric.encode_info(labels),
+    }
+}
+
+/// Writes one series; one without labels has no braces.
+fn series(
+    metric: &mut MetricEncoder<'_>,
+    labels: &Labels,
+    write: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    if labels.is_empty() { write(metric) } else { write(&mut metric.encode_family(labels)?) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,373 @@
+//! What `/metrics` shows: every name, its unit, what it means, and where its value comes from.
+
+use crate::{
+    ledger::Reason,
+    meter::{BOUNDS_US, Histogram, Meters},
+    protocol::history::ProjectionView,
+    protocol::views::{
+        EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView, SubscriberCounts,
+    },
+};
+
+/// Most subscribers with counts of their own; those behind them are counted together. Their files are written by people, so this many
+/// is a mistake of a program, which must not cost whoever stores the series.
+pub(super) const SUBSCRIBERS_MAX: usize = 200;
+/// How the subscribers without counts of their own are called; no subscriber can be.
+pub(super) const OTHERS: &str = "(others)";
+
+/// The labels of a series.
+pub(super) type Labels = Vec<(&'static str, String)>;
+
+/// One metric.
+#[derive(Debug)]
+pub(super) struct Family {
+    /// Without its unit and without `_total`.
+    pub(super) name: &'static str,
+    pub(super) unit: Option<&'static str>,
+    pub(super) help: &'static str,
+    pub(super) values: Values,
+}
+
+/// Its series.
+#[derive(Debug)]
+pub(super) enum Values {
+    Counter(Vec<(Labels, u64)>),
+    CounterOfTime(f64),
+    Gauge(Vec<(Labels, f64)>),
+    /// Upper bound and count of each bucket, and the sum.
+    Histogram {
+        buckets: Vec<(f64, u64)>,
+        sum: f64,
+    },
+    Info(Labels),
+}
+
+/// What the system knows of the daemon's process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) started_ms: u64,
+    pub(super) resident_bytes: Option<u64>,
+    pub(super) cpu_seconds: f64,
+    pub(super) open_files: Option<u64>,
+}
+
+/// Everything, in the order in which it is shown.
+pub(super) fn of(status: &StatusView, meters: &Meters, process: &Process) -> Vec<Family> {
+    let mut all = about(status);
+    all.extend(events(&status.events));
+    all.extend(notifications(&status.notifications));
+    all.extend(tokens(status));
+    all.extend(subscribers(status));
+    all.extend(sessions(&status.sessions));
+    all.extend(journal(&status.journal));
+    all.extend(projection(&status.projection));
+    all.extend(latencies(meters));
+    all.extend(of_process(process));
+    all
+}
+
+fn about(status: &StatusView) -> Vec<Family> {
+    let by_state = [("enabled", status.rules.enabled), ("disabled", status.rules.disabled)];
+    vec![
+        family("aside_build", None, "The program.", Values::Info(labels([("version", &status.version)]))),
+        family(
+            "aside_rules",
+            None,
+            "The rules in force, named by their content.",
+            Values::Info(labels([("hash", &status.rules.hash)])),
+        ),
+        family(
+            "aside_subscribers",
+            None,
+            "Subscribers of the rules in force.",
+            Values::Gauge(
+                by_state
+                    .map(|(state, count)| (labels([("state", state)]), count as f64))
+                    .into_iter()
+                    .collect(),
+            ),
+        ),
+    ]
+}
+
+fn events(events: &EventCounts) -> Vec<Family> {
+    vec![
+        counter("aside_events", None, "Events taken in, since the journal began.", events.published),
+        counter(
+            "aside_events_unmatched",
+            None,
+            "Events that no subscriber asked for, since the journal began.",
+            events.unmatched,
+        ),
+        counter(
+            "aside_events_held_back",
+            None,
+            "Events that were not dispatched because their chain of causes is too long, since the journal began.",
+            events.held_back,
+        ),
+    ]
+}
+
+fn notifications(counts: &NotificationCounts) -> Vec<Family> {
+    let ended = Reason::WORDS
+        .map(|word| (labels([("reason", word)]), counts.ended.get(word).copied().unwrap_or_default()));
+    vec![
+        counter(
+            "aside_notifications_created",
+            None,
+            "Notifications made, since the journal began.",
+            counts.created,
+        ),
+        counter(
+            "aside_notifications_injected",
+            None,
+            "Notifications handed to a carrier, once a session and release, since the journal began.",
+            counts.injected,
+        ),
+        counter(
+            "aside_notifications_confirmed",
+            None,
+            "Notifications known to have arrived, once a session, since the journal began.",
+            counts.confirmed,
+        ),
+        family(
+            "aside_notifications_ended",
+            None,
+            "Notifications that ended without being known to have arrived, by reason, since the journal began.",
+            Values::Counter(ended.into_iter().collect()),
+        ),
+        gauge("aside_notifications_pending", "Notifications in the queues of sessions.", counts.pending),
+        gauge(
+            "aside_notifications_unclaimed",
+            "Notifications that wait for a session that is not open yet.",
+            counts.unclaimed,
+        ),
+    ]
+}
+
+fn tokens(status: &StatusView) -> Vec<Family> {
+    let tokens = &status.tokens;
+    vec![
+        counter(
+            "aside_injected",
+            Some("tokens"),
+            "Estimated tokens of all injections, wrappers included, since the journal began.",
+            tokens.injected,
+        ),
+        counter(
+            "aside_raw",
+            Some("bytes"),
+            "JSON of the payloads of all events that the injected notifications stand for, repeats and counted ones included.",
+            tokens.raw_bytes,
+        ),
+        family(
+            "aside_saved",
+            Some("tokens"),
+            "aside_raw_bytes at five bytes a token, less aside_injected_tokens: what giving each payload as it came would have cost more.",
+            Values::Gauge(vec![(Labels::new(), tokens.saved as f64)]),
+        ),
+    ]
+}
+
+fn subscribers(status: &StatusView) -> Vec<Family> {
+    let shown = bounded(status);
+    let each = |count: fn(&SubscriberCounts) -> u64| {
+        let rows = shown.iter().map(|(id, counts)| (labels([("subscriber", id)]), count(counts)));
+        Values::Counter(rows.collect())
+    };
+    let mut outcomes = Vec::new();
+    for (id, counts) in &shown {
+        let row = labels([("subscriber", id), ("outcome", "row")]);
+        outcomes.push((row, counts.rows));
+        let ended = counts.ended.iter();
+        outcomes.extend(ended.map(|(word, count)| (labels([("subscriber", id), ("outcome", word)]), *count)));
+    }
+    vec![
+        family(
+            "aside_subscriber_events",
+            None,
+            "Events that reached a subscriber, by what became of them there: a row, or the reason why not; since the journal began.",
+            Values::Counter(outcomes),
+        ),
+        family(
+            "aside_subscriber_notifications",
+            None,
+            "Notifications that a subscriber made, since the journal began.",
+            each(|counts| counts.created),
+        ),
+        family(
+            "aside_subscriber_injected",
+            Some("tokens"),
+            "Estimated tokens of a subscriber's notifications in all injections, without the wrappers, since the journal began.",
+            each(|counts| counts.injected_tokens),
+        ),
+        family(
+            "aside_subscriber_raw",
+            Some("bytes"),
+            "JSON of the payloads that a subscriber's injected notifications stand for, since the journal began.",
+            each(|counts| counts.raw_bytes),
+        ),
+    ]
+}
+
+/// The subscribers by id, those that run before those that do not, and the ones beyond the limit together.
+fn bounded(status: &StatusView) -> Vec<(&str, SubscriberCounts)> {
+    let mut all: Vec<_> = status.subscribers.iter().collect();
+    all.sort_by_key(|(_, counts)| !counts.enabled);
+    let mut shown: Vec<_> =
+        all.iter().take(SUBSCRIBERS_MAX).map(|(id, counts)| (id.as_str(), (*counts).clone())).collect();
+    let others = all.iter().skip(SUBSCRIBERS_MAX).fold(None, |sum, (_, counts)| {
+        let mut sum: SubscriberCounts = sum.unwrap_or_default();
+        sum.rows += counts.rows;
+        sum.created += counts.created;
+        sum.injected_tokens += counts.injected_tokens;
+        sum.raw_bytes += counts.raw_bytes;
+        for (word, count) in &counts.ended {
+            *sum.ended.entry(word.clone()).or_default() += count;
+        }
+        Some(sum)
+    });
+    shown.extend(others.map(|sum| (OTHERS, sum)));
+    shown
+}
+
+fn sessions(counts: &SessionCounts) -> Vec<Family> {
+    vec![
+        gauge("aside_sessions_open", "Open sessions.", counts.open),
+        gauge(
+            "aside_requests_waiting",
+            "Requests that wait for an answer or for a change of a queue.",
+            counts.waiting,
+        ),
+        gauge(
+            "aside_injections_unconfirmed",
+            "Injections that nothing has confirmed yet.",
+            counts.unconfirmed,
+        ),
+    ]
+}
+
+fn journal(journal: &JournalView) -> Vec<Family> {
+    let is = |it: &Option<String>| u64::from(it.is_some());
+    vec![
+        family(
+            "aside_journal_size",
+            Some("bytes"),
+            "What the journal's files take up, with what is preallocated.",
+            Values::Gauge(vec![(Labels::new(), journal.bytes as f64)]),
+        ),
+        gauge("aside_journal_segments", "Files of the journal.", journal.segments as u64),
+        gauge("aside_journal_first_seq", "The first record that is kept.", journal.first),
+        gauge("aside_journal_last_seq", "The last record that was written.", journal.head),
+        gauge(
+            "aside_journal_unsynced_records",
+            "Records that are written and not known to be on the disk.",
+            journal.head.saturating_sub(journal.synced),
+        ),
+        gauge(
+            "aside_engine_lag_records",
+            "Records that are written and not handled by the engine.",
+            journal.head.saturating_sub(journal.applied),
+        ),
+        gauge("aside_journal_full", "1 while the disk is full and events are refused.", is(&journal.full)),
+        gauge(
+            "aside_journal_failed",
+            "1 when the disk failed and nothing more is taken.",
+            is(&journal.failed),
+        ),
+    ]
+}
+
+fn projection(projection: &ProjectionView) -> Vec<Family> {
+    vec![
+        gauge(
+            "aside_projection_lag_records",
+            "Records that are written and not in the history that people query.",
+            projection.behind,
+        ),
+        gauge(
+            "aside_projection_failed",
+            "1 while the history does not go on; it is tried again.",
+            u64::from(projection.failed.is_some()),
+        ),
+    ]
+}
+
+fn latencies(meters: &Meters) -> Vec<Family> {
+    vec![
+        histogram(
+            "aside_publish_duration",
+            "From events that were read to their being as durable as is set, once a batch, since the start.",
+            &meters.publish,
+        ),
+        histogram(
+            "aside_exchange_duration",
+            "From an exchange that was read to its answer, those of hooks included, since the start.",
+            &meters.exchange,
+        ),
+        histogram(
+            "aside_hook_duration",
+            "From a hook's request to its answer, without the hook's own process, since the start.",
+            &meters.hook,
+        ),
+        histogram(
+            "aside_commit_duration",
+            "One sync of the journal to the disk, since the start.",
+            &meters.commit,
+        ),
+    ]
+}
+
+fn of_process(process: &Process) -> Vec<Family> {
+    let started = process.started_ms as f64 / 1e3;
+    let mut all = vec![
+        family(
+            "process_start_time",
+            Some("seconds"),
+            "When the daemon started, in Unix time.",
+            Values::Gauge(vec![(Labels::new(), started)]),
+        ),
+        family(
+            "process_cpu",
+            Some("seconds"),
+            "Processor time, of the user and the system.",
+            Values::CounterOfTime(process.cpu_seconds),
+        ),
+    ];
+    all.extend(process.resident_bytes.map(|bytes| {
+        let values = Values::Gauge(vec![(Labels::new(), bytes as f64)]);
+        family("process_resident_memory", Some("bytes"), "Resident memory.", values)
+    }));
+    all.extend(
+        process.open_files.map(|count| gauge("process_open_fds", "Open files and connections.", count)),
+    );
+    all
+}
+
+fn labels<const N: usize>(pairs: [(&'static str, &str); N]) -> Labels {
+    pairs.into_iter().map(|(name, value)| (name, value.to_owned())).collect()
+}
+
+const fn family(
+    name: &'static str,
+    unit: Option<&'static str>,
+    help: &'static str,
+    values: Values,
+) -> Family {
+    Family { name, unit, help, values }
+}
+
+fn counter(name: &'static str, unit: Option<&'static str>, help: &'static str, count: u64) -> Family {
+    family(name, unit, help, Values::Counter(vec![(Labels::new(), count)]))
+}
+
+fn gauge(name: &'static str, help: &'static str, value: u64) -> Family {
+    family(name, None, help, Values::Gauge(vec![(Labels::new(), value as f64)]))
+}
+
+fn histogram(name: &'static str, help: &'static str, histogram: &Histogram) -> Family {
+    let counts = histogram.counts();
+    let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+    let buckets = bounds.zip(counts.buckets).collect();
+    family(name, Some("seconds"), help, Values::Histogram { buckets, sum: counts.sum.as_secs_f64() })
+}
