@@ -38,7 +38,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Takes note of some records and how long they took; from time to time tells how many records are worth [`LAG`].
+    /// Takes note of some records and how long they took; from time to time tells how many records are worth `LAG`.
     pub fn note(&mut self, records: u64, took: Duration) -> Option<u64> {
         self.records += records;
         self.took += took;
