@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use dashmap::DashMap;
+use dashmap::{DashMap, DashSet};
 use futures_util::{StreamExt, stream};
 use tokio::{
     io::AsyncWriteExt,
@@ -55,8 +55,8 @@ pub(crate) struct Doors {
     inboxes: DashMap<SessionId, Inbox>,
     /// What the queues ask for at the moment.
     asked: DashMap<SessionId, WakeKind>,
-    /// Sessions whose inbox is to be written to. Of several wakes the last one counts.
-    wanted: DashMap<SessionId, WakeKind>,
+    /// Sessions whose inbox is to be written to, if they still ask for that when it comes to it.
+    wanted: DashSet<SessionId>,
     ready: Notify,
 }
 
@@ -96,7 +96,7 @@ impl Doors {
     /// Has the session's inbox written to, if that is the door.
     fn offer(&self, session: &SessionId, kind: WakeKind) {
         if self.door(session, kind) == Door::Inbox {
-            self.wanted.insert(session.clone(), kind);
+            self.wanted.insert(session.clone());
             self.ready.notify_one();
         }
     }
@@ -105,9 +105,16 @@ impl Doors {
         choose(self.attached.contains_key(session), self.inboxes.contains_key(session), kind)
     }
 
-    fn take_wanted(&self) -> Vec<(SessionId, WakeKind)> {
+    /// Whether the session asks for a wake that its inbox is the door of; a session that has begun its turn since does not.
+    fn is_for_inbox(&self, session: &SessionId) -> bool {
+        let asked = self.asked.get(session).map(|kind| *kind);
+        asked.is_some_and(|kind| self.door(session, kind) == Door::Inbox)
+    }
+
+    fn take_wanted(&self) -> Vec<SessionId> {
         let sessions: Vec<SessionId> = self.wanted.iter().map(|wanted| wanted.key().clone()).collect();
-        sessions.iter().filter_map(|session| self.wanted.remove(session)).collect()
+        let taken = sessions.iter().filter_map(|session| self.wanted.remove(session));
+        taken.filter(|session| self.is_for_inbox(session)).collect()
     }
 }
 
@@ -149,14 +156,14 @@ pub async fn push_wakes(app: App) -> io::Result<()> {
             () = app.stopped() => return Ok(()),
         }
         let wanted = stream::iter(doors.take_wanted());
-        wanted.for_each_concurrent(PUSHES_MAX, |(session, kind)| push(&app, session, kind)).await;
+        wanted.for_each_concurrent(PUSHES_MAX, |session| push(&app, session)).await;
     }
 }
 
-async fn push(app: &App, session: SessionId, kind: WakeKind) {
+async fn push(app: &App, session: SessionId) {
     let doors = app.registry.doors();
     let Some(inbox) = doors.inboxes.get(&session).map(|inbox| inbox.clone()) else { return };
-    if doors.door(&session, kind) != Door::Inbox {
+    if !doors.is_for_inbox(&session) {
         return;
     }
     // Connected first: nothing is released before there is somebody to take it.
@@ -238,8 +245,21 @@ mod tests {
     }
 
     fn waking(session: &SessionId) -> Pending {
-        let wake = Some(Wake { kind: WakeKind::StartTurn, reason: "high: ci".into() });
+        asking(session, WakeKind::StartTurn)
+    }
+
+    fn asking(session: &SessionId, kind: WakeKind) -> Pending {
+        let wake = Some(Wake { kind, reason: "critical: ci".into() });
         Pending { wake, ..Pending::nothing(session.clone()) }
+    }
+
+    #[test]
+    fn a_session_that_has_begun_its_turn_is_not_written_to_any_more() {
+        let (doors, session) = (Arc::new(Doors::default()), SessionId::new("s1"));
+        doors.know(&session, inbox(&session));
+        doors.wake(&waking(&session));
+        doors.wake(&asking(&session, WakeKind::InjectAndContinue));
+        assert_eq!(doors.take_wanted(), Vec::<SessionId>::new());
     }
 
     #[test]
@@ -260,18 +280,18 @@ mod tests {
     fn an_inbox_is_written_to_only_while_nobody_is_attached() {
         let (doors, session) = (Arc::new(Doors::default()), SessionId::new("s1"));
         doors.wake(&waking(&session));
-        assert_eq!(doors.take_wanted(), []);
+        assert_eq!(doors.take_wanted(), Vec::<SessionId>::new());
         doors.know(&session, inbox(&session));
         let attached = doors.attach(&session);
         doors.wake(&waking(&session));
-        assert_eq!(doors.take_wanted(), []);
+        assert_eq!(doors.take_wanted(), Vec::<SessionId>::new());
         drop(attached);
-        assert_eq!(doors.take_wanted(), [(session.clone(), WakeKind::StartTurn)]);
+        assert_eq!(doors.take_wanted(), vec![session.clone()]);
         doors.wake(&waking(&session));
         doors.wake(&Pending::nothing(session.clone()));
-        assert_eq!(doors.take_wanted(), []);
+        assert_eq!(doors.take_wanted(), Vec::<SessionId>::new());
         doors.wake(&Pending { is_closed: true, ..Pending::nothing(session.clone()) });
         doors.wake(&waking(&session));
-        assert_eq!(doors.take_wanted(), []);
+        assert_eq!(doors.take_wanted(), Vec::<SessionId>::new());
     }
 }
