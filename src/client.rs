@@ -23,12 +23,17 @@ use std::{
 pub use hook::{HOOK_DEADLINE, HOOK_HEADERS, HOOK_STDIN_BYTES_MAX, hook};
 pub use start::start_if_absent;
 
-use http::{Body, Head};
+use http::{Body, Head, Request};
 
 /// Largest body that is taken from the daemon, in bytes; far above any list it answers with.
 pub const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Room for the head of a request, in bytes.
+const HEAD_BYTES: usize = 512;
 /// Longest line of an event stream, in bytes: an event of 64 KiB whose every byte was escaped, and room for its envelope.
 const LINE_BYTES_MAX: u64 = 512 * 1024;
+
+/// Names in lower case and values, in the order they came.
+type Headers = Vec<(String, String)>;
 
 /// Makes requests to one daemon, each on a connection of its own.
 #[derive(Debug, Clone)]
@@ -133,10 +138,10 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Result<Response, ClientError> {
-        let (head, mut reader) = self.open(method, path, headers, body)?;
+        let (head, headers, mut reader) = self.open(method, path, headers, body)?;
         let mut body = Vec::new();
         reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut body).map_err(answer_error)?;
-        Ok(Response { status: head.status, headers: head.headers, body })
+        Ok(Response { status: head.status, headers, body })
     }
 
     /// Asks for a stream of server-sent events, which may stay silent for any time.
@@ -147,7 +152,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
     ) -> Result<Result<EventStream, Response>, ClientError> {
-        let (head, mut reader) = self.open("GET", path, headers, b"")?;
+        let (head, headers, mut reader) = self.open("GET", path, headers, b"")?;
         if head.status == 200 {
             let connection = reader.get_ref().get_ref();
             connection
@@ -157,7 +162,7 @@ impl Client {
         }
         let mut body = Vec::new();
         reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut body).map_err(answer_error)?;
-        Ok(Err(Response { status: head.status, headers: head.headers, body }))
+        Ok(Err(Response { status: head.status, headers, body }))
     }
 
     fn open(
@@ -166,7 +171,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> Result<(Head, Body<BufReader<UnixStream>>), ClientError> {
+    ) -> Result<(Head, Headers, Body<BufReader<UnixStream>>), ClientError> {
         let failed = |doing| move |source| ClientError::Connection { doing, source };
         let mut connection = UnixStream::connect(&self.socket).map_err(|source| {
             let is_absent =
@@ -178,14 +183,18 @@ impl Client {
         })?;
         connection.set_read_timeout(Some(self.timeout)).map_err(failed("open"))?;
         connection.set_write_timeout(Some(self.timeout)).map_err(failed("open"))?;
-        let sent = http::write_request(&mut connection, method, path, headers, body);
+        let mut request = Request::new(body.len() + HEAD_BYTES, method, &[path]);
+        for (name, value) in headers {
+            request.header(name, |head| head.extend_from_slice(value.as_bytes()));
+        }
+        request.body().extend_from_slice(body);
+        let sent = request.send(&mut connection);
         let mut reader = BufReader::new(connection);
+        let mut headers = Headers::new();
+        let keep = |name: &str, value: &str| headers.push((name.to_ascii_lowercase(), value.to_owned()));
         // A daemon that refuses a large body answers before it has read all of it, so the answer counts first.
-        match (http::read_head(&mut reader), sent) {
-            (Ok(head), _) => {
-                let body = Body::new(reader, head.framing);
-                Ok((head, body))
-            }
+        match (http::read_head(&mut reader, keep), sent) {
+            (Ok(head), _) => Ok((head, headers, Body::new(reader, head.framing))),
             (Err(_), Err(source)) => Err(failed("take the request")(source)),
             (Err(error), Ok(())) => Err(answer_error(error)),
         }
@@ -206,21 +215,23 @@ fn answer_error(source: io::Error) -> ClientError {
 /// assert_eq!(aside::client::percent_encode("s1/agent 2"), "s1%2Fagent%202");
 /// ```
 pub fn percent_encode(text: &str) -> String {
-    encode_bytes(text.as_bytes(), |byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let mut encoded = Vec::with_capacity(text.len());
+    encode_bytes(text.as_bytes(), is_plain, &mut encoded);
+    String::from_utf8(encoded).unwrap_or_default()
 }
 
-fn encode_bytes(bytes: &[u8], is_plain: impl Fn(u8) -> bool) -> String {
+/// Appends `bytes` to `encoded`, percent-encoded but for those that are plain, which must be ASCII.
+fn encode_bytes(bytes: &[u8], is_plain: impl Fn(u8) -> bool, encoded: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().map_or('0', char::from);
-    let mut text = String::with_capacity(bytes.len());
+    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or(b'0');
     for &byte in bytes {
         if is_plain(byte) {
-            text.push(char::from(byte));
+            encoded.push(byte);
         } else {
-            text.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+            encoded.extend([b'%', digit(byte >> 4), digit(byte & 15)]);
         }
     }
-    text
 }
 
 /// One server-sent event.
@@ -313,7 +324,7 @@ mod tests {
             daemon.requests(),
             [
                 "POST /v1/events HTTP/1.1\r\nhost: aside\r\nconnection: close\r\ncontent-type: application/json\r\n\
-              content-length: 2\r\n\r\n{}"
+              content-length:         2\r\n\r\n{}"
             ]
         );
     }

@@ -108,7 +108,7 @@ fn read_request(connection: &UnixStream) -> Option<String> {
         }
     }
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    let mut body = vec![0; length.expect("a length").parse().expect("a number")];
+    let mut body = vec![0; length.expect("a length").trim().parse().expect("a number")];
     reader.read_exact(&mut body).ok()?;
     Some(head + &String::from_utf8_lossy(&body))
 }

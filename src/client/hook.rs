@@ -7,13 +7,13 @@ use std::{
     ffi::OsString,
     io::{self, BufReader, Read},
     os::{fd::AsFd, unix::ffi::OsStrExt},
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
 use super::{
     encode_bytes,
-    http::{self, Body},
+    http::{self, Body, Request},
     percent_encode,
     timed::{Deadline, Timed},
 };
@@ -25,8 +25,10 @@ pub const HOOK_STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Longest output, in bytes; what a harness accepts is far less.
 const HOOK_STDOUT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Room for an input of the usual size, so that it takes one read.
-const INPUT_BYTES: usize = 8 * 1024;
+/// Room for a request with an input of the usual size, so that it takes one read, and for an answer.
+///
+/// One size, as the first allocation of each size costs the static build two page faults.
+const REQUEST_BYTES: usize = 8 * 1024;
 
 /// The environment variables that go along, each as the header it becomes.
 ///
@@ -45,12 +47,7 @@ pub const HOOK_HEADERS: [(&str, &str); 6] = [
 ///
 /// Errors: none, by design. Without a daemon, with a broken one or a late one, nothing is printed.
 pub fn hook(name: &str, socket: &Path, variable: impl Fn(&str) -> Option<OsString>) {
-    let call = Call {
-        path: format!("/v1/hooks/{}", percent_encode(name)),
-        headers: headers(variable),
-        socket: socket.to_owned(),
-    };
-    if let Some(output) = call.answer_within(HOOK_DEADLINE, io::stdin()) {
+    if let Some(output) = answer_within(HOOK_DEADLINE, request(name, variable), socket, io::stdin()) {
         // A harness that has closed the pipe has gone; there is nobody to tell.
         print(&output).ok();
     }
@@ -68,42 +65,41 @@ fn print(mut output: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn headers(variable: impl Fn(&str) -> Option<OsString>) -> Vec<(&'static str, String)> {
+/// What goes to the daemon before what stands on stdin.
+fn request(name: &str, variable: impl Fn(&str) -> Option<OsString>) -> Request {
     let is_plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'%';
-    HOOK_HEADERS
-        .into_iter()
-        .filter_map(|(header, name)| Some((header, encode_bytes(variable(name)?.as_bytes(), is_plain))))
-        .collect()
-}
-
-struct Call {
-    path: String,
-    headers: Vec<(&'static str, String)>,
-    socket: PathBuf,
-}
-
-impl Call {
-    fn answer_within(&self, deadline: Duration, input: impl AsFd) -> Option<Vec<u8>> {
-        let deadline = Deadline::within(deadline);
-        // Read before connecting: a harness whose hook does not read might fail to write.
-        let mut body = Vec::with_capacity(INPUT_BYTES);
-        Timed::new(input, deadline).take(HOOK_STDIN_BYTES_MAX + 1).read_to_end(&mut body).ok()?;
-        if body.len() as u64 > HOOK_STDIN_BYTES_MAX {
-            return None;
+    let mut request = Request::new(REQUEST_BYTES, "POST", &["/v1/hooks/", &percent_encode(name)]);
+    request.header("content-type", |value| value.extend_from_slice(b"application/json"));
+    for (header, name) in HOOK_HEADERS {
+        if let Some(found) = variable(name) {
+            request.header(header, |value| encode_bytes(found.as_bytes(), is_plain, value));
         }
-        let mut connection = Timed::connect(&self.socket, deadline).ok()?;
-        let mut headers = vec![("content-type", "application/json")];
-        headers.extend(self.headers.iter().map(|(name, value)| (*name, value.as_str())));
-        http::write_request(&mut connection, "POST", &self.path, &headers, &body).ok()?;
-        let mut reader = BufReader::new(connection);
-        let head = http::read_head(&mut reader).ok()?;
-        if head.status != 200 {
-            return None;
-        }
-        let mut output = Vec::new();
-        Body::new(reader, head.framing).take(HOOK_STDOUT_BYTES_MAX + 1).read_to_end(&mut output).ok()?;
-        (output.len() as u64 <= HOOK_STDOUT_BYTES_MAX).then_some(output)
     }
+    request
+}
+
+fn answer_within(
+    deadline: Duration,
+    mut request: Request,
+    socket: &Path,
+    input: impl AsFd,
+) -> Option<Vec<u8>> {
+    let deadline = Deadline::within(deadline);
+    // Read before connecting: a harness whose hook does not read might fail to write.
+    Timed::new(input, deadline).take(HOOK_STDIN_BYTES_MAX + 1).read_to_end(request.body()).ok()?;
+    if request.body_len() as u64 > HOOK_STDIN_BYTES_MAX {
+        return None;
+    }
+    let mut connection = Timed::connect(socket, deadline).ok()?;
+    request.send(&mut connection).ok()?;
+    let mut reader = BufReader::with_capacity(REQUEST_BYTES, connection);
+    let head = http::read_head(&mut reader, |_, _| ()).ok()?;
+    if head.status != 200 {
+        return None;
+    }
+    let mut output = Vec::new();
+    Body::new(reader, head.framing).take(HOOK_STDOUT_BYTES_MAX + 1).read_to_end(&mut output).ok()?;
+    (output.len() as u64 <= HOOK_STDOUT_BYTES_MAX).then_some(output)
 }
 
 #[cfg(test)]
@@ -115,8 +111,8 @@ mod tests {
 
     const PLENTY: Duration = Duration::from_secs(10);
 
-    fn call(socket: &Path) -> Call {
-        Call { path: "/v1/hooks/claude".to_owned(), headers: Vec::new(), socket: socket.to_owned() }
+    fn answer(socket: &Path, deadline: Duration, input: impl AsFd) -> Option<Vec<u8>> {
+        answer_within(deadline, request("claude", |_| None), socket, input)
     }
 
     /// A pipe into which `input` goes for as long as it is read.
@@ -131,14 +127,14 @@ mod tests {
         let daemon = FakeDaemon::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"a\": \"b\"}"]);
         let variable =
             |name: &str| (name == "CLAUDE_PROJECT_DIR").then(|| OsString::from("/home/\u{fc}/100% a\n"));
-        let call = Call { headers: headers(variable), ..call(daemon.socket()) };
-        let input = b"{ \"not\": even JSON \xff".as_slice();
-        assert_eq!(call.answer_within(PLENTY, stdin(input)), Some(b"{\"a\": \"b\"}".to_vec()));
+        let input = stdin(b"{ \"not\": even JSON \xff".as_slice());
+        let request = request("claude", variable);
+        assert_eq!(answer_within(PLENTY, request, daemon.socket(), input), Some(b"{\"a\": \"b\"}".to_vec()));
         assert_eq!(
             daemon.requests(),
             [
                 "POST /v1/hooks/claude HTTP/1.1\r\nhost: aside\r\nconnection: close\r\ncontent-type: application/json\r\n\
-              aside-project: /home/%C3%BC/100%25 a%0A\r\ncontent-length: 20\r\n\r\n{ \"not\": even JSON \u{fffd}"
+              aside-project: /home/%C3%BC/100%25 a%0A\r\ncontent-length:        20\r\n\r\n{ \"not\": even JSON \u{fffd}"
             ]
         );
     }
@@ -154,30 +150,29 @@ mod tests {
             "",
         ] {
             let daemon = FakeDaemon::answering(&[answer]);
-            assert_eq!(
-                call(daemon.socket()).answer_within(PLENTY, stdin(b"{}".as_slice())),
-                None,
-                "{answer:?}"
+            let found = super::answer_within(
+                PLENTY,
+                request("claude", |_| None),
+                daemon.socket(),
+                stdin(b"{}".as_slice()),
             );
+            assert_eq!(found, None, "{answer:?}");
         }
     }
 
     #[test]
     fn without_a_daemon_there_is_silence() {
         let folder = Scratch::new();
-        assert_eq!(
-            call(&folder.path().join("absent.sock")).answer_within(PLENTY, stdin(b"{}".as_slice())),
-            None
-        );
+        assert_eq!(answer(&folder.path().join("absent.sock"), PLENTY, stdin(b"{}".as_slice())), None);
     }
 
     #[test]
     fn a_silent_daemon_and_a_stdin_that_stays_open_are_given_up() {
         let deadline = Duration::from_millis(20);
         let daemon = FakeDaemon::silent();
-        assert_eq!(call(daemon.socket()).answer_within(deadline, stdin(b"{}".as_slice())), None);
+        assert_eq!(answer(daemon.socket(), deadline, stdin(b"{}".as_slice())), None);
         let (open, _writer) = io::pipe().expect("pipe");
-        assert_eq!(call(daemon.socket()).answer_within(deadline, open), None);
+        assert_eq!(answer(daemon.socket(), deadline, open), None);
     }
 
     #[test]
@@ -188,18 +183,18 @@ mod tests {
         let listener = UnixListener::bind(&path).expect("bind");
         // More than a socket takes that nobody reads from.
         let large = io::repeat(b' ').take(HOOK_STDIN_BYTES_MAX);
-        assert_eq!(call(&path).answer_within(PLENTY / 50, stdin(large)), None);
+        assert_eq!(answer(&path, PLENTY / 50, stdin(large)), None);
         // Nobody accepts, so the connection that was given up fills this backlog, and the next connect waits.
         rustix::net::listen(&listener, 0).expect("a small backlog");
-        assert_eq!(call(&path).answer_within(deadline, stdin(b"{}".as_slice())), None);
+        assert_eq!(answer(&path, deadline, stdin(b"{}".as_slice())), None);
     }
 
     #[test]
     fn an_input_over_the_limit_is_not_sent() {
         let daemon = FakeDaemon::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]);
-        assert_eq!(call(daemon.socket()).answer_within(PLENTY, stdin(io::repeat(b' '))), None);
+        assert_eq!(answer(daemon.socket(), PLENTY, stdin(io::repeat(b' '))), None);
         let largest = io::repeat(b' ').take(HOOK_STDIN_BYTES_MAX);
-        assert_eq!(call(daemon.socket()).answer_within(PLENTY, stdin(largest)), Some(b"{}".to_vec()));
+        assert_eq!(answer(daemon.socket(), PLENTY, stdin(largest)), Some(b"{}".to_vec()));
         assert_eq!(daemon.requests().len(), 1);
     }
 }

@@ -6,12 +6,25 @@ use std::io::{self, BufRead, Read, Write};
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
 /// Longest line between two chunks, in bytes: a size, and extensions that nobody sends.
 const CHUNK_LINE_BYTES_MAX: u64 = 1024;
+/// Room for a line of the usual length, in bytes.
+const LINE_BYTES: usize = 128;
+
+/// Room for the digits of a body's length.
+const LENGTH_ROOM: &str = "          ";
+
+/// A request in one buffer, so that it needs one allocation and wakes the daemon once.
+#[derive(Debug)]
+pub(super) struct Request {
+    bytes: Vec<u8>,
+    /// Where the length of the body is to stand, and where the body begins.
+    length_at: usize,
+    body_at: usize,
+}
 
 /// What an answer begins with.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) status: u16,
-    pub(super) headers: Vec<(String, String)>,
     pub(super) framing: Framing,
 }
 
@@ -23,43 +36,87 @@ pub(super) enum Framing {
     ToEnd,
 }
 
-/// Writes a request; the connection stays open for writing, as a half-closed one looks like a client that has gone.
-pub(super) fn write_request(
-    connection: &mut impl Write,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &[u8],
-) -> io::Result<()> {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: aside\r\nconnection: close\r\n");
-    for (name, value) in headers {
-        head.extend([name, ": ", value, "\r\n"]);
+impl Request {
+    /// A request without headers of its own, with room for `room` bytes in all.
+    pub(super) fn new(room: usize, method: &str, path: &[&str]) -> Self {
+        let mut request = Self { bytes: Vec::with_capacity(room), length_at: 0, body_at: 0 };
+        request.push(&[method, " "]);
+        request.push(path);
+        request.push(&[" HTTP/1.1\r\nhost: aside\r\nconnection: close\r\n"]);
+        request
     }
-    let length = body.len();
-    head.push_str(&format!("content-length: {length}\r\n\r\n"));
-    // In one piece, so that a usual request wakes the daemon once.
-    let mut request = head.into_bytes();
-    request.extend_from_slice(body);
-    connection.write_all(&request)
+
+    /// Adds a header whose value `write` appends.
+    pub(super) fn header(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.push(&[name, ": "]);
+        write(&mut self.bytes);
+        self.push(&["\r\n"]);
+    }
+
+    /// Ends the head; the body is what is appended to what this returns.
+    pub(super) fn body(&mut self) -> &mut Vec<u8> {
+        self.push(&["content-length:"]);
+        self.length_at = self.bytes.len();
+        self.push(&[LENGTH_ROOM, "\r\n\r\n"]);
+        self.body_at = self.bytes.len();
+        &mut self.bytes
+    }
+
+    /// How many bytes the body has.
+    pub(super) fn body_len(&self) -> usize {
+        self.bytes.len() - self.body_at
+    }
+
+    /// Writes it; the connection stays open for writing, as a half-closed one looks like a client that has gone.
+    pub(super) fn send(mut self, connection: &mut impl Write) -> io::Result<()> {
+        let (length, room) = (self.body_len(), LENGTH_ROOM.len());
+        if let Some(mut place) = self.bytes.get_mut(self.length_at..self.length_at + room) {
+            // Blanks before a value are no part of it.
+            write!(place, "{length:>room$}")?;
+        }
+        connection.write_all(&self.bytes)
+    }
+
+    fn push(&mut self, parts: &[&str]) {
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
+    }
 }
 
-/// Reads up to the empty line.
+/// Reads up to the empty line, and shows each header's name and value as they came.
 ///
 /// Errors: `InvalidData` for what is not HTTP, `UnexpectedEof` for what breaks off.
-pub(super) fn read_head(reader: &mut impl BufRead) -> io::Result<Head> {
+pub(super) fn read_head(reader: &mut impl BufRead, mut show: impl FnMut(&str, &str)) -> io::Result<Head> {
     let mut reader = reader.take(HEAD_BYTES_MAX);
-    let status = parse_status(&read_line(&mut reader)?)?;
-    let mut headers = Vec::new();
+    let mut line = Vec::with_capacity(LINE_BYTES);
+    let status = parse_status(read_line(&mut reader, &mut line)?)?;
+    let mut framing = Framing::ToEnd;
     loop {
-        let line = read_line(&mut reader)?;
+        let line = read_line(&mut reader, &mut line)?;
         if line.is_empty() {
             break;
         }
         let (name, value) = line.split_once(':').ok_or_else(|| invalid("a header without a colon"))?;
-        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        let value = value.trim();
+        show(name, value);
+        framing = framing.with(name, value)?;
     }
-    let framing = framing(status, &headers)?;
-    Ok(Head { status, headers, framing })
+    if matches!(status, 204 | 304) {
+        framing = Framing::Length(0);
+    }
+    Ok(Head { status, framing })
+}
+
+impl Framing {
+    /// As one more header says; chunks outweigh a length.
+    fn with(self, name: &str, value: &str) -> io::Result<Self> {
+        if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked") {
+            return Ok(Self::Chunked);
+        }
+        if name.eq_ignore_ascii_case("content-length") && self != Self::Chunked {
+            return value.parse().map(Self::Length).map_err(|_| invalid("a length that is no number"));
+        }
+        Ok(self)
+    }
 }
 
 fn parse_status(line: &str) -> io::Result<u16> {
@@ -67,22 +124,6 @@ fn parse_status(line: &str) -> io::Result<u16> {
     code.filter(|code| code.len() == 3)
         .and_then(|code| code.parse().ok())
         .ok_or_else(|| invalid("no HTTP status line"))
-}
-
-fn framing(status: u16, headers: &[(String, String)]) -> io::Result<Framing> {
-    let value_of = |wanted| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-    if matches!(status, 204 | 304) {
-        return Ok(Framing::Length(0));
-    }
-    if value_of("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
-        return Ok(Framing::Chunked);
-    }
-    match value_of("content-length") {
-        Some(length) => {
-            length.parse().map(Framing::Length).map_err(|_| invalid("a length that is no number"))
-        }
-        None => Ok(Framing::ToEnd),
-    }
 }
 
 /// A body, without its framing.
@@ -111,22 +152,22 @@ impl<R: BufRead> Body<R> {
     }
 
     fn next_chunk(&mut self) -> io::Result<()> {
-        if !self.is_first_chunk && !self.read_chunk_line()?.is_empty() {
+        let mut line = Vec::with_capacity(LINE_BYTES);
+        if !self.is_first_chunk && !self.read_chunk_line(&mut line)?.is_empty() {
             return Err(invalid("a chunk longer than its size"));
         }
         self.is_first_chunk = false;
-        let line = self.read_chunk_line()?;
-        let size = line.split(';').next().unwrap_or_default().trim();
+        let size = self.read_chunk_line(&mut line)?.split(';').next().unwrap_or_default().trim();
         self.left = u64::from_str_radix(size, 16).map_err(|_| invalid("a chunk without a size"))?;
         if self.left == 0 {
-            while !self.read_chunk_line()?.is_empty() {}
+            while !self.read_chunk_line(&mut line)?.is_empty() {}
             self.is_done = true;
         }
         Ok(())
     }
 
-    fn read_chunk_line(&mut self) -> io::Result<String> {
-        read_line(&mut self.reader.by_ref().take(CHUNK_LINE_BYTES_MAX))
+    fn read_chunk_line<'l>(&mut self, line: &'l mut Vec<u8>) -> io::Result<&'l str> {
+        read_line(&mut self.reader.by_ref().take(CHUNK_LINE_BYTES_MAX), line)
     }
 }
 
@@ -151,9 +192,10 @@ impl<R: BufRead> Read for Body<R> {
     }
 }
 
-fn read_line(reader: &mut io::Take<impl BufRead>) -> io::Result<String> {
-    let mut line = Vec::new();
-    reader.read_until(b'\n', &mut line)?;
+/// Reads the next line into `line`, in place of what was there.
+fn read_line<'l>(reader: &mut io::Take<impl BufRead>, line: &'l mut Vec<u8>) -> io::Result<&'l str> {
+    line.clear();
+    reader.read_until(b'\n', line)?;
     if line.pop_if(|last| *last == b'\n').is_none() {
         let is_too_long = reader.limit() == 0;
         return Err(if is_too_long {
@@ -163,7 +205,7 @@ fn read_line(reader: &mut io::Take<impl BufRead>) -> io::Result<String> {
         });
     }
     line.pop_if(|last| *last == b'\r');
-    String::from_utf8(line).map_err(|_| invalid("a head that is not text"))
+    str::from_utf8(line).map_err(|_| invalid("a head that is not text"))
 }
 
 fn invalid(what: &'static str) -> io::Error {
@@ -176,7 +218,7 @@ mod tests {
 
     fn read(answer: &str) -> io::Result<(u16, String)> {
         let mut reader = answer.as_bytes();
-        let head = read_head(&mut reader)?;
+        let head = read_head(&mut reader, |_, _| ())?;
         let mut body = String::new();
         Body::new(reader, head.framing).read_to_string(&mut body)?;
         Ok((head.status, body))
