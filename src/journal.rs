@@ -28,11 +28,12 @@ mod segment;
 mod segments;
 #[cfg(test)]
 mod testing;
+mod turns;
 mod verify;
 mod writer;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     fmt, io,
     pin::pin,
     sync::{
@@ -45,17 +46,22 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::{Semaphore, oneshot, watch},
+    task::block_in_place,
+};
 
 use crate::{event::Seq, meter::Meters, time::Timestamp};
 
 use self::{
     files::{File, Files},
-    flusher::{Commits, Flusher},
+    flusher::{Commits, Flusher, SyncTurn},
     recover::Recovered,
     sealer::{Sealer, Sealing},
     segment::Segment,
-    writer::{Command, Group, Place, Writer},
+    turns::{Turns, Who},
+    writer::{Append, Command, Group, Place, Writer},
 };
 
 pub use self::{
@@ -78,11 +84,8 @@ pub use self::{
 /// Source: opening and pruning work by segment; at 400 bytes an event this is about 160,000 of them.
 pub const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// How many appends wait for the writer; the one after waits for room before it hands over its batch.
-const QUEUE_LEN_MAX: usize = 1_024;
-
-/// How many appends wait for the disk at once; the one after waits, and appends that only need writing go on.
-const SYNCED_IN_FLIGHT_MAX: usize = 4_096;
+/// How many appends of one level are under way at once; the one after waits, which those of the other level do not notice.
+const IN_FLIGHT_MAX: usize = 4_096;
 
 /// Reads the time; what it says is used only where it does not step back.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -126,6 +129,8 @@ pub struct Opened {
 #[derive(Debug)]
 pub struct Appending {
     answer: oneshot::Receiver<Result<Appended, AppendError>>,
+    /// What its caller has to sync, if nobody else does.
+    sync: Option<SyncTurn>,
 }
 
 /// A handle of a running journal.
@@ -140,7 +145,9 @@ pub struct Journal {
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
-    commands: mpsc::Sender<Command>,
+    turns: Arc<Turns>,
+    commits: Arc<Commits>,
+    written_permits: Arc<Semaphore>,
     synced_permits: Arc<Semaphore>,
     written: watch::Receiver<Seq>,
     synced: watch::Receiver<Seq>,
@@ -176,11 +183,20 @@ impl Default for JournalSettings {
 }
 
 impl Appending {
-    /// Waits until the batch is at the level that was asked for.
+    /// Waits until the batch is at the level that was asked for; may sync on this thread, which then does nothing else.
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn done(self) -> Result<Appended, AppendError> {
+        if let Some(turn) = self.sync {
+            // Whatever else this thread of the runtime had to do goes on in another one meanwhile.
+            block_in_place(|| turn.sync());
+        }
         self.answer.await.map_err(|_| AppendError::Closed)?
+    }
+
+    /// Has another thread sync, because [`Appending::done`] is not asked for soon.
+    pub fn leave_sync(&mut self) {
+        self.sync = None;
     }
 }
 
@@ -218,7 +234,6 @@ impl Journal {
         });
         let (written_sender, written) = watch::channel(last);
         let (synced_sender, synced) = watch::channel(last);
-        let (commands_sender, commands) = mpsc::channel(QUEUE_LEN_MAX);
         let commits = Arc::new(Commits::new(Arc::clone(&shared), Arc::clone(&tail), synced_sender));
         let Helpers { mut threads, prepared } = start_helpers(&shared, &commits, settings)?;
         let sealer = Sealer {
@@ -233,12 +248,12 @@ impl Journal {
         shared.sealing.ask();
         let writer = Writer {
             shared: Arc::clone(&shared),
-            commands,
+            waiting: VecDeque::new(),
             clock,
             durability: settings.durability,
             published,
             written: written_sender,
-            commits,
+            commits: Arc::clone(&commits),
             prepared,
             next: None,
             place: Place {
@@ -250,14 +265,16 @@ impl Journal {
                 time,
             },
             group: Group::default(),
-            closer: None,
             threads,
         };
-        let thread = start_writers(writer)?;
+        let turns = Arc::new(Turns::new(writer));
+        let thread = start_writer(&turns)?;
         let inner = Inner {
             shared,
-            commands: commands_sender,
-            synced_permits: Arc::new(Semaphore::new(SYNCED_IN_FLIGHT_MAX)),
+            turns,
+            commits,
+            written_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            synced_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             written,
             synced,
             thread: Mutex::new(Some(thread)),
@@ -276,39 +293,40 @@ impl Journal {
 
     /// Gives a batch its place behind all that was begun before, and leaves the waiting to [`Appending::done`].
     ///
-    /// Waits while the queue is full.
+    /// Writes it, and what others appended meanwhile, unless somebody does already. Waits while too much is under way.
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn begin_append(&self, batch: AppendBatch, level: Level) -> Result<Appending, AppendError> {
         if let Some(poisoned) = self.poisoned() {
             return Err(poisoned.into());
         }
-        let permit = match level {
-            Level::Written => None,
-            Level::Synced => {
-                let permits = Arc::clone(&self.inner.synced_permits);
-                Some(permits.acquire_owned().await.map_err(|_| AppendError::Closed)?)
-            }
+        let inner = &self.inner;
+        let (permits, who) = match level {
+            Level::Written => (&inner.written_permits, Who::Passing),
+            Level::Synced if can_block() => (&inner.synced_permits, Who::Waiting),
+            Level::Synced => (&inner.synced_permits, Who::Passing),
         };
+        let permit = Arc::clone(permits).acquire_owned().await.map_err(|_| AppendError::Closed)?;
         let (reply, answer) = oneshot::channel();
-        let command = Command::Append { batch, level, reply, permit };
-        self.inner.commands.send(command).await.map_err(|_| AppendError::Closed)?;
-        Ok(Appending { answer })
+        let append = Command::Append(Append { batch, level, reply, permit });
+        let has_to_sync = inner.turns.hand_over(append, who).map_err(|_| AppendError::Closed)?;
+        let sync = has_to_sync.then(|| SyncTurn::new(Arc::clone(&inner.commits)));
+        Ok(Appending { answer, sync })
     }
 
     /// Asks for a copy of the publish keys as they are after everything that was begun before.
     ///
     /// Shape: 34 MiB when all of [`PUBLISHED_KEYS_MAX`] are used; appends wait while it is made. Nothing comes if the journal is closed.
-    pub async fn begin_published(&self) -> oneshot::Receiver<PublishedKeys> {
+    pub fn begin_published(&self) -> oneshot::Receiver<PublishedKeys> {
         let (reply, answer) = oneshot::channel();
         // If it is closed the reply is dropped, which is what the other end is to see.
-        let _ = self.inner.commands.send(Command::Published { reply }).await;
+        let _ = self.inner.turns.hand_over(Command::Published { reply }, Who::Passing);
         answer
     }
 
     /// The publish keys as they are after everything that was begun before, blocking the thread; `None` when the journal is closed.
     pub fn published_blocking(&self) -> Option<PublishedKeys> {
-        block_on(async { self.begin_published().await.await.ok() })
+        block_on(async { self.begin_published().await.ok() })
     }
 
     /// Does what [`Journal::append`] does, blocking the thread.
@@ -428,11 +446,9 @@ impl Journal {
     ///
     /// Errors: the journal is poisoned, so what was not synced may be lost.
     pub async fn close(&self) -> Result<(), Poisoned> {
-        let (done, is_done) = oneshot::channel();
-        if self.inner.commands.send(Command::Close { done }).await.is_ok() {
-            // An error says that the thread ended without an answer, and joining it says why.
-            let _ = is_done.await;
-        }
+        self.inner.turns.close();
+        // An error says that the thread has ended, and joining it says why.
+        let _ = self.inner.written.clone().wait_for(|_| false).await;
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             join(thread);
@@ -445,6 +461,12 @@ impl Journal {
     /// Errors: the journal is poisoned, so what was not synced may be lost.
     pub fn close_blocking(&self) -> Result<(), Poisoned> {
         block_on(self.close())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.turns.close();
     }
 }
 
@@ -529,20 +551,20 @@ fn start_helpers(
     Ok(Helpers { threads: vec![flusher, preparer], prepared })
 }
 
-/// Starts the two threads that write; the one that is returned ends last and takes the others with it.
-fn start_writers(writer: Writer) -> Result<JoinHandle<()>, OpenError> {
-    let commits = Arc::clone(&writer.commits);
-    let writer = Arc::new(Mutex::new(writer));
-    let (others, others_commits) = (Arc::clone(&writer), Arc::clone(&commits));
-    let other = start("journal-writer-2", move || writer::take_turns(&others, &others_commits))?;
-    start("journal-writer-1", move || {
-        writer::take_turns(&writer, &commits);
-        join(other);
+/// Starts the thread that writes what others leave; it ends last and takes the others with it.
+fn start_writer(turns: &Arc<Turns>) -> Result<JoinHandle<()>, OpenError> {
+    let turns = Arc::clone(turns);
+    start("journal-writer", move || {
         // After a panic there is nothing to end in order: what waits is refused as the channels go.
-        if let Some(Ok(writer)) = Arc::into_inner(writer).map(Mutex::into_inner) {
+        if let Some(writer) = turns.run() {
             writer.end();
         }
     })
+}
+
+/// Whether this thread is one of a runtime that has others do its work while it blocks.
+fn can_block() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
 fn join(thread: JoinHandle<()>) {

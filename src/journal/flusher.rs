@@ -1,10 +1,10 @@
 //! Makes written records durable, so that nobody who does not ask for it waits for the disk.
 //!
-//! One sync covers all that waits when it begins; while it runs, the next group gathers, and one more follows for that. The
-//! thread that wrote the first of them syncs, as the other writer takes its place ([`Commits::add`]); so a lone append is
-//! handed to no other thread. The flusher does what cannot be done there: it gives the prepared file its name as a segment once
-//! the segment before it is synced, has the next one prepared by a thread of its own, and syncs under `Durability::Interval`
-//! by the only timer there is, while something is unsynced.
+//! One sync covers all that waits when it begins; while it runs, the next group gathers, and one more follows for that. A
+//! caller that wrote and waits syncs itself when nobody else does ([`SyncTurn`]), so a lone append is handed to no other
+//! thread. All else is the flusher's: it gives the prepared file its name as a segment once the segment before it is
+//! synced, has the next one prepared by a thread of its own, and syncs under `Durability::Interval` by the only timer there is,
+//! while something is unsynced.
 
 use std::{
     io, mem,
@@ -35,12 +35,12 @@ pub(super) type Reply = oneshot::Sender<Result<Appended, AppendError>>;
 
 /// A caller who is answered when what it appended is durable.
 ///
-/// How many there are at once is limited by the permits of `SYNCED_IN_FLIGHT_MAX`.
+/// How many there are at once is limited by the permits of `IN_FLIGHT_MAX`.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) appended: Appended,
     pub(super) reply: Reply,
-    pub(super) permit: Option<OwnedSemaphorePermit>,
+    pub(super) permit: OwnedSemaphorePermit,
 }
 
 /// What is written and waits to be durable.
@@ -79,7 +79,13 @@ struct Commit {
     is_last: bool,
 }
 
-/// The thread that syncs what no writer does.
+/// The duty of one caller to sync once; when it is dropped, what is not synced is the flusher's.
+#[derive(Debug)]
+pub(super) struct SyncTurn {
+    commits: Arc<Commits>,
+}
+
+/// The thread that syncs what no caller does.
 #[derive(Debug)]
 pub(super) struct Flusher {
     pub(super) commits: Arc<Commits>,
@@ -105,41 +111,39 @@ impl Commits {
 
     /// Takes note of what was written, and of who waits for it to be durable.
     ///
-    /// Returns whether nobody syncs yet: the caller then has to, with [`Commits::sync`].
-    pub(super) fn add(&self, written: Seq, waiters: &mut Vec<Waiter>, durability: Durability) -> bool {
+    /// Returns whether the caller has to sync, with a [`SyncTurn`]; never unless it `may_sync`.
+    pub(super) fn add(
+        &self,
+        written: Seq,
+        waiters: &mut Vec<Waiter>,
+        durability: Durability,
+        may_sync: bool,
+    ) -> bool {
         let mut state = self.lock();
         state.written = written;
         state.waiters.append(waiters);
-        let is_callers = !state.waiters.is_empty() && !state.is_syncing && state.full.is_none();
+        let has_work = !state.waiters.is_empty() && !state.is_syncing;
+        let is_callers = has_work && may_sync && state.full.is_none();
         state.is_syncing |= is_callers;
         drop(state);
-        if matches!(durability, Durability::Interval(_)) {
+        if (has_work && !is_callers) || matches!(durability, Durability::Interval(_)) {
             self.wake.notify_one();
         }
         is_callers
     }
 
-    /// Syncs and answers until nobody waits any more, or until the flusher has to go on.
-    pub(super) fn sync(&self) {
+    /// Syncs what waits now; what comes meanwhile is the flusher's.
+    fn sync_once(&self) {
         let mut waiters = Vec::new();
-        while let Some(commit) = self.next_of_writer(&mut waiters) {
-            let result = self.sync_written(&commit);
-            self.answer(&mut waiters, result.err());
-        }
-    }
-
-    fn next_of_writer(&self, waiters: &mut Vec<Waiter>) -> Option<Commit> {
         let mut state = self.lock();
-        if state.full.is_none() && !state.waiters.is_empty() {
-            return Some(state.take(waiters));
+        if state.full.is_some() {
+            // The segment has changed since, and what was full comes first.
+            return;
         }
-        state.is_syncing = false;
-        let has_flusher_work = state.full.is_some() || state.is_closing;
+        let commit = state.take(&mut waiters);
         drop(state);
-        if has_flusher_work {
-            self.wake.notify_one();
-        }
-        None
+        let result = self.sync_written(&commit);
+        self.answer(&mut waiters, result.err());
     }
 
     /// Syncs the segment that is being filled.
@@ -222,12 +226,37 @@ impl Commits {
         state.take(waiters)
     }
 
+    /// Lets the next one sync.
     fn end_round(&self) {
-        self.lock().is_syncing = false;
+        let mut state = self.lock();
+        state.is_syncing = false;
+        let is_for_flusher = !state.waiters.is_empty() || state.full.is_some() || state.is_closing;
+        drop(state);
+        if is_for_flusher {
+            self.wake.notify_one();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SyncTurn {
+    /// Of a caller whom [`Commits::add`] told that it has to.
+    pub(super) fn new(commits: Arc<Commits>) -> Self {
+        Self { commits }
+    }
+
+    /// Syncs, blocking the thread.
+    pub(super) fn sync(self) {
+        self.commits.sync_once();
+    }
+}
+
+impl Drop for SyncTurn {
+    fn drop(&mut self) {
+        self.commits.end_round();
     }
 }
 

@@ -1,22 +1,22 @@
 //! Puts records into segments: one writer at a time, one buffer, one write for all that waits.
 //!
 //! The writer gives every record its position and time, leaves out what was published before, writes the group, says how far
-//! it is written, and answers those who asked for no more. Two threads take turns as the writer: when somebody waits for
-//! the disk and nobody syncs yet, the one that wrote lets the other one write and syncs. So no writing waits for a sync,
-//! with one bound: the file after next is prepared only when the segment before is durable, so it can be at most one
+//! it is written, and answers those who asked for no more. Who that is at a time is `turns`' business. No writing waits for a
+//! sync, with one bound: the file after next is prepared only when the segment before is durable, so it can be at most one
 //! segment ahead of the disk.
 
 use std::{
+    collections::VecDeque,
     io,
     sync::{
-        Arc, Mutex,
+        Arc,
         mpsc::{Receiver, RecvTimeoutError},
     },
     thread::JoinHandle,
     time::Duration,
 };
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::{
     event::Seq,
@@ -28,6 +28,7 @@ use crate::{
         published::PublishedKeys,
         record::{self, RecordKind},
         segment::{HEADER_BYTES, NEXT_NAME, Segment},
+        turns::Who,
     },
     time::Timestamp,
 };
@@ -46,15 +47,24 @@ const PREPARED_WAIT: Duration = Duration::from_millis(5);
 /// What the writer is asked.
 #[derive(Debug)]
 pub(super) enum Command {
-    Append { batch: AppendBatch, level: Level, reply: Reply, permit: Option<OwnedSemaphorePermit> },
+    Append(Append),
     Published { reply: oneshot::Sender<PublishedKeys> },
-    Close { done: oneshot::Sender<()> },
 }
 
-/// What the two threads that write hand to each other.
+/// A batch and who waits for it.
+#[derive(Debug)]
+pub(super) struct Append {
+    pub(super) batch: AppendBatch,
+    pub(super) level: Level,
+    pub(super) reply: Reply,
+    pub(super) permit: OwnedSemaphorePermit,
+}
+
+/// What whoever writes hands to the next one who does.
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
-    pub(super) commands: mpsc::Receiver<Command>,
+    /// What was handed over and is not written, in order.
+    pub(super) waiting: VecDeque<Command>,
     pub(super) clock: Clock,
     pub(super) durability: Durability,
     pub(super) published: PublishedKeys,
@@ -66,19 +76,16 @@ pub(super) struct Writer {
     pub(super) next: Option<Arc<dyn File>>,
     pub(super) place: Place,
     pub(super) group: Group,
-    /// Who closed the journal.
-    pub(super) closer: Option<oneshot::Sender<()>>,
     /// Joined when the writer ends.
     pub(super) threads: Vec<JoinHandle<()>>,
 }
 
-/// Why a thread is no longer the writer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
-    /// It has to sync.
-    ToSync,
-    /// The journal is closed, or nobody has it any more.
-    ForGood,
+/// What became of looking for the next file.
+enum Next {
+    There,
+    /// It is still being prepared.
+    NotYet,
+    Full(DiskFull),
 }
 
 /// Where the next record goes, and what precedes it.
@@ -102,51 +109,35 @@ pub(super) struct Group {
     on_sync: Vec<Waiter>,
 }
 
-/// Takes turns as the writer until the journal is closed or nobody has it any more.
-pub(super) fn take_turns(writer: &Mutex<Writer>, commits: &Commits) {
-    // A panic of the other thread leaves a group half done, so nothing more is written.
-    while let Ok(mut held) = writer.lock() {
-        let left = held.write_groups();
-        drop(held);
-        match left {
-            Left::ToSync => commits.sync(),
-            Left::ForGood => return,
-        }
-    }
-}
-
 impl Writer {
-    /// Writes until a sync is this thread's or nothing more can come.
-    fn write_groups(&mut self) -> Left {
-        while let Some(command) = self.commands.blocking_recv() {
-            let mut next = Some(command);
-            while let Some(command) = next {
-                match command {
-                    Command::Append { batch, level, reply, permit } => {
-                        self.take(&batch, level, reply, permit)
-                    }
-                    Command::Published { reply } => {
-                        // Who no longer waits does not need them.
-                        let _ = reply.send(self.published.clone());
-                    }
-                    Command::Close { done } => {
-                        self.commands.close();
-                        self.closer = Some(done);
+    /// Writes the next group of what waits, and answers; what then still waits is for the next one. Returns whether `who`
+    /// has to sync.
+    ///
+    /// Shape: only the thread waits for the next file; others leave a batch for which it is not there yet.
+    pub(super) fn write_group(&mut self, who: Who) -> bool {
+        let may_wait = who == Who::Thread;
+        while self.group.buffer.len() < GROUP_BYTES_MAX
+            && let Some(command) = self.waiting.pop_front()
+        {
+            match command {
+                Command::Append(append) => {
+                    if let Some(append) = self.take(append, may_wait) {
+                        self.waiting.push_front(Command::Append(append));
+                        break;
                     }
                 }
-                let has_room = self.group.buffer.len() < GROUP_BYTES_MAX;
-                next = if has_room { self.commands.try_recv().ok() } else { None };
-            }
-            if self.commit() {
-                return Left::ToSync;
+                Command::Published { reply } => {
+                    // Who no longer waits does not need them.
+                    let _ = reply.send(self.published.clone());
+                }
             }
         }
-        Left::ForGood
+        self.commit(who)
     }
 
     /// Has everything synced and the other threads end.
     pub(super) fn end(self) {
-        let Self { shared, commits, prepared, threads, written, closer, .. } = self;
+        let Self { shared, commits, prepared, threads, written, .. } = self;
         commits.close();
         shared.sealing.close();
         // The thread that prepares may be about to hand over a file that nobody will take.
@@ -155,25 +146,20 @@ impl Writer {
             super::join(thread);
         }
         drop(written);
-        if let Some(closer) = closer {
-            // Whoever closed the journal may have stopped waiting.
-            let _ = closer.send(());
-        }
     }
 
-    /// Encodes a batch into the group.
-    fn take(
-        &mut self,
-        batch: &AppendBatch,
-        level: Level,
-        reply: Reply,
-        permit: Option<OwnedSemaphorePermit>,
-    ) {
-        if let Err(refused) = self.make_room(batch) {
-            // A caller that no longer waits has lost interest.
-            let _ = reply.send(Err(refused));
-            return;
+    /// Encodes a batch into the group; gives it back if the next file is needed for it and not there yet.
+    fn take(&mut self, append: Append, may_wait: bool) -> Option<Append> {
+        match self.has_room(&append.batch, may_wait) {
+            Ok(true) => {}
+            Ok(false) => return Some(append),
+            Err(refused) => {
+                // A caller that no longer waits has lost interest.
+                let _ = append.reply.send(Err(refused));
+                return None;
+            }
         }
+        let Append { batch, level, reply, permit } = append;
         self.place.time = self.place.time.max((self.clock)());
         let begin = self.place.last.next();
         let mut duplicates = Vec::new();
@@ -196,38 +182,42 @@ impl Writer {
             Level::Written => self.group.on_write.push(waiter),
             Level::Synced => self.group.on_sync.push(waiter),
         }
+        None
     }
 
-    /// Sees to it that the next file is there if a batch needs it, before anything of the batch is written.
+    /// Sees to it that the next file is there if a batch needs it, before anything of the batch is written; returns whether
+    /// it is.
     ///
     /// Errors: the disk is full and the batch does not fit in what is left for its like, or the journal is poisoned.
-    fn make_room(&mut self, batch: &AppendBatch) -> Result<(), AppendError> {
+    fn has_room(&mut self, batch: &AppendBatch, may_wait: bool) -> Result<bool, AppendError> {
         let used = self.place.offset + self.group.buffer.len() as u64;
         let (left, bytes) = (self.place.capacity.saturating_sub(used), batch.framed_bytes());
         let reserve = if batch.uses_reserve() { 0 } else { self.place.capacity / RESERVE_PART };
         let is_needed = bytes > left;
         if self.next.is_some() || bytes + reserve <= left || batch.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
-        match self.look_for_next(is_needed)? {
-            Some(full) => Err(full.into()),
-            None => Ok(()),
+        match self.look_for_next(is_needed && may_wait)? {
+            Next::There => Ok(true),
+            Next::NotYet => Ok(!is_needed),
+            Next::Full(full) => Err(full.into()),
         }
     }
 
-    /// Takes the next file if it is there, or waits for it if `is_needed`; returns what is missing when the disk is full.
-    fn look_for_next(&mut self, is_needed: bool) -> Result<Option<DiskFull>, Poisoned> {
+    /// Takes the next file if it is there; waits until it is, or is known to find no space, if `may_wait`.
+    fn look_for_next(&mut self, may_wait: bool) -> Result<Next, Poisoned> {
         loop {
-            let wait = if is_needed { PREPARED_WAIT } else { Duration::ZERO };
+            let wait = if may_wait { PREPARED_WAIT } else { Duration::ZERO };
             let error = match self.prepared.recv_timeout(wait) {
                 Ok(Ok(file)) => {
                     self.next = Some(file);
-                    return Ok(None);
+                    return Ok(Next::There);
                 }
                 Ok(Err(error)) => error,
                 Err(RecvTimeoutError::Timeout) => match self.shared.disk_full() {
-                    None if is_needed => continue,
-                    full => return Ok(full),
+                    Some(full) => return Ok(Next::Full(full)),
+                    None if may_wait => continue,
+                    None => return Ok(Next::NotYet),
                 },
                 Err(RecvTimeoutError::Disconnected) => {
                     io::Error::other("the thread that prepares segments has ended")
@@ -287,8 +277,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the group and answers; returns whether this thread has to sync.
-    fn commit(&mut self) -> bool {
+    /// Writes the group and answers; returns whether `who` has to sync.
+    fn commit(&mut self, who: Who) -> bool {
         if let Err(poisoned) = self.write() {
             self.group.buffer.clear();
             flusher::refuse(&mut self.group.on_write, &poisoned);
@@ -304,7 +294,7 @@ impl Writer {
             let _ = reply.send(Ok(appended));
             drop(permit);
         }
-        self.commits.add(last, &mut self.group.on_sync, self.durability)
+        self.commits.add(last, &mut self.group.on_sync, self.durability, who == Who::Waiting)
     }
 }
 

@@ -146,6 +146,12 @@ impl Intake {
 }
 
 impl Begun {
+    /// Says that [`Begun::done`] comes later, so that the disk works meanwhile.
+    pub(crate) fn leave_sync(mut self) -> Self {
+        self.appending.as_mut().into_iter().for_each(Appending::leave_sync);
+        self
+    }
+
     /// Waits until what was begun is as durable as is set.
     ///
     /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.

@@ -40,7 +40,8 @@ pub(crate) async fn publish(app: App, body: Body) -> Result<Response, ApiError> 
     // The disk works on one batch while the next one is read.
     let mut ahead: Option<Begun> = None;
     while let Some(begun) = lines.begin_batch().await {
-        if let Some(before) = ahead.replace(begun?) {
+        let begun = if lines.is_ended { begun? } else { begun?.leave_sync() };
+        if let Some(before) = ahead.replace(begun) {
             summary.add(before.done().await?);
         }
     }

@@ -76,7 +76,7 @@ impl Cadence {
     pub(crate) async fn hand_over(&mut self, taken: Taken, bus: &Bus) {
         let durable = *bus.written().borrow();
         // Asked for here, as the journal may be closed by the time at which the task comes to it.
-        let published = bus.journal().begin_published().await;
+        let published = bus.journal().begin_published();
         let (written, under_way) = oneshot::channel();
         (self.last, self.bytes_since, self.under_way) = (taken.seq, 0, Some(under_way));
         // The task that takes it ends after everyone who can send.

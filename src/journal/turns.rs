@@ -1,0 +1,262 @@
+//! Whose turn it is to write: whoever appends while nobody writes, so that a lone append is handed to no other thread.
+//!
+//! What is handed over while somebody writes is left to them. Who writes in passing writes a few groups and waits for no
+//! file; what is left then, and the journal's end, is for a thread of its own.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::journal::{
+    reader::Closed,
+    writer::{Command, Writer},
+};
+
+/// Most groups that are written in passing: so many that who appends now and then leaves nothing, and so few that who does
+/// is not kept from its own work while others go on appending.
+const GROUPS_IN_PASSING_MAX: usize = 4;
+
+/// Where appends wait, and where the writer is while nobody writes.
+pub(super) struct Turns {
+    state: Mutex<State>,
+    /// Wakes the thread.
+    wake: Condvar,
+}
+
+struct State {
+    waiting: VecDeque<Command>,
+    /// Absent while somebody writes, and at the end.
+    writer: Option<Box<Writer>>,
+    /// The thread has to write.
+    is_left: bool,
+    is_closed: bool,
+    /// Somebody panicked while writing, so a group may be half done and nothing more is written.
+    is_broken: bool,
+}
+
+/// Says in a panic that nothing more is written.
+struct BreaksInPanic<'a>(&'a Turns);
+
+/// Who writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    /// A caller that may sync too, as it waits for that anyway.
+    Waiting,
+    /// A caller that has other things to do.
+    Passing,
+    /// The thread whose business it is.
+    Thread,
+}
+
+impl Turns {
+    pub(super) fn new(writer: Writer) -> Self {
+        let state = State {
+            waiting: VecDeque::new(),
+            writer: Some(Box::new(writer)),
+            is_left: false,
+            is_closed: false,
+            is_broken: false,
+        };
+        Self { state: Mutex::new(state), wake: Condvar::new() }
+    }
+
+    /// Gives a command its place behind those before, and writes if nobody does; returns whether the caller has to sync.
+    ///
+    /// Errors: the journal was closed.
+    pub(super) fn hand_over(&self, command: Command, who: Who) -> Result<bool, Closed> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(Closed);
+        }
+        state.waiting.push_back(command);
+        let Some(writer) = state.writer.take() else { return Ok(false) };
+        drop(state);
+        Ok(self.write(writer, who))
+    }
+
+    /// Takes nothing more; the thread writes what was handed over and ends.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.wake.notify_one();
+    }
+
+    /// Writes what is left by others, until the journal is closed; returns the writer, unless a panic took it.
+    pub(super) fn run(&self) -> Option<Box<Writer>> {
+        loop {
+            let is_idle = |state: &mut State| {
+                let has_turn = (state.is_left || state.is_closed) && state.writer.is_some();
+                !(has_turn || state.is_broken)
+            };
+            let mut state =
+                self.wake.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
+            let is_last = state.is_closed && state.waiting.is_empty() && !state.is_left;
+            state.is_left = false;
+            let writer = state.writer.take()?;
+            drop(state);
+            if is_last {
+                return Some(writer);
+            }
+            self.write(writer, Who::Thread);
+        }
+    }
+
+    /// Writes until nothing waits, or as many groups as may be; returns whether the caller has to sync.
+    fn write(&self, mut writer: Box<Writer>, who: Who) -> bool {
+        let _guard = BreaksInPanic(self);
+        let groups_max = if who == Who::Thread { usize::MAX } else { GROUPS_IN_PASSING_MAX };
+        let (mut groups, mut has_to_sync) = (0, false);
+        loop {
+            let mut state = self.lock();
+            writer.waiting.append(&mut state.waiting);
+            let has_more = !writer.waiting.is_empty();
+            if !has_more || groups == groups_max {
+                state.is_left |= has_more;
+                state.writer = Some(writer);
+                let is_for_thread = state.is_left || state.is_closed;
+                drop(state);
+                if is_for_thread {
+                    self.wake.notify_one();
+                }
+                return has_to_sync;
+            }
+            drop(state);
+            groups += 1;
+            has_to_sync |= writer.write_group(who);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for BreaksInPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut state = self.0.lock();
+            (state.is_broken, state.is_closed) = (true, true);
+            // Who waits is told by this that the journal is closed.
+            state.waiting.clear();
+            drop(state);
+            self.0.wake.notify_one();
+        }
+    }
+}
+
+impl fmt::Debug for Turns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turns").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+        thread,
+    };
+
+    use super::super::testing::*;
+    use crate::{
+        event::Seq,
+        journal::{AppendError, Closed, Durability, Level, block_on, files::Files, memory::MemoryFiles},
+        time::Timestamp,
+    };
+
+    #[test]
+    fn appends_of_many_threads_are_all_written_whoever_writes_them() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 4_096);
+        thread::scope(|scope| {
+            for thread in 0..8 {
+                let journal = &journal;
+                scope.spawn(move || {
+                    for number in 1..=50 {
+                        let level = if number % 2 == 0 { Level::Synced } else { Level::Written };
+                        journal.append_blocking(batch(thread * 50 + number), level).expect("appended");
+                    }
+                });
+            }
+        });
+        let mut found = numbers(&journal);
+        found.sort_unstable();
+        assert_eq!(found, (1..=400).collect::<Vec<_>>());
+        journal.close_blocking().expect("closed");
+        assert_eq!(numbers(&open(&files).journal).len(), 400);
+    }
+
+    #[test]
+    fn who_writes_in_passing_does_not_wait_for_the_next_file() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, SEGMENT_BYTES);
+        // The file after next is prepared when the full segment is durable, and it cannot be.
+        files.close_gate();
+        let begin = |number| block_on(journal.begin_append(batch(number), Level::Written)).expect("begun");
+        let begun: Vec<_> = (1..=40).map(begin).collect();
+        files.open_gate();
+        let seqs = begun.into_iter().map(|begun| block_on(begun.done()).expect("appended").first());
+        assert_eq!(seqs.collect::<Vec<_>>(), (1..=40).map(|seq| Some(Seq(seq))).collect::<Vec<_>>());
+        assert!(files.list().expect("listed").len() > 4);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_waits_alone_syncs_and_what_comes_meanwhile_is_synced_after() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 1 << 20);
+        files.close_gate();
+        let first = journal.begin_append(batch(1), Level::Synced).await.expect("begun");
+        let second = journal.begin_append(batch(2), Level::Synced).await.expect("begun");
+        let before = files.operations().syncs;
+        let first = tokio::task::spawn_blocking(move || block_on(first.done()));
+        let gate = files.clone();
+        tokio::task::spawn_blocking(move || gate.wait_for_sync_at_gate()).await.expect("no panic");
+        let third = journal.begin_append(batch(3), Level::Synced).await.expect("begun");
+        assert_eq!(*journal.synced().borrow(), Seq::ZERO);
+        files.open_gate();
+        first.await.expect("no panic").expect("appended");
+        for later in [second, third] {
+            later.done().await.expect("appended");
+        }
+        assert_eq!(*journal.synced().borrow(), Seq(3));
+        assert_eq!(files.operations().syncs - before, 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_sync_that_its_caller_does_not_do_is_done_all_the_same() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 1 << 20);
+        let mut synced = journal.synced();
+        drop(journal.begin_append(batch(1), Level::Synced).await.expect("begun"));
+        synced.wait_for(|synced| *synced == Seq(1)).await.expect("open");
+        let mut begun = journal.begin_append(batch(2), Level::Synced).await.expect("begun");
+        begun.leave_sync();
+        synced.wait_for(|synced| *synced == Seq(2)).await.expect("open");
+        begun.done().await.expect("appended");
+    }
+
+    #[test]
+    fn after_a_panic_nothing_is_written_and_nobody_waits() {
+        let (files, has_fault) = (MemoryFiles::new(), Arc::new(AtomicBool::new(false)));
+        let fault = Arc::clone(&has_fault);
+        let clock = move || {
+            assert!(!fault.load(Ordering::SeqCst), "the clock is told to fail");
+            Timestamp::from_millis(5)
+        };
+        let journal = open_with(&files, 1 << 20, Durability::Sync, Arc::new(clock)).expect("opened").journal;
+        journal.append_blocking(batch(1), Level::Synced).expect("appended");
+        has_fault.store(true, Ordering::SeqCst);
+        let append = || journal.append_blocking(batch(2), Level::Written);
+        assert!(catch_unwind(AssertUnwindSafe(append)).is_err());
+        has_fault.store(false, Ordering::SeqCst);
+        let refused = append();
+        assert!(matches!(refused, Err(AppendError::Closed)), "{refused:?}");
+        assert_eq!(block_on(journal.read_from(Seq(2)).wait()), Err(Closed));
+        journal.close_blocking().expect("there is nothing to wait for");
+    }
+}
