@@ -13,15 +13,15 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use crate::{
     event::Seq,
     journal::{AppendBatch, AppendError, Appended, Appending, DiskFull, Journal, Level, Poisoned, Reader},
 };
 
-/// How much work the engine may have before it when publishing waits: what an exchange waits at most behind events, apart from the
-/// batches that are on their way into the journal at that moment.
+/// How much work the engine may have before it when publishing waits: what an exchange waits at most behind events. A batch that
+/// is more than that by itself comes on top of half of it.
 const LAG: Duration = Duration::from_millis(10);
 /// Fewest and most records that this can be, however slow or fast the engine is.
 const LAG_RECORDS: (u64, u64) = (64, 16_384);
@@ -60,6 +60,8 @@ pub struct Bus {
     consumed: Arc<watch::Sender<Seq>>,
     /// How many records the engine may be behind before publishing waits.
     lag_max: Arc<AtomicU64>,
+    /// Held by the one publisher that is next, so that two that wait do not take the same room.
+    next: Arc<Mutex<()>>,
 }
 
 /// The key by which an event is known to be published already.
@@ -79,7 +81,8 @@ impl Bus {
     /// A bus on a journal of which the engine has consumed everything up to `consumed`.
     pub fn new(journal: Journal, consumed: Seq) -> Self {
         let consumed = Arc::new(watch::Sender::new(consumed));
-        Self { journal, consumed, lag_max: Arc::new(AtomicU64::new(LAG_RECORDS_AT_FIRST)) }
+        let lag_max = Arc::new(AtomicU64::new(LAG_RECORDS_AT_FIRST));
+        Self { journal, consumed, lag_max, next: Arc::default() }
     }
 
     /// Publishes events: waits until the engine is near, appends, and answers when they are as durable as is set.
@@ -96,10 +99,13 @@ impl Bus {
     ///
     /// Errors: the journal is poisoned or closed; that it is full is said when the batch is waited for.
     pub async fn begin_publish(&self, batch: AppendBatch) -> Result<Appending, AppendError> {
-        let written = self.journal.written();
+        let (written, records) = (self.journal.written(), batch.len() as u64);
         let is_near = |consumed: &Seq| {
-            written.borrow().0.saturating_sub(consumed.0) <= self.lag_max.load(Ordering::Relaxed)
+            let lag = written.borrow().0.saturating_sub(consumed.0);
+            let lag_max = self.lag_max.load(Ordering::Relaxed);
+            lag + records <= lag_max || lag <= lag_max / 2
         };
+        let _next = self.next.lock().await;
         // The sender is a part of the bus, so waiting does not fail while someone can wait.
         let _ = self.consumed.subscribe().wait_for(is_near).await;
         self.journal.begin_append(batch, Level::Synced).await
@@ -201,8 +207,9 @@ mod tests {
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         bus.append(batch(1), Level::Written).await.expect("appended");
         assert_eq!(lag(&bus), LAG_RECORDS_AT_FIRST + 2);
-        assert!(waiting.as_mut().poll(&mut context).is_pending());
         bus.consumed(Seq(2));
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        bus.consumed(Seq(3));
         let published = waiting.await.expect("appended");
         assert_eq!(published.first(), Some(Seq(LAG_RECORDS_AT_FIRST + 3)));
     }
@@ -225,8 +232,23 @@ mod tests {
         bus.set_lag_max(99);
         let mut waiting = pin!(bus.publish(batch(1)));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        bus.consumed(Seq(1));
+        bus.consumed(Seq(2));
         waiting.await.expect("appended");
+    }
+
+    #[tokio::test]
+    async fn two_publishers_do_not_take_the_same_room() {
+        let bus = bus();
+        bus.publish(batch(LAG_RECORDS_AT_FIRST)).await.expect("the engine was near before it");
+        let [mut first, mut second] = [600, 600].map(|records| Box::pin(bus.begin_publish(batch(records))));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        bus.consumed(Seq(LAG_RECORDS_AT_FIRST));
+        assert!(first.as_mut().poll(&mut context).is_ready());
+        assert!(second.as_mut().poll(&mut context).is_pending(), "it waits for more room");
+        bus.consumed(Seq(LAG_RECORDS_AT_FIRST + 600));
+        assert!(second.as_mut().poll(&mut context).is_ready());
     }
 
     #[tokio::test]
