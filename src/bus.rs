@@ -13,7 +13,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, MutexGuard, watch};
 
 use crate::{
     event::Seq,
@@ -91,7 +91,8 @@ impl Bus {
     ///
     /// Errors: the journal is poisoned, full or closed.
     pub async fn publish(&self, batch: AppendBatch) -> Result<Appended, AppendError> {
-        self.begin_publish(batch).await?.done().await
+        let next = self.admit(&batch).await;
+        self.journal.append_holding(batch, Level::Synced, next).await
     }
 
     /// Waits until the engine is near and gives the events their place; whoever has more to read meanwhile waits for the disk
@@ -99,16 +100,22 @@ impl Bus {
     ///
     /// Errors: the journal is poisoned or closed; that it is full is said when the batch is waited for.
     pub async fn begin_publish(&self, batch: AppendBatch) -> Result<Appending, AppendError> {
+        let _next = self.admit(&batch).await;
+        self.journal.begin_append(batch, Level::Synced).await
+    }
+
+    /// Waits until the engine is near enough for a batch. The next one is let in when what is returned is dropped.
+    async fn admit(&self, batch: &AppendBatch) -> MutexGuard<'_, ()> {
         let (written, records) = (self.journal.written(), batch.len() as u64);
         let is_near = |consumed: &Seq| {
             let lag = written.borrow().0.saturating_sub(consumed.0);
             let lag_max = self.lag_max.load(Ordering::Relaxed);
             lag + records <= lag_max || lag <= lag_max / 2
         };
-        let _next = self.next.lock().await;
+        let next = self.next.lock().await;
         // The sender is a part of the bus, so waiting does not fail while someone can wait.
         let _ = self.consumed.subscribe().wait_for(is_near).await;
-        self.journal.begin_append(batch, Level::Synced).await
+        next
     }
 
     /// Appends what must not wait for the engine: exchanges, acks, sessions, rules, ticks. On a full disk it takes what

@@ -129,8 +129,6 @@ pub struct Opened {
 #[derive(Debug)]
 pub struct Appending {
     answer: oneshot::Receiver<Result<Appended, AppendError>>,
-    /// What its caller has to sync, if nobody else does.
-    sync: Option<SyncTurn>,
 }
 
 /// A handle of a running journal.
@@ -183,20 +181,11 @@ impl Default for JournalSettings {
 }
 
 impl Appending {
-    /// Waits until the batch is at the level that was asked for; may sync on this thread, which then does nothing else.
+    /// Waits until the batch is at the level that was asked for.
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn done(self) -> Result<Appended, AppendError> {
-        if let Some(turn) = self.sync {
-            // Whatever else this thread of the runtime had to do goes on in another one meanwhile.
-            block_in_place(|| turn.sync());
-        }
         self.answer.await.map_err(|_| AppendError::Closed)?
-    }
-
-    /// Has another thread sync, because [`Appending::done`] is not asked for soon.
-    pub fn leave_sync(&mut self) {
-        self.sync = None;
     }
 }
 
@@ -282,36 +271,62 @@ impl Journal {
         Ok(Opened { journal: Self { inner: Arc::new(inner) }, cuts, last_seq: last, last_time: time })
     }
 
-    /// Appends a batch and waits until it is at `level`.
+    /// Appends a batch and waits until it is at `level`; may sync on this thread of a runtime, which others replace meanwhile.
     ///
-    /// Waits while the queue is full. A caller that stops waiting does not undo the append.
+    /// Waits while too much is under way. A caller that stops waiting does not undo the append.
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn append(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
-        self.begin_append(batch, level).await?.done().await
+        self.append_holding(batch, level, ()).await
+    }
+
+    /// Does what [`Journal::append`] does, and drops `held` as soon as the batch has its place.
+    ///
+    /// Errors: the journal is poisoned or closed.
+    pub async fn append_holding<T>(
+        &self,
+        batch: AppendBatch,
+        level: Level,
+        held: T,
+    ) -> Result<Appended, AppendError> {
+        let who = if level == Level::Synced && can_block() { Who::Waiting } else { Who::Passing };
+        let (appending, has_to_sync) = self.hand_over(batch, level, who).await?;
+        drop(held);
+        if has_to_sync {
+            // Nothing is waited for in between: others may be waiting for this sync.
+            let turn = SyncTurn::new(&self.inner.commits);
+            block_in_place(|| turn.sync());
+        }
+        appending.done().await
     }
 
     /// Gives a batch its place behind all that was begun before, and leaves the waiting to [`Appending::done`].
     ///
-    /// Writes it, and what others appended meanwhile, unless somebody does already. Waits while too much is under way.
-    ///
     /// Errors: the journal is poisoned or closed.
     pub async fn begin_append(&self, batch: AppendBatch, level: Level) -> Result<Appending, AppendError> {
+        Ok(self.hand_over(batch, level, Who::Passing).await?.0)
+    }
+
+    /// Hands a batch over, and writes it with what others appended meanwhile, unless somebody does already; says whether the
+    /// caller has to sync.
+    async fn hand_over(
+        &self,
+        batch: AppendBatch,
+        level: Level,
+        who: Who,
+    ) -> Result<(Appending, bool), AppendError> {
         if let Some(poisoned) = self.poisoned() {
             return Err(poisoned.into());
         }
-        let inner = &self.inner;
-        let (permits, who) = match level {
-            Level::Written => (&inner.written_permits, Who::Passing),
-            Level::Synced if can_block() => (&inner.synced_permits, Who::Waiting),
-            Level::Synced => (&inner.synced_permits, Who::Passing),
+        let permits = match level {
+            Level::Written => &self.inner.written_permits,
+            Level::Synced => &self.inner.synced_permits,
         };
         let permit = Arc::clone(permits).acquire_owned().await.map_err(|_| AppendError::Closed)?;
         let (reply, answer) = oneshot::channel();
         let append = Command::Append(Append { batch, level, reply, permit });
-        let has_to_sync = inner.turns.hand_over(append, who).map_err(|_| AppendError::Closed)?;
-        let sync = has_to_sync.then(|| SyncTurn::new(Arc::clone(&inner.commits)));
-        Ok(Appending { answer, sync })
+        let has_to_sync = self.inner.turns.hand_over(append, who).map_err(|_| AppendError::Closed)?;
+        Ok((Appending { answer }, has_to_sync))
     }
 
     /// Asks for a copy of the publish keys as they are after everything that was begun before.

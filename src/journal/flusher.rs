@@ -79,10 +79,10 @@ struct Commit {
     is_last: bool,
 }
 
-/// The duty of one caller to sync once; when it is dropped, what is not synced is the flusher's.
+/// The duty of one caller to sync once, at once; when it is dropped, what is not synced is the flusher's.
 #[derive(Debug)]
-pub(super) struct SyncTurn {
-    commits: Arc<Commits>,
+pub(super) struct SyncTurn<'a> {
+    commits: &'a Commits,
 }
 
 /// The thread that syncs what no caller does.
@@ -242,9 +242,9 @@ impl Commits {
     }
 }
 
-impl SyncTurn {
+impl<'a> SyncTurn<'a> {
     /// Of a caller whom [`Commits::add`] told that it has to.
-    pub(super) fn new(commits: Arc<Commits>) -> Self {
+    pub(super) fn new(commits: &'a Commits) -> Self {
         Self { commits }
     }
 
@@ -254,7 +254,7 @@ impl SyncTurn {
     }
 }
 
-impl Drop for SyncTurn {
+impl Drop for SyncTurn<'_> {
     fn drop(&mut self) {
         self.commits.end_round();
     }

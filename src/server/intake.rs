@@ -82,10 +82,16 @@ enum Draft {
 /// Events that have their place in the journal.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    drafts: Vec<Draft>,
-    ids: Ids,
     /// `None` when there is nothing to append.
     appending: Option<Appending>,
+    taken: Taken,
+}
+
+/// What is known of the events of a batch that is on its way.
+#[derive(Debug)]
+struct Taken {
+    drafts: Vec<Draft>,
+    ids: Ids,
     meters: Arc<Meters>,
     begun: meter::Begun,
 }
@@ -124,52 +130,65 @@ impl Intake {
         self.drafts.len()
     }
 
-    /// Appends what was taken and leaves the intake empty.
+    /// Appends what was taken, waits until it is as durable as is set, and leaves the intake empty.
     ///
     /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
     pub(crate) async fn commit(&mut self, app: &App) -> Result<Verdicts, ApiError> {
-        self.begin(app).await?.done().await
+        let (batch, taken) = self.drain(app);
+        let appended = match batch {
+            None => None,
+            Some(batch) => Some(app.bus.publish(batch).await.map_err(|error| ApiError::append(&error))?),
+        };
+        Ok(taken.settle(appended.as_ref()))
     }
 
     /// Gives what was taken its place in the journal and leaves the intake empty.
     ///
     /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
     pub(crate) async fn begin(&mut self, app: &App) -> Result<Begun, ApiError> {
+        let (batch, taken) = self.drain(app);
+        let appending = match batch {
+            None => None,
+            Some(batch) => {
+                Some(app.bus.begin_publish(batch).await.map_err(|error| ApiError::append(&error))?)
+            }
+        };
+        Ok(Begun { appending, taken })
+    }
+
+    /// What is to be appended, if anything is, and what is known of it.
+    fn drain(&mut self, app: &App) -> (Option<AppendBatch>, Taken) {
         let (meters, begun) = (Arc::clone(&app.meters), app.meters.begin());
         let Self { batch, drafts, ids } = std::mem::take(self);
-        let appending = match batch.is_empty() {
-            true => None,
-            false => Some(app.bus.begin_publish(batch).await.map_err(|error| ApiError::append(&error))?),
-        };
-        Ok(Begun { drafts, ids, appending, meters, begun })
+        (Some(batch).filter(|batch| !batch.is_empty()), Taken { drafts, ids, meters, begun })
     }
 }
 
 impl Begun {
-    /// Says that [`Begun::done`] comes later, so that the disk works meanwhile.
-    pub(crate) fn leave_sync(mut self) -> Self {
-        self.appending.as_mut().into_iter().for_each(Appending::leave_sync);
-        self
-    }
-
     /// Waits until what was begun is as durable as is set.
     ///
     /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
     pub(crate) async fn done(self) -> Result<Verdicts, ApiError> {
-        let Self { drafts, ids, appending, meters, begun } = self;
-        let appended = match appending {
+        let appended = match self.appending {
             None => None,
-            Some(appending) => {
-                let appended = appending.done().await.map_err(|error| ApiError::append(&error))?;
-                let took = meters.since(begun);
-                meters.publish.observe(took);
-                let (first, last) = (appended.first().map(|seq| seq.0), appended.last().map(|seq| seq.0));
-                tracing::debug!(events = drafts.len(), first, last, took_us = took.as_micros(), "publish");
-                Some(appended)
-            }
+            Some(appending) => Some(appending.done().await.map_err(|error| ApiError::append(&error))?),
         };
-        let level = appended.as_ref().map(|appended| appended.level);
-        let mut outcomes = appended.iter().flat_map(Appended::outcomes);
+        Ok(self.taken.settle(appended.as_ref()))
+    }
+}
+
+impl Taken {
+    /// The verdicts of what was `appended`; `None` when there was nothing to append.
+    fn settle(self, appended: Option<&Appended>) -> Verdicts {
+        let Self { drafts, ids, meters, begun } = self;
+        if let Some(appended) = appended {
+            let took = meters.since(begun);
+            meters.publish.observe(took);
+            let (first, last) = (appended.first().map(|seq| seq.0), appended.last().map(|seq| seq.0));
+            tracing::debug!(events = drafts.len(), first, last, took_us = took.as_micros(), "publish");
+        }
+        let level = appended.map(|appended| appended.level);
+        let mut outcomes = appended.into_iter().flat_map(Appended::outcomes);
         let settle = |draft| match draft {
             Draft::Refused { number, error } => Some(Verdict::Refused { number, error }),
             Draft::Taken { id } => outcomes.next().map(|outcome| match outcome {
@@ -177,7 +196,7 @@ impl Begun {
                 Outcome::Duplicate(seq) => Verdict::Published { seq: seq.0, id, is_duplicate: true },
             }),
         };
-        Ok(Verdicts { verdicts: drafts.into_iter().filter_map(settle).collect(), ids, level })
+        Verdicts { verdicts: drafts.into_iter().filter_map(settle).collect(), ids, level }
     }
 }
 

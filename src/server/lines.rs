@@ -39,10 +39,15 @@ pub(crate) async fn publish(app: App, body: Body) -> Result<Response, ApiError> 
     let mut lines = Lines::new(app, body);
     // The disk works on one batch while the next one is read.
     let mut ahead: Option<Begun> = None;
-    while let Some(begun) = lines.begin_batch().await {
-        let begun = if lines.is_ended { begun? } else { begun?.leave_sync() };
-        if let Some(before) = ahead.replace(begun) {
+    while let Some(gathered) = lines.gather().await {
+        gathered?;
+        let Lines { app, intake, is_ended, .. } = &mut lines;
+        let before = if *is_ended { ahead.take() } else { ahead.replace(intake.begin(app).await?) };
+        if let Some(before) = before {
             summary.add(before.done().await?);
+        }
+        if *is_ended {
+            summary.add(intake.commit(app).await?);
         }
     }
     if let Some(last) = ahead {
@@ -129,21 +134,22 @@ impl Lines {
 
     /// Publishes what has arrived, at most one batch, and waits for it; `None` at the end of the body.
     async fn next_batch(&mut self) -> Option<Result<Verdicts, ApiError>> {
-        match self.begin_batch().await? {
-            Ok(begun) => Some(begun.done().await),
+        match self.gather().await? {
+            Ok(()) => Some(self.intake.commit(&self.app).await),
             Err(error) => Some(Err(error)),
         }
     }
 
-    /// Gives what has arrived, at most one batch, its place in the journal; `None` at the end of the body.
-    async fn begin_batch(&mut self) -> Option<Result<Begun, ApiError>> {
+    /// Takes what has arrived, at most one batch, into the intake; `None` at the end of the body.
+    async fn gather(&mut self) -> Option<Result<(), ApiError>> {
+        self.bytes = 0;
         loop {
             self.take_lines();
             let is_full = self.intake.len() >= BATCH_LINES_MAX || self.bytes >= BATCH_BYTES_MAX;
             if is_full || self.is_ended {
-                return self.begin().await;
+                return (self.intake.len() > 0).then_some(Ok(()));
             }
-            let Some(arrived) = self.arrived().await else { return self.begin().await };
+            let Some(arrived) = self.arrived().await else { return Some(Ok(())) };
             match arrived {
                 Arrived::Chunk(chunk) => self.splitter.push(&chunk),
                 Arrived::Broken(error) => return Some(Err(broken_off(&error))),
@@ -186,13 +192,5 @@ impl Lines {
             let event = line.bytes.and_then(|bytes| event::parse(bytes, &defaults, &mut new_id));
             self.intake.take(line.number, event);
         }
-    }
-
-    async fn begin(&mut self) -> Option<Result<Begun, ApiError>> {
-        if self.intake.len() == 0 {
-            return None;
-        }
-        self.bytes = 0;
-        Some(self.intake.begin(&self.app).await)
     }
 }
