@@ -62,10 +62,10 @@ pub use self::{
     append::{AppendBatch, AppendError, Appended, BodyTooLarge, DiskFull, Level, Outcome, Poisoned},
     packed::SealDamage,
     pinned::{Part, PartReader, Pinned},
-    published::{PUBLISHED_KEYS_MAX, PublishedKeys},
+    published::{PUBLISHED_KEYS_MAX, PublishedKey, PublishedKeys},
     reader::{Closed, ReadError, Reader, RecordBuf, Records},
     record::{Record, RecordKind},
-    recover::{Cut, KeyOf, Known, OpenError},
+    recover::{Cut, Found, KeyOf, Known, KnownRecord, OpenError, RecordPlace},
     repair::{Filler, RepairError, Repaired, repair},
     retention::Retention,
     salvage::FoundDamage,
@@ -198,7 +198,28 @@ impl Journal {
         key_of: &KeyOf<'_>,
         known: Known,
     ) -> Result<Opened, OpenError> {
-        let recovered = recover::recover(files.as_ref(), settings.segment_bytes, key_of, known)?;
+        let found = Self::look(files.as_ref(), key_of, known.last)?;
+        Self::open_found(files, settings, clock, found, known.published)
+    }
+
+    /// Looks what there is of a journal in a folder; [`Journal::open`] in two steps, so that what is known can be read meanwhile.
+    ///
+    /// Errors: see [`OpenError`]; nothing is changed in any case.
+    pub fn look(files: &dyn Files, key_of: &KeyOf<'_>, known: KnownRecord) -> Result<Found, OpenError> {
+        recover::look(files, key_of, known)
+    }
+
+    /// Opens a journal that was looked at, with the publish keys of the records up to the one that was known.
+    ///
+    /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
+    pub fn open_found(
+        files: Arc<dyn Files>,
+        settings: JournalSettings,
+        clock: Clock,
+        found: Found,
+        published: PublishedKeys,
+    ) -> Result<Opened, OpenError> {
+        let recovered = recover::settle(files.as_ref(), settings.segment_bytes, found, published)?;
         let Recovered { segments, last, time, published, cuts } = recovered;
         let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
         let capacity = tail.file.size().map_err(|source| OpenError::Io {
@@ -296,19 +317,20 @@ impl Journal {
         Ok(Appending { answer })
     }
 
-    /// Asks for a copy of the publish keys as they are after everything that was begun before.
+    /// Asks for the publish keys of the records after `after`, as they are after everything that was begun before.
     ///
-    /// Shape: 34 MiB when all of [`PUBLISHED_KEYS_MAX`] are used; appends wait while it is made. Nothing comes if the journal is closed.
-    pub async fn begin_published(&self) -> oneshot::Receiver<PublishedKeys> {
+    /// Shape: oldest first; at most [`PUBLISHED_KEYS_MAX`]. Appends wait while they are copied, some 20 us for 10,000. Nothing comes if the
+    /// journal is closed.
+    pub async fn begin_published(&self, after: Seq) -> oneshot::Receiver<Vec<PublishedKey>> {
         let (reply, answer) = oneshot::channel();
         // If it is closed the reply is dropped, which is what the other end is to see.
-        let _ = self.inner.commands.send(Command::Published { reply }).await;
+        let _ = self.inner.commands.send(Command::Published { after, reply }).await;
         answer
     }
 
-    /// The publish keys as they are after everything that was begun before, blocking the thread; `None` when the journal is closed.
-    pub fn published_blocking(&self) -> Option<PublishedKeys> {
-        block_on(async { self.begin_published().await.await.ok() })
+    /// Does what [`Journal::begin_published`] does and waits, blocking the thread; `None` when the journal is closed.
+    pub fn published_blocking(&self, after: Seq) -> Option<Vec<PublishedKey>> {
+        block_on(async { self.begin_published(after).await.await.ok() })
     }
 
     /// Does what [`Journal::append`] does, blocking the thread.

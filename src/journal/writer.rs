@@ -25,7 +25,7 @@ use crate::{
         append::{AppendBatch, AppendError, Appended, DiskFull, Level, Poisoned},
         files::File,
         flusher::{self, Commits, Reply, Waiter},
-        published::PublishedKeys,
+        published::{PublishedKey, PublishedKeys},
         record::{self, RecordKind},
         segment::{HEADER_BYTES, NEXT_NAME, Segment},
     },
@@ -47,7 +47,7 @@ const PREPARED_WAIT: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) enum Command {
     Append { batch: AppendBatch, level: Level, reply: Reply, permit: Option<OwnedSemaphorePermit> },
-    Published { reply: oneshot::Sender<PublishedKeys> },
+    Published { after: Seq, reply: oneshot::Sender<Vec<PublishedKey>> },
     Close { done: oneshot::Sender<()> },
 }
 
@@ -125,9 +125,9 @@ impl Writer {
                     Command::Append { batch, level, reply, permit } => {
                         self.take(&batch, level, reply, permit)
                     }
-                    Command::Published { reply } => {
+                    Command::Published { after, reply } => {
                         // Who no longer waits does not need them.
-                        let _ = reply.send(self.published.clone());
+                        let _ = reply.send(self.published.since(after));
                     }
                     Command::Close { done } => {
                         self.commands.close();
