@@ -61,7 +61,7 @@ use crate::{
         compile::Compiled,
         daemon::{Durability, HttpConfig},
     },
-    journal::{Known, Opened, Poisoned},
+    journal::{Opened, Poisoned},
     meter::Meters,
     projection::{FILE_NAME, Projection},
     server::{self, App, EngineHandle, Registry, TRANSCRIPTS_MAX},
@@ -159,8 +159,8 @@ pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
     let (_, compiled) = reload::read(config);
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
     let snapshots = Arc::new(recovery::open_snapshots(state)?);
-    let open = recovery::opener(state, &compiled.daemon.journal, &clock)?;
-    let Opened { journal, .. } = open(Known::nothing()).map_err(RecoveryError::Open)?;
+    let journal = recovery::closed_journal(state, &compiled.daemon.journal, &clock)?;
+    let Opened { journal, .. } = journal.open().map_err(RecoveryError::Open)?;
     let file = state.join(FILE_NAME);
     let past = Past { journal: journal.clone(), snapshots, rules: RulesStore::new(state) };
     let records = projector::rebuild(&file, &past)?.0;
@@ -197,7 +197,7 @@ impl Daemon {
         compiled: &Compiled,
         rules_in_force: String,
     ) -> Result<Self, DaemonError> {
-        let Recovered { fold, bus, reader, clock, snapshots, snapshot, projected } = recovered;
+        let Recovered { mut fold, bus, reader, clock, snapshots, snapshot, projected } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
         let (engine, queries) = EngineHandle::new();
@@ -225,11 +225,12 @@ impl Daemon {
         let about = About { started_at, durability, projection: projection.clone() };
         let past =
             Past { journal: bus.journal().clone(), snapshots: snapshots.clone(), rules: rules.clone() };
-        let (projector, feed) = Projector::new(projection.clone(), commands, past, projected);
+        let (projector, feed) = Projector::new(projection.clone(), commands, past, projected, &mut fold);
         let projector = Some(projector.start().map_err(DaemonError::Thread)?);
         let own_clock = clock.clone();
         let (orders, ordered) = keeper::orders();
-        let cadence = Cadence::new(orders.clone(), compiled.daemon.journal.snapshot_records, snapshot);
+        let records_max = compiled.daemon.journal.snapshot_records;
+        let cadence = Cadence::new(orders.clone(), snapshots.clone(), records_max, snapshot);
         let event_loop = EventLoop {
             fold,
             bus: bus.clone(),

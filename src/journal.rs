@@ -26,6 +26,7 @@ mod salvage;
 mod sealer;
 mod segment;
 mod segments;
+mod start;
 #[cfg(test)]
 mod testing;
 mod turns;
@@ -33,13 +34,11 @@ mod verify;
 mod writer;
 
 use std::{
-    collections::{BTreeSet, VecDeque},
-    fmt, io,
+    io,
     pin::pin,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
-        mpsc::sync_channel,
     },
     task::{Context, Poll, Wake, Waker},
     thread::{self, JoinHandle, Thread},
@@ -55,23 +54,22 @@ use tokio::{
 use crate::{event::Seq, meter::Meters, time::Timestamp};
 
 use self::{
-    files::{File, Files},
-    flusher::{Commits, Flusher, SyncTurn},
-    recover::Recovered,
-    sealer::{Sealer, Sealing},
+    files::Files,
+    flusher::{Commits, SyncTurn},
+    sealer::Sealing,
     segment::Segment,
     turns::{Turns, Who},
-    writer::{Append, Command, Group, Place, Writer},
+    writer::{Append, Command},
 };
 
 pub use self::{
     append::{AppendBatch, AppendError, Appended, BodyTooLarge, DiskFull, Level, Outcome, Poisoned},
     packed::SealDamage,
     pinned::{Part, PartReader, Pinned},
-    published::{PUBLISHED_KEYS_MAX, PublishedKeys},
+    published::{PUBLISHED_KEYS_MAX, PublishedKey, PublishedKeys},
     reader::{Closed, ReadError, Reader, RecordBuf, Records},
     record::{Record, RecordKind},
-    recover::{Cut, KeyOf, Known, OpenError},
+    recover::{Cut, Found, KeyOf, Known, KnownRecord, OpenError, RecordPlace},
     repair::{Filler, RepairError, Repaired, repair},
     retention::Retention,
     salvage::FoundDamage,
@@ -203,72 +201,28 @@ impl Journal {
         key_of: &KeyOf<'_>,
         known: Known,
     ) -> Result<Opened, OpenError> {
-        let recovered = recover::recover(files.as_ref(), settings.segment_bytes, key_of, known)?;
-        let Recovered { segments, last, time, published, cuts } = recovered;
-        let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
-        let capacity = tail.file.size().map_err(|source| OpenError::Io {
-            operation: "read",
-            path: files.path(&tail.name()),
-            source,
-        })?;
-        let shared = Arc::new(Shared {
-            files,
-            segments: RwLock::new(segments),
-            changing_files: Mutex::default(),
-            needed_from: AtomicU64::new(0),
-            sealing: Sealing::default(),
-            full: Mutex::default(),
-            poison: watch::Sender::new(None),
-            meters: OnceLock::new(),
-        });
-        let (written_sender, written) = watch::channel(last);
-        let (synced_sender, synced) = watch::channel(last);
-        let commits = Arc::new(Commits::new(Arc::clone(&shared), Arc::clone(&tail), synced_sender));
-        let Helpers { mut threads, prepared } = start_helpers(&shared, &commits, settings)?;
-        let sealer = Sealer {
-            shared: Arc::clone(&shared),
-            clock: Arc::clone(&clock),
-            synced: synced.clone(),
-            compress: settings.compress,
-            retention: settings.retention,
-            given_up: BTreeSet::new(),
-        };
-        threads.push(start("journal-sealer", move || sealer.run())?);
-        shared.sealing.ask();
-        let writer = Writer {
-            shared: Arc::clone(&shared),
-            waiting: VecDeque::new(),
-            clock,
-            durability: settings.durability,
-            published,
-            written: written_sender,
-            commits: Arc::clone(&commits),
-            prepared,
-            next: None,
-            place: Place {
-                offset: tail.end(),
-                segment: tail,
-                capacity,
-                segment_bytes: settings.segment_bytes,
-                last,
-                time,
-            },
-            group: Group::default(),
-            threads,
-        };
-        let turns = Arc::new(Turns::new(writer));
-        let thread = start_writer(&turns)?;
-        let inner = Inner {
-            shared,
-            turns,
-            commits,
-            written_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
-            synced_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
-            written,
-            synced,
-            thread: Mutex::new(Some(thread)),
-        };
-        Ok(Opened { journal: Self { inner: Arc::new(inner) }, cuts, last_seq: last, last_time: time })
+        let found = Self::look(files.as_ref(), key_of, known.last)?;
+        Self::open_found(files, settings, clock, found, known.published)
+    }
+
+    /// Looks what there is of a journal in a folder; [`Journal::open`] in two steps, so that what is known can be read meanwhile.
+    ///
+    /// Errors: see [`OpenError`]; nothing is changed in any case.
+    pub fn look(files: &dyn Files, key_of: &KeyOf<'_>, known: KnownRecord) -> Result<Found, OpenError> {
+        recover::look(files, key_of, known)
+    }
+
+    /// Opens a journal that was looked at, with the publish keys of the records up to the one that was known.
+    ///
+    /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
+    pub fn open_found(
+        files: Arc<dyn Files>,
+        settings: JournalSettings,
+        clock: Clock,
+        found: Found,
+        published: PublishedKeys,
+    ) -> Result<Opened, OpenError> {
+        start::open(files, settings, clock, found, published)
     }
 
     /// Appends a batch and waits until it is at `level`; may sync on this thread of a runtime, which others replace meanwhile.
@@ -329,19 +283,20 @@ impl Journal {
         Ok((Appending { answer }, has_to_sync))
     }
 
-    /// Asks for a copy of the publish keys as they are after everything that was begun before.
+    /// Asks for the publish keys of the records after `after`, as they are after everything that was begun before.
     ///
-    /// Shape: 34 MiB when all of [`PUBLISHED_KEYS_MAX`] are used; appends wait while it is made. Nothing comes if the journal is closed.
-    pub fn begin_published(&self) -> oneshot::Receiver<PublishedKeys> {
+    /// Shape: oldest first; at most [`PUBLISHED_KEYS_MAX`]. Appends wait while they are copied, some 20 us for 10,000. Nothing comes if the
+    /// journal is closed.
+    pub fn begin_published(&self, after: Seq) -> oneshot::Receiver<Vec<PublishedKey>> {
         let (reply, answer) = oneshot::channel();
         // If it is closed the reply is dropped, which is what the other end is to see.
-        let _ = self.inner.turns.hand_over(Command::Published { reply }, Who::Passing);
+        let _ = self.inner.turns.hand_over(Command::Published { after, reply }, Who::Passing);
         answer
     }
 
-    /// The publish keys as they are after everything that was begun before, blocking the thread; `None` when the journal is closed.
-    pub fn published_blocking(&self) -> Option<PublishedKeys> {
-        block_on(async { self.begin_published().await.ok() })
+    /// Does what [`Journal::begin_published`] does and waits, blocking the thread; `None` when the journal is closed.
+    pub fn published_blocking(&self, after: Seq) -> Option<Vec<PublishedKey>> {
+        block_on(async { self.begin_published(after).await.ok() })
     }
 
     /// Does what [`Journal::append`] does, blocking the thread.
@@ -466,7 +421,7 @@ impl Journal {
         let _ = self.inner.written.clone().wait_for(|_| false).await;
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            join(thread);
+            start::join(thread);
         }
         self.poisoned().map_or(Ok(()), Err)
     }
@@ -530,67 +485,9 @@ impl Shared {
     }
 }
 
-/// The threads that help the writer, and where prepared files come from.
-struct Helpers {
-    threads: Vec<JoinHandle<()>>,
-    prepared: std::sync::mpsc::Receiver<io::Result<Arc<dyn File>>>,
-}
-
-impl fmt::Debug for Writer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("place", &self.place).finish_non_exhaustive()
-    }
-}
-
-fn start_helpers(
-    shared: &Arc<Shared>,
-    commits: &Arc<Commits>,
-    settings: JournalSettings,
-) -> Result<Helpers, OpenError> {
-    // Both hold one and are never full: a file is ordered when the one before was taken, the first one here.
-    let (orders_sender, orders) = sync_channel(1);
-    let (prepared_sender, prepared) = sync_channel(1);
-    let preparing = Arc::clone(shared);
-    let size = settings.segment_bytes;
-    let preparer = start("journal-preparer", move || {
-        flusher::prepare_files(&preparing, size, &orders, &prepared_sender)
-    })?;
-    // The thread just started; if it could have ended, the first rotation would say so.
-    let _ = orders_sender.try_send(());
-    let flusher = Flusher {
-        commits: Arc::clone(commits),
-        durability: settings.durability,
-        orders: Some(orders_sender),
-    };
-    let flusher = start("journal-flusher", move || flusher.run())?;
-    Ok(Helpers { threads: vec![flusher, preparer], prepared })
-}
-
-/// Starts the thread that writes what others leave; it ends last and takes the others with it.
-fn start_writer(turns: &Arc<Turns>) -> Result<JoinHandle<()>, OpenError> {
-    let turns = Arc::clone(turns);
-    start("journal-writer", move || {
-        // After a panic there is nothing to end in order: what waits is refused as the channels go.
-        if let Some(writer) = turns.run() {
-            writer.end();
-        }
-    })
-}
-
 /// Whether this thread is one of a runtime that has others do its work while it blocks.
 fn can_block() -> bool {
     Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
-}
-
-fn join(thread: JoinHandle<()>) {
-    let name = thread.thread().name().unwrap_or_default().to_owned();
-    if thread.join().is_err() {
-        tracing::error!(name, "a thread of the journal panicked");
-    }
-}
-
-fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
-    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(OpenError::Thread)
 }
 
 struct Unpark(Thread);

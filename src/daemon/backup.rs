@@ -2,13 +2,14 @@
 //!
 //! A backup is a tar file with `journal/`, `snapshots/` and `rules/`. It is taken from the files and needs no daemon: a journal only
 //! grows, so that all its records up to some moment are a consistent state. The journal is opened before and after the snapshots
-//! are read, so that it holds what they begin with and reaches as far as they do, whatever retention deletes meanwhile. Rules
+//! are read, so that it holds what they begin with and reaches as far as they do, whatever retention deletes meanwhile. The files of
+//! the snapshots' folder need each other, so all are held open before one is read, and were all there at one moment. Rules
 //! are never deleted, so they are read last, when all that the journal names are there. The token of the API stays out.
 
 use std::{
     ffi::OsStr,
     fs, io,
-    io::Write,
+    io::{Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Component, Path, PathBuf},
 };
@@ -27,7 +28,10 @@ const RULES: &str = "rules";
 /// Where a backup is unpacked before it counts.
 const UNFINISHED: &str = "restoring";
 /// The names of the files in the folders that are copied as they are; all others are unfinished.
-const WHOLE: [&str; 2] = ["snap", "json"];
+const WHOLE: [&str; 3] = ["snap", "keys", "json"];
+/// How often a folder that changes while it is opened is opened again; a running daemon needs longer from one change to the next than
+/// that takes.
+const OPENED_AGAIN_MAX: usize = 8;
 
 /// Why a backup cannot be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -126,26 +130,51 @@ fn write(state: &Path, files: &DirFiles, path: &Path) -> Result<Kept, BackupErro
 /// Adds the finished files of a folder, which may be missing.
 fn add_folder(tar: &mut Builder<fs::File>, state: &Path, name: &str) -> Result<(), BackupError> {
     let folder = state.join(name);
-    let entries = match fs::read_dir(&folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(io_error("read", &folder))?,
+    for (path, file) in open_together(&folder)? {
+        // What a file grows by while it is read belongs to what came later.
+        let size = file.metadata().map_err(io_error("read", &path))?.len();
+        let place = Path::new(name).join(path.file_name().unwrap_or_default());
+        let content = file.take(size);
+        tar.append_data(&mut header_of(size), place, content).map_err(io_error("copy", &path))?;
+    }
+    Ok(())
+}
+
+/// Opens the finished files of a folder such that there was a moment at which these were all of them.
+fn open_together(folder: &Path) -> Result<Vec<(PathBuf, fs::File)>, BackupError> {
+    let mut paths = finished(folder)?;
+    let mut tries = 0;
+    loop {
+        let mut files = Vec::new();
+        for path in &paths {
+            match fs::File::open(path) {
+                // An older snapshot goes when a newer one is there.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                opened => files.push((path.clone(), opened.map_err(io_error("read", path))?)),
+            }
+        }
+        let now = finished(folder)?;
+        tries += 1;
+        if (now == paths && files.len() == paths.len()) || tries == OPENED_AGAIN_MAX {
+            return Ok(files);
+        }
+        paths = now;
+    }
+}
+
+/// The finished files of a folder, which may be missing, by name.
+fn finished(folder: &Path) -> Result<Vec<PathBuf>, BackupError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(io_error("read", folder))?,
     };
     let mut paths = entries
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<Vec<_>>>()
-        .map_err(io_error("read", &folder))?;
+        .map_err(io_error("read", folder))?;
+    paths.retain(|path| is_whole(path));
     paths.sort();
-    for path in paths.iter().filter(|path| is_whole(path)) {
-        let bytes = match fs::read(path) {
-            // An older snapshot goes when a newer one is there.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            bytes => bytes.map_err(io_error("read", path))?,
-        };
-        let place = Path::new(name).join(path.file_name().unwrap_or_default());
-        tar.append_data(&mut header_of(bytes.len() as u64), place, bytes.as_slice())
-            .map_err(io_error("copy", path))?;
-    }
-    Ok(())
+    Ok(paths)
 }
 
 fn is_whole(path: &Path) -> bool {
@@ -255,12 +284,26 @@ fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Backu
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+        thread,
+    };
 
     use super::*;
     use crate::{
+        daemon::{
+            fold::Fold,
+            rules::RulesStore,
+            snapshots::{Snapshots, Taken},
+        },
         event::Seq,
-        journal::{AppendBatch, Journal, JournalSettings, Known, Level, RecordBuf, record::RecordKind},
+        journal::{
+            AppendBatch, Journal, JournalSettings, Known, Level, PUBLISHED_KEYS_MAX, PublishedKey, RecordBuf,
+            record::RecordKind,
+        },
         time::Timestamp,
     };
 
@@ -299,6 +342,7 @@ mod tests {
         append(&journal, 1..=200);
         for (name, text) in [
             ("snapshots/1.snap", "snapshot"),
+            ("snapshots/3.keys", "keys"),
             ("snapshots/2.snap.tmp", "unfinished"),
             ("rules/a.json", "rules"),
             ("rules/b.unfinished", "unfinished"),
@@ -331,7 +375,7 @@ mod tests {
             let again = restore(&file, &restored).expect("restored");
             assert_eq!((again.last, again.segments, again.bytes), (kept.last, kept.segments, kept.bytes));
             assert_eq!(names(&restored), ["daemon.lock", "journal", "rules", "snapshots"]);
-            assert_eq!(names(&restored.join("snapshots")), ["1.snap"]);
+            assert_eq!(names(&restored.join("snapshots")), ["1.snap", "3.keys"]);
             assert_eq!(names(&restored.join("rules")), ["a.json"]);
             let journal = open(&restored, compress);
             assert_eq!(records(&journal), expected);
@@ -340,6 +384,56 @@ mod tests {
             journal.close_blocking().expect("closed");
             assert_eq!(records(&open(&restored, compress)).len(), 300);
         }
+    }
+
+    #[test]
+    fn a_backup_that_is_taken_while_snapshots_come_and_go_has_one_that_is_whole() {
+        let (folder, state, _journal) = state(false);
+        let rules = RulesStore::new(&state);
+        let snapshots = |state: &Path| {
+            let files = DirFiles::new(&state.join(SNAPSHOTS)).expect("a folder");
+            Snapshots::open(Arc::new(files)).expect("opened")
+        };
+        let [restored_to, file] = ["restored", "a.tar"].map(|name| folder.path().join(name));
+        let write = |snapshots: &Snapshots, seq: u64| {
+            let mut fold = Fold::new(rules.clone());
+            fold.applied = Seq(seq);
+            let after = snapshots.keys_upto().0;
+            let keys: Vec<_> = (after + 1..=seq).map(|seq| PublishedKey::new(seq.into(), Seq(seq))).collect();
+            snapshots.write(&Taken::of(&fold, None), &keys).expect("written");
+        };
+        let first = snapshots(&state);
+        write(&first, 100_000);
+        let is_done = AtomicBool::new(false);
+        let (restored, count) = thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                let mut written = 1;
+                // A bound, so that the test ends however it ends.
+                while !is_done.load(Ordering::Relaxed) && written < 500 {
+                    written += 1;
+                    write(&first, 100_000 + written * 3_000);
+                }
+                written
+            });
+            let mut seen = Vec::new();
+            for _ in 0..5 {
+                backup(&state, &file).expect("backed up");
+                restore(&file, &restored_to).expect("restored");
+                let loaded = snapshots(&restored_to).load_meanwhile(&rules, |_| ());
+                seen.push(loaded.map(|loaded| (loaded.fold.applied.0, loaded.published.len() as u64)));
+                fs::remove_file(&file).expect("removed");
+                fs::remove_dir_all(&restored_to).expect("removed");
+            }
+            is_done.store(true, Ordering::Relaxed);
+            (seen, writing.join().expect("no panic"))
+        });
+        assert!(
+            restored
+                .iter()
+                .all(|found| found.is_some_and(|(seq, keys)| keys == seq.min(PUBLISHED_KEYS_MAX as u64))),
+            "{restored:?}"
+        );
+        assert!(count > 5, "{count} snapshots are too few to mean much");
     }
 
     #[test]

@@ -134,7 +134,8 @@ impl EventLoop {
         if !self.owed.is_empty() {
             return;
         }
-        self.cadence.hand_over(Taken::of(&self.fold), &self.bus).await;
+        let taken = Taken::of(&self.fold, self.reader.last_place());
+        self.cadence.hand_over(taken, &self.bus).await;
     }
 
     fn answer(&self, query: Query) {

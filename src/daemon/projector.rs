@@ -82,6 +82,18 @@ impl Feed {
         self.projection.progress().begin_feed(fold.applied);
     }
 
+    /// Feeds with what a replay noted, and from there on; does not if it noted nothing at all.
+    fn begin_at_start(&mut self, fold: &mut Fold) -> Option<mpsc::Receiver<Notes>> {
+        let has_missed = fold.notes.as_ref().map(|notes| notes.records() > 0)?;
+        let (sender, feed) = mpsc::channel(FEED_LEN_MAX);
+        self.sender = Some(sender);
+        self.projection.progress().begin_feed(fold.applied);
+        if has_missed {
+            self.send(fold);
+        }
+        Some(feed)
+    }
+
     /// Hands over what `fold` noted, if there is something to write; never waits.
     pub(super) fn hand_over(&mut self, fold: &mut Fold) {
         let Some(notes) = fold.notes.as_ref().filter(|_| self.sender.is_some()) else { return };
@@ -144,18 +156,24 @@ enum Turn {
     CatchUp,
 }
 
-/// Opens the file at `path`; one that is broken or of another version, or that tells of another journal, is deleted before.
+/// Opens the file at `path`; one that is broken or of another version is deleted before.
 ///
 /// Errors: it cannot be opened or deleted.
-pub(super) fn open(path: &Path, journal: &Journal) -> Result<Writer, ProjectionError> {
-    let opened = match Writer::open(path) {
+pub(super) fn open(path: &Path) -> Result<Writer, ProjectionError> {
+    match Writer::open(path) {
         Err(error) if error.is_damage() => {
             tracing::warn!(%error, "the projection is made again from the journal");
             Writer::delete(path)?;
             Writer::open(path)
         }
         other => other,
-    }?;
+    }
+}
+
+/// Goes on with a file if it tells of `journal`, else with a new one.
+///
+/// Errors: the file cannot be deleted or opened.
+fn of(journal: &Journal, opened: Writer, path: &Path) -> Result<Writer, ProjectionError> {
     if is_of(&opened, journal) {
         return Ok(opened);
     }
@@ -252,6 +270,10 @@ pub(super) struct Projector {
     commands: mpsc::Receiver<Command>,
     wishes: mpsc::Sender<Attach>,
     past: Past,
+    /// The file as the start found it; the thread has the time to look whether it tells of this journal.
+    at_start: Option<Writer>,
+    /// What the start's replay noted of what that lacks, and what follows.
+    fed: Option<mpsc::Receiver<Notes>>,
     writer: Option<Writer>,
     /// An engine of its own, while the event loop does not feed.
     own: Option<(Fold, Reader)>,
@@ -259,15 +281,19 @@ pub(super) struct Projector {
 
 impl Projector {
     /// A projector, and the event loop's end of it; nothing runs yet.
+    ///
+    /// `at_start` is the file as far as it is, and the notes of `fold` what it lacks: they are what is fed first.
     pub(super) fn new(
         projection: Projection,
         commands: mpsc::Receiver<Command>,
         past: Past,
-        writer: Option<Writer>,
+        at_start: Option<Writer>,
+        fold: &mut Fold,
     ) -> (Self, Feed) {
         let (wish, wishes) = mpsc::channel(1);
-        let feed = Feed { projection: projection.clone(), wishes, sender: None };
-        (Self { projection, commands, wishes: wish, past, writer, own: None }, feed)
+        let mut feed = Feed { projection: projection.clone(), wishes, sender: None };
+        let fed = at_start.as_ref().and_then(|_| feed.begin_at_start(fold));
+        (Self { projection, commands, wishes: wish, past, at_start, fed, writer: None, own: None }, feed)
     }
 
     /// Starts the thread, which ends when the event loop has.
@@ -307,6 +333,9 @@ impl Projector {
     async fn follow(&mut self, pause: &mut Duration) -> Result<Turn, ProjectorError> {
         self.ensure_open()?;
         let mut feed = loop {
+            if let Some(feed) = self.fed.take() {
+                break feed;
+            }
             let Some((begun, feed)) = self.attach().await? else { return Ok(Turn::Stop) };
             if self.writer()?.cursor() >= begun {
                 break feed;
@@ -376,9 +405,19 @@ impl Projector {
     }
 
     fn ensure_open(&mut self) -> Result<(), ProjectorError> {
+        let path = self.projection.path().to_owned();
+        let journal = self.past.journal.clone();
+        if let Some(opened) = self.at_start.take() {
+            let cursor = opened.cursor();
+            let writer = self.projection.with_no_reader(|| of(&journal, opened, &path))?;
+            // Of a file that had to be made again everything is missing.
+            self.fed = self.fed.take().filter(|_| writer.cursor() == cursor);
+            self.writer = Some(writer);
+        }
         if self.writer.is_none() {
-            let (path, journal) = (self.projection.path().to_owned(), self.past.journal.clone());
-            let writer = self.projection.with_no_reader(|| open(&path, &journal))?;
+            let writer = self
+                .projection
+                .with_no_reader(|| open(&path).and_then(|opened| of(&journal, opened, &path)))?;
             // A fold is long: it is not begun for a disk that still takes nothing.
             writer.probe()?;
             self.writer = Some(writer);
@@ -433,7 +472,7 @@ impl Projector {
     fn replace(&mut self) -> Result<(), ProjectorError> {
         self.projection.progress().end_feed();
         self.projection.progress().commit(Seq::ZERO);
-        (self.own, self.writer) = (None, None);
+        (self.own, self.writer, self.fed) = (None, None, None);
         let path = self.projection.path().to_owned();
         let replaced = self.projection.with_no_reader(|| {
             Writer::delete(&path)?;
@@ -447,7 +486,7 @@ impl Projector {
     fn give_up(&mut self, error: &ProjectorError) {
         self.projection.progress().end_feed();
         self.projection.set_failed(Some(error.to_string()));
-        (self.own, self.writer) = (None, None);
+        (self.own, self.writer, self.fed) = (None, None, None);
         if let ProjectorError::File(error) = error
             && error.is_damage()
         {

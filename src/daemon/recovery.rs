@@ -4,7 +4,7 @@
 //! engine's own that was not yet in the journal when the process died. Answers had a waiting request that is gone; what they
 //! released is under a lease and ends as leases end.
 
-use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fmt, io, path::Path, sync::Arc};
 
 use super::{
     clock::Clock,
@@ -23,8 +23,8 @@ use crate::{
         codec::{self, IdOrigin},
     },
     journal::{
-        AppendError, Durability, Journal, JournalSettings, Known, OpenError, Opened, ReadError, Reader,
-        Record, Retention,
+        AppendError, Clock as JournalClock, Durability, Found, Journal, JournalSettings, KnownRecord,
+        OpenError, Opened, PUBLISHED_KEYS_MAX, PublishedKeys, ReadError, Reader, Record, Retention,
         files::{DirFiles, Files},
     },
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
@@ -64,7 +64,7 @@ pub(super) struct Recovered {
     pub(super) snapshots: Arc<Snapshots>,
     /// The last record of the snapshot that was gone on from.
     pub(super) snapshot: Seq,
-    /// The projection's file, if it can be had, as far as it is.
+    /// The projection's file, if it can be had; the notes of `fold` are what it lacks, if that is not much.
     pub(super) projected: Option<Writer>,
 }
 
@@ -72,21 +72,18 @@ pub(super) struct Recovered {
 pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Recovered, RecoveryError> {
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
     let snapshots = open_snapshots(state)?;
-    let open = opener(state, config, &clock)?;
-    let (mut fold, opened) = open_after(&snapshots, &RulesStore::new(state), open)?;
+    let journal = closed_journal(state, config, &clock)?;
+    let (mut fold, opened) = open_after(&snapshots, &RulesStore::new(state), &journal)?;
     let Opened { journal, cuts: _, last_seq, last_time } = opened;
     clock.go_on_from(last_time.max(fold.applied_at));
     let bus = Bus::new(journal, last_seq);
     let snapshot = fold.applied;
     let mut reader = first_reader(&bus, &fold)?;
-    let projected = or_later(projector::open(&state.join(FILE_NAME), bus.journal()));
+    let projected = or_later(projector::open(&state.join(FILE_NAME)));
     fold.notes = projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq));
     for event in replay(&mut reader, &mut fold)? {
         event_loop::publish(&bus, &event).await?;
     }
-    let notes = fold.notes.take();
-    let projected =
-        projected.and_then(|mut writer| or_later(writer.write(notes.as_slice()).map(|()| writer)));
     bus.journal().set_needed_from(snapshots.journal_needed_from());
     let snapshots = Arc::new(snapshots);
     Ok(Recovered { fold, bus, reader, clock, snapshots, snapshot, projected })
@@ -98,14 +95,48 @@ pub(super) fn open_snapshots(state: &Path) -> Result<Snapshots, RecoveryError> {
     Snapshots::open(Arc::new(files)).map_err(RecoveryError::Folder)
 }
 
-/// Opens the journal in `state` after what is known of it.
-pub(super) fn opener(
+/// A journal that is not open yet.
+pub struct ClosedJournal {
+    /// Where it is.
+    pub files: Arc<dyn Files>,
+    /// How it is kept.
+    pub settings: JournalSettings,
+    /// What its records are timed by.
+    pub clock: JournalClock,
+    /// The publish key of a record.
+    pub key_of: fn(Record<'_>) -> Option<u128>,
+}
+
+impl fmt::Debug for ClosedJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClosedJournal").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl ClosedJournal {
+    /// Opens it without knowing anything of it.
+    ///
+    /// Errors: those of [`Journal::open`].
+    pub fn open(&self) -> Result<Opened, OpenError> {
+        self.open_found(self.look(KnownRecord::default())?, PublishedKeys::new(PUBLISHED_KEYS_MAX))
+    }
+
+    fn look(&self, known: KnownRecord) -> Result<Found, OpenError> {
+        Journal::look(self.files.as_ref(), &self.key_of, known)
+    }
+
+    fn open_found(&self, found: Found, published: PublishedKeys) -> Result<Opened, OpenError> {
+        Journal::open_found(Arc::clone(&self.files), self.settings, Arc::clone(&self.clock), found, published)
+    }
+}
+
+/// The journal in `state`.
+pub(super) fn closed_journal(
     state: &Path,
     config: &JournalConfig,
     clock: &Arc<Clock>,
-) -> Result<impl Fn(Known) -> Result<Opened, OpenError>, RecoveryError> {
-    let files: Arc<dyn Files> =
-        Arc::new(DirFiles::new(&state.join("journal")).map_err(RecoveryError::Folder)?);
+) -> Result<ClosedJournal, RecoveryError> {
+    let files = Arc::new(DirFiles::new(&state.join("journal")).map_err(RecoveryError::Folder)?);
     let settings = JournalSettings {
         segment_bytes: config.segment_bytes,
         durability: match config.durability {
@@ -115,30 +146,35 @@ pub(super) fn opener(
         compress: config.compress,
         retention: Retention { age: config.retain_age, bytes: config.retain_bytes },
     };
-    let clock = clock_fn(clock);
-    Ok(move |known| Journal::open(Arc::clone(&files), settings, Arc::clone(&clock), &key_of, known))
+    Ok(ClosedJournal { files, settings, clock: clock_fn(clock), key_of })
 }
 
-/// Opens a journal of which the newest usable snapshot is known, or nothing if there is none.
+/// Opens a journal of which the newest usable snapshot is known, or nothing if there is none. If all that is wrong with a snapshot is its
+/// publish keys, its state is used before nothing is, and the keys are those of the journal's records.
 ///
-/// Errors: those of `open`, unless another snapshot makes a difference.
+/// Errors: the journal cannot be opened, and another snapshot makes no difference.
 pub fn open_after(
     snapshots: &Snapshots,
     rules: &RulesStore,
-    open: impl Fn(Known) -> Result<Opened, OpenError>,
+    journal: &ClosedJournal,
 ) -> Result<(Fold, Opened), OpenError> {
-    loop {
-        let (fold, known) =
-            snapshots.load(rules).unwrap_or_else(|| (Fold::new(rules.clone()), Known::nothing()));
-        match open(known) {
-            Ok(opened) => return Ok((fold, opened)),
-            // Without a snapshot nothing is known that could be ahead.
-            Err(behind @ OpenError::Behind { .. }) if fold.applied > Seq::ZERO => {
-                snapshots.pass_over(fold.applied, &Unusable::Ahead(behind));
+    let had_none = snapshots.is_empty();
+    while let Some(loaded) = snapshots.load_meanwhile(rules, |known| journal.look(known)) {
+        match loaded.done {
+            Ok(found) => return Ok((loaded.fold, journal.open_found(found, loaded.published)?)),
+            Err(behind @ OpenError::Behind { .. }) => {
+                snapshots.pass_over(loaded.fold.applied, &Unusable::Ahead(behind));
             }
             Err(error) => return Err(error),
         }
     }
+    let found = journal.look(KnownRecord::default())?;
+    let fold = snapshots.load_without_keys(rules).filter(|fold| fold.applied <= found.last());
+    let fold = fold.unwrap_or_else(|| Fold::new(rules.clone()));
+    if fold.applied == Seq::ZERO && !had_none {
+        tracing::warn!("no snapshot can be gone on from, so the journal is read from its first record");
+    }
+    Ok((fold, journal.open_found(found, PublishedKeys::new(PUBLISHED_KEYS_MAX))?))
 }
 
 /// Reads what `fold` has not applied. Without a snapshot and without its beginning, a journal is followed from the oldest record.

@@ -3,24 +3,31 @@
 //! A snapshot is what the records up to one position left, so that a start need not read them again. It never holds what the
 //! journal does not: it is written after the journal is durable up to its record and up to the events that the engine owed by then.
 //! Whatever is wrong with one is a reason to use the one before, or the journal from its beginning, and to say so; never a reason
-//! not to start. What is in a file is `file`'s business, when one is taken is `keeper`'s.
+//! not to start. What is in a file is `file`'s business, what became of the publish keys is `keys`', when one is taken is `keeper`'s.
 
 mod file;
 pub(super) mod keeper;
+mod keys;
+#[cfg(test)]
+mod tests;
 
 use std::{
     io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
 pub use self::file::{FORMAT_VERSION, Unusable};
-use self::file::{HEADER_BYTES, Header, Section};
+use self::{
+    file::{HEADER_BYTES, Header, Section},
+    keys::KeyLog,
+};
 use super::{fold::Fold, rules::RulesStore};
 use crate::{
     event::Seq,
     journal::{
-        Known, PublishedKeys,
+        KnownRecord, PublishedKey, PublishedKeys, RecordPlace,
         files::{File, Files},
     },
     time::Timestamp,
@@ -41,6 +48,18 @@ pub struct Snapshots {
     files: Arc<dyn Files>,
     /// Those that are believed to be usable, oldest first.
     kept: Mutex<Vec<Seq>>,
+    /// The newest that was passed over for its publish keys alone.
+    keyless: Mutex<Option<Seq>>,
+    keys: Mutex<Keys>,
+}
+
+/// Where the next publish keys go.
+#[derive(Debug, Clone)]
+struct Keys {
+    /// What the newest usable snapshot relies on.
+    log: KeyLog,
+    /// The number of the next file.
+    next: u64,
 }
 
 /// What the engine and its ledger were at one position, written down.
@@ -50,8 +69,21 @@ pub struct Taken {
     pub seq: Seq,
     /// The time of that record.
     pub time: Timestamp,
+    /// Where in the journal it is, if that is known.
+    pub place: Option<RecordPlace>,
     /// As [`Fold::to_state`] writes it.
     pub state: Vec<u8>,
+}
+
+/// What a snapshot holds, and what was done while it was read.
+#[derive(Debug)]
+pub struct Loaded<T> {
+    /// The state.
+    pub fold: Fold,
+    /// The publish keys of the records up to the one that the state has applied.
+    pub published: PublishedKeys,
+    /// What was done.
+    pub done: T,
 }
 
 /// A snapshot that could not be written.
@@ -67,9 +99,9 @@ pub struct WriteError {
 }
 
 impl Taken {
-    /// Writes down what `fold` is; its outputs must have been drained.
-    pub fn of(fold: &Fold) -> Self {
-        Self { seq: fold.applied, time: fold.applied_at, state: fold.to_state() }
+    /// Writes down what `fold` is; its outputs must have been drained. `place` is that of the record it applied last.
+    pub fn of(fold: &Fold, place: Option<RecordPlace>) -> Self {
+        Self { seq: fold.applied, time: fold.applied_at, place, state: fold.to_state() }
     }
 }
 
@@ -78,9 +110,16 @@ impl Snapshots {
     ///
     /// Errors: the folder cannot be listed.
     pub fn open(files: Arc<dyn Files>) -> io::Result<Self> {
-        let mut kept: Vec<Seq> = files.list()?.iter().filter_map(|name| seq_of(name)).collect();
+        let names = files.list()?;
+        let mut kept: Vec<Seq> = names.iter().filter_map(|name| seq_of(name)).collect();
         kept.sort_unstable();
-        Ok(Self { files, kept: Mutex::new(kept) })
+        let keys = Keys { log: KeyLog::default(), next: keys::next_number(&names) };
+        Ok(Self { files, kept: Mutex::new(kept), keyless: Mutex::default(), keys: Mutex::new(keys) })
+    }
+
+    /// Whether there is none that is believed to be usable.
+    pub fn is_empty(&self) -> bool {
+        self.kept().is_empty()
     }
 
     /// The record up to which the journal is not needed any more: the last one of the older of two snapshots.
@@ -97,15 +136,44 @@ impl Snapshots {
         self.oldest_needed().unwrap_or(Seq::ZERO).next()
     }
 
-    /// The newest snapshot that can be gone on from, and what it knows of the journal; passes over those that cannot.
-    pub fn load(&self, rules: &RulesStore) -> Option<(Fold, Known)> {
+    /// The newest snapshot that can be gone on from; passes over those that cannot.
+    pub fn load(&self, rules: &RulesStore) -> Option<Fold> {
+        self.load_meanwhile(rules, |_| ()).map(|loaded| loaded.fold)
+    }
+
+    /// Does what [`Snapshots::load`] does, and something with the snapshot's last record while its publish keys are read.
+    ///
+    /// Shape: what is done may change nothing, as the snapshot may turn out not to be usable, and another one is tried.
+    pub fn load_meanwhile<T>(
+        &self,
+        rules: &RulesStore,
+        mut meanwhile: impl FnMut(KnownRecord) -> T,
+    ) -> Option<Loaded<T>> {
         loop {
             let newest = self.kept().last().copied()?;
-            match self.read(newest, rules) {
-                Ok(loaded) => return Some(loaded),
-                Err(reason) => self.pass_over(newest, &reason),
+            match self.read(newest, rules, &mut meanwhile) {
+                Ok((loaded, log)) => {
+                    self.keys().log = log;
+                    return Some(loaded);
+                }
+                Err(reason) => {
+                    self.pass_over(newest, &reason);
+                    if matches!(reason, Unusable::Keys { .. } | Unusable::KeysUnread { .. }) {
+                        self.keyless().get_or_insert(newest);
+                    }
+                }
             }
         }
+    }
+
+    /// The state of the newest snapshot that was passed over for its publish keys alone; for a start that has no other, as it is worth more
+    /// than the records it was made of, if these were deleted.
+    pub fn load_without_keys(&self, rules: &RulesStore) -> Option<Fold> {
+        let seq = *self.keyless();
+        let fold = self.read_fold(seq?, rules).ok()?;
+        let seq = fold.applied;
+        tracing::warn!(%seq, "the state of a snapshot that was passed over is used, with the publish keys that the journal has");
+        Some(fold)
     }
 
     /// The newest snapshot that holds nothing after `cursor`, if it can be read.
@@ -128,78 +196,151 @@ impl Snapshots {
         self.kept().retain(|kept| *kept != seq);
     }
 
-    /// Writes a snapshot with the publish keys of the records up to it, and removes those that are older than the newest two;
-    /// returns its length in bytes.
+    /// The last record whose publish key need not be handed over any more.
+    pub fn keys_upto(&self) -> Seq {
+        self.keys().log.upto
+    }
+
+    /// Writes a snapshot, and the publish keys of the records up to it that were not written yet; removes what the newest two do not
+    /// need. Returns how many bytes were written.
     ///
-    /// `published` may hold later keys. The journal must be durable up to the snapshot's record, and up to the events that the
-    /// engine owed when it was taken.
+    /// `published` has the keys of all records after [`Snapshots::keys_upto`], in order, and may have earlier and later ones. The
+    /// journal must be durable up to the snapshot's record, and up to the events that the engine owed when it was taken.
     ///
-    /// Errors: nothing was changed but the unfinished file, or an old snapshot is still there.
-    pub fn write(&self, taken: &Taken, published: &PublishedKeys) -> Result<u64, WriteError> {
-        let keys = file::keys_up_to(taken.seq, published);
+    /// Errors: what is kept is as it was, or something needless is still there.
+    pub fn write(&self, taken: &Taken, published: &[PublishedKey]) -> Result<u64, WriteError> {
+        let failed = |operation, name: &str| {
+            let path = self.files.path(name);
+            move |source| WriteError { operation, path, source }
+        };
+        let Keys { log, mut next } = self.keys().clone();
+        let extended = log.extended(self.files.as_ref(), published, taken.seq, &mut next);
+        // A file that was begun in vain is not used again.
+        self.keys().next = next;
+        let (log, key_bytes) = extended?;
+        let list = log.encode();
         let header = Header {
             seq: taken.seq,
             time: taken.time,
-            keys: Section::of(&keys),
+            place: taken.place,
+            keys: Section::of(&list),
             state: Section::of(&taken.state),
         };
-        let header = header.encode();
-        let failed =
-            |operation, name: &str, source| WriteError { operation, path: self.files.path(name), source };
-        let mut size = 0;
-        let file = self.files.create(UNFINISHED).map_err(|source| failed("create", UNFINISHED, source))?;
-        for part in [&header, &keys, &taken.state] {
-            file.write_at(part, size).map_err(|source| failed("write", UNFINISHED, source))?;
-            size += part.len() as u64;
-        }
-        file.sync_data().map_err(|source| failed("sync", UNFINISHED, source))?;
+        let head = [header.encode(), list].concat();
+        let file = self.files.create(UNFINISHED).map_err(failed("create", UNFINISHED))?;
+        file.write_at(&head, 0).map_err(failed("write", UNFINISHED))?;
+        file.write_at(&taken.state, head.len() as u64).map_err(failed("write", UNFINISHED))?;
+        file.sync_data().map_err(failed("sync", UNFINISHED))?;
         let name = name_of(taken.seq);
-        self.files.rename(UNFINISHED, &name).map_err(|source| failed("name", &name, source))?;
-        self.files.sync_dir().map_err(|source| failed("sync the folder of", &name, source))?;
-        self.note_written(taken.seq).map_err(|(name, source)| failed("remove", &name, source))?;
-        Ok(size)
+        self.files.rename(UNFINISHED, &name).map_err(failed("name", &name))?;
+        self.files.sync_dir().map_err(failed("sync the folder of", &name))?;
+        self.note_written(taken.seq, log)?;
+        Ok(key_bytes + (head.len() + taken.state.len()) as u64)
     }
 
-    /// Keeps the newest two of those that are usable, and removes every other file.
-    fn note_written(&self, seq: Seq) -> Result<(), (String, io::Error)> {
-        let kept = {
-            let mut kept = self.kept();
-            kept.retain(|other| *other < seq);
-            kept.push(seq);
-            let older = kept.len().saturating_sub(KEPT);
-            kept.drain(..older);
-            kept.clone()
+    /// Keeps the newest two of those that are usable and what they rely on, and removes every other file.
+    fn note_written(&self, seq: Seq, log: KeyLog) -> Result<(), WriteError> {
+        let older: Vec<Seq> = self.kept().iter().copied().filter(|other| *other < seq).collect();
+        let mut logs = vec![log.clone()];
+        for seq in older.into_iter().rev() {
+            match self.read_log(seq) {
+                Ok(_) if logs.len() == KEPT => break,
+                Ok(log) => logs.push(log),
+                Err(reason) => self.pass_over(seq, &reason),
+            }
+        }
+        self.keys().log = log;
+        *self.kept() = logs.iter().rev().map(|log| log.upto).collect();
+        let failed = |operation, name: &str| {
+            let path = self.files.path(name);
+            move |source| WriteError { operation, path, source }
         };
-        let names = self.files.list().map_err(|source| (String::new(), source))?;
-        for name in names {
-            if seq_of(&name).is_some_and(|seq| !kept.contains(&seq)) {
-                self.files.remove(&name).map_err(|source| (name, source))?;
+        for name in self.files.list().map_err(failed("list", ""))? {
+            let is_kept = match seq_of(&name) {
+                Some(seq) => logs.iter().any(|log| log.upto == seq),
+                None => !keys::is_keys(&name) || logs.iter().any(|log| log.has(&name)),
+            };
+            if !is_kept {
+                self.files.remove(&name).map_err(failed("remove", &name))?;
             }
         }
         Ok(())
     }
 
-    fn read(&self, seq: Seq, rules: &RulesStore) -> Result<(Fold, Known), Unusable> {
-        let fold = self.read_fold(seq, rules)?;
-        let file = self.files.open(&name_of(seq))?;
-        let header = read_header(file.as_ref(), seq)?;
-        let keys = read_section(file.as_ref(), HEADER_BYTES, header.keys)?;
-        Ok((fold, Known { seq, published: file::published(&keys) }))
+    /// Reads the state, and beside it the publish keys.
+    fn read<T>(
+        &self,
+        seq: Seq,
+        rules: &RulesStore,
+        meanwhile: impl FnOnce(KnownRecord) -> T,
+    ) -> Result<(Loaded<T>, KeyLog), Unusable> {
+        let content = self.read_content(seq)?;
+        let log = content.log()?;
+        let own = || {
+            let fold = content.fold(rules)?;
+            let done = meanwhile(KnownRecord { seq, place: content.header.place });
+            Ok::<_, Unusable>((fold, done))
+        };
+        let (own, published) = beside(|| log.read(self.files.as_ref()), own);
+        let (fold, done) = own?;
+        Ok((Loaded { fold, published: published?, done }, log))
     }
 
     fn read_fold(&self, seq: Seq, rules: &RulesStore) -> Result<Fold, Unusable> {
+        self.read_content(seq)?.fold(rules)
+    }
+
+    fn read_content(&self, seq: Seq) -> Result<Content, Unusable> {
         let file = self.files.open(&name_of(seq))?;
-        let header = read_header(file.as_ref(), seq)?;
-        let state = read_section(file.as_ref(), HEADER_BYTES + header.keys.length, header.state)?;
-        let fold = Fold::from_state(rules.clone(), &state)?;
-        if fold.applied != seq {
-            return Err(Unusable::Name { named: seq, seq: fold.applied });
-        }
-        Ok(fold)
+        let size = usize::try_from(file.size()?).unwrap_or(usize::MAX);
+        let bytes = read_at(file.as_ref(), 0, size)?;
+        let header = header_of(&bytes, size, seq)?;
+        Ok(Content { header, bytes })
+    }
+
+    /// What a snapshot relies on, without its state.
+    fn read_log(&self, seq: Seq) -> Result<KeyLog, Unusable> {
+        let file = self.files.open(&name_of(seq))?;
+        let size = usize::try_from(file.size()?).unwrap_or(usize::MAX);
+        let header = header_of(&read_at(file.as_ref(), 0, HEADER_BYTES.min(size))?, size, seq)?;
+        let list = read_at(file.as_ref(), HEADER_BYTES, header.keys.length)?;
+        log_of(&header, &list)
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Seq>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keyless(&self) -> MutexGuard<'_, Option<Seq>> {
+        self.keyless.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Keys> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A snapshot's file.
+struct Content {
+    header: Header,
+    bytes: Vec<u8>,
+}
+
+impl Content {
+    fn log(&self) -> Result<KeyLog, Unusable> {
+        log_of(&self.header, self.section(HEADER_BYTES, self.header.keys))
+    }
+
+    fn fold(&self, rules: &RulesStore) -> Result<Fold, Unusable> {
+        let Header { seq, keys, state, .. } = self.header;
+        let bytes = self.section(HEADER_BYTES + keys.length, state);
+        state.check(bytes)?;
+        let fold = Fold::from_state(rules.clone(), bytes)?;
+        if fold.applied == seq { Ok(fold) } else { Err(Unusable::Name { named: seq, seq: fold.applied }) }
+    }
+
+    fn section(&self, at: usize, section: Section) -> &[u8] {
+        self.bytes.get(at..).and_then(|bytes| bytes.get(..section.length)).unwrap_or_default()
     }
 }
 
@@ -213,19 +354,27 @@ fn seq_of(name: &str) -> Option<Seq> {
     is_name.then(|| digits.parse().ok().map(Seq)).flatten()
 }
 
-fn read_header(file: &dyn File, named: Seq) -> Result<Header, Unusable> {
-    let size = usize::try_from(file.size()?).unwrap_or(usize::MAX);
-    let header = Header::decode(&read_at(file, 0, HEADER_BYTES.min(size))?, size)?;
-    if header.seq != named {
-        return Err(Unusable::Name { named, seq: header.seq });
-    }
-    Ok(header)
+fn header_of(bytes: &[u8], size: usize, named: Seq) -> Result<Header, Unusable> {
+    let header = Header::decode(bytes.get(..HEADER_BYTES).unwrap_or(bytes), size)?;
+    if header.seq == named { Ok(header) } else { Err(Unusable::Name { named, seq: header.seq }) }
 }
 
-fn read_section(file: &dyn File, at: usize, section: Section) -> Result<Vec<u8>, Unusable> {
-    let bytes = read_at(file, at, section.length)?;
-    section.check(&bytes)?;
-    Ok(bytes)
+fn log_of(header: &Header, list: &[u8]) -> Result<KeyLog, Unusable> {
+    header.keys.check(list)?;
+    KeyLog::decode(header.seq, list).ok_or(Unusable::KeyList)
+}
+
+/// Does `other` on a thread of its own, if one can be had, while this one does `own`.
+fn beside<A, B: Send>(other: impl Fn() -> B + Sync, own: impl FnOnce() -> A) -> (A, B) {
+    thread::scope(|scope| {
+        let begun = thread::Builder::new().name("snapshot-keys".to_owned()).spawn_scoped(scope, &other);
+        let done = own();
+        let other = match begun {
+            Ok(begun) => begun.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => other(),
+        };
+        (done, other)
+    })
 }
 
 fn read_at(file: &dyn File, at: usize, length: usize) -> io::Result<Vec<u8>> {

@@ -89,6 +89,11 @@ impl Cursor {
         }
     }
 
+    /// Where in the file the record that `entry` stands for begins.
+    pub(super) fn offset_of(&self, entry: &Entry) -> u64 {
+        self.base + (entry.body.start - record::OVERHEAD_BYTES) as u64
+    }
+
     /// The record that `entry` stands for.
     pub(super) fn record(&self, entry: &Entry) -> Record<'_> {
         let Entry { kind, seq, time, ref body } = *entry;

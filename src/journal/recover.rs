@@ -14,7 +14,7 @@ use crate::{
         cursor::{Cursor, Step},
         files::{Files, fill_with_zeros},
         packed::{PackedFile, SealDamage},
-        published::{PUBLISHED_KEYS_MAX, PublishedKeys},
+        published::{PUBLISHED_KEYS_MAX, PublishedKey, PublishedKeys},
         record::{Damage, Record},
         segment::{self, HEADER_BYTES, Header, NEXT_NAME, Segment, UNFINISHED_NAME},
     },
@@ -97,16 +97,34 @@ pub enum OpenError {
 /// What the caller knows of the journal before it is opened, such as from a snapshot.
 #[derive(Debug)]
 pub struct Known {
-    /// The last record that is known; [`Seq::ZERO`] when none is.
-    pub seq: Seq,
+    /// The last record that is known.
+    pub last: KnownRecord,
     /// The publish keys of the records up to it.
     pub published: PublishedKeys,
+}
+
+/// A record of which it is known that the journal had it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KnownRecord {
+    /// Its position; [`Seq::ZERO`] when nothing is known.
+    pub seq: Seq,
+    /// Where it is; what is before it in its segment is then not read, if it is there.
+    pub place: Option<RecordPlace>,
+}
+
+/// Where a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordPlace {
+    /// The first record of its segment.
+    pub segment: Seq,
+    /// Where in the segment it begins, in bytes, whether or not that was packed since.
+    pub offset: u64,
 }
 
 impl Known {
     /// Nothing is known.
     pub fn nothing() -> Self {
-        Self { seq: Seq::ZERO, published: PublishedKeys::new(PUBLISHED_KEYS_MAX) }
+        Self { last: KnownRecord::default(), published: PublishedKeys::new(PUBLISHED_KEYS_MAX) }
     }
 }
 
@@ -145,23 +163,41 @@ pub(super) struct Scan {
     /// What is in its place, unless that is preallocated space.
     damage: Option<Damage>,
     /// The newest publish keys, in order.
-    keys: VecDeque<(u128, Seq)>,
+    keys: VecDeque<PublishedKey>,
 }
 
-/// Scans a folder, and cuts or creates what is needed to go on.
+/// What a look into the folder of a journal found. Nothing was changed for it.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// In order; none where no journal was begun.
+    segments: Vec<Arc<Segment>>,
+    /// Of the same, the last one first.
+    scans: Vec<Scan>,
+    /// The file that is to follow, if it was finished.
+    next: Option<(Segment, Scan)>,
+}
+
+impl Found {
+    /// The last record; [`Seq::ZERO`] when there is none.
+    pub fn last(&self) -> Seq {
+        let last_scan = self.next.as_ref().map(|(_, scan)| scan).or(self.scans.first());
+        last_scan.map_or(Seq::ZERO, |scan| scan.expected.previous())
+    }
+
+    fn check_reach(self, known: KnownRecord) -> Result<Self, OpenError> {
+        let last = self.last();
+        if known.seq > last { Err(OpenError::Behind { last, known: known.seq }) } else { Ok(self) }
+    }
+}
+
+/// Looks into a folder.
 ///
 /// Shape: scans the newest segment first, so that `key_of` is asked only until enough keys are found.
-pub(super) fn recover(
-    files: &dyn Files,
-    segment_bytes: u64,
-    key_of: &KeyOf<'_>,
-    known: Known,
-) -> Result<Recovered, OpenError> {
-    let mut scanner = Scanner::new(files, key_of, known.seq);
+pub(super) fn look(files: &dyn Files, key_of: &KeyOf<'_>, known: KnownRecord) -> Result<Found, OpenError> {
+    let mut scanner = Scanner::new(files, key_of, known);
     let (firsts, has_next) = scanner.list()?;
     let Some((last_first, full_firsts)) = firsts.split_last() else {
-        check_reach(Seq::ZERO, &known)?;
-        return scanner.create(segment_bytes);
+        return Found::default().check_reach(known);
     };
 
     let (tail, tail_scan) = scanner.scan_last(*last_first)?;
@@ -176,8 +212,21 @@ pub(super) fn recover(
         following = *first;
     }
 
-    let last_scan = next.as_ref().map(|(_, scan)| scan).or(scans.first());
-    check_reach(last_scan.map_or(Seq::ZERO, |scan| scan.expected.previous()), &known)?;
+    Found { segments, scans, next }.check_reach(known)
+}
+
+/// Cuts or creates what is needed to go on from what was found; `published` are the keys of what was known.
+pub(super) fn settle(
+    files: &dyn Files,
+    segment_bytes: u64,
+    found: Found,
+    mut published: PublishedKeys,
+) -> Result<Recovered, OpenError> {
+    let scanner = Scanner::new(files, &|_| None, KnownRecord::default());
+    let Found { mut segments, mut scans, next } = found;
+    if segments.is_empty() {
+        return scanner.create(segment_bytes);
+    }
     let mut cuts = Vec::new();
     if let Some((next, scan)) = next {
         if scan.expected > next.first {
@@ -202,15 +251,16 @@ pub(super) fn recover(
         segment.set_named();
     }
     let time = scans.iter().map(|scan| scan.time).max().unwrap_or_default();
-    let mut published = known.published;
-    for (key, seq) in scans.into_iter().rev().flat_map(|scan| scan.keys) {
-        published.remember(key, seq);
+    for mut scan in scans.into_iter().rev() {
+        published.remember_all(scan.keys.make_contiguous());
     }
     Ok(Recovered { segments, last, time, published, cuts })
 }
 
-fn check_reach(last: Seq, known: &Known) -> Result<(), OpenError> {
-    if known.seq > last { Err(OpenError::Behind { last, known: known.seq }) } else { Ok(()) }
+impl Scan {
+    fn of_nothing(expected: Seq) -> Self {
+        Self { expected, time: Timestamp::ZERO, damage: None, keys: VecDeque::new() }
+    }
 }
 
 /// Opens and scans files.
@@ -218,12 +268,12 @@ pub(super) struct Scanner<'a> {
     files: &'a dyn Files,
     key_of: &'a KeyOf<'a>,
     /// The records up to this one are not asked for their keys.
-    known: Seq,
+    known: KnownRecord,
     keys_left: usize,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(files: &'a dyn Files, key_of: &'a KeyOf<'a>, known: Seq) -> Self {
+    pub(super) fn new(files: &'a dyn Files, key_of: &'a KeyOf<'a>, known: KnownRecord) -> Self {
         Self { files, key_of, known, keys_left: PUBLISHED_KEYS_MAX }
     }
 
@@ -320,20 +370,22 @@ impl<'a> Scanner<'a> {
     }
 
     fn scan(&mut self, name: &str, segment: &Segment, until: Option<Seq>) -> Result<Scan, OpenError> {
-        if let Some(seal) = segment.seal().filter(|seal| self.keys_left == 0 || seal.last <= self.known) {
+        if let Some(seal) = segment.seal().filter(|seal| self.keys_left == 0 || seal.last <= self.known.seq) {
             let (expected, time) = (seal.last.next(), seal.time);
-            return Ok(Scan { expected, time, damage: None, keys: VecDeque::new() });
+            return Ok(Scan { time, ..Scan::of_nothing(expected) });
         }
-        let mut cursor = Cursor::new(Arc::clone(&segment.file), HEADER_BYTES);
-        let mut scan =
-            Scan { expected: segment.first, time: Timestamp::ZERO, damage: None, keys: VecDeque::new() };
+        let failed = |source| self.failed("read", name, source);
+        let (mut cursor, mut scan) = match self.known_begin(segment).map_err(failed)? {
+            Some(begin) => begin,
+            None => (Cursor::new(Arc::clone(&segment.file), HEADER_BYTES), Scan::of_nothing(segment.first)),
+        };
         while until != Some(scan.expected) {
             let expected = scan.expected;
             match cursor.step() {
                 Step::Record(entry) if entry.seq == expected => {
-                    if self.keys_left > 0 && expected > self.known {
+                    if self.keys_left > 0 && expected > self.known.seq {
                         let key = (self.key_of)(cursor.record(&entry));
-                        scan.keys.extend(key.map(|key| (key, expected)));
+                        scan.keys.extend(key.map(|key| PublishedKey::new(key, expected)));
                         if scan.keys.len() > self.keys_left {
                             scan.keys.pop_front();
                         }
@@ -366,6 +418,28 @@ impl<'a> Scanner<'a> {
         Ok(scan)
     }
 
+    /// What a scan of `segment` up to the known record would come to, if that is where it is said to be.
+    fn known_begin(&self, segment: &Segment) -> io::Result<Option<(Cursor, Scan)>> {
+        let place = self.known.place.filter(|place| place.segment == segment.first);
+        let Some(place) = place else { return Ok(None) };
+        let mut cursor = Cursor::new(Arc::clone(&segment.file), place.offset);
+        while cursor.refill(u64::MAX)? {
+            match cursor.step() {
+                Step::Record(entry) if entry.seq == self.known.seq => {
+                    segment.note_place(entry.seq, place.offset);
+                    if segment.seal().is_none() {
+                        segment.set_end(cursor.offset(), entry.time);
+                    }
+                    let scan = Scan { time: entry.time, ..Scan::of_nothing(entry.seq.next()) };
+                    return Ok(Some((cursor, scan)));
+                }
+                Step::Short => {}
+                Step::Record(_) | Step::End | Step::Damaged(_) => break,
+            }
+        }
+        Ok(None)
+    }
+
     /// Gives the unnamed file, which continues the last segment, its name.
     fn adopt(&self, segments: &[Arc<Segment>], next: &Segment) -> Result<(), OpenError> {
         let name = next.name();
@@ -374,8 +448,14 @@ impl<'a> Scanner<'a> {
             .map_err(|source| self.failed("name", &name, source))
     }
 
-    /// Removes the unnamed file if it was used: what it holds continues something that was lost.
+    /// Removes the unnamed file if it begins with something: that continues what was lost.
+    ///
+    /// Shape: one that begins with zeros is not read further here; whoever prepares it looks at all of it before it is used.
     fn discard(&self, next: &Segment) -> Result<Option<Cut>, OpenError> {
+        let failed = |source| self.failed("read", NEXT_NAME, source);
+        if !segment::begins_used(next.file.as_ref()).map_err(failed)? {
+            return Ok(None);
+        }
         let used = segment::used_end(next.file.as_ref(), HEADER_BYTES);
         let Some(end) = used.map_err(|source| self.failed("read", NEXT_NAME, source))? else {
             return Ok(None);

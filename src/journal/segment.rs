@@ -220,6 +220,13 @@ pub(super) fn header_of(file: &dyn File) -> io::Result<Header> {
     })
 }
 
+/// Whether what one read brings of the records' space has a byte that is not zero.
+pub(super) fn begins_used(file: &dyn File) -> io::Result<bool> {
+    let mut buffer = vec![0; super::cursor::READ_BYTES];
+    let count = file.read_at(&mut buffer, HEADER_BYTES)?;
+    Ok(buffer.iter().take(count).any(|byte| *byte != 0))
+}
+
 /// Where the last byte after `offset` that is not zero ends; `None` when all are zero.
 pub(super) fn used_end(file: &dyn File, offset: u64) -> io::Result<Option<u64>> {
     let mut buffer = vec![0; super::cursor::READ_BYTES];

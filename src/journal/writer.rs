@@ -25,9 +25,10 @@ use crate::{
         append::{AppendBatch, AppendError, Appended, DiskFull, Level, Poisoned},
         files::File,
         flusher::{self, Commits, Reply, Waiter},
-        published::PublishedKeys,
+        published::{PublishedKey, PublishedKeys},
         record::{self, RecordKind},
         segment::{HEADER_BYTES, NEXT_NAME, Segment},
+        start,
         turns::Who,
     },
     time::Timestamp,
@@ -48,7 +49,7 @@ const PREPARED_WAIT: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) enum Command {
     Append(Append),
-    Published { reply: oneshot::Sender<PublishedKeys> },
+    Published { after: Seq, reply: oneshot::Sender<Vec<PublishedKey>> },
 }
 
 /// A batch and who waits for it.
@@ -126,9 +127,9 @@ impl Writer {
                         break;
                     }
                 }
-                Command::Published { reply } => {
+                Command::Published { after, reply } => {
                     // Who no longer waits does not need them.
-                    let _ = reply.send(self.published.clone());
+                    let _ = reply.send(self.published.since(after));
                 }
             }
         }
@@ -143,7 +144,7 @@ impl Writer {
         // The thread that prepares may be about to hand over a file that nobody will take.
         drop(prepared);
         for thread in threads {
-            super::join(thread);
+            start::join(thread);
         }
         drop(written);
     }

@@ -25,8 +25,8 @@ pub struct Writer {
     file: (u64, u64),
     cursor: Seq,
     time: Timestamp,
-    events: u64,
-    entries: u64,
+    /// How many events and ledger entries there are; counted when something is written first, as that reads an index of each.
+    counts: Option<(u64, u64)>,
     limits: (u64, u64),
 }
 
@@ -36,19 +36,13 @@ impl Writer {
     /// Errors: it cannot be opened, or it is broken or of another version (then `is_damage`).
     pub fn open(path: &Path) -> Result<Self, ProjectionError> {
         let connection = schema::open_for_writing(path)?;
-        let state = || -> Result<_, super::Failed> {
-            let (cursor, time) = connection
-                .query_row("SELECT seq, at FROM cursor", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            let count = |table: &str| {
-                connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0))
-            };
-            Ok((from_sql(cursor), from_sql(time), from_sql(count("events")?), from_sql(count("ledger")?)))
-        };
-        let (cursor, time, events, entries) = state().doing("read")?;
+        let (cursor, time) = connection
+            .query_row("SELECT seq, at FROM cursor", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .doing("read")?;
         let file = identity(path).doing("opened")?;
-        let (cursor, time) = (Seq(cursor), Timestamp::from_millis(time));
+        let (cursor, time) = (Seq(from_sql(cursor)), Timestamp::from_millis(from_sql(time)));
         let limits = (EVENTS_MAX, ENTRIES_MAX);
-        Ok(Self { connection, path: path.to_owned(), file, cursor, time, events, entries, limits })
+        Ok(Self { connection, path: path.to_owned(), file, cursor, time, counts: None, limits })
     }
 
     /// The same with other bounds of how many events and ledger entries are kept.
@@ -101,6 +95,7 @@ impl Writer {
         let (mut cursor, mut time) = (self.cursor, self.time);
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate).doing("written")?;
+        let (had_events, had_entries) = self.counts.map_or_else(|| count(&transaction), Ok).doing("read")?;
         let mut wrote = apply::Wrote::default();
         let mut unmatched = 0;
         for batch in batches {
@@ -121,7 +116,7 @@ impl Writer {
                 statement.execute([to_sql(cursor.0), to_sql(time.as_millis()), to_sql(unmatched)])
             })
             .doing("written")?;
-        let (mut events, mut entries) = (self.events + wrote.events, self.entries + wrote.entries);
+        let (mut events, mut entries) = (had_events + wrote.events, had_entries + wrote.entries);
         let floor = over_limits(&transaction, (events, entries), self.limits).doing("written")?;
         if let Some(floor) = floor {
             let gone = forget_before(&transaction, floor).doing("written")?;
@@ -129,7 +124,7 @@ impl Writer {
             entries = entries.saturating_sub(gone.entries);
         }
         transaction.commit().doing("written")?;
-        (self.cursor, self.time, self.events, self.entries) = (cursor, time, events, entries);
+        (self.cursor, self.time, self.counts) = (cursor, time, Some((events, entries)));
         Ok(())
     }
 
@@ -141,8 +136,9 @@ impl Writer {
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate).doing("written")?;
         let gone = forget_before(&transaction, seq).doing("written")?;
         transaction.commit().doing("written")?;
-        self.events = self.events.saturating_sub(gone.events);
-        self.entries = self.entries.saturating_sub(gone.entries);
+        self.counts = self.counts.map(|(events, entries)| {
+            (events.saturating_sub(gone.events), entries.saturating_sub(gone.entries))
+        });
         Ok(())
     }
 }
@@ -158,6 +154,15 @@ pub(super) fn to_sql(number: u64) -> i64 {
 
 pub(super) fn from_sql(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
+}
+
+/// How many events and ledger entries there are.
+fn count(transaction: &Transaction<'_>) -> rusqlite::Result<(u64, u64)> {
+    let count = |table: &str| {
+        let sql = format!("SELECT count(*) FROM {table}");
+        transaction.query_row(&sql, [], |row| row.get(0)).map(from_sql)
+    };
+    Ok((count("events")?, count("ledger")?))
 }
 
 /// The record that becomes the first one that is kept, if there is more than may be.

@@ -25,10 +25,10 @@ use crate::support::{
 };
 
 const SEGMENT_BYTES: u64 = 4_096;
-/// Where in a snapshot its form, its engine, and the lengths of keys and state stand.
+/// Where in a snapshot its form and its engine stand, and how long its header is.
 const FORMAT_AT: u64 = 8;
 const BEHAVIOUR_AT: u64 = 12;
-const HEADER_BYTES: u64 = 60;
+const HEADER_BYTES: u64 = 76;
 
 /// A disk with the snapshots of a daemon that lived for a while, and where they are.
 struct Lived {
@@ -111,6 +111,18 @@ fn name(seq: Seq) -> String {
     format!("{:020}.snap", seq.0)
 }
 
+/// The files with publish keys, oldest first.
+fn key_files(files: &MemoryFiles) -> Vec<String> {
+    let names: BTreeSet<String> = files.list().expect("listed").into_iter().collect();
+    names.into_iter().filter(|name| name.ends_with(".keys")).collect()
+}
+
+/// The one file with publish keys.
+fn keys_of(files: &MemoryFiles) -> String {
+    let [name] = &key_files(files)[..] else { panic!("there are {:?}", key_files(files)) };
+    name.clone()
+}
+
 fn content(files: &MemoryFiles, name: &str) -> Vec<u8> {
     let file = files.open(name).expect("it is there");
     let mut bytes = vec![0; usize::try_from(file.size().expect("sized")).expect("small")];
@@ -166,7 +178,7 @@ fn start(files: &MemoryFiles, rules: &Path) -> Seq {
 /// What is wrong, and which of the two snapshots is used: 0 for the older, 1 for the newer, none for the journal's beginning.
 type Case = (&'static str, fn(&MemoryFiles, [Seq; 2]), Option<usize>);
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 19] = [
     ("nothing", |_, _| {}, Some(1)),
     ("the newer is gone", |files, [_, newer]| files.remove(&name(newer)).expect("removed"), Some(0)),
     ("the newer is empty", |files, [_, newer]| replace(files, &name(newer), &[]), Some(0)),
@@ -187,7 +199,47 @@ const CASES: [Case; 12] = [
         },
         Some(0),
     ),
-    ("a bit of the keys differs", |files, [_, newer]| flip(files, &name(newer), 100), Some(0)),
+    ("a bit of the list of keys differs", |files, [_, newer]| flip(files, &name(newer), 84), Some(0)),
+    (
+        "a key that only the newer has differs",
+        |files, _| flip(files, &keys_of(files), content(files, &keys_of(files)).len() - 30),
+        Some(0),
+    ),
+    (
+        "the keys are cut where only the newer needs them",
+        |files, _| {
+            let bytes = content(files, &keys_of(files));
+            replace(files, &keys_of(files), &bytes[..bytes.len() - 24]);
+        },
+        Some(0),
+    ),
+    (
+        "something follows the keys",
+        |files, _| {
+            let bytes = content(files, &keys_of(files));
+            replace(files, &keys_of(files), &[&bytes[..], b"of an attempt that came to no end"].concat());
+        },
+        Some(1),
+    ),
+    // Then the state is used, and the keys are read from the records.
+    ("a key that both have differs", |files, _| flip(files, &keys_of(files), 0), Some(1)),
+    ("the keys are gone", |files, _| files.remove(&keys_of(files)).expect("removed"), Some(1)),
+    (
+        "the keys are gone, and the newer is damaged",
+        |files, [_, newer]| {
+            files.remove(&keys_of(files)).expect("removed");
+            flip(files, &name(newer), 90);
+        },
+        Some(0),
+    ),
+    (
+        "the keys are gone, and both are damaged",
+        |files, kept| {
+            files.remove(&keys_of(files)).expect("removed");
+            kept.iter().for_each(|seq| flip(files, &name(*seq), content(files, &name(*seq)).len() - 40));
+        },
+        None,
+    ),
     (
         "a bit of the state differs",
         |files, [_, newer]| flip(files, &name(newer), content(files, &name(newer)).len() - 40),
@@ -240,8 +292,8 @@ fn a_snapshot_that_is_ahead_of_the_journal_is_passed_over() {
             disk.append(&append).expect("appended");
         }
         disk.journal.close_blocking().expect("closed");
-        for seq in lived.kept() {
-            replace(&files, &name(seq), &content(&lived.files, &name(seq)));
+        for name in lived.kept().map(name).iter().chain(&key_files(&lived.files)) {
+            replace(&files, name, &content(&lived.files, name));
         }
         let (_, fold) = Disk::open(&files, SEGMENT_BYTES, lived.rules()).expect("opened");
         let expected = if last == older { older } else { Seq::ZERO };

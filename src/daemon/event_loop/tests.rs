@@ -59,7 +59,7 @@ async fn a_deadline_in_a_small_correction_of_the_clock_is_one_tick() {
     let opened = Journal::open(files.clone(), settings, clock_fn(&clock), &|_| None, Known::nothing());
     let bus = Bus::new(opened.expect("opened").journal, Seq::ZERO);
     let rules = RulesStore::new(folder.path());
-    let fold = Fold::new(rules.clone());
+    let mut fold = Fold::new(rules.clone());
     // A session is closed when it was silent for a minute.
     let settings = Sources::new([SourceFile {
         layer: LayerKind::User,
@@ -76,8 +76,8 @@ async fn a_deadline_in_a_small_correction_of_the_clock_is_one_tick() {
 
     let (projection, commands) = Projection::new(&folder.path().join(FILE_NAME));
     let snapshots = Arc::new(Snapshots::open(files).expect("listed"));
-    let past = Past { journal: bus.journal().clone(), snapshots, rules };
-    let (_projector, feed) = Projector::new(projection.clone(), commands, past, None);
+    let past = Past { journal: bus.journal().clone(), snapshots: snapshots.clone(), rules };
+    let (_projector, feed) = Projector::new(projection.clone(), commands, past, None, &mut fold);
     let (_engine, queries) = EngineHandle::new();
     let (orders, _ordered) = keeper::orders();
     let (drain, draining) = watch::channel(false);
@@ -93,7 +93,7 @@ async fn a_deadline_in_a_small_correction_of_the_clock_is_one_tick() {
         pace: Pace::default(),
         drain: draining,
         owed: VecDeque::new(),
-        cadence: Cadence::new(orders, 1_000, Seq::ZERO),
+        cadence: Cadence::new(orders, snapshots, 1_000, Seq::ZERO),
     };
     let clocks = tokio::spawn(turn_clocks());
     let running = tokio::spawn(event_loop.run());

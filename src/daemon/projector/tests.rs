@@ -73,6 +73,11 @@ impl Numbers {
     }
 }
 
+/// Opens the file of a journal.
+fn open(path: &Path, journal: &Journal) -> Result<Writer, ProjectionError> {
+    of(journal, super::open(path)?, path)
+}
+
 /// A journal in memory, and a folder for the rules and the file.
 struct World {
     folder: TempDir,
@@ -285,7 +290,8 @@ fn shown(answer: &impl serde::Serialize) -> String {
 
 fn start(world: &World, path: &Path) -> (Projection, Feed, JoinHandle<()>) {
     let (projection, commands) = Projection::new(path);
-    let (projector, feed) = Projector::new(projection.clone(), commands, world.past(), None);
+    let mut fold = Fold::new(world.rules.clone());
+    let (projector, feed) = Projector::new(projection.clone(), commands, world.past(), None, &mut fold);
     (projection, feed, projector.start().expect("started"))
 }
 
@@ -351,7 +357,8 @@ async fn a_feed_that_is_cut_leaves_no_gap_and_nothing_twice() {
 async fn the_event_loop_cuts_a_feed_that_nobody_takes_and_its_memory_is_bounded() {
     let mut world = World::new(5);
     let (projection, commands) = Projection::new(&world.path());
-    let (projector, feed) = Projector::new(projection.clone(), commands, world.past(), None);
+    let mut fold = Fold::new(world.rules.clone());
+    let (projector, feed) = Projector::new(projection.clone(), commands, world.past(), None, &mut fold);
     let mut looped = Loop::new(&world, feed);
     let (sender, taken) = mpsc::channel(1);
     let (begun, _begun) = oneshot::channel();
@@ -389,6 +396,43 @@ fn a_crash_between_commits_is_made_up_for_from_the_cursor() {
     fold.notes = Some(Notes::after(writer.cursor()));
     while step(&mut fold, &mut reader, &mut writer, Seq(u64::MAX)).expect("written") {}
     world.check_same();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_another_journal() {
+    for is_of_another in [false, true] {
+        let mut world = World::new(8);
+        world.go_on(800);
+        let mut writer = super::open(&world.path()).expect("opened");
+        let (mut fold, mut reader) = world.past().fold_before(Seq::ZERO).expect("readable");
+        fold.notes = Some(Notes::default());
+        step(&mut fold, &mut reader, &mut writer, Seq(333)).expect("written");
+        if is_of_another {
+            execute(&world.path(), "UPDATE cursor SET at = at + 1");
+            writer = super::open(&world.path()).expect("opened");
+        }
+        while fold.applied < *world.bus.written().borrow() {
+            for found in reader.next_batch(100).expect("readable").iter() {
+                fold.apply(&found).expect("applied");
+                while fold.poll_output().is_some() {}
+            }
+        }
+        assert!(
+            fold.notes.as_ref().is_some_and(|missed| missed.from() == Seq(333) && missed.records() > 400)
+        );
+        let (projection, commands) = Projection::new(&world.path());
+        let past = world.past();
+        let (projector, feed) = Projector::new(projection.clone(), commands, past, Some(writer), &mut fold);
+        let mut looped = Loop { fold, reader, feed };
+        // What comes before the thread has begun joins on to what the start noted.
+        world.go_on(50);
+        while looped.turn(64) {}
+        let thread = projector.start().expect("started");
+        looped.settle(&world, &projection).await;
+        world.check_same();
+        end(looped, thread);
+        assert_eq!(projection.failed(), None);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,25 +1,24 @@
-//! The form of a snapshot's file: a header, the publish keys, the state.
+//! The form of a snapshot's file: a header, the list of its publish keys, the state.
 //!
 //! The header, little-endian: `asidesnp`, the form's version (4 bytes), the engine's behaviour (4), the record up to which it
-//! holds (8), the time of that record (8), the lengths of keys and state in bytes (8 each), their CRC-32C (4 each), and the
-//! CRC-32C of the header before (4). A key is 16 bytes and the record of its event 8, oldest first. What the state is, is
-//! the business of `Fold`. Nothing in a file is believed before its checksum was.
+//! holds (8), the time of that record (8), the first record of the journal's segment that it is in and where in that it begins (8 each; 0 when
+//! it is not known), the lengths of list and state in bytes (8 each), their CRC-32C (4 each), and the
+//! CRC-32C of the header before (4). What the list says is the business of `keys`, what the state is that of `Fold`. Nothing in a
+//! file is believed before its checksum was.
 
 use crate::{
     daemon::fold::StateError,
     engine::BEHAVIOUR,
     event::Seq,
-    journal::{OpenError, PUBLISHED_KEYS_MAX, PublishedKeys},
+    journal::{OpenError, RecordPlace},
     time::Timestamp,
 };
 
-/// The version of the form, and of the state in it; to be raised when either changes.
-pub const FORMAT_VERSION: u32 = 2;
+/// The version of the form, of the files of keys, and of the state in it; to be raised when one of them changes.
+pub const FORMAT_VERSION: u32 = 3;
 
 /// How long the header is.
-pub(super) const HEADER_BYTES: usize = 60;
-/// How long a key with its record is.
-pub(super) const KEY_BYTES: usize = 24;
+pub(super) const HEADER_BYTES: usize = 76;
 
 const MAGIC: [u8; 8] = *b"asidesnp";
 /// Where the checksum of the header is.
@@ -32,6 +31,8 @@ pub(super) struct Header {
     pub(super) seq: Seq,
     /// The time of that record.
     pub(super) time: Timestamp,
+    /// Where in the journal it is.
+    pub(super) place: Option<RecordPlace>,
     pub(super) keys: Section,
     pub(super) state: Section,
 }
@@ -83,6 +84,23 @@ pub enum Unusable {
     /// Its content was changed.
     #[error("its checksum is wrong")]
     Checksum,
+    /// The list of its publish keys is none.
+    #[error("the list of its publish keys cannot be read")]
+    KeyList,
+    /// Publish keys of it cannot be read.
+    #[error("its publish keys in {name} cannot be read")]
+    KeysUnread {
+        /// Where they are.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Publish keys of it were lost or changed.
+    #[error("its publish keys in {name} are not whole")]
+    Keys {
+        /// Where they are.
+        name: String,
+    },
     /// Its content is not state.
     #[error("its state cannot be gone on from")]
     State(#[from] StateError),
@@ -110,6 +128,9 @@ impl Header {
         bytes.extend_from_slice(&BEHAVIOUR.to_le_bytes());
         bytes.extend_from_slice(&self.seq.0.to_le_bytes());
         bytes.extend_from_slice(&self.time.as_millis().to_le_bytes());
+        let (segment, offset) = self.place.map_or((0, 0), |place| (place.segment.0, place.offset));
+        bytes.extend_from_slice(&segment.to_le_bytes());
+        bytes.extend_from_slice(&offset.to_le_bytes());
         bytes.extend_from_slice(&(self.keys.length as u64).to_le_bytes());
         bytes.extend_from_slice(&(self.state.length as u64).to_le_bytes());
         bytes.extend_from_slice(&self.keys.checksum.to_le_bytes());
@@ -151,10 +172,12 @@ impl Header {
         let behaviour = fields.u32()?;
         let seq = Seq(fields.u64()?);
         let time = Timestamp::from_millis(fields.u64()?);
+        let (segment, offset) = (Seq(fields.u64()?), fields.u64()?);
+        let place = (segment > Seq::ZERO).then_some(RecordPlace { segment, offset });
         let [keys, state] = [fields.length()?, fields.length()?];
         let keys = Section { length: keys, checksum: fields.u32()? };
         let state = Section { length: state, checksum: fields.u32()? };
-        Some((behaviour, Self { seq, time, keys, state }))
+        Some((behaviour, Self { seq, time, place, keys, state }))
     }
 }
 
@@ -183,28 +206,6 @@ impl Fields<'_> {
     }
 }
 
-/// Those of `published` that are of records up to `seq`; of a later record a power loss may leave nothing.
-pub(super) fn keys_up_to(seq: Seq, published: &PublishedKeys) -> Vec<u8> {
-    let mut keys = Vec::with_capacity(published.len() * KEY_BYTES);
-    for (key, of) in published.iter().filter(|(_, of)| *of <= seq) {
-        keys.extend_from_slice(&key.to_le_bytes());
-        keys.extend_from_slice(&of.0.to_le_bytes());
-    }
-    keys
-}
-
-/// The keys that were written.
-pub(super) fn published(keys: &[u8]) -> PublishedKeys {
-    let mut published = PublishedKeys::new(PUBLISHED_KEYS_MAX);
-    let (keys, _) = keys.as_chunks::<KEY_BYTES>();
-    for bytes in keys {
-        if let (Some(key), Some(seq)) = (bytes.first_chunk(), bytes.last_chunk()) {
-            published.remember(u128::from_le_bytes(*key), Seq(u64::from_le_bytes(*seq)));
-        }
-    }
-    published
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,7 +213,10 @@ mod tests {
     #[test]
     fn a_header_is_read_as_it_was_written_and_any_change_of_it_is_noticed() {
         let [keys, state] = [Section::of(&[1; 48]), Section::of(b"state")];
-        let header = Header { seq: Seq(7), time: Timestamp::from_millis(9), keys, state };
+        let place = Some(RecordPlace { segment: Seq(5), offset: 99 });
+        let header = Header { seq: Seq(7), time: Timestamp::from_millis(9), place, keys, state };
+        let elsewhere = Header { place: None, ..header };
+        assert_eq!(Header::decode(&elsewhere.encode(), HEADER_BYTES + 53).expect("just written"), elsewhere);
         let bytes = header.encode();
         assert_eq!(bytes.len(), HEADER_BYTES);
         let size = HEADER_BYTES + 48 + 5;
@@ -230,15 +234,5 @@ mod tests {
             assert!(Header::decode(&bytes[..at], size).is_err(), "cut at {at}");
         }
         assert!(matches!(Header::decode(&bytes, size - 1), Err(Unusable::Length { .. })));
-    }
-
-    #[test]
-    fn keys_up_to_a_record_are_read_in_the_order_in_which_they_came() {
-        let keys = [(7, Seq(1)), (5 | 1 << 100, Seq(2)), (u128::MAX, Seq(3)), (8, Seq(5))];
-        let mut known = PublishedKeys::new(3);
-        keys.iter().for_each(|(key, seq)| assert_eq!(known.remember(*key, *seq), None));
-        let bytes = keys_up_to(Seq(4), &known);
-        assert_eq!(bytes.len(), 2 * KEY_BYTES);
-        assert_eq!(published(&bytes).iter().collect::<Vec<_>>(), keys[1..3]);
     }
 }

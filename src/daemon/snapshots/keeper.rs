@@ -1,7 +1,7 @@
 //! When a snapshot is taken, and the task that writes it.
 //!
 //! The event loop takes one between two slices, as that is the only moment at which the engine stands still; that costs it the
-//! time of writing the state into memory. Everything else happens beside it: the journal's writer copies the publish keys, the task
+//! time of writing the state into memory. Everything else happens beside it: the journal's writer copies the new publish keys, the task
 //! waits until the journal is durable as far as it must be and writes the file. There is one under way at most; while it is, none is taken. One that cannot be
 //! written is said and does no harm.
 
@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{Snapshots, Taken};
-use crate::{bus::Bus, event::Seq, journal::PublishedKeys, projection::Projection};
+use crate::{bus::Bus, event::Seq, journal::PublishedKey, projection::Projection};
 
 /// How many bytes of records one is taken after, also if they are few: half a segment.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
@@ -26,7 +26,7 @@ const RECORD_BYTES_MAX: u64 = 32 << 20;
 pub(crate) struct Order {
     taken: Taken,
     durable: Seq,
-    published: oneshot::Receiver<PublishedKeys>,
+    published: oneshot::Receiver<Vec<PublishedKey>>,
     /// Where it is said how many bytes it became; nothing is if it could not be written.
     written: oneshot::Sender<u64>,
 }
@@ -35,11 +35,12 @@ pub(crate) struct Order {
 #[derive(Debug)]
 pub(crate) struct Cadence {
     orders: mpsc::Sender<Order>,
+    snapshots: Arc<Snapshots>,
     /// How many records one is taken after.
     records_max: u64,
     last: Seq,
     bytes_since: u64,
-    /// How long the last one was. Snapshots together are never more than the journal, so state that is large is written less often.
+    /// How many bytes the last one took. Snapshots together are never more than the journal, so state that is large is written less often.
     last_bytes: u64,
     under_way: Option<oneshot::Receiver<u64>>,
 }
@@ -47,9 +48,14 @@ pub(crate) struct Cadence {
 impl Cadence {
     /// Hands over to `orders`; the first one comes when `records_max` records follow `last`, the last one that a snapshot
     /// holds; what a start read counts, so that daemons that are killed early do not leave ever more of it.
-    pub(crate) fn new(orders: mpsc::Sender<Order>, records_max: u32, last: Seq) -> Self {
+    pub(crate) fn new(
+        orders: mpsc::Sender<Order>,
+        snapshots: Arc<Snapshots>,
+        records_max: u32,
+        last: Seq,
+    ) -> Self {
         let records_max = u64::from(records_max);
-        Self { orders, records_max, last, bytes_since: 0, last_bytes: 0, under_way: None }
+        Self { orders, snapshots, records_max, last, bytes_since: 0, last_bytes: 0, under_way: None }
     }
 
     /// Takes note of records that were applied, by the bytes of their bodies.
@@ -76,7 +82,7 @@ impl Cadence {
     pub(crate) async fn hand_over(&mut self, taken: Taken, bus: &Bus) {
         let durable = *bus.written().borrow();
         // Asked for here, as the journal may be closed by the time at which the task comes to it.
-        let published = bus.journal().begin_published();
+        let published = bus.journal().begin_published(self.snapshots.keys_upto());
         let (written, under_way) = oneshot::channel();
         (self.last, self.bytes_since, self.under_way) = (taken.seq, 0, Some(under_way));
         // The task that takes it ends after everyone who can send.
@@ -144,14 +150,18 @@ mod tests {
         Bus::new(opened.journal, opened.last_seq)
     }
 
+    fn snapshots(files: &MemoryFiles) -> Arc<Snapshots> {
+        Arc::new(Snapshots::open(Arc::new(files.clone())).expect("opened"))
+    }
+
     fn taken(seq: u64) -> Taken {
-        Taken { seq: Seq(seq), time: Timestamp::ZERO, state: vec![0; 1_000] }
+        Taken { seq: Seq(seq), time: Timestamp::ZERO, place: None, state: vec![0; 1_000] }
     }
 
     #[tokio::test]
     async fn one_is_due_after_enough_records_and_as_many_bytes_as_the_last_one_had() {
         let (bus, (sender, mut ordered)) = (bus(), orders());
-        let mut cadence = Cadence::new(sender, 100, Seq(50));
+        let mut cadence = Cadence::new(sender, snapshots(&MemoryFiles::new()), 100, Seq(50));
         assert!(!cadence.is_due(Seq(149)) && cadence.is_due(Seq(150)));
         cadence.hand_over(taken(150), &bus).await;
         assert!(!cadence.is_due(Seq(900)), "one is under way");
@@ -168,11 +178,11 @@ mod tests {
     #[tokio::test]
     async fn one_is_written_when_the_journal_is_durable_up_to_what_was_owed() {
         let (bus, (sender, ordered), files) = (bus(), orders(), MemoryFiles::new());
-        let snapshots = Arc::new(Snapshots::open(Arc::new(files.clone())).expect("opened"));
+        let snapshots = snapshots(&files);
         let mut batch = AppendBatch::new();
         batch.push(RecordKind(1), b"owed", None).expect("small");
         bus.append(batch, Level::Written).await.expect("appended");
-        let mut cadence = Cadence::new(sender, 100, Seq::ZERO);
+        let mut cadence = Cadence::new(sender, Arc::clone(&snapshots), 100, Seq::ZERO);
         cadence.hand_over(taken(1), &bus).await;
         assert_eq!(*bus.synced().borrow(), Seq::ZERO);
         let (projection, _) = Projection::new(std::path::Path::new("nobody writes it"));

@@ -17,10 +17,10 @@ fn of_a_segment_with_more_keys_than_are_remembered_the_newest_are() {
     opened.journal.append_blocking(batch_of(1..=9), Level::Synced).expect("appended");
     opened.journal.close_blocking().expect("closed");
     let key_of = |record: Record<'_>| Some(number_of(record.body).into());
-    let mut scanner = Scanner::new(&files, &key_of, Seq::ZERO);
+    let mut scanner = Scanner::new(&files, &key_of, KnownRecord::default());
     scanner.keys_left = 3;
     let (_, scan) = scanner.scan_last(Seq(1)).expect("scanned");
-    assert_eq!(scan.keys, [(7, Seq(7)), (8, Seq(8)), (9, Seq(9))]);
+    assert_eq!(scan.keys, [7, 8, 9].map(|number| PublishedKey::new(number.into(), Seq(number))));
     assert_eq!(scanner.keys_left, 0);
 }
 
@@ -32,12 +32,11 @@ fn what_is_known_is_not_asked_for_again_and_reaches_no_further_than_the_journal(
         asked.borrow_mut().push(record.seq.0);
         Some(number_of(record.body).into())
     };
-    let known = |seq| {
-        let mut known = Known { seq: Seq(seq), ..Known::nothing() };
-        known.published.remember(7, Seq(7));
-        known
-    };
-    let recovered = recover(&files, SEGMENT_BYTES, &key_of, known(27)).expect("opened");
+    let known = |seq| KnownRecord { seq: Seq(seq), place: None };
+    let mut published = PublishedKeys::new(8);
+    published.remember(7, Seq(7));
+    let found = look(&files, &key_of, known(27)).expect("sound");
+    let recovered = settle(&files, SEGMENT_BYTES, found, published).expect("opened");
     asked.borrow_mut().sort_unstable();
     assert_eq!(asked.take(), [28, 29, 30]);
     let mut published = recovered.published;
@@ -45,12 +44,45 @@ fn what_is_known_is_not_asked_for_again_and_reaches_no_further_than_the_journal(
     assert_eq!([7, 28, 8].map(|key| first_of(key, &mut published)), [Some(Seq(7)), Some(Seq(28)), None]);
     for (files, last) in [(files, 30), (MemoryFiles::new(), 0)] {
         let names = files.list().expect("listed");
-        let error = recover(&files, SEGMENT_BYTES, &key_of, known(31)).map(|_| ()).expect_err("refused");
+        let error = look(&files, &key_of, known(31)).map(|_| ()).expect_err("refused");
         assert!(
             matches!(error, OpenError::Behind { last: Seq(found), known: Seq(31) } if found == last),
             "{error}"
         );
         assert_eq!(files.list().expect("listed"), names);
+    }
+}
+
+#[test]
+fn a_segment_is_read_from_the_known_record_on_if_that_is_where_it_is_said_to_be() {
+    let files = MemoryFiles::new();
+    let journal = open_prepared(&files, 1 << 16);
+    journal.append_blocking(batch_of(1..=30), Level::Synced).expect("appended");
+    let mut reader = journal.read_from(Seq(1));
+    assert_eq!(reader.last_place(), None);
+    assert_eq!(reader.next_batch(20).expect("readable").len(), 20);
+    let place = reader.last_place().expect("taken");
+    let offset = HEADER_BYTES + (1..=19).map(size).sum::<u64>();
+    assert_eq!(place, RecordPlace { segment: Seq(1), offset });
+    journal.close_blocking().expect("closed");
+    // Nothing before the known record is read, so that this goes unnoticed until somebody wants it.
+    files.open(FIRST).expect("there").write_at(b"!", HEADER_BYTES + 20).expect("written");
+    let known = |seq, place| KnownRecord { seq: Seq(seq), place: Some(place) };
+    let settled = |known| {
+        let found = look(&files, &|found| Some(number_of(found.body).into()), known)?;
+        settle(&files, 1 << 16, found, PublishedKeys::new(100))
+    };
+    let recovered = settled(known(20, place)).expect("sound from there on");
+    assert_eq!((recovered.last, recovered.cuts), (Seq(30), Vec::new()));
+    let keys: Vec<u64> = recovered.published.since(Seq::ZERO).iter().map(|key| key.seq.0).collect();
+    assert_eq!(keys, (21..=30).collect::<Vec<_>>());
+    let tail = recovered.segments.last().expect("one");
+    assert_eq!(tail.end(), HEADER_BYTES + (1..=30).map(size).sum::<u64>());
+    // Anything else has the segment read from its beginning, and there it ends with what is damaged.
+    for (seq, offset) in [(19, offset), (20, offset + 1), (20, 1 << 15), (20, 1 << 30), (20, 0)] {
+        let place = RecordPlace { offset, ..place };
+        let refused = settled(known(seq, place)).map(|_| ()).expect_err("not there");
+        assert!(matches!(refused, OpenError::Behind { last: Seq(0), .. }), "{refused}");
     }
 }
 

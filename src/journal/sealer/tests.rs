@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{super::testing::*, *};
 use crate::{
     journal::{
-        Durability, Journal, Known, Level, OpenError, Outcome, ReadError,
+        Durability, Journal, Known, KnownRecord, Level, OpenError, Outcome, ReadError,
         memory::{Faults, MemoryFiles},
         segment,
     },
@@ -107,7 +107,7 @@ fn what_is_known_of_sealed_segments_is_not_read_again() {
     let error = try_open_packing(&files, Retention::default(), Known::nothing()).map(|_| ());
     let error = error.expect_err("its keys are needed").to_string();
     assert!(error.contains(&names[1]) && error.contains("the block at byte 16 is damaged"), "{error}");
-    let known = Known { seq: Seq(38), ..Known::nothing() };
+    let known = Known { last: KnownRecord { seq: Seq(38), place: None }, ..Known::nothing() };
     let opened = try_open_packing(&files, Retention::default(), known).expect("opened");
     let second = segment::first_of(&names[1]).expect("a segment");
     assert!(opened.journal.read_at(Seq(1)).is_ok() && opened.journal.read_at(Seq(40)).is_ok());

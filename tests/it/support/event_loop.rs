@@ -13,7 +13,7 @@ use aside::{
     bus::publish_key,
     daemon::{
         fold::Fold,
-        recovery,
+        recovery::{self, ClosedJournal},
         rules::RulesStore,
         snapshots::{Snapshots, Taken, WriteError},
     },
@@ -102,18 +102,18 @@ impl Disk {
         };
         let files = Arc::new(files.clone());
         let snapshots = Snapshots::open(files.clone()).expect("memory lists its files");
-        let open = |known| {
-            let read = Arc::clone(&now);
-            let clock = Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst)));
-            Journal::open(files.clone(), settings, clock, &|found| key_of(found.kind.0, found.body), known)
-        };
-        let (fold, opened) = recovery::open_after(&snapshots, &RulesStore::new(rules), open)?;
+        let read = Arc::clone(&now);
+        let clock = Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst)));
+        let journal =
+            ClosedJournal { files, settings, clock, key_of: |found| key_of(found.kind.0, found.body) };
+        let (fold, opened) = recovery::open_after(&snapshots, &RulesStore::new(rules), &journal)?;
         Ok((Self { journal: opened.journal, now, snapshots }, fold))
     }
 
     /// Writes a snapshot; the journal is durable up to it.
     pub(crate) fn write_snapshot(&self, taken: &Taken) -> Result<u64, WriteError> {
-        let published = self.journal.published_blocking().expect("the journal is open");
+        let published =
+            self.journal.published_blocking(self.snapshots.keys_upto()).expect("the journal is open");
         self.snapshots.write(taken, &published)
     }
 
@@ -170,7 +170,7 @@ impl Daemon {
             self.append(Append::of(record::TICK, Level::Synced, now, record::encode_bare))?;
             self.catch_up(now, &mut seen)?;
         }
-        let taken = Taken::of(&self.fold);
+        let taken = Taken::of(&self.fold, self.reader.last_place());
         // What cannot be written does no harm.
         let _ = self.disk.write_snapshot(&taken);
         self.calls.push(Call::Snapshot(taken));

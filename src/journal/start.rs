@@ -1,0 +1,172 @@
+//! From what was found on the disk to a journal that runs: its shared state, its writer, and its threads.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fmt, io,
+    sync::{
+        Arc, Mutex, OnceLock, RwLock,
+        atomic::AtomicU64,
+        mpsc::{Receiver, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use tokio::sync::{Semaphore, watch};
+
+use crate::{
+    event::Seq,
+    journal::{
+        Clock, IN_FLIGHT_MAX, Inner, Journal, JournalSettings, Opened, Shared,
+        files::{File, Files},
+        flusher::{self, Commits, Flusher},
+        published::PublishedKeys,
+        recover::{self, Found, OpenError, Recovered},
+        sealer::{Sealer, Sealing},
+        segment::Segment,
+        turns::Turns,
+        writer::{Group, Place, Writer},
+    },
+};
+
+/// The threads that help the writer, and where prepared files come from.
+struct Helpers {
+    threads: Vec<JoinHandle<()>>,
+    prepared: Receiver<io::Result<Arc<dyn File>>>,
+}
+
+/// Starts the journal that was found; see [`Journal::open_found`].
+pub(super) fn open(
+    files: Arc<dyn Files>,
+    settings: JournalSettings,
+    clock: Clock,
+    found: Found,
+    published: PublishedKeys,
+) -> Result<Opened, OpenError> {
+    let recovered = recover::settle(files.as_ref(), settings.segment_bytes, found, published)?;
+    let Recovered { segments, last, time, published, cuts } = recovered;
+    let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
+    let capacity = tail.file.size().map_err(|source| OpenError::Io {
+        operation: "read",
+        path: files.path(&tail.name()),
+        source,
+    })?;
+    let shared = Arc::new(shared(files, segments));
+    let (written_sender, written) = watch::channel(last);
+    let (synced_sender, synced) = watch::channel(last);
+    let commits = Arc::new(Commits::new(Arc::clone(&shared), Arc::clone(&tail), synced_sender));
+    let helpers = start_helpers(&shared, &commits, settings, &clock, &synced)?;
+    let place = Place {
+        offset: tail.end(),
+        segment: tail,
+        capacity,
+        segment_bytes: settings.segment_bytes,
+        last,
+        time,
+    };
+    let writer = Writer {
+        shared: Arc::clone(&shared),
+        waiting: VecDeque::new(),
+        clock,
+        durability: settings.durability,
+        published,
+        written: written_sender,
+        commits: Arc::clone(&commits),
+        prepared: helpers.prepared,
+        next: None,
+        place,
+        group: Group::default(),
+        threads: helpers.threads,
+    };
+    let turns = Arc::new(Turns::new(writer));
+    let thread = start_writer(&turns)?;
+    let inner = Inner {
+        shared,
+        turns,
+        commits,
+        written_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+        synced_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+        written,
+        synced,
+        thread: Mutex::new(Some(thread)),
+    };
+    Ok(Opened { journal: Journal { inner: Arc::new(inner) }, cuts, last_seq: last, last_time: time })
+}
+
+fn shared(files: Arc<dyn Files>, segments: Vec<Arc<Segment>>) -> Shared {
+    Shared {
+        files,
+        segments: RwLock::new(segments),
+        changing_files: Mutex::default(),
+        needed_from: AtomicU64::new(0),
+        sealing: Sealing::default(),
+        full: Mutex::default(),
+        poison: watch::Sender::new(None),
+        meters: OnceLock::new(),
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// Starts the threads that prepare files, sync and seal.
+fn start_helpers(
+    shared: &Arc<Shared>,
+    commits: &Arc<Commits>,
+    settings: JournalSettings,
+    clock: &Clock,
+    synced: &watch::Receiver<Seq>,
+) -> Result<Helpers, OpenError> {
+    // Both hold one and are never full: a file is ordered when the one before was taken, the first one here.
+    let (orders_sender, orders) = sync_channel(1);
+    let (prepared_sender, prepared) = sync_channel(1);
+    let preparing = Arc::clone(shared);
+    let size = settings.segment_bytes;
+    let preparer = start("journal-preparer", move || {
+        flusher::prepare_files(&preparing, size, &orders, &prepared_sender)
+    })?;
+    // The thread just started; if it could have ended, the first rotation would say so.
+    let _ = orders_sender.try_send(());
+    let flusher = Flusher {
+        commits: Arc::clone(commits),
+        durability: settings.durability,
+        orders: Some(orders_sender),
+    };
+    let flusher = start("journal-flusher", move || flusher.run())?;
+    let sealer = Sealer {
+        shared: Arc::clone(shared),
+        clock: Arc::clone(clock),
+        synced: synced.clone(),
+        compress: settings.compress,
+        retention: settings.retention,
+        given_up: BTreeSet::new(),
+    };
+    let sealer = start("journal-sealer", move || sealer.run())?;
+    shared.sealing.ask();
+    Ok(Helpers { threads: vec![flusher, preparer, sealer], prepared })
+}
+
+/// Starts the thread that writes what others leave; it ends last and takes the others with it.
+fn start_writer(turns: &Arc<Turns>) -> Result<JoinHandle<()>, OpenError> {
+    let turns = Arc::clone(turns);
+    start("journal-writer", move || {
+        // After a panic there is nothing to end in order: what waits is refused as the channels go.
+        if let Some(writer) = turns.run() {
+            writer.end();
+        }
+    })
+}
+
+fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(OpenError::Thread)
+}
+
+/// Waits until a thread has ended; a panic is said in the log.
+pub(super) fn join(thread: JoinHandle<()>) {
+    let name = thread.thread().name().unwrap_or_default().to_owned();
+    if thread.join().is_err() {
+        tracing::error!(name, "a thread of the journal panicked");
+    }
+}
