@@ -5,7 +5,7 @@
 //! parent.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -35,6 +35,9 @@ pub(super) const SESSIONS_MAX: usize = 10_000;
 /// Most sessions that have ended and may come back; the one that ended first is given up for a new one. What each of them
 /// keeps is bounded as an open one's is.
 pub(super) const AWAY_MAX: usize = 1_000;
+
+/// Most sessions of which it is remembered that they were said to begin; their first exchange follows at once.
+const OPENING_MAX: usize = 64;
 
 /// One session that is open or may come back.
 #[derive(Debug)]
@@ -89,6 +92,8 @@ pub(super) struct Sessions {
     /// Who took the place of a session that is gone: the reverse of [`Session::former`].
     pub(super) heirs: BTreeMap<SessionId, SessionId>,
     pub(super) deadlines: Deadlines<SessionId>,
+    /// Those that were said to begin before they are open; the newest last.
+    opening: VecDeque<SessionId>,
     /// Where those work that are open and are no subagents.
     folders: Folders,
 }
@@ -117,6 +122,24 @@ impl Sessions {
         self.deadlines.set(id.clone(), None);
         self.folders.set(id, None);
         session
+    }
+
+    /// Takes note of what an event says of a session that is not open.
+    fn note_opening(&mut self, id: SessionId, event_type: &str) {
+        self.take_opening(&id);
+        if event_type == OPENING_EVENT {
+            self.opening.push_back(id);
+            if self.opening.len() > OPENING_MAX {
+                self.opening.pop_front();
+            }
+        }
+    }
+
+    /// Forgets that the session was said to begin; whether it was.
+    fn take_opening(&mut self, id: &SessionId) -> bool {
+        let noted = self.opening.len();
+        self.opening.retain(|opening| opening != id);
+        self.opening.len() < noted
     }
 
     /// Takes note of where a session works, when that or its parent may have changed.
@@ -258,7 +281,8 @@ impl Engine {
             self.give_back_place(id);
             let session = self.sessions.away.remove(id);
             let queue_len_max = self.rules.sessions.queue_len_max;
-            let session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
+            let mut session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
+            session.is_opening = self.sessions.take_opening(id);
             self.sessions.open.insert(id.clone(), session);
         }
         let Some(session) = self.sessions.get_mut(id) else {
@@ -294,7 +318,9 @@ impl Engine {
         let Some(id) = event.session.filter(|_| is_of_an_agent || is_of_a_tool).map(SessionId::new) else {
             return;
         };
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return self.sessions.note_opening(id, event.event_type);
+        };
         // Anyone may tell of a tool that failed; where the turn stands is known to its harness.
         if is_of_a_tool && session.harness.name.as_deref() != Some(event.source) {
             return;
@@ -519,21 +545,23 @@ state!(Session { harness, opened_at, last_seen, injector, former, state, is_open
 impl Sessions {
     /// Appends the sessions; who took whose place is known from those who did.
     pub(super) fn write_state(&self, to: &mut Writer) {
-        let Self { open, away, heirs: _, deadlines: _, folders: _ } = self;
+        let Self { open, away, heirs: _, deadlines: _, opening, folders: _ } = self;
         open.write(to);
         away.write(to);
+        opening.write(to);
     }
 
     /// The sessions that [`Sessions::write_state`] appended, waiting for what `settings` make them wait for.
     pub(super) fn read_state(settings: &SessionSettings, from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let open = <BTreeMap<SessionId, Session>>::read(from)?;
         let away = <BTreeMap<SessionId, Session>>::read(from)?;
+        let opening = State::read(from)?;
         let (mut heirs, mut deadlines) = (BTreeMap::new(), Deadlines::default());
         for (id, session) in open.iter().chain(&away) {
             heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
             deadlines.set(id.clone(), Some(session.deadline(settings)));
         }
-        let mut sessions = Self { open, away, heirs, deadlines, folders: Folders::default() };
+        let mut sessions = Self { open, away, heirs, deadlines, opening, folders: Folders::default() };
         for id in sessions.open.keys().cloned().collect::<Vec<_>>() {
             sessions.place(&id);
         }
