@@ -24,7 +24,7 @@ use crate::{
     injector::Injector,
     ledger::{LedgerEntry, Reason},
     notification::{Notification, NotificationId, Priority, SubscriberId},
-    session::{OPENING_EVENT, SessionState, WAITING_EVENT, Wake},
+    session::{CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, WAITING_EVENT, Wake},
     snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
@@ -51,6 +51,8 @@ pub(super) struct Session {
     pub(super) state: SessionState,
     /// It was said to begin, and no turn has begun since.
     pub(super) is_opening: bool,
+    /// It was said to end because its user emptied the conversation.
+    pub(super) is_cleared: bool,
     /// What watchers were told last.
     told: Told,
 }
@@ -250,6 +252,17 @@ impl Session {
         }
     }
 
+    /// Whether it is a conversation whose process is known; a subagent is none.
+    pub(super) fn is_of_some_process(&self) -> bool {
+        self.harness.parent.is_none() && self.harness.pid.is_some()
+    }
+
+    /// Whether it is a conversation in the process of `other`.
+    pub(super) fn is_of_process_of(&self, other: &Self) -> bool {
+        let (own, other) = (&self.harness, &other.harness);
+        self.is_of_some_process() && own.pid == other.pid && own.name == other.name
+    }
+
     fn new(id: &SessionId, queue_len_max: u32, now: Timestamp) -> Self {
         Self {
             harness: Harness::default(),
@@ -259,6 +272,7 @@ impl Session {
             former: Vec::new(),
             state: SessionState::default(),
             is_opening: false,
+            is_cleared: false,
             told: Told::default(),
         }
     }
@@ -283,6 +297,7 @@ impl Engine {
             let queue_len_max = self.rules.sessions.queue_len_max;
             let mut session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
             session.is_opening = self.sessions.take_opening(id);
+            session.is_cleared = false;
             self.sessions.open.insert(id.clone(), session);
         }
         let Some(session) = self.sessions.get_mut(id) else {
@@ -325,7 +340,11 @@ impl Engine {
         if is_of_a_tool && session.harness.name.as_deref() != Some(event.source) {
             return;
         }
-        let reason = (event.event_type == WAITING_EVENT).then(|| reason_of(event.payload)).flatten();
+        let has_reason = event.event_type == WAITING_EVENT || event.event_type == CLOSING_EVENT;
+        let reason = has_reason.then(|| reason_of(event.payload)).flatten();
+        if event.event_type == CLOSING_EVENT {
+            session.is_cleared = reason.as_deref() == Some(CLEARED);
+        }
         let state = session.state.after_event(event.event_type, reason.as_deref());
         if event.event_type == OPENING_EVENT {
             session.is_opening = true;
@@ -488,7 +507,7 @@ impl Engine {
         }
         if has_changed {
             let Told { count, top, for_user, wake } = told;
-            let pending = Pending { session: id.clone(), count, top, for_user, wake, is_closed: false };
+            let pending = Pending { count, top, for_user, wake, ..Pending::nothing(id.clone()) };
             self.outputs.push_back(Output::Wake(pending));
         }
     }
@@ -540,7 +559,7 @@ fn learn(known: &mut Harness, harness: &Harness) -> Learned {
 }
 
 state!(Told { count, top, for_user, wake });
-state!(Session { harness, opened_at, last_seen, injector, former, state, is_opening, told });
+state!(Session { harness, opened_at, last_seen, injector, former, state, is_opening, is_cleared, told });
 
 impl Sessions {
     /// Appends the sessions; who took whose place is known from those who did.
