@@ -155,6 +155,11 @@ impl Engine {
         self.sessions.view(id)
     }
 
+    /// The session in which the process goes on that was in `id`; `id` itself when none is known.
+    pub fn session_now(&self, id: &SessionId) -> SessionId {
+        self.sessions.now_in(id).clone()
+    }
+
     fn fire_deadlines(&mut self, now: Timestamp) {
         while let Some((at, reason)) = self.poll_timeout().filter(|(at, _)| *at <= now) {
             match reason {

@@ -88,6 +88,13 @@ pub const WAITING_EVENT: &str = "agent.waiting";
 /// Says that the next `turn_start` of a session opens it and begins no turn, unless an `agent.turn.start` comes between.
 pub const OPENING_EVENT: &str = "agent.session.start";
 
+/// Says that a session ended; its payload gives the `reason`.
+pub const CLOSING_EVENT: &str = "agent.session.end";
+
+/// The reason of a session whose user emptied the conversation: the same process goes on in another session, which takes its
+/// place.
+pub const CLEARED: &str = "clear";
+
 /// What a session's queue asks of its harness by itself. It carries no text: that leaves by an exchange alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wake {

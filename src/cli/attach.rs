@@ -1,9 +1,11 @@
 //! `aside attach`: wakes a session by printing what its queue asks to be told, one line an event.
 //!
-//! A client runs this once a session and makes an event of each line. It follows the queue as the session's monitor; when the
-//! queue asks for a wake, it makes the exchange and prints the text. It is silent about trouble, as every line is an event, and
-//! waits for a daemon that is away. It ends when the session ends, when another process takes its place, and when its client
-//! has gone: then the pipe it writes to has no reader, or a process it was started by is no more.
+//! A client runs this once a process and makes an event of each line. It follows the queue as the session's monitor, and goes on
+//! with the next session when the client does; when the queue asks for a wake, it makes the exchange and prints the text. It is
+//! silent about trouble, as every line is an event, and waits for a daemon that is away.
+//!
+//! It ends when its client has gone and not before: then the pipe it writes to has no reader, or a process it was started by is
+//! no more. A client makes an event of its monitor's end too and begins a turn for that, so one that has nothing left to do stays.
 
 mod client_gone;
 
@@ -73,12 +75,15 @@ struct Monitor {
 enum End {
     /// The daemon is away.
     Lost,
-    /// There is nothing left to do here.
-    Done,
+    /// Another process wakes the session.
+    Replaced,
+    /// Nobody reads what is printed.
+    Unread,
 }
 
 #[derive(Deserialize)]
 struct Pending {
+    session: String,
     wake: Option<String>,
 }
 
@@ -89,13 +94,17 @@ struct Answer {
 }
 
 impl Monitor {
-    /// Follows the queue until there is nothing left to do.
+    /// Follows the queue until nobody reads what is printed.
     fn follow(&mut self) {
         let mut pause = PAUSES.0;
         loop {
             let (end, was_there) = self.follow_once();
-            if end == End::Done {
-                return;
+            match end {
+                End::Lost => {}
+                End::Replaced => loop {
+                    thread::park();
+                },
+                End::Unread => return,
             }
             pause = if was_there { PAUSES.0 } else { pause };
             thread::park_timeout(pause);
@@ -108,39 +117,45 @@ impl Monitor {
         let path = format!("/v1/sessions/{}/stream?door=monitor", percent_encode(&self.session));
         let Ok(Ok(mut events)) = self.client.stream(&path, &[]) else { return (End::Lost, false) };
         while let Ok(Some(event)) = events.next_event() {
-            let asks = || serde_json::from_str::<Pending>(&event.data).ok()?.wake;
             let end = match event.kind.as_str() {
-                "closed" | "replaced" => End::Done,
-                // In a turn the client's hooks are the door.
-                "pending" if asks().as_deref() == Some("start_turn") => self.wake(),
-                _ => End::Lost,
+                "replaced" => Some(End::Replaced),
+                "pending" => self.told(&event.data),
+                _ => None,
             };
-            if end == End::Done {
-                return (End::Done, true);
+            if let Some(end) = end {
+                return (end, true);
             }
         }
         (End::Lost, true)
     }
 
-    /// Makes the exchange for a wake and prints what it releases. [`End::Done`] when nobody reads it.
-    fn wake(&mut self) -> End {
+    /// Learns how the queue stands and whose it is, and does what it asks for. Gives an end when that was the last thing to do.
+    fn told(&mut self, data: &str) -> Option<End> {
+        let pending: Pending = serde_json::from_str(data).ok()?;
+        self.session = pending.session;
+        // In a turn the client's hooks are the door.
+        (pending.wake.as_deref() == Some("start_turn")).then(|| self.wake()).flatten()
+    }
+
+    /// Makes the exchange for a wake and prints what it releases. An end when nobody reads it.
+    fn wake(&mut self) -> Option<End> {
         let body = json!({
             "point": "turn_start",
             "carrier": format!("monitor:{:x}:{}", self.name, self.exchanges),
             "budget": { "max_chars": CHARS_MAX },
             "format": "line",
         });
-        let Some(response) = self.ask("exchange", &body) else { return End::Lost };
+        let response = self.ask("exchange", &body)?;
         self.exchanges += u64::from(response.status < 500);
-        let Some(answer) = answer(&response) else { return End::Lost };
+        let answer = answer(&response)?;
         // One write, and no line break but its own: the client makes an event of each.
         let line = answer.text.replace(['\n', '\r'], " ") + "\n";
         let mut stdout = io::stdout().lock();
         match stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
-            Ok(()) => End::Lost,
+            Ok(()) => None,
             Err(_) => {
                 self.ask(&format!("undelivered/{}", percent_encode(&answer.injection)), &Value::Null);
-                End::Done
+                Some(End::Unread)
             }
         }
     }

@@ -40,6 +40,7 @@ pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waitin
         Query::Session(id, reply) => {
             drop(reply.send(fold.engine.session(&id).map(|open| session(&open, threshold))));
         }
+        Query::SessionNow(id, reply) => drop(reply.send(fold.engine.session_now(&id))),
         Query::Waiting(id, reply) => {
             let is_wanted = |open: &OpenSession<'_>| id.as_ref().is_none_or(|id| id == open.id);
             let sessions = fold.engine.sessions().filter(is_wanted);

@@ -140,12 +140,14 @@ pub struct Pending {
     pub wake: Option<Wake>,
     /// Whether its harness has ended the session.
     pub is_closed: bool,
+    /// The session that the harness's process has gone on in; `None` while that is not known.
+    pub moved_to: Option<SessionId>,
 }
 
 impl Pending {
     /// Nothing waits.
     pub fn nothing(session: SessionId) -> Self {
-        Self { session, count: 0, top: None, for_user: 0, wake: None, is_closed: false }
+        Self { session, count: 0, top: None, for_user: 0, wake: None, is_closed: false, moved_to: None }
     }
 }
 

@@ -27,6 +27,7 @@ const INJECTION_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 impl Engine {
     /// Answers an exchange; the same carrier again gets the same bytes.
     pub(super) fn exchange(&mut self, seq: Seq, request: RequestId, exchange: &Exchange, now: Timestamp) {
+        let is_new = self.sessions.get(&exchange.session).is_none();
         self.meet_session(&exchange.session, &exchange.harness, now);
         let threshold = self.rules.wake.threshold;
         let Some(session) = self.sessions.get_mut(&exchange.session) else {
@@ -38,7 +39,7 @@ impl Engine {
         let answer = match session.injector.replay(&exchange.carrier) {
             Some(answer) => answer,
             None => {
-                self.begin(exchange, now);
+                self.begin(exchange, is_new, now);
                 let session = self.sessions.get_mut(&exchange.session).expect("it was met");
                 session.injector.confirm_by_exchange(exchange, now);
                 let wake = session.injector.wake(session.state, threshold);

@@ -5,7 +5,7 @@
 //! parent.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -24,7 +24,7 @@ use crate::{
     injector::Injector,
     ledger::{LedgerEntry, Reason},
     notification::{Notification, NotificationId, Priority, SubscriberId},
-    session::{OPENING_EVENT, SessionState, WAITING_EVENT, Wake},
+    session::{CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, WAITING_EVENT, Wake},
     snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
@@ -35,6 +35,9 @@ pub(super) const SESSIONS_MAX: usize = 10_000;
 /// Most sessions that have ended and may come back; the one that ended first is given up for a new one. What each of them
 /// keeps is bounded as an open one's is.
 pub(super) const AWAY_MAX: usize = 1_000;
+
+/// Most sessions of which it is remembered that they were said to begin; their first exchange follows at once.
+const OPENING_MAX: usize = 64;
 
 /// One session that is open or may come back.
 #[derive(Debug)]
@@ -48,6 +51,8 @@ pub(super) struct Session {
     pub(super) state: SessionState,
     /// It was said to begin, and no turn has begun since.
     pub(super) is_opening: bool,
+    /// It was said to end because its user emptied the conversation.
+    pub(super) is_cleared: bool,
     /// What watchers were told last.
     told: Told,
 }
@@ -89,6 +94,8 @@ pub(super) struct Sessions {
     /// Who took the place of a session that is gone: the reverse of [`Session::former`].
     pub(super) heirs: BTreeMap<SessionId, SessionId>,
     pub(super) deadlines: Deadlines<SessionId>,
+    /// Those that were said to begin before they are open; the newest last.
+    opening: VecDeque<SessionId>,
     /// Where those work that are open and are no subagents.
     folders: Folders,
 }
@@ -117,6 +124,24 @@ impl Sessions {
         self.deadlines.set(id.clone(), None);
         self.folders.set(id, None);
         session
+    }
+
+    /// Takes note of what an event says of a session that is not open.
+    fn note_opening(&mut self, id: SessionId, event_type: &str) {
+        self.take_opening(&id);
+        if event_type == OPENING_EVENT {
+            self.opening.push_back(id);
+            if self.opening.len() > OPENING_MAX {
+                self.opening.pop_front();
+            }
+        }
+    }
+
+    /// Forgets that the session was said to begin; whether it was.
+    fn take_opening(&mut self, id: &SessionId) -> bool {
+        let noted = self.opening.len();
+        self.opening.retain(|opening| opening != id);
+        self.opening.len() < noted
     }
 
     /// Takes note of where a session works, when that or its parent may have changed.
@@ -227,6 +252,17 @@ impl Session {
         }
     }
 
+    /// Whether it is a conversation whose process is known; a subagent is none.
+    pub(super) fn is_of_some_process(&self) -> bool {
+        self.harness.parent.is_none() && self.harness.pid.is_some()
+    }
+
+    /// Whether it is a conversation in the process of `other`.
+    pub(super) fn is_of_process_of(&self, other: &Self) -> bool {
+        let (own, other) = (&self.harness, &other.harness);
+        self.is_of_some_process() && own.pid == other.pid && own.name == other.name
+    }
+
     fn new(id: &SessionId, queue_len_max: u32, now: Timestamp) -> Self {
         Self {
             harness: Harness::default(),
@@ -236,6 +272,7 @@ impl Session {
             former: Vec::new(),
             state: SessionState::default(),
             is_opening: false,
+            is_cleared: false,
             told: Told::default(),
         }
     }
@@ -258,7 +295,9 @@ impl Engine {
             self.give_back_place(id);
             let session = self.sessions.away.remove(id);
             let queue_len_max = self.rules.sessions.queue_len_max;
-            let session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
+            let mut session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
+            session.is_opening = self.sessions.take_opening(id);
+            session.is_cleared = false;
             self.sessions.open.insert(id.clone(), session);
         }
         let Some(session) = self.sessions.get_mut(id) else {
@@ -294,12 +333,18 @@ impl Engine {
         let Some(id) = event.session.filter(|_| is_of_an_agent || is_of_a_tool).map(SessionId::new) else {
             return;
         };
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return self.sessions.note_opening(id, event.event_type);
+        };
         // Anyone may tell of a tool that failed; where the turn stands is known to its harness.
         if is_of_a_tool && session.harness.name.as_deref() != Some(event.source) {
             return;
         }
-        let reason = (event.event_type == WAITING_EVENT).then(|| reason_of(event.payload)).flatten();
+        let has_reason = event.event_type == WAITING_EVENT || event.event_type == CLOSING_EVENT;
+        let reason = has_reason.then(|| reason_of(event.payload)).flatten();
+        if event.event_type == CLOSING_EVENT {
+            session.is_cleared = reason.as_deref() == Some(CLEARED);
+        }
         let state = session.state.after_event(event.event_type, reason.as_deref());
         if event.event_type == OPENING_EVENT {
             session.is_opening = true;
@@ -462,7 +507,7 @@ impl Engine {
         }
         if has_changed {
             let Told { count, top, for_user, wake } = told;
-            let pending = Pending { session: id.clone(), count, top, for_user, wake, is_closed: false };
+            let pending = Pending { count, top, for_user, wake, ..Pending::nothing(id.clone()) };
             self.outputs.push_back(Output::Wake(pending));
         }
     }
@@ -514,26 +559,28 @@ fn learn(known: &mut Harness, harness: &Harness) -> Learned {
 }
 
 state!(Told { count, top, for_user, wake });
-state!(Session { harness, opened_at, last_seen, injector, former, state, is_opening, told });
+state!(Session { harness, opened_at, last_seen, injector, former, state, is_opening, is_cleared, told });
 
 impl Sessions {
     /// Appends the sessions; who took whose place is known from those who did.
     pub(super) fn write_state(&self, to: &mut Writer) {
-        let Self { open, away, heirs: _, deadlines: _, folders: _ } = self;
+        let Self { open, away, heirs: _, deadlines: _, opening, folders: _ } = self;
         open.write(to);
         away.write(to);
+        opening.write(to);
     }
 
     /// The sessions that [`Sessions::write_state`] appended, waiting for what `settings` make them wait for.
     pub(super) fn read_state(settings: &SessionSettings, from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let open = <BTreeMap<SessionId, Session>>::read(from)?;
         let away = <BTreeMap<SessionId, Session>>::read(from)?;
+        let opening = State::read(from)?;
         let (mut heirs, mut deadlines) = (BTreeMap::new(), Deadlines::default());
         for (id, session) in open.iter().chain(&away) {
             heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
             deadlines.set(id.clone(), Some(session.deadline(settings)));
         }
-        let mut sessions = Self { open, away, heirs, deadlines, folders: Folders::default() };
+        let mut sessions = Self { open, away, heirs, deadlines, opening, folders: Folders::default() };
         for id in sessions.open.keys().cloned().collect::<Vec<_>>() {
             sessions.place(&id);
         }

@@ -2,7 +2,7 @@
 
 use super::{
     Engine,
-    io::{Output, SessionChange},
+    io::{Output, Pending, SessionChange},
     sessions::{Session, Sessions},
 };
 use crate::{
@@ -20,37 +20,64 @@ const FORMER_MAX: usize = 16;
 const SAME_PROCESS_MAX: Duration = Duration::from_secs(60);
 
 impl Engine {
-    /// Does what an exchange says of its session's context.
-    pub(super) fn begin(&mut self, exchange: &Exchange, now: Timestamp) {
+    /// Does what an exchange says of its session's context; `is_new`: it opened the session.
+    ///
+    /// Shape: of a client that clears a conversation the first hook may be lost. What it would have said follows from the end
+    /// of the session before, so the next hook does as well; and when it comes late, or twice, it takes no other session's place.
+    pub(super) fn begin(&mut self, exchange: &Exchange, is_new: bool, now: Timestamp) {
         let session = &exchange.session;
-        match &exchange.begins {
-            Begins::Nothing => {}
-            Begins::Epoch => self.with_injector(session, |injector| injector.begin_epoch(now)),
-            Begins::Clear { from } => {
-                if let Some(from) = self.sessions.predecessor(session, from.as_ref(), now) {
-                    self.succeed(&from, session, now);
+        if exchange.begins == Begins::Nothing && !is_new {
+            return;
+        }
+        let left = self.sessions.left_for(session, now);
+        let left = match &exchange.begins {
+            Begins::Nothing => {
+                if let Some(from) = left.as_ref().filter(|from| self.sessions.was_cleared(from)) {
+                    self.succeed(from, session, now);
                 }
+                left
+            }
+            Begins::Epoch => {
+                self.with_injector(session, |injector| injector.begin_epoch(now));
+                left
+            }
+            Begins::Clear { from } => {
+                let from = match from {
+                    Some(from) => self.sessions.other_root(session, from),
+                    None => left.filter(|_| is_new || !self.sessions.has_taken_a_place(session)),
+                };
+                if let Some(from) = &from {
+                    self.succeed(from, session, now);
+                }
+                from
             }
             Begins::Fork { from } => {
-                if let Some(from) = self.sessions.predecessor(session, from.as_ref(), now) {
+                let named = from.as_ref().map(|from| self.sessions.other_root(session, from));
+                if let Some(from) = named.unwrap_or_else(|| left.clone()) {
                     self.copy(&from, session);
                 }
+                left
             }
+        };
+        if let Some(left) = left {
+            self.tell_moved(&left, session);
         }
+    }
+
+    /// Tells whoever watches `from` that the process of its harness is in another session now.
+    fn tell_moved(&mut self, from: &SessionId, to: &SessionId) {
+        let moved = Pending { moved_to: Some(to.clone()), ..Pending::nothing(from.clone()) };
+        self.outputs.push_back(Output::Wake(moved));
     }
 
     /// Lets `heir` take the place of `from`: it gets what waits there, what is still true and urgent, and what is yet to come.
     fn succeed(&mut self, from: &SessionId, heir: &SessionId, now: Timestamp) {
-        let Some((Session { mut injector, mut former, last_seen, .. }, was_open)) = self.sessions.take(from)
-        else {
+        let Some((Session { mut injector, mut former, last_seen, .. }, _)) = self.sessions.take(from) else {
             return;
         };
         let (waiting, told) = injector.hand_on(now);
         while let Some(entry) = injector.poll_output() {
             self.record(entry);
-        }
-        if was_open {
-            self.tell_gone(from);
         }
         let change = SessionChange::Closed { last_seen, keeps_pending: false };
         self.outputs.push_back(Output::Session(from.clone(), change));
@@ -89,21 +116,41 @@ impl Engine {
 }
 
 impl Sessions {
-    /// The session that `id` goes on from: the one that is named, or the one that the same process was last heard of in.
-    fn predecessor(&self, id: &SessionId, from: Option<&SessionId>, now: Timestamp) -> Option<SessionId> {
-        let is_other_root = |of: &SessionId, session: &Session| of != id && session.harness.parent.is_none();
-        if let Some(from) = from {
-            return self.known(from).filter(|session| is_other_root(from, session)).map(|_| from.clone());
-        }
-        let own = &self.open.get(id)?.harness;
-        let pid = own.pid?;
+    /// The session that the process of `id` was last heard of in before it.
+    fn left_for(&self, id: &SessionId, now: Timestamp) -> Option<SessionId> {
+        let own = self.open.get(id).filter(|own| own.is_of_some_process())?;
         let just_ended =
             self.away.iter().filter(|(_, session)| now.since(session.last_seen) <= SAME_PROCESS_MAX);
-        let of_process = self.open.iter().chain(just_ended).filter(|(of, session)| {
-            let harness = &session.harness;
-            is_other_root(of, session) && harness.pid == Some(pid) && harness.name == own.name
-        });
+        let others = self.open.iter().chain(just_ended).filter(|(of, _)| *of != id);
+        let of_process = others.filter(|(_, session)| session.is_of_process_of(own));
         of_process.max_by_key(|(_, session)| session.last_seen).map(|(of, _)| of.clone())
+    }
+
+    /// `of`, if it is known, no subagent, and not `id` itself.
+    fn other_root(&self, id: &SessionId, of: &SessionId) -> Option<SessionId> {
+        let session = self.known(of)?;
+        (of != id && session.harness.parent.is_none()).then(|| of.clone())
+    }
+
+    /// Whether the open session has taken the place of another one.
+    fn has_taken_a_place(&self, id: &SessionId) -> bool {
+        self.open.get(id).is_some_and(|session| !session.former.is_empty())
+    }
+
+    /// Whether the session ended because its user emptied the conversation.
+    fn was_cleared(&self, id: &SessionId) -> bool {
+        self.away.get(id).is_some_and(|session| session.is_cleared)
+    }
+
+    /// The session in which the process goes on that was in `id`: the one that took its place, else the open one that the
+    /// process was last heard of in, else `id` itself.
+    pub(super) fn now_in<'s>(&'s self, id: &'s SessionId) -> &'s SessionId {
+        let id = self.heirs.get(id).unwrap_or(id);
+        let Some(own) = self.known(id).filter(|own| own.is_of_some_process()) else {
+            return id;
+        };
+        let of_process = self.open.iter().filter(|(_, session)| session.is_of_process_of(own));
+        of_process.max_by_key(|(_, session)| session.last_seen).map_or(id, |(newest, _)| newest)
     }
 
     /// Notes that `heir` stands for `former` and that their subagents are its.

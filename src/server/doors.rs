@@ -81,7 +81,7 @@ impl Doors {
 
     /// Has the session woken, if the daemon is the one to do that.
     pub(crate) fn wake(&self, pending: &Pending) {
-        if pending.is_closed {
+        if pending.is_closed || pending.moved_to.is_some() {
             self.inboxes.remove(&pending.session);
         }
         let Some(wake) = &pending.wake else {

@@ -22,6 +22,8 @@ pub enum Query {
     Sessions(oneshot::Sender<Vec<SessionView>>),
     /// One session; `None` when it is not known.
     Session(SessionId, oneshot::Sender<Option<SessionView>>),
+    /// The session in which the process goes on that was in this one; itself when none is known.
+    SessionNow(SessionId, oneshot::Sender<SessionId>),
     /// What a hook of a session has to know before it makes an exchange, or instead of one.
     Standing(SessionId, oneshot::Sender<Standing>),
     /// What waits in the queue of a session, or of all.
@@ -67,6 +69,11 @@ impl EngineHandle {
     /// One session.
     pub(crate) async fn session(&self, session: SessionId) -> Result<Option<SessionView>, ApiError> {
         self.ask(|reply| Query::Session(session, reply)).await
+    }
+
+    /// The session in which the process goes on that was in this one.
+    pub(crate) async fn session_now(&self, session: SessionId) -> Result<SessionId, ApiError> {
+        self.ask(|reply| Query::SessionNow(session, reply)).await
     }
 
     /// How a session's queue and leases stand.

@@ -163,7 +163,8 @@ impl Tail {
 #[serde(deny_unknown_fields)]
 pub(crate) struct QueueParams {
     /// `monitor`: the caller wakes the session and makes the exchanges for that. Of several, the newest does; the others' streams
-    /// end after an event `replaced`, and after `closed` when the session has ended.
+    /// end after an event `replaced`. An event `closed` says that the session has ended; when its process goes on in another one, so
+    /// does the stream, and each `pending` names the session it is about.
     door: Option<DoorParam>,
 }
 
@@ -185,17 +186,17 @@ pub(crate) async fn session(
     Params(params): Params<QueueParams>,
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
-    let attached = params.door.map(|DoorParam::Monitor| app.registry.doors().attach(&session));
-    // Watched before asked: a change in between is seen.
-    let watcher = app.registry.watch(&session);
-    let now = pending_now(&app, session.clone()).await?;
-    let first = now.unwrap_or_else(|| nothing_pending(&session));
-    let queue = Queue { attached, app, watcher, first: Some(first), has_ended: false, _place: place };
+    let queue = match params.door {
+        Some(DoorParam::Monitor) => Queue::of_process(app, session, place).await?,
+        None => Queue::of(app, session, place).await?,
+    };
     Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
 }
 
-fn nothing_pending(session: &SessionId) -> PendingView {
-    PendingView::of(&Pending::nothing(session.clone()))
+/// What waits at this moment; nothing in a session that is not known.
+async fn pending_or_nothing(app: &App, session: &SessionId) -> Result<PendingView, ApiError> {
+    let now = pending_now(app, session.clone()).await?;
+    Ok(now.unwrap_or_else(|| PendingView::of(&Pending::nothing(session.clone()))))
 }
 
 /// A client that follows one session's queue.
@@ -210,6 +211,36 @@ struct Queue {
 }
 
 impl Queue {
+    async fn of(app: App, session: SessionId, place: OwnedSemaphorePermit) -> Result<Self, ApiError> {
+        // Watched before asked: a change in between is seen.
+        let watcher = app.registry.watch(&session);
+        let first = pending_or_nothing(&app, &session).await?;
+        Ok(Self { attached: None, app, watcher, first: Some(first), has_ended: false, _place: place })
+    }
+
+    /// The queue of the session that the process is in which was in `session`, as the one that wakes it.
+    async fn of_process(app: App, session: SessionId, place: OwnedSemaphorePermit) -> Result<Self, ApiError> {
+        let mut queue = Self::of(app, session.clone(), place).await?;
+        queue.attach(session).await?;
+        Ok(queue)
+    }
+
+    /// Goes on as the one that wakes the session that the process is in which was in `session`.
+    async fn attach(&mut self, mut session: SessionId) -> Result<(), ApiError> {
+        self.attached = None;
+        loop {
+            self.watcher = self.app.registry.watch(&session);
+            let now = self.app.engine.session_now(session.clone()).await?;
+            if now == session {
+                break;
+            }
+            session = now;
+        }
+        self.attached = Some(self.app.registry.doors().attach(&session));
+        self.first = Some(pending_or_nothing(&self.app, &session).await?);
+        Ok(())
+    }
+
     async fn next(&mut self) -> Option<SseEvent> {
         if self.has_ended {
             return None;
@@ -232,11 +263,16 @@ impl Queue {
             }
             pending = self.watcher.changed() => {
                 let pending = pending?;
-                if pending.is_closed && is_attached {
-                    self.has_ended = true;
-                    return Some(SseEvent::default().event("closed").data("{}"));
+                match &pending.moved_to {
+                    Some(to) if is_attached => {
+                        self.attach(to.clone()).await.ok()?;
+                        self.first.take().as_ref().map(pending_event)
+                    }
+                    Some(_) | None if is_attached && pending.is_closed => {
+                        Some(SseEvent::default().event("closed").data("{}"))
+                    }
+                    Some(_) | None => Some(pending_event(&PendingView::of(&pending))),
                 }
-                Some(pending_event(&PendingView::of(&pending)))
             }
             () = self.app.stopped() => None,
         }

@@ -193,6 +193,7 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             }
             Query::Standing(_, reply) => drop(reply.send(Standing::default())),
             Query::Waiting(_, reply) => drop(reply.send(vec![waiting("n1")])),
+            Query::SessionNow(id, reply) => drop(reply.send(id)),
             Query::History(seq, reply) => drop(reply.send(vec![LedgerEntry::Unmatched { seq }])),
         }
     }

@@ -4,7 +4,9 @@
 
 mod api;
 mod client;
+mod contexts;
 mod terminal;
+mod waking;
 
 use std::sync::{Arc, Mutex};
 

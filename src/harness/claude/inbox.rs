@@ -11,7 +11,7 @@ use crate::{event::SessionId, harness::percent_decode};
 /// How a client names a run that ends with its last turn.
 const ONE_SHOT: &str = "sdk-cli";
 /// What stands before the text, as the client introduces a message as one of another agent.
-const INTRO: &str = "Automated notification of the aside daemon; no person or agent wrote it.";
+pub(super) const INTRO: &str = "Automated notification of the aside daemon; no person or agent wrote it.";
 
 /// A client's inbox.
 #[derive(Clone, PartialEq, Eq)]

@@ -67,9 +67,18 @@ fn events_carry_what_the_hook_said_and_where() {
         "cwd": "/w", "tool_calls": [{ "tool_name": "Bash", "tool_use_id": "t1", "tool_response": [1, {}] }] }));
     let turn = parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w",
         "prompt_id": "p", "prompt": "<task-notification>\n<task-id>b</task-id>" }));
+    let pushed = inbox::Inbox::from_headers(&SessionId::new("s"), |name| {
+        [("aside-session", "s"), ("aside-inbox", "/a")]
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| *value)
+    });
+    let message: Value = serde_json::from_str(&pushed.expect("an inbox").lines("a: 1")).expect("JSON");
+    let pushed = parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w",
+        "prompt_id": "q", "prompt": message["message"]["content"] }));
     let end = parse_json(json!({ "hook_event_name": "SessionEnd", "session_id": "s", "reason": "logout" }));
     let written: Vec<String> =
-        [start, failure, batch, turn, end].iter().flat_map(|call| &call.observe).map(line).collect();
+        [start, failure, batch, turn, pushed, end].iter().flat_map(|call| &call.observe).map(line).collect();
     assert_eq!(
         written,
         [
@@ -77,6 +86,7 @@ fn events_carry_what_the_hook_said_and_where() {
             r#"s/a:outcome:t1 claude-code info s/a /w {"tool_name":"Bash","error_type":"exit_3","error_message":"no such file","call_id":"t1","duration_ms":10}"#,
             r#"s/a:outcome:t1 claude-code debug s/a /w {"tool_name":"Bash","call_id":"t1"}"#,
             r#"s:turn.start:p claude-code debug s /w {"turn":"p","started_by":"client"}"#,
+            r#"s:turn.start:q claude-code debug s /w {"turn":"q","started_by":"client"}"#,
             r#"s:session.end:logout:1000 claude-code debug s - {"harness":"claude-code","reason":"logout"}"#,
         ]
     );

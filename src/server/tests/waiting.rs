@@ -152,7 +152,7 @@ async fn a_long_poll_for_a_wake_sleeps_through_what_only_waits() {
 }
 
 #[tokio::test]
-async fn of_two_monitors_the_newer_one_stays_until_the_session_ends() {
+async fn of_two_monitors_the_newer_one_stays_and_goes_on_with_its_process() {
     let mut daemon = daemon();
     let app = daemon.app.clone();
     let mut streams = Vec::new();
@@ -174,7 +174,17 @@ async fn of_two_monitors_the_newer_one_stays_until_the_session_ends() {
     assert!(told.contains("\"wake\":\"start_turn\""), "{told}");
     app.registry.wake(Pending { is_closed: true, ..Pending::nothing(SessionId::new("s2")) });
     assert_eq!(next_text(&mut second).await.as_deref(), Some("event: closed\ndata: {}\n\n"));
-    assert_eq!(next_text(&mut second).await, None);
+    let moved_to = Some(SessionId::new("s3"));
+    app.registry.wake(Pending { moved_to, ..Pending::nothing(SessionId::new("s2")) });
+    let told = tokio::select! {
+        told = next_text(&mut second) => told.expect("where it goes on"),
+        () = answer_queries(&mut daemon.queries, 0) => panic!("the daemon is gone"),
+    };
+    assert!(told.contains("\"session\":\"s3\",\"pending\":0"), "{told}");
+    app.registry.wake(waking("s2"));
+    app.registry.wake(waking("s3"));
+    let told = next_text(&mut second).await.expect("a change");
+    assert!(told.contains("\"session\":\"s3\"") && told.contains("start_turn"), "{told}");
     drop((first, second));
     assert_eq!(app.registry.waiting(), 0);
 }

@@ -19,7 +19,8 @@ impl Account {
             Begins::Clear { from } => (from, true),
             Begins::Fork { from } => (from, false),
         };
-        let pid = self.open[&exchange.session].pid;
+        let own = &self.open[&exchange.session];
+        let pid = own.pid.filter(|_| own.parent.is_none());
         let is_recent = |known: &Known| now.since(known.last_seen) <= Duration::from_secs(60);
         let away = self.away.iter().filter(|(_, known)| from.is_some() || is_recent(known));
         let others = self.open.iter().chain(away).filter(|(id, known)| {

@@ -1,10 +1,11 @@
 //! A Messages API on loopback that plays a script, and keeps every request.
 //!
-//! Speaks as much of it as the client needs: streamed answers to requests that carry tools, in the order of the script; a
-//! short text to everything else. Before a turn is played its action is run, which is how a test lets something happen at
+//! Speaks as much of it as the client needs: streamed answers to requests that carry tools, in the order of the script, which
+//! is one for the main conversation and one for its subagents; a short text to everything else. Before a turn is played its action is run, which is how a test lets something happen at
 //! an exact moment of the conversation.
 
 use std::{
+    collections::VecDeque,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     sync::{Arc, Condvar, Mutex, PoisonError},
@@ -49,15 +50,44 @@ pub(super) struct Api {
 
 #[derive(Default)]
 struct State {
-    turns: std::collections::VecDeque<Turn>,
+    main: Conversation,
+    subagents: Conversation,
+    requests: usize,
+}
+
+/// What is left to be played, and what was asked.
+#[derive(Default)]
+struct Conversation {
+    turns: VecDeque<Turn>,
     requests: Vec<Value>,
+}
+
+impl Conversation {
+    fn of(turns: Vec<Turn>) -> Self {
+        Self { turns: turns.into(), requests: Vec::new() }
+    }
+
+    fn take(&mut self, request: &Value) -> Turn {
+        self.requests.push(request.clone());
+        self.turns.pop_front().unwrap_or_else(|| Turn::says("nothing more to do"))
+    }
+
+    fn messages(&self) -> Vec<Vec<Value>> {
+        self.requests.iter().map(normal).collect()
+    }
 }
 
 impl Api {
     pub(super) fn playing(turns: Vec<Turn>) -> Self {
+        Self::playing_both(turns, Vec::new())
+    }
+
+    /// Plays `turns` to the main conversation and `subagents` to whatever it has others do.
+    pub(super) fn playing_both(turns: Vec<Turn>, subagents: Vec<Turn>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().expect("bound").port();
-        let state = State { turns: turns.into(), requests: Vec::new() };
+        let (main, subagents) = (Conversation::of(turns), Conversation::of(subagents));
+        let state = State { main, subagents, requests: 0 };
         let state = Arc::new((Mutex::new(state), Condvar::new()));
         let shared = state.clone();
         thread::spawn(move || {
@@ -77,15 +107,20 @@ impl Api {
     /// The `messages` of every request of the conversation so far, in the form of [`normal`].
     pub(super) fn conversation(&self) -> Vec<Vec<Value>> {
         let (state, _) = &*self.state;
-        let state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.requests.iter().map(normal).collect()
+        state.lock().unwrap_or_else(PoisonError::into_inner).main.messages()
+    }
+
+    /// The same of its subagents.
+    pub(super) fn subagents(&self) -> Vec<Vec<Value>> {
+        let (state, _) = &*self.state;
+        state.lock().unwrap_or_else(PoisonError::into_inner).subagents.messages()
     }
 
     /// Waits until the conversation has `count` requests; false when it has not in time.
     pub(super) fn wait_for(&self, count: usize, patience: Duration) -> bool {
         let (state, changed) = &*self.state;
         let state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = changed.wait_timeout_while(state, patience, |state| state.requests.len() < count);
+        let waited = changed.wait_timeout_while(state, patience, |state| state.main.requests.len() < count);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
@@ -118,17 +153,17 @@ fn serve(connection: &TcpStream, state: &(Mutex<State>, Condvar)) -> std::io::Re
     let mut reader = BufReader::new(connection);
     let mut path = String::new();
     reader.read_line(&mut path)?;
-    let mut length = 0;
+    let (mut length, mut is_subagent) = (0, false);
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line)? == 0 || line == "\r\n" {
             break;
         }
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        if name.eq_ignore_ascii_case("content-length") {
             length = value.trim().parse().unwrap_or(0);
         }
+        is_subagent |= name.eq_ignore_ascii_case("x-claude-code-agent-id");
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
@@ -140,10 +175,10 @@ fn serve(connection: &TcpStream, state: &(Mutex<State>, Condvar)) -> std::io::Re
     let (number, turn) = {
         let (state, changed) = state;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.requests.push(request.clone());
+        state.requests += 1;
+        let turn = if is_subagent { state.subagents.take(&request) } else { state.main.take(&request) };
         changed.notify_all();
-        let turn = state.turns.pop_front().unwrap_or_else(|| Turn::says("nothing more to do"));
-        (state.requests.len(), turn)
+        (state.requests, turn)
     };
     (turn.before)();
     // The client takes two messages with one id for two parts of the same.

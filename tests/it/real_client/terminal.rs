@@ -1,28 +1,29 @@
 //! The client in a terminal of its own (tmux), as a person has it.
 
 use std::{
-    io::Write,
+    fs,
     path::PathBuf,
     process::{Command, Stdio},
     sync::{Arc, mpsc},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
+use serde_json::Value;
 
 use super::{
     api::{Api, Turn},
     client::{aside, environment, program, settle},
-    count, fail,
+    fail,
 };
-use crate::support::daemon::Home;
+use crate::support::daemon::{Daemon, Home};
 
-/// How long a client may take to start on a loaded machine.
-const START_PATIENCE: Duration = Duration::from_secs(60);
-/// What a person takes for at once.
-const WAKE_MAX: Duration = Duration::from_secs(2);
+/// How long a client may take for anything on a loaded machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a state that nobody announces is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// What stands before the line that is being typed.
+const PROMPT_SIGN: &str = "❯";
 
 /// A tmux server with one window; it ends with the test.
 struct Terminal {
@@ -31,7 +32,9 @@ struct Terminal {
 
 impl Terminal {
     fn running(home: &Home, command: &[String], environment: &[(String, String)]) -> Self {
-        let terminal = Self { socket: home.path("tmux") };
+        // One that comes after another has begun before that one is gone.
+        let socket = (1..).map(|number| home.path(&format!("tmux{number}"))).find(|path| !path.exists());
+        let terminal = Self { socket: socket.expect("there are numbers enough") };
         let mut tmux = terminal.tmux();
         tmux.args(["-f", "/dev/null", "new-session", "-d", "-x", "180", "-y", "50", "-c", &home.work()]);
         tmux.args(["env", "-i"]).args(environment.iter().map(|(name, value)| format!("{name}={value}")));
@@ -51,7 +54,11 @@ impl Terminal {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The client's process.
+    fn press(&self, keys: &[&str]) {
+        let status = self.tmux().arg("send-keys").args(keys).status().expect("tmux runs");
+        assert!(status.success(), "tmux: {status}");
+    }
+
     fn pid(&self) -> Pid {
         let output = self.tmux().args(["display-message", "-p", "#{pane_pid}"]).output().expect("tmux runs");
         let pid = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
@@ -61,12 +68,159 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        self.tmux().arg("kill-server").status().ok();
+        // A client that ended has taken its terminal with it.
+        self.tmux().arg("kill-server").stderr(Stdio::null()).status().ok();
     }
 }
 
+/// Somebody at a terminal in which the client runs, with aside as its plugin, a daemon, and the API that the client talks to.
+pub(super) struct Seat {
+    /// Goes first: it is ended by a socket in the home.
+    terminal: Terminal,
+    _daemon: Daemon,
+    pub(super) api: Api,
+    pub(super) home: Arc<Home>,
+}
+
+impl Seat {
+    /// Starts the client with `args`; its model says `says` one after the other.
+    pub(super) fn taken(says: &[&str], args: &[&str]) -> Self {
+        Self::with_plugin(says, args, |_| ())
+    }
+
+    /// The same with a client that starts no monitors.
+    pub(super) fn taken_without_monitor(says: &[&str], args: &[&str]) -> Self {
+        Self::with_plugin(says, args, |home| {
+            let manifest = home.path("plugin/aside/.claude-plugin/plugin.json");
+            let text = fs::read_to_string(&manifest).expect("the plugin was written");
+            let mut json: Value = serde_json::from_str(&text).expect("JSON");
+            let removed = json.as_object_mut().and_then(|fields| fields.remove("experimental"));
+            assert!(removed.is_some(), "the plugin has a monitor");
+            fs::write(&manifest, json.to_string()).expect("written");
+        })
+    }
+
+    fn with_plugin(says: &[&str], args: &[&str], change: impl FnOnce(&Home)) -> Self {
+        let home = Arc::new(Home::new());
+        settle(&home);
+        aside(&home, &["install", "claude-code", "--plugin", &plugin(&home)]);
+        change(&home);
+        let daemon = home.serve();
+        let api = Api::playing(says.iter().map(|text| Turn::says(text)).collect());
+        let terminal = start(&home, &api, args);
+        Self { terminal, _daemon: daemon, api, home }
+    }
+
+    /// Leaves the client and starts it again with `args`.
+    pub(super) fn come_back(&mut self, args: &[&str]) {
+        self.enter("/exit");
+        assert!(within(PATIENCE, || self.open_sessions().is_empty()), "{}", self.sight());
+        assert!(within(PATIENCE, || self.watchers() == 0), "the watcher outlives its client");
+        self.terminal = start(&self.home, &self.api, args);
+    }
+
+    /// Types a line and enters it.
+    pub(super) fn enter(&self, line: &str) {
+        let has = |words: &str| self.terminal.screen().contains(words);
+        assert!(within(PATIENCE, || has(PROMPT_SIGN)), "{}", self.sight());
+        self.terminal.press(&["-l", line]);
+        assert!(within(PATIENCE, || has(line)), "`{line}` is not seen:\n{}", self.sight());
+        self.terminal.press(&["Enter"]);
+    }
+
+    /// Enters a prompt, waits until its turn is over, and gives what the model was shown for it.
+    pub(super) fn prompt(&self, line: &str) -> Vec<Value> {
+        let before = self.api.conversation().len();
+        self.enter(line);
+        self.next_request(before + 1)
+    }
+
+    /// The messages of the request `number`, counted from one, which is the last one, once its turn is over.
+    pub(super) fn next_request(&self, number: usize) -> Vec<Value> {
+        assert!(self.api.wait_for(number, PATIENCE), "no request {number}; {}", self.sight());
+        self.idle_session();
+        let mut conversation = self.api.conversation();
+        assert_eq!(conversation.len(), number, "a turn that nobody asked for");
+        conversation.pop().expect("one is there")
+    }
+
+    /// Publishes a failure for whoever works here.
+    pub(super) fn fail(&self, severity: &str, words: &str) {
+        fail(&self.home, severity, words);
+    }
+
+    /// Publishes an error and waits until it waits for `session`.
+    pub(super) fn fail_for(&self, session: &str, words: &str) {
+        self.fail("error", words);
+        let waits = || self.home.get(&format!("/v1/sessions/{session}"))["pending"] == 1;
+        assert!(within(PATIENCE, waits), "{}", self.sight());
+    }
+
+    /// The one open session, once no turn is under way there.
+    pub(super) fn idle_session(&self) -> String {
+        self.session_other_than("")
+    }
+
+    /// The one open session, once it is another one than `old` and idle.
+    pub(super) fn session_other_than(&self, old: &str) -> String {
+        let mut found = None;
+        let is_there = || match self.open_sessions().as_slice() {
+            [session] if session["state"] == "idle" && session["id"] != old => {
+                found = session["id"].as_str().map(str::to_owned);
+                true
+            }
+            _ => false,
+        };
+        assert!(within(PATIENCE, is_there), "no session but `{old}`; {}", self.sight());
+        found.expect("found")
+    }
+
+    fn open_sessions(&self) -> Vec<Value> {
+        let mut list = self.home.get("/v1/sessions");
+        let sessions = list["sessions"].as_array_mut().expect("a list");
+        sessions.retain(|session| session["is_open"] == true);
+        std::mem::take(sessions)
+    }
+
+    /// The client's process.
+    pub(super) fn pid(&self) -> Pid {
+        self.terminal.pid()
+    }
+
+    /// How many of our watchers of this home are alive.
+    pub(super) fn watchers(&self) -> usize {
+        let socket = format!("ASIDE_SOCKET={}", self.home.socket().display());
+        let processes = fs::read_dir("/proc").expect("a process table").flatten();
+        let is_ours = |folder: PathBuf| {
+            let read = |name: &str| fs::read(folder.join(name)).unwrap_or_default();
+            let has = |bytes: &[u8], words: &str| {
+                bytes.split(|byte| *byte == 0).any(|part| part == words.as_bytes())
+            };
+            has(&read("cmdline"), "attach") && has(&read("environ"), &socket)
+        };
+        processes.filter(|process| is_ours(process.path())).count()
+    }
+
+    /// What there is to see, for whoever wonders why a test failed.
+    pub(super) fn sight(&self) -> String {
+        format!("the sessions: {}\nthe screen:\n{}", self.home.get("/v1/sessions"), self.terminal.screen())
+    }
+}
+
+fn plugin(home: &Home) -> String {
+    home.path("plugin").to_string_lossy().into_owned()
+}
+
+fn start(home: &Home, api: &Api, args: &[&str]) -> Terminal {
+    let (client, plugin) = (program().to_string_lossy().into_owned(), plugin(home) + "/aside");
+    let mut command =
+        [&client, "--plugin-dir", &plugin, "--permission-mode", "default"].map(str::to_owned).to_vec();
+    command.extend(args.iter().map(|arg| (*arg).to_owned()));
+    Terminal::running(home, &command, &environment(home, &api.url()))
+}
+
 /// Looks every [`LOOK_EVERY`] until `is_so`; false when it is not so within `patience`.
-fn within(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+pub(super) fn within(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let (_never, nothing) = mpsc::sync_channel::<()>(0);
     let mut waited = Duration::ZERO;
     while !is_so() {
@@ -77,51 +231,4 @@ fn within(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         waited += LOOK_EVERY;
     }
     true
-}
-
-/// How many of our watchers of this home are alive.
-fn watchers(home: &Home) -> usize {
-    let socket = format!("ASIDE_SOCKET={}", home.socket().display());
-    let processes = std::fs::read_dir("/proc").expect("a process table").flatten();
-    let is_ours = |folder: PathBuf| {
-        let read = |name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
-        let has =
-            |bytes: &[u8], words: &str| bytes.split(|byte| *byte == 0).any(|part| part == words.as_bytes());
-        has(&read("cmdline"), "attach") && has(&read("environ"), &socket)
-    };
-    processes.filter(|process| is_ours(process.path())).count()
-}
-
-#[test]
-#[ignore = "needs the client: scripts/real-client"]
-fn an_idle_session_is_woken_and_its_watcher_ends_with_the_client() {
-    let home = Arc::new(Home::new());
-    settle(&home);
-    let plugin = home.path("plugin").to_string_lossy().into_owned();
-    aside(&home, &["install", "claude-code", "--plugin", &plugin]);
-    let _daemon = home.serve();
-    let api = Api::playing(vec![Turn::says("waiting"), Turn::says("seen")]);
-    let client = program().to_string_lossy().into_owned();
-    let command = [&client, "--plugin-dir", &plugin, "--permission-mode", "default", "go"].map(str::to_owned);
-    let terminal = Terminal::running(&home, &command, &environment(&home, &api.url()));
-    assert!(api.wait_for(1, START_PATIENCE), "no request; the screen:\n{}", terminal.screen());
-    let is_idle = || home.get("/v1/sessions")["sessions"][0]["state"] == "idle";
-    assert!(within(START_PATIENCE, is_idle), "{}", home.get("/v1/sessions"));
-    assert!(
-        within(START_PATIENCE, || watchers(&home) == 1),
-        "no watcher; the screen:\n{}",
-        terminal.screen()
-    );
-
-    #[expect(clippy::disallowed_methods, reason = "how long a person waits is what is asked here")]
-    let begin = Instant::now();
-    fail(&home, "critical", "marker_wake");
-    assert!(api.wait_for(2, WAKE_MAX), "not woken in {WAKE_MAX:?}; the screen:\n{}", terminal.screen());
-    let woken_after = begin.elapsed();
-    writeln!(std::io::stderr(), "woken after {woken_after:?}").expect("somebody reads");
-    let conversation = api.conversation();
-    assert_eq!(count(&conversation[1], "marker_wake"), 1, "{:?}", conversation[1].last());
-
-    kill_process(terminal.pid(), Signal::KILL).expect("it runs");
-    assert!(within(START_PATIENCE, || watchers(&home) == 0), "the watcher outlives its client");
 }

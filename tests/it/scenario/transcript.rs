@@ -142,7 +142,7 @@ impl Transcript {
     }
 
     fn write_wake(&mut self, at: Timestamp, pending: &Pending) {
-        let Pending { session, count, top, for_user, wake, is_closed } = pending;
+        let Pending { session, count, top, for_user, wake, is_closed, moved_to } = pending;
         let mut line = format!("{session} pending={count} top={}", top.map_or("none", Priority::as_str));
         if *for_user > 0 {
             line.push_str(&format!(" for_user={for_user}"));
@@ -152,6 +152,9 @@ impl Transcript {
         }
         if *is_closed {
             line.push_str(" closed");
+        }
+        if let Some(to) = moved_to {
+            line.push_str(&format!(" moved_to={to}"));
         }
         self.line(at, "wake", &line);
     }

@@ -1,0 +1,114 @@
+//! What the client does with its context: it compacts it, reads it again, and has others work in contexts of their own.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    TOOL_SAYS,
+    api::{Api, Turn},
+    assert_only_added, bash,
+    client::run_headless,
+    count, fail, home,
+    terminal::Seat,
+};
+use crate::support::daemon::Home;
+
+/// What stands at what is told once more.
+const AGAIN: &str = "redelivered: true";
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn after_a_compaction_what_is_still_true_is_told_once_more() {
+    let summary = "<analysis>none</analysis><summary>The user said little.</summary>";
+    let seat = Seat::taken(&["ready", "heard", summary], &["go"]);
+    seat.next_request(1);
+    let session = seat.idle_session();
+    seat.fail_for(&session, "marker_told");
+    assert_eq!(count(&seat.prompt("before it"), "marker_told"), 1);
+    seat.fail_for(&session, "marker_waiting");
+
+    let mut compactions = seat
+        .home
+        .client()
+        .stream("/v1/events/stream?pattern=agent.compaction.*", &[])
+        .expect("the daemon answers")
+        .unwrap_or_else(|refused| panic!("{refused:?}"));
+    seat.enter("/compact");
+    for expected in ["agent.compaction.start", "agent.compaction.end"] {
+        let event = compactions.next_event().expect("told").expect("an event");
+        let event: Value = serde_json::from_str(&event.data).expect("JSON");
+        assert_eq!([&event["type"], &event["payload"]["trigger"]], [expected, "manual"]);
+    }
+    assert_eq!(seat.idle_session(), session);
+    let request = seat.prompt("after it");
+    let told = ["marker_told", "marker_waiting", AGAIN].map(|words| count(&request, words));
+    assert_eq!(told, [1, 1, 1], "{request:?}");
+    let request = seat.prompt("and later");
+    let told = ["marker_told", "marker_waiting", AGAIN].map(|words| count(&request, words));
+    assert_eq!(told, [1, 1, 1], "once more is once");
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_conversation_that_is_resumed_is_told_what_is_open_once_more() {
+    let mut seat = Seat::taken(&[], &["go"]);
+    seat.next_request(1);
+    let session = seat.idle_session();
+    seat.fail_for(&session, "marker_told");
+    assert_eq!(count(&seat.prompt("before it"), "marker_told"), 1);
+    seat.fail_for(&session, "marker_waiting");
+    seat.come_back(&["--continue"]);
+    assert_eq!(seat.idle_session(), session);
+    let resumed = seat.prompt("after it");
+    let told =
+        |request: &[Value]| ["marker_told", "marker_waiting", AGAIN].map(|words| count(request, words));
+    assert_eq!(told(&resumed), [2, 1, 1], "the history has the first one");
+    let later = seat.prompt("and later");
+    assert_eq!(told(&later), [2, 1, 1], "once more is once");
+    assert_only_added(&[resumed, later]);
+}
+
+/// Publishes a failure for the subagent that is at work; `words` are found again in what it is told.
+fn fail_for_the_subagent(home: &Home, words: &str) {
+    let list = home.get("/v1/sessions");
+    let ids =
+        list["sessions"].as_array().expect("a list").iter().filter_map(|session| session["id"].as_str());
+    let subagent = ids.into_iter().find(|id| id.contains('/')).expect("a subagent is at work");
+    home.publish(&json!({
+        "type": "tool.call.failure", "severity": "error", "session": subagent,
+        "payload": { "tool_name": words, "error_type": "timeout" },
+    }));
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_subagent_is_told_what_is_for_it_and_the_rest_waits_for_its_parent() {
+    let home = home();
+    let _daemon = home.serve();
+    let during: Arc<Home> = home.clone();
+    let task =
+        json!({ "description": "Says something", "prompt": "say it", "subagent_type": "general-purpose" });
+    let turns = vec![Turn::calls("toolu_1", "Agent", &task), Turn::says("started"), Turn::says("done")];
+    let subagents = vec![
+        bash("toolu_2").after(move || {
+            fail(&during, "error", "marker_parent");
+            fail_for_the_subagent(&during, "marker_child");
+        }),
+        bash("toolu_3"),
+        Turn::says("said"),
+    ];
+    let api = Api::playing_both(turns, subagents);
+    run_headless(&home, &api.url());
+    let (parent, subagent) = (api.conversation(), api.subagents());
+    assert_only_added(&parent);
+    assert_only_added(&subagent);
+    let told = |conversation: &[Vec<Value>], words: &str| -> Vec<usize> {
+        conversation.iter().map(|messages| count(messages, words)).collect()
+    };
+    assert_eq!(told(&subagent, TOOL_SAYS), [0, 1, 2], "all of its tools ran");
+    assert_eq!(told(&subagent, "marker_child"), [0, 1, 1]);
+    assert_eq!(told(&subagent, "marker_parent"), [0, 0, 0]);
+    assert_eq!(told(&parent, "marker_child"), vec![0; parent.len()]);
+    assert_eq!(told(&parent, "marker_parent").last(), Some(&1), "{parent:?}");
+}

@@ -1,0 +1,98 @@
+//! An idle client is woken: through its monitor, wherever its process goes on, and through its inbox.
+
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+use super::{
+    count,
+    terminal::{PATIENCE, Seat, within},
+};
+
+/// What a person takes for at once.
+const WAKE_MAX: Duration = Duration::from_secs(2);
+/// What stands in the line of a monitor and nowhere else.
+const BY_MONITOR: &str = "[{\"subscriber\":\"tool_failure\"";
+/// What an inbox's message begins with.
+const BY_INBOX: &str = "Automated notification of the aside daemon";
+
+/// Publishes something critical, and gives what the model is shown for it, as request `number`.
+fn woken(seat: &Seat, words: &str, number: usize) -> Vec<Value> {
+    #[expect(clippy::disallowed_methods, reason = "how long a person waits is what is asked here")]
+    let begin = Instant::now();
+    seat.fail("critical", words);
+    assert!(seat.api.wait_for(number, WAKE_MAX), "not woken in {WAKE_MAX:?}; {}", seat.sight());
+    writeln!(std::io::stderr(), "woken after {:?}", begin.elapsed()).expect("somebody reads");
+    let request = seat.next_request(number);
+    assert_eq!(count(&request, words), 1, "{:?}", request.last());
+    request
+}
+
+fn one_watcher(seat: &Seat) {
+    assert!(within(PATIENCE, || seat.watchers() == 1), "not one watcher; {}", seat.sight());
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn an_idle_session_is_woken_and_its_watcher_ends_with_the_client() {
+    let seat = Seat::taken(&["waiting", "seen"], &["go"]);
+    seat.next_request(1);
+    one_watcher(&seat);
+    woken(&seat, "marker_wake", 2);
+    kill_process(seat.pid(), Signal::KILL).expect("it runs");
+    assert!(within(PATIENCE, || seat.watchers() == 0), "the watcher outlives its client");
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn the_queue_and_the_watcher_go_on_where_the_client_does() {
+    let seat = Seat::taken(&[], &["go"]);
+    seat.next_request(1);
+    one_watcher(&seat);
+    let first = seat.idle_session();
+    seat.fail_for(&first, "marker_waiting");
+
+    // Nothing of it is a turn by itself.
+    seat.enter("/clear");
+    let cleared = seat.session_other_than(&first);
+    let request = seat.prompt("after the clear");
+    assert_eq!(count(&request, "marker_waiting"), 1, "what waited waits in the next session");
+    let request = woken(&seat, "marker_cleared", 3);
+    assert_eq!([count(&request, BY_MONITOR), count(&request, "marker_waiting")], [1, 1]);
+
+    seat.fail_for(&cleared, "marker_copied");
+    seat.enter("/branch");
+    let branch = seat.session_other_than(&cleared);
+    let request = seat.prompt("in the branch");
+    assert_eq!([count(&request, "marker_copied"), count(&request, "marker_cleared")], [1, 1]);
+    let request = woken(&seat, "marker_branch", 5);
+    assert_eq!([count(&request, BY_MONITOR), count(&request, "marker_copied")], [2, 1]);
+
+    // The original has kept what waited, and was told nothing of the branch.
+    seat.enter(&format!("/resume {cleared}"));
+    assert_eq!(seat.session_other_than(&branch), cleared);
+    let request = seat.prompt("back in the original");
+    assert_eq!([count(&request, "marker_copied"), count(&request, "marker_branch")], [1, 0]);
+    let request = woken(&seat, "marker_resumed", 7);
+    assert_eq!([count(&request, BY_MONITOR), count(&request, "marker_copied")], [2, 1]);
+    one_watcher(&seat);
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_client_without_a_monitor_is_woken_through_its_inbox() {
+    let seat = Seat::taken_without_monitor(&[], &[]);
+    let first = seat.idle_session();
+    let request = woken(&seat, "marker_inbox", 1);
+    assert_eq!(count(&request, BY_INBOX), 1);
+    seat.enter("/clear");
+    seat.session_other_than(&first);
+    let request = woken(&seat, "marker_cleared", 2);
+    // The context is empty, and what it held is still true.
+    assert_eq!([count(&request, BY_INBOX), count(&request, "marker_inbox")], [1, 1]);
+    assert_eq!(seat.watchers(), 0);
+}
