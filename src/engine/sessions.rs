@@ -9,8 +9,6 @@ use std::{
     sync::Arc,
 };
 
-use serde::Deserialize;
-
 use super::{
     Engine,
     deadlines::Deadlines,
@@ -19,22 +17,17 @@ use super::{
     rules::SessionSettings,
 };
 use crate::{
-    event::{EventRef, Scope, SessionId},
+    event::{Scope, SessionId},
     exchange::{Decision, Harness},
     injector::Injector,
-    ledger::{LedgerEntry, Reason},
-    notification::{Notification, NotificationId, Priority, SubscriberId},
-    session::{OPENING_EVENT, SessionState, WAITING_EVENT, Wake},
+    notification::{NotificationId, Priority, SubscriberId},
+    session::{SessionState, Wake},
     snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
 
 /// Most open sessions; the one that has been silent for longest is closed for a new one.
 pub(super) const SESSIONS_MAX: usize = 10_000;
-
-/// Most sessions that have ended and may come back; the one that ended first is given up for a new one. What each of them
-/// keeps is bounded as an open one's is.
-pub(super) const AWAY_MAX: usize = 1_000;
 
 /// One session that is open or may come back.
 #[derive(Debug)]
@@ -49,12 +42,12 @@ pub(super) struct Session {
     /// It was said to begin, and no turn has begun since.
     pub(super) is_opening: bool,
     /// What watchers were told last.
-    told: Told,
+    pub(super) told: Told,
 }
 
 /// What watchers are told of a session's queue: as [`Pending`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Told {
+pub(super) struct Told {
     count: u32,
     top: Option<Priority>,
     for_user: u32,
@@ -287,29 +280,6 @@ impl Engine {
         }
     }
 
-    /// Learns from an event where its session stands.
-    pub(super) fn note_turn(&mut self, event: &EventRef<'_>) {
-        let is_of_an_agent = event.event_type.starts_with("agent.");
-        let is_of_a_tool = event.event_type.starts_with("tool.call.");
-        let Some(id) = event.session.filter(|_| is_of_an_agent || is_of_a_tool).map(SessionId::new) else {
-            return;
-        };
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        // Anyone may tell of a tool that failed; where the turn stands is known to its harness.
-        if is_of_a_tool && session.harness.name.as_deref() != Some(event.source) {
-            return;
-        }
-        let reason = (event.event_type == WAITING_EVENT).then(|| reason_of(event.payload)).flatten();
-        let state = session.state.after_event(event.event_type, reason.as_deref());
-        if event.event_type == OPENING_EVENT {
-            session.is_opening = true;
-        } else if state != session.state {
-            session.is_opening = false;
-            session.state = state;
-            self.settle_session(&id);
-        }
-    }
-
     /// Does what the user decided about a notification: in one queue, or wherever it waits.
     pub(super) fn decide(
         &mut self,
@@ -328,101 +298,6 @@ impl Engine {
                 self.settle_session(&id);
             }
         }
-    }
-
-    /// Closes a session because its harness says so; what it leaves goes to its parent, or ends.
-    pub(super) fn end_session(&mut self, id: &SessionId) {
-        self.remove_session(id);
-        self.tell_closed(id);
-    }
-
-    /// Closes a session for want of a sign of life, or of room.
-    fn close_session(&mut self, id: &SessionId) {
-        let was_open = self.sessions.get(id).is_some();
-        self.remove_session(id);
-        if was_open {
-            self.tell_gone(id);
-        }
-    }
-
-    fn remove_session(&mut self, id: &SessionId) {
-        let Some((mut session, _)) = self.sessions.take(id) else {
-            return;
-        };
-        for former in &session.former {
-            self.sessions.heirs.remove(former);
-        }
-        let left = session.injector.close();
-        while let Some(entry) = session.injector.poll_output() {
-            self.record(entry);
-        }
-        let parent = session.harness.parent.filter(|parent| self.sessions.known(parent).is_some());
-        for notification in left {
-            self.hand_over(id, parent.as_ref(), notification);
-        }
-        let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: false };
-        self.outputs.push_back(Output::Session(id.clone(), change));
-    }
-
-    /// Tells whoever watches a session that nothing waits there any more.
-    pub(super) fn tell_gone(&mut self, id: &SessionId) {
-        self.outputs.push_back(Output::Wake(Pending::nothing(id.clone())));
-    }
-
-    /// Tells whoever watches a session that it has ended; also of one that was not open, where they wait for nothing.
-    pub(super) fn tell_closed(&mut self, id: &SessionId) {
-        self.outputs.push_back(Output::Wake(Pending { is_closed: true, ..Pending::nothing(id.clone()) }));
-    }
-
-    /// Keeps a session that has ended, with what waits for it, for when it is taken up again; its subagents end with it. A
-    /// subagent itself does not come back.
-    pub(super) fn send_away(&mut self, id: &SessionId, now: Timestamp) {
-        let Some(session) = self.sessions.get(id) else {
-            return self.tell_closed(id);
-        };
-        if session.harness.parent.is_some() {
-            return self.end_session(id);
-        }
-        let is_child = |session: &Session| session.harness.parent.as_ref() == Some(id);
-        let children = self.sessions.open.iter().filter(|(_, session)| is_child(session));
-        let children: Vec<SessionId> = children.map(|(child, _)| child.clone()).collect();
-        for child in children {
-            self.end_session(&child);
-        }
-        let Some((mut session, _)) = self.sessions.take(id) else {
-            return;
-        };
-        self.tell_closed(id);
-        let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: true };
-        self.outputs.push_back(Output::Session(id.clone(), change));
-        session.last_seen = now;
-        session.told = Told::default();
-        session.state = SessionState::default();
-        self.sessions.away.insert(id.clone(), session);
-        if self.sessions.away.len() > AWAY_MAX {
-            let first = self.sessions.away.iter().min_by_key(|(_, session)| session.last_seen);
-            if let Some(first) = first.map(|(id, _)| id.clone()) {
-                self.close_session(&first);
-            }
-        }
-        self.settle_session(id);
-    }
-
-    /// Gives a notification to another session; it ends if there is none, or if that one had it already.
-    pub(super) fn hand_over(
-        &mut self,
-        from: &SessionId,
-        to: Option<&SessionId>,
-        notification: Arc<Notification>,
-    ) {
-        if to.is_some_and(|to| self.queue(to, notification.clone())) {
-            return;
-        }
-        self.record(LedgerEntry::NotificationEnded {
-            notification: notification.id.clone(),
-            session: Some(from.clone()),
-            reason: Reason::SessionGone,
-        });
     }
 
     /// Expires what is due in the sessions whose deadline is `at`, and closes those that were silent for too long.
@@ -476,15 +351,6 @@ impl Engine {
             self.close_session(&id);
         }
     }
-}
-
-/// The `reason` that a payload gives, if it gives one in words.
-fn reason_of(payload: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Reason {
-        reason: String,
-    }
-    serde_json::from_str(payload).ok().map(|Reason { reason }| reason)
 }
 
 /// What a harness said that was not known before.

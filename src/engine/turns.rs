@@ -1,0 +1,60 @@
+//! Where each session's turn stands: what its harness's events and exchanges say of it.
+
+use serde::Deserialize;
+
+use super::Engine;
+use crate::{
+    event::{EventRef, SessionId},
+    exchange::{Answer, Exchange},
+    notification::InjectionPoint,
+    session::{OPENING_EVENT, WAITING_EVENT, Wake, WakeKind},
+};
+
+impl Engine {
+    /// Learns from an event where its session stands.
+    pub(super) fn note_turn(&mut self, event: &EventRef<'_>) {
+        let is_of_an_agent = event.event_type.starts_with("agent.");
+        let is_of_a_tool = event.event_type.starts_with("tool.call.");
+        let Some(id) = event.session.filter(|_| is_of_an_agent || is_of_a_tool).map(SessionId::new) else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        // Anyone may tell of a tool that failed; where the turn stands is known to its harness.
+        if is_of_a_tool && session.harness.name.as_deref() != Some(event.source) {
+            return;
+        }
+        let reason = (event.event_type == WAITING_EVENT).then(|| reason_of(event.payload)).flatten();
+        let state = session.state.after_event(event.event_type, reason.as_deref());
+        if event.event_type == OPENING_EVENT {
+            session.is_opening = true;
+        } else if state != session.state {
+            session.is_opening = false;
+            session.state = state;
+            self.settle_session(&id);
+        }
+    }
+
+    /// Notes where the session stands after an exchange that was no repetition.
+    pub(super) fn note_point(&mut self, exchange: &Exchange, wake: Option<&Wake>, answer: &Answer) {
+        let Some(session) = self.sessions.get_mut(&exchange.session) else { return };
+        let is_turn_start = exchange.point == InjectionPoint::TurnStart;
+        if is_turn_start && std::mem::take(&mut session.is_opening) {
+            return;
+        }
+        let cancels = wake.is_some_and(|wake| wake.kind == WakeKind::CancelAndRestart);
+        session.state = session.state.after_exchange(
+            exchange.point,
+            answer.directive.is_some(),
+            cancels && answer.injection.is_some(),
+        );
+    }
+}
+
+/// The `reason` that a payload gives, if it gives one in words.
+fn reason_of(payload: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Reason {
+        reason: String,
+    }
+    serde_json::from_str(payload).ok().map(|Reason { reason }| reason)
+}
