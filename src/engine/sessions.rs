@@ -1,8 +1,8 @@
 //! The sessions: who they are, where they work, and what each one's queue wants.
 //!
 //! One that has ended and can be taken up again is away: nothing new is for it, and what waits for it is kept until it comes
-//! back or was gone for as long as a session may be silent. A subagent is a session with a parent. It gets only what is addressed to it; what it leaves behind when it ends goes to its
-//! parent.
+//! back or was gone for as long as a session may be silent. A subagent is a session with a parent. It gets only what is
+//! addressed to it; what it leaves behind when it ends goes to its parent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -289,12 +289,11 @@ impl Engine {
     ) {
         let concerned = match session {
             Some(id) => vec![id.clone()],
-            None => self.sessions.open.keys().cloned().collect(),
+            None => self.sessions.open.keys().chain(self.sessions.away.keys()).cloned().collect(),
         };
         for id in concerned {
-            let decided =
-                self.sessions.get_mut(&id).is_some_and(|open| open.injector.decide(notification, decision));
-            if decided {
+            let session = self.sessions.known_mut(&id);
+            if session.is_some_and(|session| session.injector.decide(notification, decision)) {
                 self.settle_session(&id);
             }
         }
