@@ -67,7 +67,7 @@ pub enum InstallError {
         why: SettingsError,
     },
     /// It would run twice.
-    #[error("{what} is there already, and two would tell everything twice; remove it first: {remedy}")]
+    #[error("{what} is there already, and with both every hook would run twice; remove it first: {remedy}")]
     Twice {
         /// The other one.
         what: String,

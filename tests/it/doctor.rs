@@ -99,7 +99,7 @@ fn hooks_that_run_twice_or_another_program_or_not_at_all_are_found() {
     fs::create_dir_all(shared.parent().expect("a folder")).expect("made");
     fs::write(&shared, fs::read_to_string(&plugin_hooks).expect("there")).expect("written");
     let said = remedy(&home, "once");
-    assert!(said.contains("so everything is told twice: aside uninstall claude-code --project"), "{said}");
+    assert!(said.contains("so every hook runs twice: aside uninstall claude-code --project"), "{said}");
 
     fs::write(&shared, r#"{ "disableAllHooks": true }"#).expect("written");
     let said = remedy(&home, "hooks");

@@ -127,7 +127,7 @@ impl Found {
         checks.push(match self.installations.as_slice() {
             [first, second, ..] => Check::fail(
                 "once",
-                format!("installed in {} and {}, so everything is told twice", first.place, second.place),
+                format!("installed in {} and {}, so every hook runs twice", first.place, second.place),
                 second.remedy.clone(),
             ),
             _ => Check::ok("once", "installed in one place"),

@@ -227,7 +227,7 @@ fn plugin_folder(outcome: &mut Outcome, folder: &Path, choice: &Choice) -> Resul
     }
     let places = Places::find(Path::new("."))?;
     if places.plugin().exists() || !hooks_in(&places.user_settings())?.is_empty() {
-        outcome.note("aside is installed for this user already, and two would tell everything twice: aside uninstall claude-code");
+        outcome.note("aside is installed for this user already, and with both every hook would run twice: aside uninstall claude-code");
     }
     let shown = status_line::quoted(&folder.display().to_string());
     outcome.next(&[
