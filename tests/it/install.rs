@@ -211,6 +211,22 @@ fn a_program_of_another_name_installs_nothing_that_could_not_be_taken_out() {
 }
 
 #[test]
+fn an_installation_that_fails_midway_is_taken_back() {
+    let home = Home::new();
+    let manifest =
+        settings(&home, "skills/aside/.claude-plugin/plugin.json", br#"{ "name": "aside", "version": "0" }"#);
+    settings(&home, "skills/aside/hooks", b"a file where a folder belongs");
+    let before = files(&client(&home));
+    let said = refusal(&home, &["install", "claude-code"]);
+    assert!(said.contains("write ~/home/.claude/skills/aside/hooks/hooks.json: "), "{said}");
+    assert_eq!(files(&client(&home)), before);
+
+    fs::remove_file(&manifest).expect("removed");
+    fs::remove_file(client(&home).join("skills/aside/hooks")).expect("removed");
+    assert!(print(&home, &["install", "claude-code"]).starts_with("wrote "), "empty folders are nobody's");
+}
+
+#[test]
 fn a_project_that_is_not_there_is_not_made() {
     let home = Home::new();
     let said = refusal(&home, &["install", "claude-code", "--project", "tpyo"]);

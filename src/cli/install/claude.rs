@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     InstallError, Outcome,
-    plan::{Plan, backup_path, read, remove_empty},
+    plan::{Plan, backup_path, holds_file, read, remove_empty},
     plugin::{self, Choice},
     settings::{Settings, is_program},
     status_line,
@@ -175,9 +175,9 @@ pub(super) fn uninstall(args: &RemoveArgs) -> Result<Outcome, InstallError> {
     Ok(outcome)
 }
 
-/// Refuses to write into what stands at `place` unless `manifest`, which is in it or it itself, says that it is aside's.
+/// Refuses to write into what stands at `place`, if that is more than empty folders, unless `manifest`, which is in it or it itself, says that it is aside's.
 fn refuse_foreign(place: &Path, manifest: &Path) -> Result<(), InstallError> {
-    if place.exists() && !read(manifest)?.as_deref().is_some_and(plugin::is_manifest) {
+    if holds_file(place) && !read(manifest)?.as_deref().is_some_and(plugin::is_manifest) {
         return Err(InstallError::Foreign { path: place.to_owned() });
     }
     Ok(())

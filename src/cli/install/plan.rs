@@ -103,9 +103,15 @@ impl Plan {
 
     /// Carries the changes out.
     ///
-    /// Errors: what came before the one that failed is done; each file is either as it was or as it should be.
+    /// Errors: what came before the one that failed is taken back, as far as the files let it.
     pub(super) fn apply(&self) -> Result<(), FileError> {
-        self.changes.iter().try_for_each(Change::apply)
+        for (index, change) in self.changes.iter().enumerate() {
+            if let Err(error) = change.apply() {
+                self.changes.iter().take(index).rev().for_each(Change::take_back);
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -134,6 +140,23 @@ impl Change {
             Some(text) => replace(&self.path, text, mode_of(&self.path)).map_err(failed("write")),
             None => fs::remove_file(&self.path).map_err(failed("remove")),
         }
+    }
+
+    /// Puts the file back as it was. A copy that was made stays, as it may be of an earlier change. What fails here is not told:
+    /// what made it necessary is.
+    fn take_back(&self) {
+        match &self.before {
+            Some(before) => replace(&self.path, before, mode_of(&self.path)).ok(),
+            None => fs::remove_file(&self.path).ok(),
+        };
+    }
+}
+
+/// Whether a file is at `path` or anywhere below it.
+pub(super) fn holds_file(path: &Path) -> bool {
+    match fs::read_dir(path) {
+        Ok(entries) => entries.flatten().any(|entry| holds_file(&entry.path())),
+        Err(_) => fs::symlink_metadata(path).is_ok(),
     }
 }
 
