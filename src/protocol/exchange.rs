@@ -244,7 +244,7 @@ pub struct ExchangeView<'a> {
     #[serde(skip_serializing_if = "BudgetFields::is_empty")]
     #[schema(required = false)]
     budget: BudgetFields,
-    /// `xml`, `markdown`, `toon` or `json`; the configured one if absent.
+    /// `xml`, `markdown`, `toon`, `json` or `line`; the configured one if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<&'static str>,
     /// `always`; `only_to_continue` when text at `turn_end` makes the agent go on; `only_to_cancel` when text at
