@@ -120,7 +120,8 @@ pub(super) fn install(args: &Args) -> Result<Outcome, InstallError> {
             return Err(InstallError::TooOld { version, oldest: ARGS_SINCE });
         }
         Some(_) => {}
-        None => outcome.note("there is no `claude` on the PATH; what is installed waits for one"),
+        None => outcome
+            .note("there is no `claude` on the PATH that tells its version; what is installed waits for one"),
     }
     let is_too_old = client.is_some_and(|version| version < PLUGIN_SINCE);
     if args.project.is_some() {

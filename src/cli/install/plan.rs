@@ -128,6 +128,10 @@ impl Change {
 
     fn apply(&self) -> Result<(), FileError> {
         let failed = |doing| move |error| FileError::new(doing, &self.path, error);
+        if read(&self.path)? != self.before {
+            // The client writes its settings too, and what it wrote since would be lost.
+            return Err(failed("change")(io::Error::other("somebody else has just changed it; try again")));
+        }
         if self.has_backup
             && let Some(before) = &self.before
         {
@@ -209,4 +213,24 @@ fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         // What failed is told; a file that is left over tells nobody anything.
         fs::remove_file(&temporary).ok();
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_writes_meanwhile_is_not_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+        fs::write(&second, "{}").expect("written");
+        let mut plan = Plan::default();
+        plan.write(first.clone(), "ours".to_owned()).expect("planned");
+        plan.edit(second.clone(), Some("ours".to_owned())).expect("planned");
+        fs::write(&second, "theirs").expect("written");
+        let error = plan.apply().expect_err("it is not what it was");
+        assert!(error.source.to_string().contains("try again"), "{error:?}");
+        assert_eq!(fs::read_to_string(&second).expect("there"), "theirs");
+        assert!(!first.exists() && !backup_path(&second).exists(), "nothing is left");
+    }
 }
