@@ -81,6 +81,8 @@ pub(super) struct Sessions {
     pub(super) away: BTreeMap<SessionId, Session>,
     /// Who took the place of a session that is gone: the reverse of [`Session::former`].
     pub(super) heirs: BTreeMap<SessionId, SessionId>,
+    /// Those that are not open and were said to begin, oldest first.
+    pub(super) announced: Vec<SessionId>,
     pub(super) deadlines: Deadlines<SessionId>,
     /// Where those work that are open and are no subagents.
     folders: Folders,
@@ -252,7 +254,8 @@ impl Engine {
             let session = self.sessions.away.remove(id);
             let queue_len_max = self.rules.sessions.queue_len_max;
             let session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
-            self.sessions.open.insert(id.clone(), session);
+            let is_opening = self.sessions.take_announced(id);
+            self.sessions.open.insert(id.clone(), Session { is_opening, ..session });
         }
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -384,21 +387,23 @@ state!(Session { harness, opened_at, last_seen, injector, former, state, is_open
 impl Sessions {
     /// Appends the sessions; who took whose place is known from those who did.
     pub(super) fn write_state(&self, to: &mut Writer) {
-        let Self { open, away, heirs: _, deadlines: _, folders: _ } = self;
+        let Self { open, away, heirs: _, announced, deadlines: _, folders: _ } = self;
         open.write(to);
         away.write(to);
+        announced.write(to);
     }
 
     /// The sessions that [`Sessions::write_state`] appended, waiting for what `settings` make them wait for.
     pub(super) fn read_state(settings: &SessionSettings, from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let open = <BTreeMap<SessionId, Session>>::read(from)?;
         let away = <BTreeMap<SessionId, Session>>::read(from)?;
+        let announced = <Vec<SessionId>>::read(from)?;
         let (mut heirs, mut deadlines) = (BTreeMap::new(), Deadlines::default());
         for (id, session) in open.iter().chain(&away) {
             heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
             deadlines.set(id.clone(), Some(session.deadline(settings)));
         }
-        let mut sessions = Self { open, away, heirs, deadlines, folders: Folders::default() };
+        let mut sessions = Self { open, away, heirs, announced, deadlines, folders: Folders::default() };
         for id in sessions.open.keys().cloned().collect::<Vec<_>>() {
             sessions.place(&id);
         }

@@ -2,13 +2,16 @@
 
 use serde::Deserialize;
 
-use super::Engine;
+use super::{Engine, sessions::Sessions};
 use crate::{
     event::{EventRef, SessionId},
     exchange::{Answer, Exchange},
     notification::InjectionPoint,
-    session::{OPENING_EVENT, WAITING_EVENT, Wake, WakeKind},
+    session::{OPENING_EVENT, SessionState, WAITING_EVENT, Wake, WakeKind},
 };
+
+/// Most sessions that were said to begin and have not asked yet; of an older one the first exchange counts as a turn.
+const ANNOUNCED_MAX: usize = 64;
 
 impl Engine {
     /// Learns from an event where its session stands.
@@ -18,7 +21,9 @@ impl Engine {
         let Some(id) = event.session.filter(|_| is_of_an_agent || is_of_a_tool).map(SessionId::new) else {
             return;
         };
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return self.sessions.note_before_opening(&id, event.event_type);
+        };
         // Anyone may tell of a tool that failed; where the turn stands is known to its harness.
         if is_of_a_tool && session.harness.name.as_deref() != Some(event.source) {
             return;
@@ -47,6 +52,29 @@ impl Engine {
             answer.directive.is_some(),
             cancels && answer.injection.is_some(),
         );
+    }
+}
+
+impl Sessions {
+    /// Learns from an event of a session that is not open whether its next exchange opens it or begins a turn. A harness tells of
+    /// a start and asks in one call, so that the event comes first.
+    fn note_before_opening(&mut self, id: &SessionId, event_type: &str) {
+        let is_start = event_type == OPENING_EVENT;
+        if is_start || SessionState::default().after_event(event_type, None).is_in_turn() {
+            self.take_announced(id);
+        }
+        if is_start {
+            self.announced.push(id.clone());
+            if self.announced.len() > ANNOUNCED_MAX {
+                self.announced.remove(0);
+            }
+        }
+    }
+
+    /// Whether the session was said to begin before it was open; the next one to ask is not told so.
+    pub(super) fn take_announced(&mut self, id: &SessionId) -> bool {
+        let at = self.announced.iter().position(|announced| announced == id);
+        at.map(|at| self.announced.remove(at)).is_some()
     }
 }
 

@@ -96,6 +96,25 @@ fn a_monitor_prints_each_wake_as_one_line_and_dies_with_its_client() {
 }
 
 #[test]
+fn a_conversation_that_nobody_has_written_to_yet_is_woken() {
+    let home = home();
+    let _daemon = home.serve();
+    for start in ["startup", "resume"] {
+        home.hook(&format!(
+            r#"{{"hook_event_name":"SessionStart","session_id":"s1","source":"{start}","cwd":"/w"}}"#
+        ));
+        assert_eq!(session(&home)["state"], "idle", "{start}");
+        let (mut child, mut lines) = client(&home);
+        attached(&home, 1);
+        order(&home, start);
+        assert!(next_line(&mut lines).contains(start));
+        home.hook(r#"{"hook_event_name":"SessionEnd","session_id":"s1","reason":"other"}"#);
+        assert_eq!(rest(lines), "");
+        child.wait().expect("it ends");
+    }
+}
+
+#[test]
 fn a_monitor_ends_with_its_session_and_when_another_takes_its_place() {
     let home = home();
     let _daemon = home.serve();
