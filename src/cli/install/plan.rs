@@ -195,9 +195,11 @@ fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).map_or(NEW_MODE, |found| found.permissions().mode() & 0o7777)
 }
 
-/// Puts `text` at `path` in one step, so that a reader finds the old text or the new one; a link stays a link.
+/// Puts `text` at `path` in one step, so that a reader finds the old text or the new one; a link stays a link, also one that
+/// leads nowhere yet.
 fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let linked = || Some(path.parent()?.join(fs::read_link(path).ok()?));
+    let target = fs::canonicalize(path).ok().or_else(linked).unwrap_or_else(|| path.to_owned());
     if let Some(folder) = target.parent() {
         fs::create_dir_all(folder)?;
     }
@@ -232,5 +234,16 @@ mod tests {
         assert!(error.source.to_string().contains("try again"), "{error:?}");
         assert_eq!(fs::read_to_string(&second).expect("there"), "theirs");
         assert!(!first.exists() && !backup_path(&second).exists(), "nothing is left");
+    }
+    #[test]
+    fn a_link_that_leads_nowhere_yet_is_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("settings.json");
+        std::os::unix::fs::symlink("dotfiles/claude.json", &link).expect("a link");
+        let mut plan = Plan::default();
+        plan.edit(link.clone(), Some("ours".to_owned())).expect("planned");
+        plan.apply().expect("written");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::read_to_string(folder.path().join("dotfiles/claude.json")).expect("there"), "ours");
     }
 }
