@@ -3,13 +3,7 @@
 //! One session takes all, in one turn, so that each exchange confirms what the ones before it released. A run fails when
 //! notifications stay behind, because then it would measure a queue.
 
-use std::sync::Arc;
-
 use aside::{
-    config::{
-        compile::compile,
-        layers::{LayerKind, SourceFile, Sources},
-    },
     engine::{
         Engine,
         io::{Input, RequestId},
@@ -90,6 +84,19 @@ impl Run {
     }
 }
 
+/// Lets every run have its turn in each round, after one that only warms it up; keeps what each round cost.
+pub(crate) fn take_turns<T>(runs: &mut [(T, Run)], rounds: usize, events: usize) {
+    for (_, run) in &mut *runs {
+        run.round(events);
+    }
+    for _ in 0..rounds {
+        for (_, run) in &mut *runs {
+            let cost = run.round(events);
+            run.costs.push(cost);
+        }
+    }
+}
+
 fn event<'a>(id: &'a str, payload: &'a str, now: Timestamp) -> EventRef<'a> {
     EventRef {
         id,
@@ -103,23 +110,6 @@ fn event<'a>(id: &'a str, payload: &'a str, now: Timestamp) -> EventRef<'a> {
         workspace: None,
         cause: None,
     }
-}
-
-/// An engine that runs by these files of the user's layer, each a path and a text.
-pub(crate) fn engine(files: impl IntoIterator<Item = (String, String)>) -> Engine {
-    let files = files.into_iter().map(|(name, text)| SourceFile {
-        layer: LayerKind::User,
-        path: name.as_str().into(),
-        name: name.into(),
-        text: text.into(),
-    });
-    let compiled = compile(&Sources::new(files), &[]);
-    assert!(
-        compiled.report.error_count() == 0,
-        "the rules of this bench do not compile:\n{}",
-        compiled.report
-    );
-    Engine::new(Arc::new(compiled.rules))
 }
 
 /// A subscriber that collects ten events before it renders them with `template`.

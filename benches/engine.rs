@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod drive;
+mod rules;
 mod support;
 
 use drive::Run;
@@ -25,15 +26,7 @@ fn main() {
     let counts = SUBSCRIBERS.into_iter().filter(|count| *count <= largest);
     let mut runs: Vec<(usize, Run)> = counts.map(|count| (count, run(count))).collect();
     let events = size.scale(EVENTS, 20);
-    for (_, run) in &mut runs {
-        run.round(events);
-    }
-    for _ in 0..size.rounds() {
-        for (_, run) in &mut runs {
-            let cost = run.round(events);
-            run.costs.push(cost);
-        }
-    }
+    drive::take_turns(&mut runs, size.rounds(), events);
     println!("{}", machine());
     println!("{} rounds of {events} events, {MATCHING} subscribers match, medians", size.rounds());
     println!("| subscribers | us an event | least | most | against {} |", SUBSCRIBERS[0]);
@@ -47,11 +40,11 @@ fn main() {
 
 /// An engine with `subscribers` rules in all, the shipped ones not among them.
 fn run(subscribers: usize) -> Run {
-    let rules = (0..subscribers).map(|index| {
+    let subscribers = (0..subscribers).map(|index| {
         let types = if index < MATCHING { "bench.hot.*".to_owned() } else { format!("bench.cold{index}.*") };
         drive::subscriber(index, &types, "payload.order", "bench.toon.j2")
     });
     let template = ("templates/bench.toon.j2".to_owned(), TEMPLATE.to_owned());
     let payload = |seq| format!(r#"{{"order":{seq},"item":"cup","shop":"north"}}"#);
-    Run::new(drive::engine(rules.chain([template])), MATCHING, payload)
+    Run::new(rules::engine(subscribers.chain([template])), MATCHING, payload)
 }

@@ -5,8 +5,7 @@
 //! the process holds for each notification that waits.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
-#[expect(dead_code, reason = "only its way to make an engine is needed here")]
-mod drive;
+mod rules;
 mod support;
 
 use std::{fs, time::Instant};
@@ -101,7 +100,7 @@ impl Run {
             ("templates/s.toon.j2".to_owned(), "order: {{ events[0].payload.order }}".to_owned()),
         ];
         let now = Timestamp::from_millis(1_700_000_000_000);
-        let engine = drive::engine(files);
+        let engine = rules::engine(files);
         let mut run = Self { engine, sessions, each, seq: Seq::ZERO, now, costs: Vec::new(), held: 0.0 };
         for session in 0..sessions {
             run.exchange(session);

@@ -9,6 +9,7 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod drive;
+mod rules;
 mod support;
 
 use std::env;
@@ -37,15 +38,7 @@ fn main() {
     let mut runs: Vec<(&str, Run)> = vec![("shipped", shipped()), ("loop", looping())];
     runs.retain(|(name, _)| wanted.as_deref().is_none_or(|wanted| wanted == *name));
     let events = size.scale(EVENTS, 20);
-    for (_, run) in &mut runs {
-        run.round(events);
-    }
-    for _ in 0..size.rounds() {
-        for (_, run) in &mut runs {
-            let cost = run.round(events);
-            run.costs.push(cost);
-        }
-    }
+    drive::take_turns(&mut runs, size.rounds(), events);
     println!("{}", machine());
     println!("{} rounds of {events} events, {} subscribers match, medians", size.rounds(), SHIPPED.len());
     println!("| templates | us an event | least | most | events/s and core |");
@@ -74,7 +67,7 @@ fn run(template: impl Fn(usize) -> String, templates: Vec<(String, String)>) -> 
     let settings = ("aside.toml".to_owned(), SETTINGS.to_owned());
     let subscribers = (0..SHIPPED.len())
         .map(|index| drive::subscriber(index, "bench.hot.*", "payload.call_id", &template(index)));
-    Run::new(drive::engine(subscribers.chain([settings]).chain(templates)), SHIPPED.len(), payload)
+    Run::new(rules::engine(subscribers.chain([settings]).chain(templates)), SHIPPED.len(), payload)
 }
 
 fn payload(seq: Seq) -> String {

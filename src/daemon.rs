@@ -47,7 +47,8 @@ pub use self::{
 };
 use self::{
     event_loop::EventLoop,
-    projector::{Past, Projector},
+    fold::Fold,
+    projector::{Feed, Past, Projector},
     recovery::{Recovered, RecoveryError},
     rules::RulesStore,
     shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
@@ -57,13 +58,11 @@ use self::{
 };
 use crate::{
     bus::{Bus, Pace},
-    config::{
-        compile::Compiled,
-        daemon::{Durability, HttpConfig},
-    },
+    config::{compile::Compiled, daemon::HttpConfig},
+    harness::Transcript,
     journal::{Opened, Poisoned},
     meter::Meters,
-    projection::{FILE_NAME, Projection},
+    projection::{FILE_NAME, Projection, Writer},
     server::{self, App, EngineHandle, Registry, TRANSCRIPTS_MAX},
     time::Timestamp,
 };
@@ -200,43 +199,24 @@ impl Daemon {
         let Recovered { mut fold, bus, reader, clock, snapshots, snapshot, projected } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
-        let (engine, queries) = EngineHandle::new();
-        let started_at = clock.now();
-        let durability = match compiled.daemon.journal.durability {
-            Durability::Sync => "sync",
-            Durability::Interval(_) => "interval",
-        };
-        let meters = Arc::new(Meters::new(steady_now));
-        bus.journal().measure_with(meters.clone());
+        let (orders, ordered) = keeper::orders();
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
-        let registry = Arc::new(Registry::new(started_at.as_millis() << 20));
-        let (projection, commands) = Projection::new(&options.state.join(FILE_NAME));
-        let app = App {
-            bus: bus.clone(),
-            engine,
-            projection: projection.clone(),
-            registry: registry.clone(),
-            transcripts,
-            meters,
-            clock: clock_fn(&clock),
-            shutdown: intake,
-        };
+        let (engine, queries) = EngineHandle::new();
         let rules = fold.rules.clone();
-        let about = About { started_at, durability, projection: projection.clone() };
         let past =
             Past { journal: bus.journal().clone(), snapshots: snapshots.clone(), rules: rules.clone() };
-        let (projector, feed) = Projector::new(projection.clone(), commands, past, projected, &mut fold);
-        let projector = Some(projector.start().map_err(DaemonError::Thread)?);
-        let own_clock = clock.clone();
-        let (orders, ordered) = keeper::orders();
+        let History { projection, feed, projector } =
+            History::start(&options.state, past, projected, &mut fold)?;
+        let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());
+        let app = new_app(&bus, &clock, engine, projection.clone(), transcripts, intake);
         let records_max = compiled.daemon.journal.snapshot_records;
         let cadence = Cadence::new(orders.clone(), snapshots.clone(), records_max, snapshot);
         let event_loop = EventLoop {
             fold,
             bus: bus.clone(),
             reader,
-            clock,
-            registry,
+            clock: clock.clone(),
+            registry: app.registry.clone(),
             queries,
             feed,
             about,
@@ -252,12 +232,13 @@ impl Daemon {
         tasks.start(TaskKind::Doors, server::push_wakes(app.clone()));
         let owns_socket =
             listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
+        let projector = Some(projector);
         Ok(Self {
             options,
             bus,
             rules,
             rules_in_force,
-            clock: own_clock,
+            clock,
             tasks,
             projector,
             stop_intake,
@@ -348,6 +329,45 @@ impl Daemon {
         }
         outcome
     }
+}
+
+/// The history and the thread that keeps it.
+struct History {
+    projection: Projection,
+    feed: Feed,
+    projector: JoinHandle<()>,
+}
+
+impl History {
+    /// Starts the thread; `projected` is the history's file if the start found it fit to be gone on with by what `fold` noted.
+    fn start(
+        state: &Path,
+        past: Past,
+        projected: Option<Writer>,
+        fold: &mut Fold,
+    ) -> Result<Self, DaemonError> {
+        let (projection, commands) = Projection::new(&state.join(FILE_NAME));
+        let (projector, feed) = Projector::new(projection.clone(), commands, past, projected, fold);
+        let projector = projector.start().map_err(DaemonError::Thread)?;
+        Ok(Self { projection, feed, projector })
+    }
+}
+
+/// What the servers are given, with the registry and the meters that all of the daemon shares.
+fn new_app(
+    bus: &Bus,
+    clock: &Arc<Clock>,
+    engine: EngineHandle,
+    projection: Projection,
+    transcripts: mpsc::Sender<Transcript>,
+    shutdown: watch::Receiver<bool>,
+) -> App {
+    let meters = Arc::new(Meters::new(steady_now));
+    bus.journal().measure_with(meters.clone());
+    // The numbers of requests go on from the time, so that no two daemons of one journal give the same ones.
+    let registry = Arc::new(Registry::new(clock.now().as_millis() << 20));
+    let clock = clock_fn(clock);
+    App { bus: bus.clone(), engine, projection, registry, transcripts, meters, clock, shutdown }
 }
 
 /// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.

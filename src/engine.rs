@@ -11,6 +11,7 @@ pub mod io;
 pub mod rules;
 
 mod deadlines;
+mod departures;
 mod dispatch;
 mod folders;
 mod lineage;
@@ -20,6 +21,7 @@ mod state;
 mod succession;
 mod tally;
 mod throttle;
+mod turns;
 mod unclaimed;
 
 use std::{

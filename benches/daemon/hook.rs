@@ -25,7 +25,7 @@ const CALLS_A_BLOCK: usize = 60;
 const CALLS_UNDER_LOAD: usize = 500;
 /// Events a request of those who load the daemon.
 const LOAD_BATCH: usize = 100;
-/// After this a hook gives up (semantics 7.5).
+/// After this a hook gives up.
 const DEADLINE_MS: f64 = 150.0;
 const MUSL: &str = "x86_64-unknown-linux-musl";
 

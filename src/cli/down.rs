@@ -1,6 +1,10 @@
 //! `aside down`: asks the daemon of the state folder to stop, and waits until it has.
 
-use std::{fs::File, io, path::PathBuf};
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -42,7 +46,7 @@ pub enum DownError {
 
 pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let state = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?.state.clone();
-    let text = match stop(state.join(LOCK_FILE)).map_err(CliError::Down)? {
+    let text = match stop(&state.join(LOCK_FILE)).map_err(CliError::Down)? {
         Some(pid) => format!("aside has stopped; it was process {pid}\n"),
         None => format!("no daemon runs for {}\n", state.display()),
     };
@@ -50,8 +54,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
 }
 
 /// Stops the daemon that holds the lock at `path`, and waits for its end; `None` if there is none.
-fn stop(path: PathBuf) -> Result<Option<i32>, DownError> {
-    let Some(pid) = holder(&path)? else { return Ok(None) };
+fn stop(path: &Path) -> Result<Option<i32>, DownError> {
+    let Some(pid) = holder(path)? else { return Ok(None) };
     let number = pid.as_raw_pid();
     let failed = |error: rustix::io::Errno| DownError::Signal { pid: number, source: error.into() };
     let process = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -60,7 +64,7 @@ fn stop(path: PathBuf) -> Result<Option<i32>, DownError> {
         Err(error) => return Err(failed(error)),
     };
     // The number may have gone to another process between reading and opening; the lock is still held only by a daemon that lives.
-    if holder(&path)? != Some(pid) {
+    if holder(path)? != Some(pid) {
         return Ok(None);
     }
     pidfd_send_signal(&process, Signal::TERM).map_err(failed)?;
@@ -72,8 +76,8 @@ fn stop(path: PathBuf) -> Result<Option<i32>, DownError> {
 }
 
 /// The process that holds the lock; `None` if nobody does.
-fn holder(path: &PathBuf) -> Result<Option<Pid>, DownError> {
-    let failed = |source| DownError::Lock { path: path.clone(), source };
+pub(super) fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
+    let failed = |source| DownError::Lock { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

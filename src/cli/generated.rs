@@ -8,7 +8,7 @@ use std::{
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
-use super::{Cli, CliError, Context};
+use super::{Cli, CliError, Context, install::quoted};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArgs {
@@ -44,9 +44,9 @@ pub(super) fn man(args: &ManArgs, context: &mut Context<'_>) -> Result<(), CliEr
     fs::create_dir_all(folder).map_err(failed)?;
     let written = write_pages(&command, folder).map_err(failed)?;
     context.print(&format!(
-        "wrote {written} pages to {}; try: man {}/aside.1\n",
+        "wrote {written} pages to {}; try: man {}\n",
         folder.display(),
-        folder.display()
+        quoted(&folder.join("aside.1").display().to_string())
     ))
 }
 

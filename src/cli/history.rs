@@ -122,7 +122,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     } else {
         page.events.iter().map(EventLine::row).collect()
     };
-    let mut text = if rows.is_empty() { "nothing\n".to_owned() } else { table::table(&rows) };
+    let mut text = match (rows.as_slice(), args.notifications) {
+        ([], true) => "nothing\n".to_owned(),
+        ([], false) => "nothing that a subscriber asked for; `aside why ID` finds any event\n".to_owned(),
+        _ => table::table(&rows),
+    };
     if let Some(next) = &page.next {
         text.push_str(&format!("\nolder ones: --cursor {next}\n"));
     }
@@ -249,7 +253,11 @@ time                  id  subscriber  priority  stands                  content
         let body =
             r#"{"events":[],"unmatched":0,"projection":{"seq":0,"behind":7,"failed":"the disk is full"}}"#;
         let shown = run_against(&FakeDaemon::answering_json(200, body), &["history"]);
-        let expected = "nothing\n\nthe history is 7 records behind and does not go on: the disk is full\n";
+        let expected = "nothing that a subscriber asked for; `aside why ID` finds any event\n\n\
+                        the history is 7 records behind and does not go on: the disk is full\n";
         assert_eq!(shown.as_deref(), Ok(expected));
+        let body = r#"{"notifications":[],"projection":{"seq":9,"behind":0}}"#;
+        let shown = run_against(&FakeDaemon::answering_json(200, body), &["history", "--notifications"]);
+        assert_eq!(shown.as_deref(), Ok("nothing\n"));
     }
 }

@@ -19,6 +19,7 @@ use clap::Subcommand;
 use super::{CliError, Context, client_program::Version, paths::Paths, table};
 use plan::{FileError, Plan};
 use settings::SettingsError;
+pub(super) use status_line::quoted;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -66,7 +67,7 @@ pub enum InstallError {
         why: SettingsError,
     },
     /// It would run twice.
-    #[error("{what} is there already, and two would tell everything twice; remove it first: {remedy}")]
+    #[error("{what} is there already, and with both every hook would run twice; remove it first: {remedy}")]
     Twice {
         /// The other one.
         what: String,
@@ -74,9 +75,32 @@ pub enum InstallError {
         remedy: String,
     },
     /// Something else stands where the plugin goes.
-    #[error("{} is there already and is not aside's", path.display())]
+    #[error("{} is there already and is not aside's; move it away first", path.display())]
     Foreign {
         /// Where.
+        path: PathBuf,
+    },
+    /// The hooks of this program would not be known as aside's again, and never be renewed or taken out.
+    #[error(
+        "{program} is not called `{}`, by which its hooks are known later; give it that name first",
+        settings::PROGRAM
+    )]
+    OtherName {
+        /// The program.
+        program: String,
+    },
+    /// The project is not there.
+    #[error("there is no folder {}", path.display())]
+    NoProject {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// A unit cannot name this path.
+    #[error(
+        "systemd takes no path like {path:?} in a unit; put it where no quotes, backslashes or line breaks are in its name"
+    )]
+    NotInUnit {
+        /// Which.
         path: PathBuf,
     },
     /// The harness does not understand these hooks.
@@ -152,14 +176,12 @@ fn finish(
     context: &mut Context<'_>,
 ) -> Result<(), CliError> {
     let outcome = outcome.map_err(CliError::Install)?;
+    let unchanged = outcome.plan.is_empty().then(|| format!("{unchanged}\n"));
     if outcome.is_dry_run {
-        return context.print(&outcome.plan.diff());
+        return context.print(&unchanged.unwrap_or_else(|| outcome.plan.diff()));
     }
     outcome.carry_out().map_err(CliError::Install)?;
-    let mut text = outcome.plan.summary();
-    if outcome.plan.is_empty() {
-        text = format!("{unchanged}\n");
-    }
+    let mut text = unchanged.unwrap_or_else(|| outcome.plan.summary());
     for note in &outcome.notes {
         text.push_str(&format!("note: {note}\n"));
     }

@@ -3,7 +3,7 @@
 use std::{
     env,
     fs::{self, File, OpenOptions},
-    io::{self, Read},
+    io::{self, Read, Seek, SeekFrom},
     os::{
         fd::OwnedFd,
         unix::{
@@ -13,18 +13,21 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread,
     time::Duration,
 };
 
 use serde::Deserialize;
 
-use super::{CliError, Context, paths::Paths};
-use crate::client::Client;
+use super::{CliError, Context, down, paths::Paths};
+use crate::{client::Client, daemon::LOCK_FILE};
 
 /// How long the daemon may take to be ready: it reads its journal first.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a daemon that runs may take to say who it is.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often, and with what pause, it is looked whether a daemon that another start began listens.
+const LOOKS: (u32, Duration) = (100, Duration::from_millis(50));
 /// Size of the log, in bytes, from which on a start begins a new one and keeps the old one beside it.
 const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Lines of the log that are shown when the daemon does not start.
@@ -42,21 +45,37 @@ pub(super) struct Args {
 /// Why the daemon does not run in the background.
 #[derive(Debug, thiserror::Error)]
 pub enum UpError {
-    /// A file or process that it needs cannot be had.
+    /// A folder or file that it needs cannot be had.
+    #[error("{doing} {}", path.display())]
+    File {
+        /// What for.
+        doing: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its process cannot be had.
     #[error("{doing}")]
-    Io {
+    Process {
         /// What for.
         doing: &'static str,
         /// Why.
         source: io::Error,
     },
     /// It ended before it was ready.
-    #[error("the daemon ended before it was ready; {} ends with\n{last_lines}", log.display())]
+    #[error("the daemon ended before it was ready; {} says\n{last_lines}", log.display())]
     Ended {
         /// Its log.
         log: PathBuf,
-        /// What stands there last.
+        /// What it wrote there last.
         last_lines: String,
+    },
+    /// It was ready, and answers nothing.
+    #[error("the daemon was ready and does not answer; {} may tell why", log.display())]
+    Silent {
+        /// Its log.
+        log: PathBuf,
     },
     /// It is not ready yet.
     #[error("the daemon is not ready after {} s and goes on starting; {} tells how far it is", READY_TIMEOUT.as_secs(), log.display())]
@@ -85,17 +104,33 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         return say(context, &daemon, "runs already");
     }
     let paths = context.paths.clone().map_err(CliError::Paths)?;
-    let started = start(&paths, &args.log);
-    match (started, running(&context.client)) {
-        (Ok(log), Some(daemon)) => {
+    match start(&paths, &args.log) {
+        Ok(log) => {
+            let silent = || CliError::Up(UpError::Silent { log: log.path.clone() });
+            let daemon = running(&context.client).ok_or_else(silent)?;
             say(context, &daemon, "runs")?;
-            context.print(&format!("  log      {}\n  stop it  aside down\n", log.display()))
+            context.print(&format!("  log      {}\n  stop it  aside down\n", log.path.display()))
         }
-        // Two starts at once: one of them won, and that is what was asked for.
-        (Err(UpError::Ended { .. }), Some(daemon)) => say(context, &daemon, "runs already"),
-        (Ok(log), None) => Err(CliError::Up(ended(log))),
-        (Err(error), _) => Err(CliError::Up(error)),
+        Err(error @ UpError::Ended { .. }) => match begun_by_another(&context.client, &paths.state) {
+            Some(daemon) => say(context, &daemon, "runs already"),
+            None => Err(CliError::Up(error)),
+        },
+        Err(error) => Err(CliError::Up(error)),
     }
+}
+
+/// The daemon that another start began at the same time, once it listens: one of them won, and that is what was asked for.
+fn begun_by_another(client: &Client, state: &Path) -> Option<Running> {
+    let (looks, pause) = LOOKS;
+    let lock = state.join(LOCK_FILE);
+    for _ in 0..looks {
+        let daemon = running(client);
+        if daemon.is_some() || !matches!(down::holder(&lock), Ok(Some(_))) {
+            return daemon;
+        }
+        thread::park_timeout(pause);
+    }
+    None
 }
 
 fn say(context: &mut Context<'_>, daemon: &Running, how: &str) -> Result<(), CliError> {
@@ -110,15 +145,9 @@ fn say(context: &mut Context<'_>, daemon: &Running, how: &str) -> Result<(), Cli
 }
 
 /// Starts the daemon and waits until it listens; gives its log.
-fn start(paths: &Paths, filter: &str) -> Result<PathBuf, UpError> {
-    let failed = |doing| move |source| UpError::Io { doing, source };
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&paths.state)
-        .map_err(failed("make the state folder"))?;
-    let log = paths.state.join("daemon.log");
-    let log_file = open_log(&log).map_err(failed("open the log"))?;
+fn start(paths: &Paths, filter: &str) -> Result<Log, UpError> {
+    let failed = |doing| move |source| UpError::Process { doing, source };
+    let (log, log_file) = Log::open(&paths.state)?;
     // The daemon says one thing on stdout, when it is ready. A socket can be waited for with a limit, a pipe cannot.
     let (mut ready, stdout) = UnixStream::pair().map_err(failed("make a socket"))?;
     ready.set_read_timeout(Some(READY_TIMEOUT)).map_err(failed("make a socket"))?;
@@ -129,10 +158,56 @@ fn start(paths: &Paths, filter: &str) -> Result<PathBuf, UpError> {
         Ok(0) => {
             // It has closed its stdout, so it is about to end if it has not yet.
             child.wait().ok();
-            Err(ended(log))
+            Err(UpError::Ended { last_lines: log.last_lines(), log: log.path })
         }
-        Err(_) => Err(UpError::Slow { log }),
+        Err(_) => Err(UpError::Slow { log: log.path }),
     }
+}
+
+/// Where a daemon in the background writes what it has to say.
+struct Log {
+    path: PathBuf,
+    /// Where the lines of this start begin, in bytes.
+    begin: u64,
+}
+
+impl Log {
+    /// Opens the log in the state folder, which is made, to be added to; one that has grown large is put aside first.
+    fn open(state: &Path) -> Result<(Self, File), UpError> {
+        let failed = |doing, path: &Path| {
+            let path = path.to_owned();
+            move |source| UpError::File { doing, path, source }
+        };
+        let folder = fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
+        folder.map_err(failed("make the state folder", state))?;
+        let path = state.join("daemon.log");
+        let opened = put_aside(&path).and_then(|()| {
+            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+            Ok((file.metadata()?.len(), file))
+        });
+        let (begin, file) = opened.map_err(failed("open the log", &path))?;
+        Ok((Self { path, begin }, file))
+    }
+
+    /// The last lines since this start; starts at the same time write to the same file.
+    fn last_lines(&self) -> String {
+        let read = || {
+            let mut file = File::open(&self.path)?;
+            file.seek(SeekFrom::Start(self.begin))?;
+            io::read_to_string(file)
+        };
+        let text = read().unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines.get(lines.len().saturating_sub(LOG_LINES_SHOWN)..).unwrap_or_default();
+        last.iter().map(|line| format!("  {line}\n")).collect()
+    }
+}
+
+fn put_aside(log: &Path) -> io::Result<()> {
+    if fs::metadata(log).is_ok_and(|found| found.len() > LOG_BYTES_MAX) {
+        fs::rename(log, log.with_extension("log.1"))?;
+    }
+    Ok(())
 }
 
 fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: File) -> io::Result<Child> {
@@ -152,19 +227,4 @@ fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: File) -> io::Resu
         command.env_remove(name);
     }
     command.spawn()
-}
-
-/// Opens the log to be added to; one that has grown large is put aside first.
-fn open_log(path: &Path) -> io::Result<File> {
-    if fs::metadata(path).is_ok_and(|found| found.len() > LOG_BYTES_MAX) {
-        fs::rename(path, path.with_extension("log.1"))?;
-    }
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
-}
-
-fn ended(log: PathBuf) -> UpError {
-    let text = fs::read_to_string(&log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    let last = lines.get(lines.len().saturating_sub(LOG_LINES_SHOWN)..).unwrap_or_default();
-    UpError::Ended { last_lines: last.iter().map(|line| format!("  {line}\n")).collect(), log }
 }

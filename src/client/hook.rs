@@ -18,7 +18,7 @@ use super::{
     timed::{Deadline, Timed},
 };
 
-/// How long a harness waits at most (semantics 7.5).
+/// How long a harness waits at most.
 pub const HOOK_DEADLINE: Duration = Duration::from_millis(150);
 /// Longest input that is forwarded, in bytes; a batch of tool results can be large, and nothing longer arrives in time.
 pub const HOOK_STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;

@@ -50,7 +50,7 @@ const RETAIN_BYTES_LIMITS: RangeInclusive<u64> = 16 * 1024 * 1024..=1 << 50;
 const SNAPSHOT_RECORDS: u32 = 32_768;
 /// Fewest and most records between two snapshots: no more work than the records themselves, and a start of some seconds.
 const SNAPSHOT_RECORDS_LIMITS: RangeInclusive<u32> = 100..=1_000_000;
-/// Default limits of one injection (semantics 5).
+/// Default limits of one injection.
 const INJECTION: InjectionSettings = InjectionSettings {
     max_notifications: 10,
     max_tokens: Tokens(800),

@@ -44,19 +44,19 @@ pub(crate) const TEMPLATE_SUFFIX: &str = ".toon.j2";
 
 /// Longest id in bytes; it stands in every notification.
 const ID_BYTES_MAX: usize = 64;
-/// Longest batch window in ms (semantics 3).
+/// Longest batch window in ms.
 const WINDOW_MS_MAX: u64 = 10_000;
-/// Most rows of a batch (semantics 3).
+/// Most rows of a batch.
 const BATCH_SIZE_MAX: u32 = 100;
-/// Rows of a batch when the file does not say (semantics 3).
+/// Rows of a batch when the file does not say.
 const BATCH_SIZE: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero");
 /// Longest time a debounced batch stays open in ms: a minute-old batch is late for any turn.
 const MAX_WAIT_MS_MAX: u64 = 60_000;
 /// How many windows a debounced batch stays open when the file does not say.
 const MAX_WAIT_WINDOWS: u32 = 10;
-/// Longest dedupe window in ms (semantics 3).
+/// Longest dedupe window in ms.
 const DEDUPE_WINDOW_MS_MAX: u64 = 60_000;
-/// Dedupe window when there is a key and the file does not say; the value of the example in semantics 3.
+/// Dedupe window when there is a key and the file does not say.
 const DEDUPE_WINDOW: Duration = Duration::from_millis(5_000);
 /// Shortest and longest time to live.
 const TTL_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
@@ -64,7 +64,7 @@ const TTL_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::
 const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 20..=2_000;
 /// What the wrapper of an injection costs at most, the intro of `markdown` being the longest.
 const WRAPPER_TOKENS: u32 = 60;
-/// Tokens of a notification when the file does not say (semantics 3).
+/// Tokens of a notification when the file does not say.
 const MAX_TOKENS: u32 = 200;
 
 /// What a subscriber's file is checked against.

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 use crate::{config::daemon::HttpConfig, server};
 
-/// Random bytes of a token that the daemon makes (research: 256 bits).
+/// Random bytes of a token that the daemon makes: 256 bits.
 const TOKEN_BYTES: usize = 32;
 
 /// Why the daemon cannot listen.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::fold::Fold;
 use crate::{
     bus::Bus,
+    config::daemon::Durability,
     engine::{SessionView as OpenSession, SubscriberTally},
     injector::PendingView as PendingNotification,
     notification::Priority,
@@ -26,6 +27,16 @@ pub(super) struct About {
     /// `sync` or `interval`.
     pub(super) durability: &'static str,
     pub(super) projection: Projection,
+}
+
+impl About {
+    pub(super) fn new(started_at: Timestamp, durability: Durability, projection: Projection) -> Self {
+        let durability = match durability {
+            Durability::Sync => "sync",
+            Durability::Interval(_) => "interval",
+        };
+        Self { started_at, durability, projection }
+    }
 }
 
 /// Answers a question. That nobody waits for the answer any more is no error.

@@ -13,7 +13,7 @@ use crate::{
     snapshot::{Damaged, Reader, State, Writer},
 };
 
-/// Longest chain of causes that is dispatched (semantics 2).
+/// Longest chain of causes that is dispatched.
 pub(super) const CHAIN_MAX: u32 = 8;
 /// Most ids whose chain is remembered; a loop is far shorter than this many other chained events.
 const REMEMBERED_MAX: usize = 10_000;

@@ -14,7 +14,6 @@ use crate::{
     injector::{self, Candidate, Limits},
     ledger::ConfirmedBy,
     notification::{InjectionPoint, Priority},
-    session::{Wake, WakeKind},
     time::Timestamp,
     tokens,
 };
@@ -54,21 +53,6 @@ impl Engine {
         };
         self.settle_session(&exchange.session);
         self.outputs.push_back(Output::Answer { request, session: exchange.session.clone(), answer });
-    }
-
-    /// Notes where the session stands after an exchange that was no repetition.
-    fn note_point(&mut self, exchange: &Exchange, wake: Option<&Wake>, answer: &Answer) {
-        let Some(session) = self.sessions.get_mut(&exchange.session) else { return };
-        let is_turn_start = exchange.point == InjectionPoint::TurnStart;
-        if is_turn_start && std::mem::take(&mut session.is_opening) {
-            return;
-        }
-        let cancels = wake.is_some_and(|wake| wake.kind == WakeKind::CancelAndRestart);
-        session.state = session.state.after_exchange(
-            exchange.point,
-            answer.directive.is_some(),
-            cancels && answer.injection.is_some(),
-        );
     }
 
     /// Closes the open batches that this point would release, so that none waits for a timer: those of high priority at any

@@ -67,11 +67,11 @@ pub struct SourceSettings {
 /// What one injection may hold, and how long it is waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InjectionSettings {
-    /// Most notifications (semantics 5: 10).
+    /// Most notifications (10 unless set).
     pub max_notifications: u32,
-    /// Most estimated tokens, wrapper included (semantics 5: 800).
+    /// Most estimated tokens, wrapper included (800 unless set).
     pub max_tokens: Tokens,
-    /// Most characters, wrapper included (semantics 5: 8,000).
+    /// Most characters, wrapper included (8,000 unless set).
     pub max_chars: u32,
     /// How an injection is written when the exchange does not say.
     pub format: Format,

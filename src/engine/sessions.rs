@@ -1,15 +1,13 @@
 //! The sessions: who they are, where they work, and what each one's queue wants.
 //!
 //! One that has ended and can be taken up again is away: nothing new is for it, and what waits for it is kept until it comes
-//! back or was gone for as long as a session may be silent. A subagent is a session with a parent. It gets only what is addressed to it; what it leaves behind when it ends goes to its
-//! parent.
+//! back or was gone for as long as a session may be silent. A subagent is a session with a parent. It gets only what is
+//! addressed to it; what it leaves behind when it ends goes to its parent.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-
-use serde::Deserialize;
 
 use super::{
     Engine,
@@ -19,25 +17,17 @@ use super::{
     rules::SessionSettings,
 };
 use crate::{
-    event::{EventRef, Scope, SessionId},
+    event::{Scope, SessionId},
     exchange::{Decision, Harness},
     injector::Injector,
-    ledger::{LedgerEntry, Reason},
-    notification::{Notification, NotificationId, Priority, SubscriberId},
-    session::{CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, WAITING_EVENT, Wake},
+    notification::{NotificationId, Priority, SubscriberId},
+    session::{SessionState, Wake},
     snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
 
 /// Most open sessions; the one that has been silent for longest is closed for a new one.
 pub(super) const SESSIONS_MAX: usize = 10_000;
-
-/// Most sessions that have ended and may come back; the one that ended first is given up for a new one. What each of them
-/// keeps is bounded as an open one's is.
-pub(super) const AWAY_MAX: usize = 1_000;
-
-/// Most sessions of which it is remembered that they were said to begin; their first exchange follows at once.
-const OPENING_MAX: usize = 64;
 
 /// One session that is open or may come back.
 #[derive(Debug)]
@@ -54,12 +44,12 @@ pub(super) struct Session {
     /// It was said to end because its user emptied the conversation.
     pub(super) is_cleared: bool,
     /// What watchers were told last.
-    told: Told,
+    pub(super) told: Told,
 }
 
 /// What watchers are told of a session's queue: as [`Pending`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Told {
+pub(super) struct Told {
     count: u32,
     top: Option<Priority>,
     for_user: u32,
@@ -93,9 +83,9 @@ pub(super) struct Sessions {
     pub(super) away: BTreeMap<SessionId, Session>,
     /// Who took the place of a session that is gone: the reverse of [`Session::former`].
     pub(super) heirs: BTreeMap<SessionId, SessionId>,
+    /// Those that are not open and were said to begin, oldest first.
+    pub(super) announced: Vec<SessionId>,
     pub(super) deadlines: Deadlines<SessionId>,
-    /// Those that were said to begin before they are open; the newest last.
-    opening: VecDeque<SessionId>,
     /// Where those work that are open and are no subagents.
     folders: Folders,
 }
@@ -124,24 +114,6 @@ impl Sessions {
         self.deadlines.set(id.clone(), None);
         self.folders.set(id, None);
         session
-    }
-
-    /// Takes note of what an event says of a session that is not open.
-    fn note_opening(&mut self, id: SessionId, event_type: &str) {
-        self.take_opening(&id);
-        if event_type == OPENING_EVENT {
-            self.opening.push_back(id);
-            if self.opening.len() > OPENING_MAX {
-                self.opening.pop_front();
-            }
-        }
-    }
-
-    /// Forgets that the session was said to begin; whether it was.
-    fn take_opening(&mut self, id: &SessionId) -> bool {
-        let noted = self.opening.len();
-        self.opening.retain(|opening| opening != id);
-        self.opening.len() < noted
     }
 
     /// Takes note of where a session works, when that or its parent may have changed.
@@ -295,10 +267,9 @@ impl Engine {
             self.give_back_place(id);
             let session = self.sessions.away.remove(id);
             let queue_len_max = self.rules.sessions.queue_len_max;
-            let mut session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
-            session.is_opening = self.sessions.take_opening(id);
-            session.is_cleared = false;
-            self.sessions.open.insert(id.clone(), session);
+            let session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
+            let is_opening = self.sessions.take_announced(id);
+            self.sessions.open.insert(id.clone(), Session { is_opening, is_cleared: false, ..session });
         }
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -326,35 +297,6 @@ impl Engine {
         }
     }
 
-    /// Learns from an event where its session stands.
-    pub(super) fn note_turn(&mut self, event: &EventRef<'_>) {
-        let is_of_an_agent = event.event_type.starts_with("agent.");
-        let is_of_a_tool = event.event_type.starts_with("tool.call.");
-        let Some(id) = event.session.filter(|_| is_of_an_agent || is_of_a_tool).map(SessionId::new) else {
-            return;
-        };
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return self.sessions.note_opening(id, event.event_type);
-        };
-        // Anyone may tell of a tool that failed; where the turn stands is known to its harness.
-        if is_of_a_tool && session.harness.name.as_deref() != Some(event.source) {
-            return;
-        }
-        let has_reason = event.event_type == WAITING_EVENT || event.event_type == CLOSING_EVENT;
-        let reason = has_reason.then(|| reason_of(event.payload)).flatten();
-        if event.event_type == CLOSING_EVENT {
-            session.is_cleared = reason.as_deref() == Some(CLEARED);
-        }
-        let state = session.state.after_event(event.event_type, reason.as_deref());
-        if event.event_type == OPENING_EVENT {
-            session.is_opening = true;
-        } else if state != session.state {
-            session.is_opening = false;
-            session.state = state;
-            self.settle_session(&id);
-        }
-    }
-
     /// Does what the user decided about a notification: in one queue, or wherever it waits.
     pub(super) fn decide(
         &mut self,
@@ -364,110 +306,14 @@ impl Engine {
     ) {
         let concerned = match session {
             Some(id) => vec![id.clone()],
-            None => self.sessions.open.keys().cloned().collect(),
+            None => self.sessions.open.keys().chain(self.sessions.away.keys()).cloned().collect(),
         };
         for id in concerned {
-            let decided =
-                self.sessions.get_mut(&id).is_some_and(|open| open.injector.decide(notification, decision));
-            if decided {
+            let session = self.sessions.known_mut(&id);
+            if session.is_some_and(|session| session.injector.decide(notification, decision)) {
                 self.settle_session(&id);
             }
         }
-    }
-
-    /// Closes a session because its harness says so; what it leaves goes to its parent, or ends.
-    pub(super) fn end_session(&mut self, id: &SessionId) {
-        self.remove_session(id);
-        self.tell_closed(id);
-    }
-
-    /// Closes a session for want of a sign of life, or of room.
-    fn close_session(&mut self, id: &SessionId) {
-        let was_open = self.sessions.get(id).is_some();
-        self.remove_session(id);
-        if was_open {
-            self.tell_gone(id);
-        }
-    }
-
-    fn remove_session(&mut self, id: &SessionId) {
-        let Some((mut session, _)) = self.sessions.take(id) else {
-            return;
-        };
-        for former in &session.former {
-            self.sessions.heirs.remove(former);
-        }
-        let left = session.injector.close();
-        while let Some(entry) = session.injector.poll_output() {
-            self.record(entry);
-        }
-        let parent = session.harness.parent.filter(|parent| self.sessions.known(parent).is_some());
-        for notification in left {
-            self.hand_over(id, parent.as_ref(), notification);
-        }
-        let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: false };
-        self.outputs.push_back(Output::Session(id.clone(), change));
-    }
-
-    /// Tells whoever watches a session that nothing waits there any more.
-    pub(super) fn tell_gone(&mut self, id: &SessionId) {
-        self.outputs.push_back(Output::Wake(Pending::nothing(id.clone())));
-    }
-
-    /// Tells whoever watches a session that it has ended; also of one that was not open, where they wait for nothing.
-    pub(super) fn tell_closed(&mut self, id: &SessionId) {
-        self.outputs.push_back(Output::Wake(Pending { is_closed: true, ..Pending::nothing(id.clone()) }));
-    }
-
-    /// Keeps a session that has ended, with what waits for it, for when it is taken up again; its subagents end with it. A
-    /// subagent itself does not come back.
-    pub(super) fn send_away(&mut self, id: &SessionId, now: Timestamp) {
-        let Some(session) = self.sessions.get(id) else {
-            return self.tell_closed(id);
-        };
-        if session.harness.parent.is_some() {
-            return self.end_session(id);
-        }
-        let is_child = |session: &Session| session.harness.parent.as_ref() == Some(id);
-        let children = self.sessions.open.iter().filter(|(_, session)| is_child(session));
-        let children: Vec<SessionId> = children.map(|(child, _)| child.clone()).collect();
-        for child in children {
-            self.end_session(&child);
-        }
-        let Some((mut session, _)) = self.sessions.take(id) else {
-            return;
-        };
-        self.tell_closed(id);
-        let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: true };
-        self.outputs.push_back(Output::Session(id.clone(), change));
-        session.last_seen = now;
-        session.told = Told::default();
-        session.state = SessionState::default();
-        self.sessions.away.insert(id.clone(), session);
-        if self.sessions.away.len() > AWAY_MAX {
-            let first = self.sessions.away.iter().min_by_key(|(_, session)| session.last_seen);
-            if let Some(first) = first.map(|(id, _)| id.clone()) {
-                self.close_session(&first);
-            }
-        }
-        self.settle_session(id);
-    }
-
-    /// Gives a notification to another session; it ends if there is none, or if that one had it already.
-    pub(super) fn hand_over(
-        &mut self,
-        from: &SessionId,
-        to: Option<&SessionId>,
-        notification: Arc<Notification>,
-    ) {
-        if to.is_some_and(|to| self.queue(to, notification.clone())) {
-            return;
-        }
-        self.record(LedgerEntry::NotificationEnded {
-            notification: notification.id.clone(),
-            session: Some(from.clone()),
-            reason: Reason::SessionGone,
-        });
     }
 
     /// Expires what is due in the sessions whose deadline is `at`, and closes those that were silent for too long.
@@ -523,15 +369,6 @@ impl Engine {
     }
 }
 
-/// The `reason` that a payload gives, if it gives one in words.
-fn reason_of(payload: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Reason {
-        reason: String,
-    }
-    serde_json::from_str(payload).ok().map(|Reason { reason }| reason)
-}
-
 /// What a harness said that was not known before.
 #[derive(Debug, Clone, Copy)]
 struct Learned {
@@ -564,23 +401,23 @@ state!(Session { harness, opened_at, last_seen, injector, former, state, is_open
 impl Sessions {
     /// Appends the sessions; who took whose place is known from those who did.
     pub(super) fn write_state(&self, to: &mut Writer) {
-        let Self { open, away, heirs: _, deadlines: _, opening, folders: _ } = self;
+        let Self { open, away, heirs: _, announced, deadlines: _, folders: _ } = self;
         open.write(to);
         away.write(to);
-        opening.write(to);
+        announced.write(to);
     }
 
     /// The sessions that [`Sessions::write_state`] appended, waiting for what `settings` make them wait for.
     pub(super) fn read_state(settings: &SessionSettings, from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let open = <BTreeMap<SessionId, Session>>::read(from)?;
         let away = <BTreeMap<SessionId, Session>>::read(from)?;
-        let opening = State::read(from)?;
+        let announced = <Vec<SessionId>>::read(from)?;
         let (mut heirs, mut deadlines) = (BTreeMap::new(), Deadlines::default());
         for (id, session) in open.iter().chain(&away) {
             heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
             deadlines.set(id.clone(), Some(session.deadline(settings)));
         }
-        let mut sessions = Self { open, away, heirs, deadlines, opening, folders: Folders::default() };
+        let mut sessions = Self { open, away, heirs, announced, deadlines, folders: Folders::default() };
         for id in sessions.open.keys().cloned().collect::<Vec<_>>() {
             sessions.place(&id);
         }

@@ -10,7 +10,7 @@ use crate::{
 
 /// Names how the engine behaves. It is to be raised with every change after which the same records could give another state, also
 /// when the bytes stay the same: a snapshot of another number is not used, and the records are applied again instead.
-pub const BEHAVIOUR: u32 = 4;
+pub const BEHAVIOUR: u32 = 5;
 
 impl Engine {
     /// Appends everything that the inputs left in the engine. Its outputs must have been drained.

@@ -117,7 +117,7 @@ impl FromStr for Severity {
     }
 }
 
-/// Which sessions an event concerns (semantics 2).
+/// Which sessions an event concerns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// One session.

@@ -15,11 +15,11 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// Longest type or pattern, in bytes (semantics 2).
+/// Longest type or pattern, in bytes.
 pub const TYPE_BYTES_MAX: usize = 128;
-/// Fewest segments of a type (semantics 2).
+/// Fewest segments of a type.
 pub const SEGMENTS_MIN: usize = 2;
-/// Most segments of a type (semantics 2).
+/// Most segments of a type.
 pub const SEGMENTS_MAX: usize = 8;
 
 /// A valid event type, cheap to clone.
@@ -34,7 +34,7 @@ impl EventType {
 
     /// Checks that `text` is a type without keeping it.
     ///
-    /// Errors: the first rule of semantics 2 that `text` breaks.
+    /// Errors: the first rule of types that `text` breaks.
     pub fn check(text: &str) -> Result<(), EventTypeError> {
         if is_type(text) {
             return Ok(());

@@ -15,9 +15,9 @@ use serde_json::{Value, value::RawValue};
 
 use super::spots::{Field, Spots};
 
-/// Largest event in bytes of JSON, envelope included (semantics 2).
+/// Largest event in bytes of JSON, envelope included.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024;
-/// Deepest nesting of a payload, the payload itself being the first level (semantics 2).
+/// Deepest nesting of a payload, the payload itself being the first level.
 pub const NESTING_MAX: usize = 16;
 /// Longest text field that is shown to an agent, in characters; the rest is replaced by a mark.
 pub const FIELD_CHARS_MAX: usize = 2_000;

@@ -141,7 +141,7 @@ pub fn parse<'a>(
 
 /// Writes an event as the JSON of the API, on one line.
 ///
-/// Shape: the fields in the order of semantics 2, `seq` first if it is known, absent ones left out.
+/// Shape: the fields in the order of [`EventRef`], `seq` first if it is known, absent ones left out.
 pub fn to_json(event: &EventRef<'_>, seq: Option<Seq>) -> String {
     // Line breaks in JSON text can only stand between tokens, where any blank means the same.
     let payload: Cow<'_, str> = match memchr::memchr2(b'\n', b'\r', event.payload.as_bytes()) {

@@ -30,21 +30,29 @@ pub const OBSERVE_MAX: usize = 100;
 /// Most confirmations in one exchange; more leases than this are not open at once.
 pub const ACKS_MAX: usize = 64;
 
-const FIELDS: [&str; 13] = [
-    "point",
-    "carrier",
-    "turn",
-    "harness",
-    "tool",
-    "observe",
-    "ack",
-    "budget",
-    "format",
-    "carries",
-    "begins",
-    "from",
-    "shows_notices",
-];
+/// The fields that a request and a record have in common, with those that only one of them has.
+macro_rules! fields_with {
+    ($($own:literal),+) => {
+        [
+            "point",
+            "carrier",
+            "turn",
+            "harness",
+            "tool",
+            "ack",
+            "budget",
+            "format",
+            "carries",
+            "begins",
+            "from",
+            "shows_notices",
+            $($own),+
+        ]
+    };
+}
+pub(super) use fields_with;
+
+const FIELDS: [&str; 13] = fields_with!["observe"];
 const HARNESS_FIELDS: [&str; 6] = ["name", "version", "workspace", "user", "pid", "parent"];
 const BUDGET_FIELDS: [&str; 3] = ["max_notifications", "max_tokens", "max_chars"];
 const CARRIES: [(&str, Carries); 3] = [
@@ -236,7 +244,7 @@ pub struct ExchangeView<'a> {
     #[serde(skip_serializing_if = "BudgetFields::is_empty")]
     #[schema(required = false)]
     budget: BudgetFields,
-    /// `xml`, `markdown`, `toon` or `json`; the configured one if absent.
+    /// `xml`, `markdown`, `toon`, `json` or `line`; the configured one if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<&'static str>,
     /// `always`; `only_to_continue` when text at `turn_end` makes the agent go on; `only_to_cancel` when text at

@@ -52,23 +52,7 @@ pub const LOST: u8 = 255;
 /// an ack, nor `may_return` of a closed session; without them they mean what they meant then.
 const VERSION: u32 = 2;
 
-const EXCHANGE_FIELDS: [&str; 15] = [
-    "v",
-    "request",
-    "session",
-    "point",
-    "carrier",
-    "turn",
-    "harness",
-    "tool",
-    "ack",
-    "budget",
-    "format",
-    "carries",
-    "begins",
-    "from",
-    "shows_notices",
-];
+const EXCHANGE_FIELDS: [&str; 15] = exchange::fields_with!["v", "request", "session"];
 const OTHER_FIELDS: [&str; 9] =
     ["v", "session", "injection", "harness", "hash", "by", "may_return", "notification", "decision"];
 /// What can prove an injection's arrival by itself; a later exchange does it without a record.

@@ -90,7 +90,7 @@ pub struct EventCounts {
     pub published: u64,
     /// That no subscriber asked for.
     pub unmatched: u64,
-    /// That were not dispatched, because their chain of causes is too long.
+    /// That were not dispatched, because their chain of causes is too long or their source was over its rate.
     pub held_back: u64,
     /// That ended in a pipeline, by reason.
     pub ended: BTreeMap<String, u64>,

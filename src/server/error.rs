@@ -52,6 +52,13 @@ impl ApiError {
         Self { status: StatusCode::BAD_REQUEST, error }
     }
 
+    /// Refuses what could not be read, with what led to that.
+    pub(crate) fn unreadable(error: &dyn std::error::Error) -> Self {
+        let causes = std::iter::successors(error.source(), |&cause| cause.source());
+        let message = causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"));
+        Self::bad(FieldError::whole(message))
+    }
+
     /// As it is, with another status.
     pub(crate) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }

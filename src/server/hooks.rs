@@ -159,13 +159,7 @@ fn silence() -> Response {
 /// Nobody reads a hook's refusal, so it is said in the log too, without what led to it: that may repeat what the agent was told.
 fn refused(outer: &dyn std::fmt::Display, error: &dyn std::error::Error) -> ApiError {
     tracing::warn!(harness = CLAUDE, error = %outer, "a hook call cannot be read");
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        message = format!("{message}: {cause}");
-        source = cause.source();
-    }
-    ApiError::bad(FieldError::whole(message))
+    ApiError::unreadable(error)
 }
 
 /// Refuses what could be written into the journal but not read again: a harness's words have not been checked yet.

@@ -33,9 +33,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 )]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
     let status = app.engine.status().await?;
-    let started_ms = app.now().as_millis().saturating_sub(status.uptime_ms);
-    let process = Process { started_ms, ..read_process() };
-    let text = write(families::of(&status, &app.meters, &process)).map_err(|error| {
+    let text = write(families::of(&status, &app.meters, &read_process())).map_err(|error| {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the metrics cannot be written: {error}"))
     })?;
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
@@ -50,7 +48,6 @@ fn read_process() -> Process {
     });
     let used = clock_gettime(ClockId::ProcessCPUTime);
     Process {
-        started_ms: 0,
         resident_bytes: resident.map(|kib| kib * 1_024),
         cpu_seconds: used.tv_sec as f64 + used.tv_nsec as f64 / 1e9,
         open_files: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64),

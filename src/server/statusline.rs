@@ -10,7 +10,6 @@ use axum::{
 use crate::{
     harness::claude::statusline::StatusLine,
     journal::Level,
-    protocol::FieldError,
     server::{
         App,
         error::{ApiError, ErrorBody},
@@ -30,8 +29,7 @@ use crate::{
 )]
 pub(crate) async fn claude(State(app): State<App>, body: Body) -> Result<Response, ApiError> {
     let body = read_body(body).await?;
-    let status =
-        StatusLine::parse(&body).map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
+    let status = StatusLine::parse(&body).map_err(|error| ApiError::unreadable(&error))?;
     let session = status.session();
     let found = app.engine.session(session.clone()).await?;
     if let (Some(is_full), Some(_)) = (status.is_nearly_full(), &found)

@@ -99,7 +99,7 @@ fn hooks_that_run_twice_or_another_program_or_not_at_all_are_found() {
     fs::create_dir_all(shared.parent().expect("a folder")).expect("made");
     fs::write(&shared, fs::read_to_string(&plugin_hooks).expect("there")).expect("written");
     let said = remedy(&home, "once");
-    assert!(said.contains("so everything is told twice: aside uninstall claude-code --project"), "{said}");
+    assert!(said.contains("so every hook runs twice: aside uninstall claude-code --project"), "{said}");
 
     fs::write(&shared, r#"{ "disableAllHooks": true }"#).expect("written");
     let said = remedy(&home, "hooks");
@@ -128,4 +128,21 @@ fn a_socket_or_state_that_is_open_to_others_is_found() {
     let said = remedy(&home, "state");
     assert!(said.contains("is open to others (mode 755): chmod 700 "), "{said}");
     assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn a_file_of_the_client_that_cannot_be_read_is_told_with_the_reason() {
+    let (home, daemon) = installed();
+    fs::create_dir_all(home.path("home/.claude/settings.json")).expect("a folder in its place");
+    let said = remedy(&home, "hooks");
+    assert!(said.contains("settings.json: Is a directory") && said.ends_with(": repair the file"), "{said}");
+    assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn nobody_is_sent_to_repair_a_file_when_the_home_is_not_known() {
+    let home = Home::new();
+    let output = command(&home, &["doctor"]).env_remove("HOME").output().expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("neither CLAUDE_CONFIG_DIR nor HOME is set -> set one of them\n"), "{said}");
 }

@@ -188,6 +188,64 @@ fn a_dry_run_shows_a_difference_and_changes_nothing() {
 }
 
 #[test]
+fn a_dry_run_without_a_difference_says_so() {
+    let home = Home::new();
+    assert_eq!(print(&home, &["uninstall", "claude-code", "--dry-run"]), "nothing of aside is installed\n");
+    print(&home, &["install", "claude-code"]);
+    assert_eq!(print(&home, &["install", "claude-code", "--dry-run"]), "everything is installed already\n");
+}
+
+#[test]
+fn a_program_of_another_name_installs_nothing_that_could_not_be_taken_out() {
+    let home = Home::new();
+    let other = home.path("aside-0.1");
+    fs::copy(env!("CARGO_BIN_EXE_aside"), &other).expect("copied");
+    let output = std::process::Command::new(&other)
+        .args(["install", "claude-code", "--settings"])
+        .env("HOME", home.path("home"))
+        .output()
+        .expect("the program runs");
+    let said = shown(&home, &output.stderr);
+    assert!(said.contains("~/aside-0.1 is not called `aside`, by which its hooks are known later"), "{said}");
+    assert_eq!(files(&client(&home)), []);
+}
+
+#[test]
+fn an_installation_that_fails_midway_is_taken_back() {
+    let home = Home::new();
+    let manifest =
+        settings(&home, "skills/aside/.claude-plugin/plugin.json", br#"{ "name": "aside", "version": "0" }"#);
+    settings(&home, "skills/aside/hooks", b"a file where a folder belongs");
+    let before = files(&client(&home));
+    let said = refusal(&home, &["install", "claude-code"]);
+    assert!(said.contains("write ~/home/.claude/skills/aside/hooks/hooks.json: "), "{said}");
+    assert_eq!(files(&client(&home)), before);
+
+    fs::remove_file(&manifest).expect("removed");
+    fs::remove_file(client(&home).join("skills/aside/hooks")).expect("removed");
+    assert!(print(&home, &["install", "claude-code"]).starts_with("wrote "), "empty folders are nobody's");
+}
+
+#[test]
+fn a_project_that_is_not_there_is_not_made() {
+    let home = Home::new();
+    let said = refusal(&home, &["install", "claude-code", "--project", "tpyo"]);
+    assert!(said.ends_with("there is no folder ~/work/tpyo\n"), "{said}");
+    assert!(!home.path("work/tpyo").exists());
+}
+
+#[test]
+fn settings_of_a_project_that_cannot_be_read_keep_nothing_installed_for_the_user() {
+    let home = Home::new();
+    print(&home, &["install", "claude-code"]);
+    let broken = home.path("work/.claude/settings.json");
+    fs::create_dir_all(broken.parent().expect("a folder")).expect("made");
+    fs::write(&broken, "{").expect("written");
+    print(&home, &UNINSTALL);
+    assert_eq!(files(&client(&home)), []);
+}
+
+#[test]
 fn a_file_that_cannot_be_edited_is_named_by_its_place_and_stays() {
     for (text, expected) in [
         ("{\n  \"a\": 1\n  \"b\": 2\n}", "settings.json:2:9: expected comma; nothing was changed\n"),
@@ -312,6 +370,41 @@ fn a_plugin_to_be_given_to_others_is_a_marketplace_of_its_own() {
             "aside/skills/aside/SKILL.md"
         ]
     );
+}
+
+#[test]
+fn a_marketplace_or_plugin_of_somebody_else_stays() {
+    for (name, text) in [
+        (".claude-plugin/marketplace.json", r#"{ "name": "acme", "plugins": [] }"#),
+        ("aside/notes.txt", "mine"),
+    ] {
+        let home = Home::new();
+        let path = home.path("work/market").join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(&path, text).expect("written");
+        let said = refusal(&home, &["install", "claude-code", "--plugin", "market"]);
+        assert!(said.ends_with("is there already and is not aside's; move it away first\n"), "{said}");
+        assert_eq!(files(&home.path("work/market")), [(name.to_owned(), text.to_owned())]);
+    }
+}
+
+#[test]
+fn units_of_somebody_else_stay() {
+    let home = Home::new();
+    let own = home.path("home/.config/systemd/user/aside.service");
+    fs::create_dir_all(own.parent().expect("a folder")).expect("made");
+    fs::write(&own, "[Service]\nExecStart=/bin/true\n").expect("written");
+    let said = refusal(&home, &["install", "systemd"]);
+    assert!(
+        said.ends_with("aside.service is there already and is not aside's; move it away first\n"),
+        "{said}"
+    );
+    let said = print(&home, &["uninstall", "systemd"]);
+    assert!(
+        said.contains("nothing of aside is installed") && said.contains("stays; it is not aside's"),
+        "{said}"
+    );
+    assert_eq!(files(own.parent().expect("a folder")).len(), 1);
 }
 
 #[test]

@@ -46,6 +46,7 @@ fn the_metrics_follow_what_happens_and_outlive_the_daemon() {
         ("aside_publish_duration_seconds_count", 1.0),
         ("aside_exchange_duration_seconds_count", 1.0),
         ("aside_hook_duration_seconds_count", 0.0),
+        ("process_start_time_seconds", 0.0),
     ] {
         assert_eq!(moved(series), by, "{series}");
     }

@@ -1,7 +1,7 @@
 //! A journal of 100,000 generated events leaves exactly the notifications that a naive reference computes.
 //!
 //! The reference knows no state machine: for each subscriber and scope it takes the list of all events and scans it, again and
-//! again, with the rules of semantics 3 and 4 written as plain loops.
+//! again, with the rules of dedupe, batches and limits written as plain loops.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 

@@ -76,6 +76,40 @@ fn a_daemon_that_cannot_start_says_why() {
     );
 }
 
+#[test]
+fn only_what_this_start_wrote_is_shown() {
+    let home = Home::new();
+    assert_eq!(home.run(&["up", "--log", "x=y=z"]).status.code(), Some(1));
+    fs::write(home.socket(), "mine").expect("written");
+    let output = home.run(&["up"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("not a socket") && !said.contains("x=y=z"), "{said}");
+}
+
+#[test]
+fn of_starts_at_the_same_time_one_wins_and_all_succeed() {
+    let home = Home::new();
+    let _down = Down(&home);
+    let start = || home.command(&["up"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+    let children = [start(), start(), start(), start()];
+    for child in children {
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{output:?}");
+        assert!(
+            text(&output.stdout).contains(&format!("process {}\n", pid(&home).as_raw_pid())),
+            "{output:?}"
+        );
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let home = Home::new();
+    let output = home.command(&["up"]).env("ASIDE_STATE", "/proc/none").output().expect("it runs");
+    let said = text(&output.stderr);
+    assert!(said.contains("make the state folder /proc/none: "), "{said}");
+}
+
 /// Runs the hook that starts the daemon, and waits for its end.
 fn starting_hook(home: &Home) -> Output {
     let mut child = home

@@ -104,6 +104,27 @@ fn tell(home: &Home, stdin: &str) {
 }
 
 #[test]
+fn a_conversation_that_nobody_has_written_to_yet_is_woken() {
+    let home = home();
+    let _daemon = home.serve();
+    for start in ["startup", "resume"] {
+        let hook = format!(
+            r#"{{"hook_event_name":"SessionStart","session_id":"s1","source":"{start}","cwd":"/w"}}"#
+        );
+        tell(&home, &hook);
+        assert_eq!(session(&home)["state"], "idle", "{start}");
+        let (mut child, mut lines) = client(&home);
+        attached(&home, 1);
+        order(&home, start);
+        assert!(next_line(&mut lines).contains(start));
+        tell(&home, r#"{"hook_event_name":"SessionEnd","session_id":"s1","reason":"other"}"#);
+        child.kill().expect("it runs");
+        child.wait().expect("killed");
+        attached(&home, 0);
+    }
+}
+
+#[test]
 fn a_monitor_goes_on_where_its_process_does() {
     let home = home();
     let daemon = home.serve();

@@ -15,7 +15,7 @@ use crate::client::HOOK_DEADLINE;
 const HEADER_BYTES_MAX: u64 = 64 * 1024;
 /// How often a hook is run to know how long one takes.
 const RUNS: usize = 9;
-/// From here on an agent's user begins to notice hooks (research: complaints at 35 ms and more).
+/// From here on an agent's user begins to notice hooks; people complain of 35 ms and more.
 const NOTICED: Duration = Duration::from_millis(30);
 /// A hook that nobody has defined: the daemon reads it and answers with silence.
 const HARMLESS: &str = r#"{"hook_event_name":"AsideDoctor","session_id":"doctor"}"#;

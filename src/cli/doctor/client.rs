@@ -1,7 +1,9 @@
 //! Whether the client is there, calls this program once at each point, and by which doors it can be reached.
 
 use std::{
-    env, fs, io,
+    env,
+    error::Error,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -28,9 +30,18 @@ pub(super) fn checks() -> Vec<Check> {
     let mut checks = vec![version()];
     match Places::find(Path::new(".")).and_then(|places| Found::look(&places)) {
         Ok(found) => checks.extend(found.checks()),
-        Err(error) => checks.push(Check::fail(HOOKS, error.to_string(), "repair the file")),
+        Err(error @ InstallError::NoHome) => {
+            checks.push(Check::fail(HOOKS, error.to_string(), "set one of them"));
+        }
+        Err(error) => checks.push(Check::fail(HOOKS, with_causes(&error), "repair the file")),
     }
     checks
+}
+
+/// An error and what caused it, in one line.
+fn with_causes(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    std::iter::once(error).chain(causes).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn version() -> Check {
@@ -116,7 +127,7 @@ impl Found {
         checks.push(match self.installations.as_slice() {
             [first, second, ..] => Check::fail(
                 "once",
-                format!("installed in {} and {}, so everything is told twice", first.place, second.place),
+                format!("installed in {} and {}, so every hook runs twice", first.place, second.place),
                 second.remedy.clone(),
             ),
             _ => Check::ok("once", "installed in one place"),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::Check;
-use crate::cli::{Context, up};
+use crate::cli::{Context, install::quoted, up};
 
 /// The check whose failure makes others pointless.
 pub(super) const NAME: &str = "daemon";
@@ -56,7 +56,7 @@ fn private(name: &'static str, path: &Path, remedy: &str) -> Check {
             Check::warn(
                 name,
                 format!("{shown} is open to others (mode {mode:o})"),
-                format!("{remedy} {shown}"),
+                format!("{remedy} {}", quoted(&shown.to_string())),
             )
         }
         Ok(_) => Check::ok(name, format!("{shown} is private")),

@@ -11,9 +11,9 @@ use std::{
 
 use super::{
     InstallError, Outcome,
-    plan::{Plan, backup_path, read, remove_empty},
+    plan::{Plan, backup_path, holds_file, read, remove_empty},
     plugin::{self, Choice},
-    settings::Settings,
+    settings::{Settings, is_program},
     status_line,
 };
 use crate::cli::client_program::{self, Version};
@@ -106,6 +106,9 @@ pub(super) fn install(args: &Args) -> Result<Outcome, InstallError> {
     let mut outcome = Outcome::new(args.dry_run);
     let choice =
         Choice { program: client_program::own_program(args.plugin.is_some()), autostart: args.autostart };
+    if !is_program(&choice.program) {
+        return Err(InstallError::OtherName { program: choice.program });
+    }
     if let Some(folder) = &args.plugin {
         plugin_folder(&mut outcome, folder, &choice)?;
         return Ok(outcome);
@@ -117,10 +120,14 @@ pub(super) fn install(args: &Args) -> Result<Outcome, InstallError> {
             return Err(InstallError::TooOld { version, oldest: ARGS_SINCE });
         }
         Some(_) => {}
-        None => outcome.note("there is no `claude` on the PATH; what is installed waits for one"),
+        None => outcome
+            .note("there is no `claude` on the PATH that tells its version; what is installed waits for one"),
     }
     let is_too_old = client.is_some_and(|version| version < PLUGIN_SINCE);
     if args.project.is_some() {
+        if !places.project.is_dir() {
+            return Err(InstallError::NoProject { path: places.project });
+        }
         project(&mut outcome, &places, &choice, args.statusline)?;
     } else if args.settings || is_too_old {
         if is_too_old {
@@ -157,7 +164,8 @@ pub(super) fn uninstall(args: &RemoveArgs) -> Result<Outcome, InstallError> {
         remove_plugin(&mut outcome, &places)?;
         clean(&mut outcome, &places.user_settings())?;
         for path in places.project_settings().iter().filter(|path| **path != places.user_settings()) {
-            if !hooks_in(path)?.is_empty() {
+            // One that cannot be read is the project's trouble, and keeps nothing of this user's in place.
+            if hooks_in(path).is_ok_and(|found| !found.is_empty()) {
                 outcome.note(&format!(
                     "{} has hooks of aside too: aside uninstall claude-code --project",
                     path.display()
@@ -168,6 +176,14 @@ pub(super) fn uninstall(args: &RemoveArgs) -> Result<Outcome, InstallError> {
     Ok(outcome)
 }
 
+/// Refuses to write into what stands at `place`, if that is more than empty folders, unless `manifest`, which is in it or it itself, says that it is aside's.
+fn refuse_foreign(place: &Path, manifest: &Path) -> Result<(), InstallError> {
+    if holds_file(place) && !read(manifest)?.as_deref().is_some_and(plugin::is_manifest) {
+        return Err(InstallError::Foreign { path: place.to_owned() });
+    }
+    Ok(())
+}
+
 /// A plugin in the user's own folder, and none of ours in the settings.
 fn user_plugin(
     outcome: &mut Outcome,
@@ -176,10 +192,7 @@ fn user_plugin(
     has_status_line: bool,
 ) -> Result<(), InstallError> {
     let folder = places.plugin();
-    let manifest = read(&folder.join(plugin::MANIFEST_FILE))?;
-    if folder.exists() && !manifest.as_deref().is_some_and(plugin::is_manifest) {
-        return Err(InstallError::Foreign { path: folder });
-    }
+    refuse_foreign(&folder, &folder.join(plugin::MANIFEST_FILE))?;
     for (name, text) in choice.files() {
         outcome.plan.write(folder.join(name), text)?;
     }
@@ -207,12 +220,15 @@ fn project(
 
 fn plugin_folder(outcome: &mut Outcome, folder: &Path, choice: &Choice) -> Result<(), InstallError> {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let (list, own) = (folder.join(plugin::MARKETPLACE_FILE), folder.join(plugin::NAME));
+    refuse_foreign(&list, &list)?;
+    refuse_foreign(&own, &own.join(plugin::MANIFEST_FILE))?;
     for (name, text) in choice.marketplace_files() {
         outcome.plan.write(folder.join(name), text)?;
     }
     let places = Places::find(Path::new("."))?;
     if places.plugin().exists() || !hooks_in(&places.user_settings())?.is_empty() {
-        outcome.note("aside is installed for this user already, and two would tell everything twice: aside uninstall claude-code");
+        outcome.note("aside is installed for this user already, and with both every hook would run twice: aside uninstall claude-code");
     }
     let shown = status_line::quoted(&folder.display().to_string());
     outcome.next(&[

@@ -103,9 +103,15 @@ impl Plan {
 
     /// Carries the changes out.
     ///
-    /// Errors: what came before the one that failed is done; each file is either as it was or as it should be.
+    /// Errors: what came before the one that failed is taken back, as far as the files let it.
     pub(super) fn apply(&self) -> Result<(), FileError> {
-        self.changes.iter().try_for_each(Change::apply)
+        for (index, change) in self.changes.iter().enumerate() {
+            if let Err(error) = change.apply() {
+                self.changes.iter().take(index).rev().for_each(Change::take_back);
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -122,6 +128,10 @@ impl Change {
 
     fn apply(&self) -> Result<(), FileError> {
         let failed = |doing| move |error| FileError::new(doing, &self.path, error);
+        if read(&self.path)? != self.before {
+            // The client writes its settings too, and what it wrote since would be lost.
+            return Err(failed("change")(io::Error::other("somebody else has just changed it; try again")));
+        }
         if self.has_backup
             && let Some(before) = &self.before
         {
@@ -134,6 +144,23 @@ impl Change {
             Some(text) => replace(&self.path, text, mode_of(&self.path)).map_err(failed("write")),
             None => fs::remove_file(&self.path).map_err(failed("remove")),
         }
+    }
+
+    /// Puts the file back as it was. A copy that was made stays, as it may be of an earlier change. What fails here is not told:
+    /// what made it necessary is.
+    fn take_back(&self) {
+        match &self.before {
+            Some(before) => replace(&self.path, before, mode_of(&self.path)).ok(),
+            None => fs::remove_file(&self.path).ok(),
+        };
+    }
+}
+
+/// Whether a file is at `path` or anywhere below it.
+pub(super) fn holds_file(path: &Path) -> bool {
+    match fs::read_dir(path) {
+        Ok(entries) => entries.flatten().any(|entry| holds_file(&entry.path())),
+        Err(_) => fs::symlink_metadata(path).is_ok(),
     }
 }
 
@@ -168,9 +195,11 @@ fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).map_or(NEW_MODE, |found| found.permissions().mode() & 0o7777)
 }
 
-/// Puts `text` at `path` in one step, so that a reader finds the old text or the new one; a link stays a link.
+/// Puts `text` at `path` in one step, so that a reader finds the old text or the new one; a link stays a link, also one that
+/// leads nowhere yet.
 fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let linked = || Some(path.parent()?.join(fs::read_link(path).ok()?));
+    let target = fs::canonicalize(path).ok().or_else(linked).unwrap_or_else(|| path.to_owned());
     if let Some(folder) = target.parent() {
         fs::create_dir_all(folder)?;
     }
@@ -186,4 +215,35 @@ fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         // What failed is told; a file that is left over tells nobody anything.
         fs::remove_file(&temporary).ok();
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_writes_meanwhile_is_not_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+        fs::write(&second, "{}").expect("written");
+        let mut plan = Plan::default();
+        plan.write(first.clone(), "ours".to_owned()).expect("planned");
+        plan.edit(second.clone(), Some("ours".to_owned())).expect("planned");
+        fs::write(&second, "theirs").expect("written");
+        let error = plan.apply().expect_err("it is not what it was");
+        assert!(error.source.to_string().contains("try again"), "{error:?}");
+        assert_eq!(fs::read_to_string(&second).expect("there"), "theirs");
+        assert!(!first.exists() && !backup_path(&second).exists(), "nothing is left");
+    }
+    #[test]
+    fn a_link_that_leads_nowhere_yet_is_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("settings.json");
+        std::os::unix::fs::symlink("dotfiles/claude.json", &link).expect("a link");
+        let mut plan = Plan::default();
+        plan.edit(link.clone(), Some("ours".to_owned())).expect("planned");
+        plan.apply().expect("written");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::read_to_string(folder.path().join("dotfiles/claude.json")).expect("there"), "ours");
+    }
 }

@@ -13,6 +13,8 @@ const SKILL: &str = include_str!("../../../share/claude-code/aside/skills/aside/
 pub(crate) const NAME: &str = "aside";
 /// The file by which a folder is known to hold the plugin.
 pub(crate) const MANIFEST_FILE: &str = ".claude-plugin/plugin.json";
+/// The file by which a folder is known to be a marketplace, and which one.
+pub(super) const MARKETPLACE_FILE: &str = ".claude-plugin/marketplace.json";
 /// The file with the plugin's hooks.
 pub(crate) const HOOKS_FILE: &str = "hooks/hooks.json";
 
@@ -65,7 +67,7 @@ impl Choice {
     /// The files of a folder that the client takes plugins from: the plugin in a folder of its name, and the list.
     pub(super) fn marketplace_files(&self) -> Vec<(String, String)> {
         let files = self.files().into_iter().map(|(path, text)| (format!("{NAME}/{path}"), text));
-        let list = (".claude-plugin/marketplace.json".to_owned(), pretty(&template(MARKETPLACE)));
+        let list = (MARKETPLACE_FILE.to_owned(), pretty(&template(MARKETPLACE)));
         std::iter::once(list).chain(files).collect()
     }
 }
@@ -76,7 +78,7 @@ pub(crate) fn events() -> Vec<String> {
     hooks.as_object().into_iter().flatten().map(|(event, _)| event.clone()).collect()
 }
 
-/// Whether this text is the manifest of the plugin.
+/// Whether this text is the manifest of the plugin, or of the marketplace that has its name.
 pub(super) fn is_manifest(text: &str) -> bool {
     let manifest: Option<Value> = serde_json::from_str(text).ok();
     manifest.is_some_and(|manifest| manifest.get("name").and_then(Value::as_str) == Some(NAME))

@@ -11,7 +11,7 @@ use jsonc_parser::{
 use serde_json::Value;
 
 /// What the program's file is called, by which a hook is known to be ours.
-const PROGRAM: &str = "aside";
+pub(super) const PROGRAM: &str = "aside";
 
 /// Why a settings file cannot be edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -65,7 +65,7 @@ fn command(program: &str, wrapped: Option<&str>) -> String {
 }
 
 /// `word` as a shell takes it for one word. Bytes that no shell takes cannot stand in a settings file either.
-pub(super) fn quoted(word: &str) -> String {
+pub(in crate::cli) fn quoted(word: &str) -> String {
     shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), std::borrow::Cow::into_owned)
 }
 

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{InstallError, Outcome};
+use super::{InstallError, Outcome, plan::read};
 use crate::cli::{
     client_program,
     paths::{Paths, PathsError},
@@ -37,8 +37,17 @@ pub(super) fn install(args: &Args, paths: &Result<Paths, PathsError>) -> Result<
         ("ASIDE_CONFIG", Some(&paths.config)),
         ("ASIDE_STATE", Some(&paths.state)),
     ];
+    let unfit = places.iter().filter_map(|(_, path)| *path).find(|path| !fits_unit(path));
+    let own = PathBuf::from(&program);
+    if let Some(path) = unfit.or_else(|| (!fits_program(&own)).then_some(&own)) {
+        return Err(InstallError::NotInUnit { path: path.clone() });
+    }
     for (name, text) in NAMES.into_iter().zip(unit_files(&program, &places)) {
-        outcome.plan.write(folder.join(name), text)?;
+        let path = folder.join(name);
+        if read(&path)?.is_some_and(|text| !is_ours(&text)) {
+            return Err(InstallError::Foreign { path });
+        }
+        outcome.plan.write(path, text)?;
     }
     outcome.next(&[
         ("systemctl --user daemon-reload", "reads the units"),
@@ -54,10 +63,19 @@ pub(super) fn uninstall(args: &Args) -> Result<Outcome, InstallError> {
     let mut outcome = Outcome::new(args.dry_run);
     let folder = units()?;
     for name in NAMES {
-        outcome.plan.remove(folder.join(name))?;
+        let path = folder.join(name);
+        match read(&path)? {
+            Some(text) if !is_ours(&text) => {
+                outcome.note(&format!("{} stays; it is not aside's", path.display()));
+            }
+            Some(_) | None => outcome.plan.remove(path)?,
+        }
     }
     if !outcome.plan.is_empty() {
-        outcome.next(&[("systemctl --user stop aside.socket aside.service", "if they still run")]);
+        outcome.next(&[
+            ("systemctl --user stop aside.socket aside.service", "if they still run"),
+            ("systemctl --user disable aside.socket", "if it was enabled: nothing looks for it any more"),
+        ]);
     }
     Ok(outcome)
 }
@@ -75,29 +93,48 @@ fn given(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
+/// Whether a unit is one of those in `share/systemd`, whatever was filled in.
+fn is_ours(unit: &str) -> bool {
+    let title = |template: &'static str| template.lines().find(|line| line.starts_with("Description="));
+    [SOCKET, SERVICE].into_iter().filter_map(title).any(|title| unit.lines().any(|line| line == title))
+}
+
+/// Whether a unit's line can hold this path.
+fn fits_unit(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| !path.contains(char::is_control))
+}
+
+/// Whether systemd runs a program at this path.
+///
+/// Source: it calls quotes, backslashes and control characters "special" in the name of an executable, and refuses the unit.
+fn fits_program(path: &Path) -> bool {
+    fits_unit(path) && !path.display().to_string().contains(['"', '\'', '\\'])
+}
+
 /// The texts of the two units, in the order of [`NAMES`].
 fn unit_files(program: &str, places: &[(&str, Option<&PathBuf>)]) -> [String; 2] {
     let socket_path = places.iter().find(|(name, _)| *name == "ASIDE_SOCKET").and_then(|(_, path)| *path);
     let socket = match socket_path {
-        Some(path) => SOCKET.replace(SOCKET_DEFAULT, &escaped(path)),
+        Some(path) => SOCKET.replace(SOCKET_DEFAULT, &literal(path)),
         None => SOCKET.to_owned(),
     };
     let variables: String = places
         .iter()
-        .filter_map(|(name, path)| Some(format!("Environment=\"{name}={}\"\n", escaped((*path)?))))
+        .filter_map(|(name, path)| Some(format!("Environment=\"{name}={}\"\n", quoted((*path)?))))
         .collect();
-    let command = format!("{variables}ExecStart=\"{}\" serve", escaped(Path::new(program)));
+    let command = format!("{variables}ExecStart=\"{}\" serve", quoted(Path::new(program)));
     [socket, SERVICE.replace("ExecStart=aside serve", &command)]
 }
 
-/// A path as a unit's file takes it, between quotes or alone.
-fn escaped(path: &Path) -> String {
-    path.display()
-        .to_string()
-        .replace('\\', "\\\\")
-        .replace('%', "%%")
-        .replace('"', "\\\"")
-        .replace('$', "$$")
+/// A path where a unit takes the rest of a line as it is, but for specifiers.
+fn literal(path: &Path) -> String {
+    path.display().to_string().replace('%', "%%")
+}
+
+/// A path as a unit takes it between quotes. A dollar is one there: variables are neither looked for in a value nor in the name
+/// of a program.
+fn quoted(path: &Path) -> String {
+    literal(path).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 #[cfg(test)]
@@ -116,9 +153,29 @@ mod tests {
             ),
             "{service}"
         );
-        let elsewhere = PathBuf::from("/run/other.sock");
-        let [socket, service] = unit_files("aside", &[("ASIDE_SOCKET", Some(&elsewhere))]);
-        assert!(socket.contains("ListenStream=/run/other.sock\n"), "{socket}");
-        assert!(service.contains("Environment=\"ASIDE_SOCKET=/run/other.sock\"\n"), "{service}");
+        let elsewhere = PathBuf::from("/run/my \"$one\" 5%.sock");
+        let [socket, service] = unit_files("/opt/$x/aside", &[("ASIDE_SOCKET", Some(&elsewhere))]);
+        assert!(socket.contains("ListenStream=/run/my \"$one\" 5%%.sock\n"), "{socket}");
+        assert!(
+            service.contains(
+                "Environment=\"ASIDE_SOCKET=/run/my \\\"$one\\\" 5%%.sock\"\nExecStart=\"/opt/$x/aside\" serve\n"
+            ),
+            "{service}"
+        );
+        assert!(is_ours(&socket) && is_ours(&service) && !is_ours("[Unit]\nDescription=aside\n"));
+    }
+
+    #[test]
+    fn what_systemd_takes_no_path_of_is_known() {
+        for (path, is_path, is_program) in [
+            ("/opt/a b/$x/50%/aside", true, true),
+            ("/opt/a\"b/aside", true, false),
+            ("/opt/a'b/aside", true, false),
+            ("/opt/a\\b/aside", true, false),
+            ("/opt/a\nExecStart=b/aside", false, false),
+        ] {
+            let found = (fits_unit(Path::new(path)), fits_program(Path::new(path)));
+            assert_eq!(found, (is_path, is_program), "{path:?}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     protocol::views::{
         EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView, SubscriberCounts,
     },
+    time::Timestamp,
 };
 
 /// Most subscribers with counts of their own; those behind them are counted together. Their files are written by people, so this many
@@ -45,7 +46,6 @@ pub(super) enum Values {
 /// What the system knows of the daemon's process.
 #[derive(Debug)]
 pub(super) struct Process {
-    pub(super) started_ms: u64,
     pub(super) resident_bytes: Option<u64>,
     pub(super) cpu_seconds: f64,
     pub(super) open_files: Option<u64>,
@@ -62,7 +62,7 @@ pub(super) fn of(status: &StatusView, meters: &Meters, process: &Process) -> Vec
     all.extend(journal(&status.journal));
     all.extend(projection(&status.projection));
     all.extend(latencies(meters));
-    all.extend(of_process(process));
+    all.extend(of_process(&status.started_at, process));
     all
 }
 
@@ -102,7 +102,7 @@ fn events(events: &EventCounts) -> Vec<Family> {
         counter(
             "aside_events_held_back",
             None,
-            "Events that were not dispatched because their chain of causes is too long, since the journal began.",
+            "Events that were not dispatched, as their chain of causes is too long or their source was over its rate, since the journal began.",
             events.held_back,
         ),
     ]
@@ -318,22 +318,15 @@ fn latencies(meters: &Meters) -> Vec<Family> {
     ]
 }
 
-fn of_process(process: &Process) -> Vec<Family> {
-    let started = process.started_ms as f64 / 1e3;
-    let mut all = vec![
-        family(
-            "process_start_time",
-            Some("seconds"),
-            "When the daemon started, in Unix time.",
-            Values::Gauge(vec![(Labels::new(), started)]),
-        ),
-        family(
-            "process_cpu",
-            Some("seconds"),
-            "Processor time, of the user and the system.",
-            Values::CounterOfTime(process.cpu_seconds),
-        ),
-    ];
+/// `started_at` is the time that was noted, so that the series never moves while the process lives: alerts take a change as a restart.
+fn of_process(started_at: &str, process: &Process) -> Vec<Family> {
+    let started = started_at.parse::<Timestamp>().ok().map(|at| {
+        let values = Values::Gauge(vec![(Labels::new(), at.as_millis() as f64 / 1e3)]);
+        family("process_start_time", Some("seconds"), "When the daemon started, in Unix time.", values)
+    });
+    let cpu = Values::CounterOfTime(process.cpu_seconds);
+    let mut all: Vec<Family> = started.into_iter().collect();
+    all.push(family("process_cpu", Some("seconds"), "Processor time, of the user and the system.", cpu));
     all.extend(process.resident_bytes.map(|bytes| {
         let values = Values::Gauge(vec![(Labels::new(), bytes as f64)]);
         family("process_resident_memory", Some("bytes"), "Resident memory.", values)

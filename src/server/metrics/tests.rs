@@ -25,7 +25,7 @@ fn status(subscribers: usize) -> StatusView {
     StatusView {
         version: "0.1.0".to_owned(),
         pid: 7,
-        started_at: String::new(),
+        started_at: "1970-01-01T00:00:01.500Z".to_owned(),
         uptime_ms: 500,
         journal: JournalView {
             head: 9,
@@ -60,8 +60,7 @@ fn shown(status: &StatusView) -> BTreeMap<String, f64> {
     let meters = Meters::new(|| Duration::ZERO);
     meters.commit.observe(Duration::from_micros(3_000));
     meters.commit.observe(Duration::from_secs(60));
-    let process =
-        Process { started_ms: 1_500, resident_bytes: Some(4_096), cpu_seconds: 0.25, open_files: Some(12) };
+    let process = Process { resident_bytes: Some(4_096), cpu_seconds: 0.25, open_files: Some(12) };
     let text = write(families::of(status, &meters, &process)).expect("written");
     assert!(text.ends_with("\n# EOF\n"), "{text}");
     let samples = text.lines().filter(|line| !line.starts_with('#'));

@@ -1,5 +1,7 @@
 //! Exchanges, hooks, long polls and streams: requests that wait for the event loop or the journal.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::*;
 
 #[tokio::test]
@@ -207,18 +209,19 @@ async fn what_the_user_decides_is_journaled_if_it_waits() {
 #[tokio::test]
 async fn a_context_that_becomes_full_is_told_once_until_it_was_not() {
     let mut daemon = daemon();
+    let now = AtomicU64::new(1_000);
+    daemon.app.clock = Arc::new(move || Timestamp::from_millis(now.fetch_add(1, Ordering::Relaxed)));
     let app = daemon.app.clone();
     daemon.pending = 2;
     for (used, events) in [("79", 0), ("81", 1), ("90", 1), ("10", 1), ("80", 2)] {
         let body = format!("{{\"session_id\":\"s1\",\"context_window\":{{\"used_percentage\":{used}}}}}");
         let reply = send_asked(&mut daemon, post("/v1/statusline/claude", "application/json", body)).await;
         assert_eq!((reply.status, reply.body.as_str()), (StatusCode::OK, "aside: 2"));
-        assert_eq!(
-            journaled(&app, 1).len(),
-            events.min(1),
-            "the clock stands still, so the second one is the first"
-        );
+        assert_eq!(journaled(&app, 1), vec![("event", "budget.token.warning".to_owned()); events], "{used}");
     }
+    let refused = send_asked(&mut daemon, post("/v1/statusline/claude", "application/json", "{")).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert!(refused.body.contains("EOF while parsing an object at line 1 column 1"), "{}", refused.body);
 }
 
 #[tokio::test]

@@ -22,9 +22,9 @@ use aside::{
 use super::{Content, Record};
 use crate::support::generations;
 
-/// Longest chain of causes that is dispatched (semantics 2).
+/// Longest chain of causes that is dispatched.
 const CHAIN_MAX: u32 = 8;
-/// How often in a row an agent is asked to go on (semantics 5).
+/// How often in a row an agent is asked to go on.
 const CONTINUATIONS_MAX: u32 = 2;
 
 /// Where a notification is in one session. `again`: a lease of it ran out before.

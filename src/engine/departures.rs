@@ -1,0 +1,120 @@
+//! Sessions that leave: what becomes of what waits for them, and who is told.
+//!
+//! One that can be taken up again is sent away with its queue. One that is closed for good leaves its queue to its parent, and
+//! what nobody takes ends.
+
+use std::sync::Arc;
+
+use super::{
+    Engine,
+    io::{Output, Pending, SessionChange},
+    sessions::{Session, Told},
+};
+use crate::{
+    event::SessionId,
+    ledger::{LedgerEntry, Reason},
+    notification::Notification,
+    session::SessionState,
+    time::Timestamp,
+};
+
+/// Most sessions that have ended and may come back; the one that ended first is given up for a new one. What each of them
+/// keeps is bounded as an open one's is.
+pub(super) const AWAY_MAX: usize = 1_000;
+
+impl Engine {
+    /// Closes a session because its harness says so; what it leaves goes to its parent, or ends.
+    pub(super) fn end_session(&mut self, id: &SessionId) {
+        self.remove_session(id);
+        self.tell_closed(id);
+    }
+
+    /// Closes a session for want of a sign of life, or of room.
+    pub(super) fn close_session(&mut self, id: &SessionId) {
+        let was_open = self.sessions.get(id).is_some();
+        self.remove_session(id);
+        if was_open {
+            self.tell_gone(id);
+        }
+    }
+
+    fn remove_session(&mut self, id: &SessionId) {
+        let Some((mut session, _)) = self.sessions.take(id) else {
+            return;
+        };
+        for former in &session.former {
+            self.sessions.heirs.remove(former);
+        }
+        let left = session.injector.close();
+        while let Some(entry) = session.injector.poll_output() {
+            self.record(entry);
+        }
+        let parent = session.harness.parent.filter(|parent| self.sessions.known(parent).is_some());
+        for notification in left {
+            self.hand_over(id, parent.as_ref(), notification);
+        }
+        let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: false };
+        self.outputs.push_back(Output::Session(id.clone(), change));
+    }
+
+    /// Tells whoever watches a session that nothing waits there any more.
+    pub(super) fn tell_gone(&mut self, id: &SessionId) {
+        self.outputs.push_back(Output::Wake(Pending::nothing(id.clone())));
+    }
+
+    /// Tells whoever watches a session that it has ended; also of one that was not open, where they wait for nothing.
+    pub(super) fn tell_closed(&mut self, id: &SessionId) {
+        self.outputs.push_back(Output::Wake(Pending { is_closed: true, ..Pending::nothing(id.clone()) }));
+    }
+
+    /// Keeps a session that has ended, with what waits for it, for when it is taken up again; its subagents end with it. A
+    /// subagent itself does not come back.
+    pub(super) fn send_away(&mut self, id: &SessionId, now: Timestamp) {
+        let Some(session) = self.sessions.get(id) else {
+            return self.tell_closed(id);
+        };
+        if session.harness.parent.is_some() {
+            return self.end_session(id);
+        }
+        let is_child = |session: &Session| session.harness.parent.as_ref() == Some(id);
+        let children = self.sessions.open.iter().filter(|(_, session)| is_child(session));
+        let children: Vec<SessionId> = children.map(|(child, _)| child.clone()).collect();
+        for child in children {
+            self.end_session(&child);
+        }
+        let Some((mut session, _)) = self.sessions.take(id) else {
+            return;
+        };
+        self.tell_closed(id);
+        let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: true };
+        self.outputs.push_back(Output::Session(id.clone(), change));
+        session.last_seen = now;
+        session.told = Told::default();
+        session.state = SessionState::default();
+        self.sessions.away.insert(id.clone(), session);
+        if self.sessions.away.len() > AWAY_MAX {
+            let first = self.sessions.away.iter().min_by_key(|(_, session)| session.last_seen);
+            if let Some(first) = first.map(|(id, _)| id.clone()) {
+                self.close_session(&first);
+            }
+        }
+        self.settle_session(id);
+    }
+
+    /// Gives a notification to another session; it ends if there is none, or if that one had it already.
+    pub(super) fn hand_over(
+        &mut self,
+        from: &SessionId,
+        to: Option<&SessionId>,
+        notification: Arc<Notification>,
+    ) {
+        if to.is_some_and(|to| self.queue(to, notification.clone())) {
+            return;
+        }
+        self.record(LedgerEntry::NotificationEnded {
+            notification: notification.id.clone(),
+            session: Some(from.clone()),
+            reason: Reason::SessionGone,
+        });
+    }
+}

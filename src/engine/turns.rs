@@ -1,0 +1,92 @@
+//! Where each session's turn stands: what its harness's events and exchanges say of it.
+
+use serde::Deserialize;
+
+use super::{Engine, sessions::Sessions};
+use crate::{
+    event::{EventRef, SessionId},
+    exchange::{Answer, Exchange},
+    notification::InjectionPoint,
+    session::{CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, WAITING_EVENT, Wake, WakeKind},
+};
+
+/// Most sessions that were said to begin and have not asked yet; of an older one the first exchange counts as a turn.
+const ANNOUNCED_MAX: usize = 64;
+
+impl Engine {
+    /// Learns from an event where its session stands.
+    pub(super) fn note_turn(&mut self, event: &EventRef<'_>) {
+        let is_of_an_agent = event.event_type.starts_with("agent.");
+        let is_of_a_tool = event.event_type.starts_with("tool.call.");
+        let Some(id) = event.session.filter(|_| is_of_an_agent || is_of_a_tool).map(SessionId::new) else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return self.sessions.note_before_opening(&id, event.event_type);
+        };
+        // Anyone may tell of a tool that failed; where the turn stands is known to its harness.
+        if is_of_a_tool && session.harness.name.as_deref() != Some(event.source) {
+            return;
+        }
+        let has_reason = event.event_type == WAITING_EVENT || event.event_type == CLOSING_EVENT;
+        let reason = has_reason.then(|| reason_of(event.payload)).flatten();
+        if event.event_type == CLOSING_EVENT {
+            session.is_cleared = reason.as_deref() == Some(CLEARED);
+        }
+        let state = session.state.after_event(event.event_type, reason.as_deref());
+        if event.event_type == OPENING_EVENT {
+            session.is_opening = true;
+        } else if state != session.state {
+            session.is_opening = false;
+            session.state = state;
+            self.settle_session(&id);
+        }
+    }
+
+    /// Notes where the session stands after an exchange that was no repetition.
+    pub(super) fn note_point(&mut self, exchange: &Exchange, wake: Option<&Wake>, answer: &Answer) {
+        let Some(session) = self.sessions.get_mut(&exchange.session) else { return };
+        let is_turn_start = exchange.point == InjectionPoint::TurnStart;
+        if is_turn_start && std::mem::take(&mut session.is_opening) {
+            return;
+        }
+        let cancels = wake.is_some_and(|wake| wake.kind == WakeKind::CancelAndRestart);
+        session.state = session.state.after_exchange(
+            exchange.point,
+            answer.directive.is_some(),
+            cancels && answer.injection.is_some(),
+        );
+    }
+}
+
+impl Sessions {
+    /// Learns from an event of a session that is not open whether its next exchange opens it or begins a turn. A harness tells of
+    /// a start and asks in one call, so that the event comes first.
+    fn note_before_opening(&mut self, id: &SessionId, event_type: &str) {
+        let is_start = event_type == OPENING_EVENT;
+        if is_start || SessionState::default().after_event(event_type, None).is_in_turn() {
+            self.take_announced(id);
+        }
+        if is_start {
+            self.announced.push(id.clone());
+            if self.announced.len() > ANNOUNCED_MAX {
+                self.announced.remove(0);
+            }
+        }
+    }
+
+    /// Whether the session was said to begin before it was open; the next one to ask is not told so.
+    pub(super) fn take_announced(&mut self, id: &SessionId) -> bool {
+        let at = self.announced.iter().position(|announced| announced == id);
+        at.map(|at| self.announced.remove(at)).is_some()
+    }
+}
+
+/// The `reason` that a payload gives, if it gives one in words.
+fn reason_of(payload: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Reason {
+        reason: String,
+    }
+    serde_json::from_str(payload).ok().map(|Reason { reason }| reason)
+}
