@@ -53,9 +53,13 @@ pub fn decode(text: &str) -> Result<Value, ToonError> {
 
 /// What stands between the newlines of `text`; at least one line, which may be empty.
 pub fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let mut start = 0;
-    let ends = memchr::memchr_iter(b'\n', text.as_bytes()).chain(std::iter::once(text.len()));
-    ends.filter_map(move |end| text.get(std::mem::replace(&mut start, end + 1)..end))
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let Some(end) = memchr::memchr(b'\n', text.as_bytes()) else { return Some(text) };
+        rest = text.get(end + 1..);
+        text.get(..end)
+    })
 }
 
 /// Appends a string as a value: bare where TOON allows it, else quoted.
