@@ -3,6 +3,7 @@
 //! Everything here is data with rules. An event is checked once, where it enters; afterwards it cannot be invalid. This
 //! module does not know who reacts to an event, where it is stored, or how it arrived.
 
+mod eight;
 mod envelope;
 mod event_type;
 mod payload;

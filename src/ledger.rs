@@ -84,7 +84,7 @@ pub enum FilteredBy {
 }
 
 /// Why an event was not dispatched at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeldBackBy {
     /// Its chain of causes is too long.
     Causes,

@@ -25,7 +25,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, fmt::Write as _, sync::Arc};
+use std::{collections::VecDeque, sync::Arc};
 
 use sha2::{Digest, Sha256};
 
@@ -66,7 +66,7 @@ pub struct Pipeline {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PipelineOutput {
     /// A batch closed and was rendered.
-    Notification(Notification),
+    Notification(Arc<Notification>),
     /// The event is a row of an open batch. An event whose batch closes at once is in the notification only.
     Batched {
         /// The event.
@@ -281,7 +281,7 @@ impl Pipeline {
         let activation = rule.wake.activation(rule.output.activation, priority, &batch.rows);
         let (severity, raw_bytes) = (batch.severity(), raw_bytes(&batch.rows, carried));
         let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
-        self.outputs.push_back(PipelineOutput::Notification(Notification {
+        self.outputs.push_back(PipelineOutput::Notification(Arc::new(Notification {
             id: notification_id(&rule, &events),
             subscriber: rule.id.clone(),
             scope: batch.scope,
@@ -296,7 +296,7 @@ impl Pipeline {
             events,
             created_at: now,
             expires_at: rule.ttl.map(|ttl| now + ttl),
-        }));
+        })));
     }
 
     fn end(&mut self, seq: Seq, reason: Reason) {
@@ -339,10 +339,14 @@ fn notification_id(rule: &Subscriber, events: &[Seq]) -> NotificationId {
         hash.update([0]);
         hash.update(seq.0.to_le_bytes());
     }
-    let digest = hash.finalize();
-    let mut name = String::from("n");
-    for byte in digest.iter().take(6) {
-        write!(name, "{byte:02x}").expect("writing to a String cannot fail");
+    let mut name = String::with_capacity(13);
+    name.push('n');
+    for byte in hash.finalize().into_iter().take(6) {
+        name.extend([byte >> 4, byte & 0xf].map(hex_digit));
     }
     NotificationId::new(&name)
+}
+
+fn hex_digit(number: u8) -> char {
+    char::from_digit(u32::from(number), 16).unwrap_or_default()
 }

@@ -31,87 +31,158 @@ pub const fn of_raw_bytes(bytes: u64) -> u64 {
 }
 
 /// Estimates what `text` costs a language model, rounded to whole tokens.
+///
+/// Shape: a table of steps from byte to byte, because runs are too short for anything that begins and ends with each of them. A step
+/// waits for the one before it, so two parts are gone through side by side, of which the second begins behind a newline.
 pub fn estimate(text: &str) -> Tokens {
-    let bytes = text.as_bytes();
-    let (mut at, mut spaces) = (0, 0);
-    let mut hundredths: u64 = 0;
-    while let Some(first) = bytes.get(at) {
-        let class = Class::of(*first);
-        let rest = bytes.get(at..).unwrap_or_default();
-        let length = rest.iter().take_while(|byte| Class::of(**byte) == class).count();
-        let run = text.get(at..at + length).unwrap_or_default();
-        hundredths += class.cost(run, spaces);
-        spaces = if class == Class::Space { length } else { 0 };
-        at += length;
+    let middle = text.len() / 2;
+    let newline = text.as_bytes().get(middle..).and_then(|rest| memchr::memchr(b'\n', rest));
+    let end_of_first = newline.map_or(text.len(), |at| middle + at + 1);
+    let (first, second) = text.as_bytes().split_at_checked(end_of_first).unwrap_or_default();
+    let (together, rest) = first.split_at_checked(second.len()).unwrap_or((first, &[]));
+    let (mut front, mut back) = (Sum::START, Sum::START);
+    for (one, other) in together.iter().zip(second) {
+        front.add(*one);
+        back.add(*other);
+    }
+    rest.iter().for_each(|byte| front.add(*byte));
+    let mut hundredths = front.hundredths + back.hundredths;
+    if !text.is_ascii() {
+        hundredths += text.chars().filter(|c| !c.is_ascii()).map(cost_of_other).sum::<u64>();
     }
     Tokens(u32::try_from((hundredths + UNIT / 2) / UNIT).unwrap_or(u32::MAX))
 }
 
+/// What the bytes of a text cost, characters outside ASCII excepted.
+struct Sum {
+    /// Where the steps from the last byte are.
+    place: usize,
+    hundredths: u64,
+}
+
+impl Sum {
+    const START: Self = Self { place: State::START.place(), hundredths: 0 };
+
+    fn add(&mut self, byte: u8) {
+        let class = CLASSES.get(usize::from(byte)).copied().unwrap_or(Class::Other);
+        let step = STEPS.get(self.place + class as usize).copied().unwrap_or(Step::NONE);
+        self.place = usize::from(step.to);
+        self.hundredths += u64::from(step.cost);
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
-    Letter,
+    Small,
+    Capital,
     Digit,
     Space,
     Newline,
     Punctuation,
+    /// Not ASCII; costs nothing as a byte, because it is looked at as a character.
     Other,
 }
 
-/// The class of every byte, because each byte of what is released is asked for twice.
+impl Class {
+    const ALL: [Self; 7] =
+        [Self::Small, Self::Capital, Self::Digit, Self::Space, Self::Newline, Self::Punctuation, Self::Other];
+
+    const fn of(byte: u8) -> Self {
+        match byte {
+            b'a'..=b'z' => Self::Small,
+            b'A'..=b'Z' => Self::Capital,
+            b'0'..=b'9' => Self::Digit,
+            b' ' | b'\t' => Self::Space,
+            b'\n' | b'\r' => Self::Newline,
+            0x80.. => Self::Other,
+            _ => Self::Punctuation,
+        }
+    }
+}
+
+/// What the cost of the next byte depends on: the class of the one before it, and how many of its run there are so far. Small letters
+/// and capitals make one run. Nothing is counted further than costs differ; digits are counted in threes.
+#[derive(Clone, Copy)]
+struct State {
+    class: Class,
+    count: u64,
+}
+
+impl State {
+    /// As behind a newline, on which nothing depends.
+    const START: Self = Self { class: Class::Newline, count: 1 };
+    const COUNT_MAX: u64 = WORD_LETTERS_FREE + 1;
+
+    /// Where the steps from this state are in [`STEPS`], one for each class.
+    const fn place(self) -> usize {
+        (self.class as usize * Self::COUNT_MAX as usize + self.count as usize - 1) * Class::ALL.len()
+    }
+
+    /// The state behind a byte of `class`, and what that byte costs.
+    const fn step(self, class: Class) -> (Self, u64) {
+        use Class::{Capital, Digit, Newline, Other, Punctuation, Small, Space};
+        let goes_on = self.class as usize == class as usize
+            || matches!((self.class, class), (Small, Capital) | (Capital, Small));
+        let count = if goes_on { self.count + 1 } else { 1 };
+        let hump = if matches!((self.class, class), (Small, Capital)) { CAMEL_HUMP } else { 0 };
+        let (count, cost) = match (class, count) {
+            (Small | Capital, 1) => (1, WORD),
+            (Small | Capital, ..=WORD_LETTERS_FREE) => (count, hump),
+            (Small | Capital, _) => (Self::COUNT_MAX, LETTER_BEYOND + hump),
+            (Digit, 2..=DIGITS_PER_TOKEN) => (count, 0),
+            (Digit, _) if matches!(self, Self { class: Space, count: 1 }) => (1, UNIT + SPACE_BEFORE_DIGITS),
+            (Digit, _) => (1, UNIT),
+            (Space, 1) => (1, 0),
+            (Space, 2) => (2, SPACE_RUN),
+            (Space, _) => (3, 0),
+            (Newline, _) => (1, NEWLINE),
+            (Punctuation, 1) => (1, PUNCTUATION),
+            (Punctuation, 2) => (2, PUNCTUATION_RUN + PUNCTUATION_BEYOND - PUNCTUATION),
+            (Punctuation, _) => (3, PUNCTUATION_BEYOND),
+            (Other, _) => (1, 0),
+        };
+        (Self { class, count }, cost)
+    }
+}
+
+/// One byte further: where the steps from there are, and what the byte costs.
+#[derive(Clone, Copy)]
+struct Step {
+    to: u16,
+    cost: u16,
+}
+
+impl Step {
+    const NONE: Self = Self { to: 0, cost: 0 };
+}
+
+/// The class of every byte.
 #[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
 const CLASSES: [Class; 256] = {
     let mut classes = [Class::Other; 256];
     let mut byte = 0;
-    while byte < 0x80 {
-        classes[byte as usize] = Class::of_ascii(byte);
+    while byte < classes.len() {
+        classes[byte] = Class::of(byte as u8);
         byte += 1;
     }
     classes
 };
 
-impl Class {
-    /// The class of the character that `byte` is, or is a part of.
-    fn of(byte: u8) -> Self {
-        CLASSES.get(usize::from(byte)).copied().unwrap_or(Self::Other)
+/// [`State::step`] for every state and class.
+#[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
+static STEPS: [Step; Class::ALL.len() * State::COUNT_MAX as usize * Class::ALL.len()] = {
+    let mut steps = [Step::NONE; _];
+    let mut at = 0;
+    while at < steps.len() {
+        let (state, next) = (at / Class::ALL.len(), Class::ALL[at % Class::ALL.len()]);
+        let class = Class::ALL[state / State::COUNT_MAX as usize];
+        let from = State { class, count: state as u64 % State::COUNT_MAX + 1 };
+        let (to, cost) = from.step(next);
+        steps[at] = Step { to: to.place() as u16, cost: cost as u16 };
+        at += 1;
     }
-
-    const fn of_ascii(byte: u8) -> Self {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' => Self::Letter,
-            b'0'..=b'9' => Self::Digit,
-            b' ' | b'\t' => Self::Space,
-            b'\n' | b'\r' => Self::Newline,
-            _ => Self::Punctuation,
-        }
-    }
-
-    fn cost(self, run: &str, spaces_before: usize) -> u64 {
-        let length = u64::try_from(run.len()).unwrap_or(u64::MAX);
-        match self {
-            Self::Letter => {
-                WORD + CAMEL_HUMP * camel_humps(run)
-                    + LETTER_BEYOND * length.saturating_sub(WORD_LETTERS_FREE)
-            }
-            Self::Digit if spaces_before == 1 => {
-                SPACE_BEFORE_DIGITS + UNIT * length.div_ceil(DIGITS_PER_TOKEN)
-            }
-            Self::Digit => UNIT * length.div_ceil(DIGITS_PER_TOKEN),
-            Self::Space if length == 1 => 0,
-            Self::Space => SPACE_RUN,
-            Self::Newline => NEWLINE * length,
-            Self::Punctuation if length == 1 => PUNCTUATION,
-            Self::Punctuation => PUNCTUATION_RUN + PUNCTUATION_BEYOND * (length - 1),
-            Self::Other => run.chars().map(cost_of_other).sum(),
-        }
-    }
-}
-
-fn camel_humps(word: &str) -> u64 {
-    let pairs = word.as_bytes().windows(2);
-    let humps =
-        pairs.filter(|pair| matches!(pair, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase()));
-    u64::try_from(humps.count()).unwrap_or(u64::MAX)
-}
+    steps
+};
 
 /// Hundredths of a token for one character outside ASCII, by block.
 fn cost_of_other(c: char) -> u64 {
@@ -126,6 +197,8 @@ fn cost_of_other(c: char) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -166,6 +239,52 @@ mod tests {
             (&"\u{4e2d}".repeat(10), 10),
         ] {
             assert_eq!(estimate(text), Tokens(expected), "{text:?}");
+        }
+    }
+
+    /// What the weights say, run by run.
+    fn by_runs(text: &str) -> Tokens {
+        let class = |c: char| match c {
+            'a'..='z' | 'A'..='Z' => 'a',
+            '0'..='9' => '0',
+            ' ' | '\t' => ' ',
+            '\n' | '\r' => '\n',
+            c if c.is_ascii() => '.',
+            _ => 'x',
+        };
+        let chars: Vec<char> = text.chars().collect();
+        let (mut hundredths, mut spaces) = (0, 0);
+        for run in chars.chunk_by(|a, b| class(*a) == class(*b)) {
+            let length = run.len() as u64;
+            let is_hump = |pair: &&[char]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
+            let first = class(run[0]);
+            hundredths += match (first, length) {
+                ('a', _) => {
+                    let humps = run.windows(2).filter(is_hump).count() as u64;
+                    WORD + CAMEL_HUMP * humps + LETTER_BEYOND * length.saturating_sub(WORD_LETTERS_FREE)
+                }
+                ('0', _) => {
+                    let before = if spaces == 1 { SPACE_BEFORE_DIGITS } else { 0 };
+                    before + UNIT * length.div_ceil(DIGITS_PER_TOKEN)
+                }
+                (' ', 1) => 0,
+                (' ', _) => SPACE_RUN,
+                ('\n', _) => NEWLINE * length,
+                ('.', 1) => PUNCTUATION,
+                ('.', _) => PUNCTUATION_RUN + PUNCTUATION_BEYOND * (length - 1),
+                _ => run.iter().copied().map(cost_of_other).sum(),
+            };
+            spaces = if first == ' ' { length } else { 0 };
+        }
+        Tokens(u32::try_from((hundredths + UNIT / 2) / UNIT).expect("small"))
+    }
+
+    proptest! {
+        #[test]
+        fn byte_by_byte_it_comes_to_what_the_runs_cost(
+            text in r"([a-z]{1,9}|[A-Z]{1,3}|[0-9]{1,8}| {1,4}|\n{1,2}|[.,:=-]{1,4}|\PC{1,2}|[\t\r\x00-\x7f])*",
+        ) {
+            prop_assert_eq!(estimate(&text), by_runs(&text), "{:?}", text);
         }
     }
 

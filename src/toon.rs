@@ -53,9 +53,13 @@ pub fn decode(text: &str) -> Result<Value, ToonError> {
 
 /// What stands between the newlines of `text`; at least one line, which may be empty.
 pub fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let mut start = 0;
-    let ends = memchr::memchr_iter(b'\n', text.as_bytes()).chain(std::iter::once(text.len()));
-    ends.filter_map(move |end| text.get(std::mem::replace(&mut start, end + 1)..end))
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let Some(end) = memchr::memchr(b'\n', text.as_bytes()) else { return Some(text) };
+        rest = text.get(end + 1..);
+        text.get(..end)
+    })
 }
 
 /// Appends a string as a value: bare where TOON allows it, else quoted.
@@ -104,17 +108,26 @@ pub fn write_scalar(out: &mut String, value: &Value) {
 }
 
 fn needs_quotes(text: &str) -> bool {
-    plain_length(text) < text.len() || is_ambiguous(text)
+    let seen = text.bytes().fold(0, |seen, byte| seen | mark_of(byte));
+    seen & SPECIAL != 0 || is_ambiguous(text, seen)
 }
 
-/// How many bytes at the beginning of `text` may stand in a string without quotes wherever they stand.
-fn plain_length(text: &str) -> usize {
-    let is_plain = |byte: &u8| SPECIAL.get(usize::from(*byte)) == Some(&false);
-    text.bytes().take_while(is_plain).count()
+/// How many bytes at the beginning of `text` may stand in a string without quotes wherever they stand, and the marks of them all.
+fn plain_length(text: &str) -> (usize, u8) {
+    let mut seen = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let mark = mark_of(byte);
+        if mark & SPECIAL != 0 {
+            return (at, seen);
+        }
+        seen |= mark;
+    }
+    (text.len(), seen)
 }
 
-/// Whether a string without a special byte has to be quoted all the same, so that it is not taken for something else.
-fn is_ambiguous(text: &str) -> bool {
+/// Whether a string without a special byte, whose bytes have the marks `seen`, has to be quoted all the same, so that it is not
+/// taken for something else.
+fn is_ambiguous(text: &str, seen: u8) -> bool {
     let (Some(first), Some(last)) = (text.bytes().next(), text.bytes().next_back()) else {
         return true;
     };
@@ -122,21 +135,33 @@ fn is_ambiguous(text: &str) -> bool {
         b' ' | b'-' | b'#' => true,
         b't' | b'f' | b'n' if matches!(text, "true" | "false" | "null") => true,
         b'0'..=b'9' | b'+' if is_number_like(text) => true,
-        _ => last == b' ' || (memchr::memchr(b'<', text.as_bytes()).is_some() && has_reserved_tag(text)),
+        _ => last == b' ' || (seen & BRACKET != 0 && has_reserved_tag(text)),
     }
 }
 
-/// For every byte, whether a string with it has to be quoted.
+/// The mark of a byte with which a string has to be quoted.
+const SPECIAL: u8 = 1;
+/// The mark of a byte with which a reserved tag can begin.
+const BRACKET: u8 = 2;
+
+/// The marks of every byte.
 #[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
-const SPECIAL: [bool; 256] = {
-    let mut special = [false; 256];
+const MARKS: [u8; 256] = {
+    let mut marks = [0; 256];
     let mut byte = 0;
     while byte < 0x80 {
-        special[byte as usize] = is_special(byte);
+        if is_special(byte) {
+            marks[byte as usize] = SPECIAL;
+        }
         byte += 1;
     }
-    special
+    marks[b'<' as usize] = BRACKET;
+    marks
 };
+
+fn mark_of(byte: u8) -> u8 {
+    MARKS.get(usize::from(byte)).copied().unwrap_or(SPECIAL)
+}
 
 const fn is_special(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, b':' | b'"' | b'\\' | b'[' | b']' | b'{' | b'}' | b',')

@@ -1,25 +1,29 @@
 //! Who wants to be woken when: one time a key, and the earliest first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, hash::Hash};
+
+use hashbrown::HashMap;
 
 use crate::time::Timestamp;
 
 /// At most one deadline for each key.
 ///
-/// Shape: both directions are kept, so that setting, dropping and finding the earliest are logarithmic.
+/// Shape: both directions are kept, so that setting and dropping one and finding the earliest are logarithmic at most, and setting what
+/// is set already is one look.
 #[derive(Debug)]
 pub(super) struct Deadlines<K> {
     by_time: BTreeSet<(Timestamp, K)>,
-    by_key: BTreeMap<K, Timestamp>,
+    /// Iterated in the order of the keys only.
+    by_key: HashMap<K, Timestamp>,
 }
 
 impl<K> Default for Deadlines<K> {
     fn default() -> Self {
-        Self { by_time: BTreeSet::new(), by_key: BTreeMap::new() }
+        Self { by_time: BTreeSet::new(), by_key: HashMap::new() }
     }
 }
 
-impl<K: Ord + Clone> Deadlines<K> {
+impl<K: Ord + Hash + Clone> Deadlines<K> {
     /// Replaces the deadline of `key`; `None` removes it.
     pub(super) fn set(&mut self, key: K, at: Option<Timestamp>) {
         let previous = self.by_key.get(&key).copied();
@@ -64,7 +68,9 @@ impl<K: Ord + Clone> Deadlines<K> {
 
     /// Every key that has a deadline, in the order of the keys.
     pub(super) fn keys(&self) -> Vec<K> {
-        self.by_key.keys().cloned().collect()
+        let mut keys: Vec<K> = self.by_key.keys().cloned().collect();
+        keys.sort_unstable();
+        keys
     }
 }
 

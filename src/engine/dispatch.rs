@@ -86,8 +86,7 @@ impl Engine {
     }
 
     /// Puts a notification into the queue of every open session in its scope, or keeps it for the next one.
-    fn route(&mut self, notification: Notification, now: Timestamp) {
-        let notification = Arc::new(notification);
+    fn route(&mut self, notification: Arc<Notification>, now: Timestamp) {
         self.lineage.remember_notification(&notification);
         self.outputs.push_back(Output::Made(notification.clone()));
         self.record(LedgerEntry::Created {

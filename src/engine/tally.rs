@@ -59,15 +59,16 @@ impl Tally {
         match entry {
             LedgerEntry::Unmatched { .. } => self.unmatched += 1,
             LedgerEntry::HeldBack { .. } => self.held_back += 1,
-            LedgerEntry::Batched { subscriber, .. } => self.subscriber(subscriber).batched += 1,
+            LedgerEntry::Batched { subscriber, .. } => self.of(subscriber, |own| own.batched += 1),
             LedgerEntry::EventEnded { subscriber, reason, .. } => {
-                *self.subscriber(subscriber).events_ended.entry(reason.as_str()).or_default() += 1;
+                self.of(subscriber, |own| *own.events_ended.entry(reason.as_str()).or_default() += 1);
             }
             LedgerEntry::Created { subscriber, events, .. } => {
                 self.created += 1;
-                let own = self.subscriber(subscriber);
-                own.created += 1;
-                own.rows += u64::try_from(events.len()).unwrap_or(u64::MAX);
+                self.of(subscriber, |own| {
+                    own.created += 1;
+                    own.rows += events.len() as u64;
+                });
             }
             LedgerEntry::Injected { .. } => self.injected += 1,
             LedgerEntry::Confirmed { .. } => self.confirmed += 1,
@@ -88,14 +89,19 @@ impl Tally {
             let notification = &candidate.notification;
             let raw_bytes = if candidate.redelivered { 0 } else { notification.raw_bytes };
             self.raw_bytes += raw_bytes;
-            let own = self.subscriber(&notification.subscriber);
-            own.injected_tokens += u64::from(notification.tokens.0);
-            own.raw_bytes += raw_bytes;
+            self.of(&notification.subscriber, |own| {
+                own.injected_tokens += u64::from(notification.tokens.0);
+                own.raw_bytes += raw_bytes;
+            });
         }
     }
 
-    fn subscriber(&mut self, id: &SubscriberId) -> &mut SubscriberTally {
-        self.subscribers.entry(id.clone()).or_default()
+    /// Changes the counts of one subscriber; its name is shared only when it is counted for the first time.
+    fn of(&mut self, id: &SubscriberId, count: impl FnOnce(&mut SubscriberTally)) {
+        match self.subscribers.get_mut(id) {
+            Some(own) => count(own),
+            None => count(self.subscribers.entry(id.clone()).or_default()),
+        }
     }
 }
 

@@ -13,7 +13,10 @@ use std::{
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, value::RawValue};
 
-use super::spots::{Field, Spots};
+use super::{
+    eight,
+    spots::{Field, Spots},
+};
 
 /// Largest event in bytes of JSON, envelope included.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024;
@@ -341,8 +344,8 @@ pub fn clean_text(text: &str) -> Cow<'_, str> {
 /// Terminal escape sequences go whole; newlines and tabs stay, as they mean something; other control characters, zero-width and
 /// bidirectional ones go.
 pub fn strip_text(text: &str) -> Cow<'_, str> {
-    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'));
-    if !is_plain && text.chars().any(is_unwanted) { strip(text).into() } else { text.into() }
+    let is_plain = eight::is_printable(text.as_bytes()) || !text.chars().any(is_unwanted);
+    if is_plain { text.into() } else { strip(text).into() }
 }
 
 /// Cuts a text that is longer than `chars_max` characters, marked `\u{2026} [+N chars]`, N being what is missing.

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use super::eight;
+
 /// Every integer of so many digits fits 64 bits.
 const INTEGER_DIGITS_MAX: usize = 18;
 
@@ -36,26 +38,66 @@ fn is_short_integer(json: &str) -> bool {
 /// The fields of one object, in the order of its text.
 #[derive(Debug, Clone)]
 pub(super) struct Spots {
-    /// Key, without its quotes, and value.
-    fields: Vec<(Range<usize>, Range<usize>)>,
+    fields: Vec<Spot>,
 }
+
+/// Where one field stands, in bytes of the text.
+#[derive(Debug, Clone)]
+struct Spot {
+    /// The first bytes of the key, so that few keys have to be looked up in the text.
+    beginning: u64,
+    /// Where the key begins and how long it is, without its quotes.
+    key: u32,
+    key_length: u32,
+    /// Where the value begins and ends.
+    value: u32,
+    end: u32,
+    /// Whether the value is a string without an escape.
+    is_plain_text: bool,
+}
+
+impl Spot {
+    fn key<'p>(&self, text: &'p str) -> Option<&'p str> {
+        let key = self.key as usize;
+        text.get(key..key + self.key_length as usize)
+    }
+
+    fn is_named(&self, beginning: u64, key: &str, text: &str) -> bool {
+        self.beginning == beginning
+            && self.key_length as usize == key.len()
+            && (key.len() <= BEGINNING || self.key(text) == Some(key))
+    }
+}
+
+/// How many bytes of a key are kept beside its place.
+const BEGINNING: usize = size_of::<u64>();
 
 impl Spots {
     /// Finds the fields of `text`, which is known to be a JSON object; `None` when a key is written with an escape.
     pub(super) fn find(text: &str) -> Option<Self> {
+        // Whatever stands in the text is then within 32 bits.
+        u32::try_from(text.len()).ok()?;
         let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
-        let mut fields = Vec::with_capacity(8);
+        let mut fields = Vec::with_capacity(FIELDS);
         scan.take(b'{')?;
         if scan.take(b'}').is_some() {
             return Some(Self { fields });
         }
         loop {
             let key = scan.string()?;
-            if memchr::memchr(b'\\', text.as_bytes().get(key.clone())?).is_some() {
+            if key.has_escape {
                 return None;
             }
             scan.take(b':')?;
-            fields.push((key, scan.value()?));
+            let (value, is_plain_text) = scan.value()?;
+            fields.push(Spot {
+                beginning: eight::beginning(scan.bytes.get(key.inside.clone())?),
+                key: key.inside.start as u32,
+                key_length: key.inside.len() as u32,
+                value: value.start as u32,
+                end: value.end as u32,
+                is_plain_text,
+            });
             if scan.take(b',').is_none() {
                 return scan.take(b'}').map(|()| Self { fields });
             }
@@ -64,23 +106,29 @@ impl Spots {
 
     /// The field named `key` in `text`, the last one if there are several.
     pub(super) fn get<'p>(&self, text: &'p str, key: &str) -> Option<Field<'p>> {
-        let is_named = |(named, _): &&(Range<usize>, Range<usize>)| {
-            named.len() == key.len() && text.as_bytes().get(named.clone()) == Some(key.as_bytes())
-        };
-        let (_, value) = self.fields.iter().rev().find(is_named)?;
-        let json = text.get(value.clone())?;
-        Some(match json.as_bytes() {
-            [b'"', inner @ .., b'"'] if memchr::memchr(b'\\', inner).is_none() => {
-                Field::Text(json.get(1..=inner.len())?)
-            }
-            _ => Field::Json(json),
+        let beginning = eight::beginning(key.as_bytes());
+        let spot = self.fields.iter().rev().find(|spot| spot.is_named(beginning, key, text))?;
+        let (value, end) = (spot.value as usize, spot.end as usize);
+        Some(if spot.is_plain_text {
+            Field::Text(text.get(value + 1..end - 1)?)
+        } else {
+            Field::Json(text.get(value..end)?)
         })
     }
 
     /// The keys in `text`.
     pub(super) fn keys<'p>(&self, text: &'p str) -> impl Iterator<Item = &'p str> {
-        self.fields.iter().filter_map(|(key, _)| text.get(key.clone()))
+        self.fields.iter().filter_map(|spot| spot.key(text))
     }
+}
+
+/// How many fields there is room for at first; few payloads have more.
+const FIELDS: usize = 12;
+
+/// What is between the quotes of a string.
+struct Quoted {
+    inside: Range<usize>,
+    has_escape: bool,
 }
 
 /// A position in JSON that is known to be valid.
@@ -103,35 +151,35 @@ impl Scan<'_> {
         (self.peek()? == wanted).then(|| self.at += 1)
     }
 
-    /// Steps over a string and gives what is between its quotes.
-    fn string(&mut self) -> Option<Range<usize>> {
+    /// Steps over a string.
+    fn string(&mut self) -> Option<Quoted> {
         self.take(b'"')?;
-        let start = self.at;
+        let (start, mut has_escape) = (self.at, false);
         loop {
-            self.at += memchr::memchr2(b'"', b'\\', self.bytes.get(self.at..)?)?;
+            self.at += eight::find_either(self.bytes.get(self.at..)?, b'"', b'\\')?;
             if self.bytes.get(self.at) == Some(&b'"') {
                 self.at += 1;
-                return Some(start..self.at - 1);
+                return Some(Quoted { inside: start..self.at - 1, has_escape });
             }
+            has_escape = true;
             self.at += 2;
         }
     }
 
-    /// Steps over a value and gives its text.
-    fn value(&mut self) -> Option<Range<usize>> {
+    /// Steps over a value; gives its place, and whether it is a string without an escape.
+    fn value(&mut self) -> Option<(Range<usize>, bool)> {
         let first = self.peek()?;
         let start = self.at;
+        let mut is_plain_text = false;
         match first {
-            b'"' => {
-                self.string()?;
-            }
+            b'"' => is_plain_text = !self.string()?.has_escape,
             b'{' | b'[' => self.nested()?,
             _ => {
                 let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
                 self.at += self.bytes.get(start..)?.iter().position(ends)?;
             }
         }
-        Some(start..self.at)
+        Some((start..self.at, is_plain_text))
     }
 
     /// Steps over an object or a list with all that is in it.

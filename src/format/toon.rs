@@ -23,13 +23,15 @@ const REDELIVERED: &str = "redelivered";
 
 /// Writes the document and nothing around it.
 pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
-    let parts: Vec<Part<'_>> = items.iter().map(Part::from_item).collect();
     let more = more(overflow);
-    let joined = if can_stand_side_by_side(&parts, more.is_some()) {
-        side_by_side(&parts, more.as_deref())
-    } else {
-        as_list(&parts, more.as_deref())
-    };
+    let joined = flat_side_by_side(items, more.as_deref()).unwrap_or_else(|| {
+        let parts: Vec<Part<'_>> = items.iter().map(Part::from_item).collect();
+        if can_stand_side_by_side(parts.iter().flat_map(Part::keys), parts.len(), more.is_some()) {
+            side_by_side(&parts, more.as_deref())
+        } else {
+            as_list(&parts, more.as_deref())
+        }
+    });
     match fence::neutralise(&joined, UNNAMED) {
         Cow::Borrowed(_) => joined,
         Cow::Owned(neutral) => neutral,
@@ -171,11 +173,29 @@ fn is_comment(line: &str) -> bool {
     line.trim_start_matches([' ', '\t']).starts_with('#')
 }
 
-/// Whether no two parts, nor the overflow line, share a root key, and no mark would seem to belong to all.
-fn can_stand_side_by_side(parts: &[Part<'_>], has_more: bool) -> bool {
-    let mut keys: BTreeSet<&str> = has_more.then_some(MORE).into_iter().collect();
-    let are_distinct = parts.iter().flat_map(Part::keys).all(|key| keys.insert(key));
-    are_distinct && (parts.len() == 1 || !keys.contains(REDELIVERED))
+/// Whether no two of so many parts, nor the overflow line, share one of these root keys, and no mark would seem to belong to all.
+fn can_stand_side_by_side<'a>(mut keys: impl Iterator<Item = &'a str>, parts: usize, has_more: bool) -> bool {
+    let mut known: BTreeSet<&str> = has_more.then_some(MORE).into_iter().collect();
+    keys.all(|key| known.insert(key)) && (parts == 1 || !known.contains(REDELIVERED))
+}
+
+/// What [`side_by_side`] writes of contents that are all flat and need no mark, without taking them apart; `None` for others, or when
+/// they cannot stand so.
+fn flat_side_by_side(items: &[Item<'_>], more: Option<&str>) -> Option<String> {
+    let contents = || items.iter().map(|item| &item.notification.content);
+    let are_flat = contents().all(|content| content.form() == Form::Flat);
+    let keys = contents().flat_map(|content| toon::lines(content)).filter_map(bare_key);
+    if !are_flat
+        || items.iter().any(|item| item.redelivered)
+        || !can_stand_side_by_side(keys, items.len(), more.is_some())
+    {
+        return None;
+    }
+    let mut document =
+        String::with_capacity(contents().map(|content| content.len() + 1).sum::<usize>() + LAST_LINE);
+    contents().for_each(|content| push_line(&mut document, "", content));
+    push_more(&mut document, more);
+    Some(document)
 }
 
 fn side_by_side(parts: &[Part<'_>], more: Option<&str>) -> String {
@@ -212,9 +232,11 @@ fn as_list(parts: &[Part<'_>], more: Option<&str>) -> String {
     if toon::decode(&document).as_ref() == Ok(&expected) { document } else { toon::encode(&expected) }
 }
 
+/// About how long the overflow line is.
+const LAST_LINE: usize = 100;
+
 fn capacity(parts: &[Part<'_>]) -> usize {
     const LINE_EXTRA: usize = 8;
-    const LAST_LINE: usize = 100;
     parts.iter().flat_map(|part| &part.lines).map(|line| line.len() + LINE_EXTRA).sum::<usize>() + LAST_LINE
 }
 

@@ -9,11 +9,13 @@ use std::{
     sync::Arc,
 };
 
+use hashbrown::HashSet;
+
 use super::Injector;
 use crate::{
     ledger::{LedgerEntry, Reason},
-    notification::{Notification, Priority, SubscriberId},
-    snapshot::state,
+    notification::{Notification, NotificationId, Priority, SubscriberId},
+    snapshot::{Damaged, Reader, State, Writer},
     time::Timestamp,
 };
 
@@ -25,6 +27,8 @@ pub const TOLD_MAX: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Told {
     newest_last: VecDeque<Arc<Notification>>,
+    /// The same; never iterated.
+    ids: HashSet<NotificationId>,
 }
 
 impl Told {
@@ -33,26 +37,48 @@ impl Told {
         if notification.priority == Priority::Low {
             return;
         }
-        self.newest_last.retain(|told| told.id != notification.id);
+        if !self.ids.insert(notification.id.clone()) {
+            self.newest_last.retain(|told| told.id != notification.id);
+        }
         self.newest_last.push_back(notification);
-        if self.newest_last.len() > TOLD_MAX {
-            self.newest_last.pop_front();
+        if self.newest_last.len() > TOLD_MAX
+            && let Some(oldest) = self.newest_last.pop_front()
+        {
+            self.ids.remove(&oldest.id);
         }
     }
 
     /// Forgets what one of `subscribers` made.
     pub(super) fn forget_of(&mut self, subscribers: &BTreeSet<SubscriberId>) {
-        self.newest_last.retain(|told| !subscribers.contains(&told.subscriber));
+        let ids = &mut self.ids;
+        self.newest_last.retain(|told| {
+            let is_kept = !subscribers.contains(&told.subscriber);
+            if !is_kept {
+                ids.remove(&told.id);
+            }
+            is_kept
+        });
     }
 
     /// Takes out all, and gives those that are still true at `now`, in the order in which they were told.
     fn take_true(&mut self, now: Timestamp) -> Vec<Arc<Notification>> {
-        let told = std::mem::take(&mut self.newest_last);
+        let told = std::mem::take(self).newest_last;
         told.into_iter().filter(|told| told.expires_at.is_none_or(|at| at > now)).collect()
     }
 }
 
-state!(Told { newest_last });
+impl State for Told {
+    fn write(&self, to: &mut Writer) {
+        let Self { newest_last, ids: _ } = self;
+        newest_last.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let newest_last = <VecDeque<Arc<Notification>>>::read(from)?;
+        let ids = newest_last.iter().map(|told| told.id.clone()).collect();
+        Ok(Self { newest_last, ids })
+    }
+}
 
 impl Injector {
     /// Begins a new epoch: what is on its way and what was told and is still true waits once more, low ones excepted.

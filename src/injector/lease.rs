@@ -4,10 +4,12 @@
 //! the injector's decision. Answers are kept so that a harness that asks again with the same carrier reads the same bytes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
+
+use hashbrown::HashSet;
 
 use crate::{
     exchange::{Answer, Exchange, InjectionId},
@@ -61,8 +63,8 @@ impl Lease {
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     open: Vec<Lease>,
-    /// What is in `open`.
-    held: BTreeSet<NotificationId>,
+    /// What is in `open`; never iterated.
+    held: HashSet<NotificationId>,
     /// The earliest end of those in `open`.
     ends_at: Option<Timestamp>,
 }
@@ -157,30 +159,53 @@ impl Leases {
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     newest_last: VecDeque<(Arc<str>, Answer)>,
+    /// The carriers among them; never iterated. Most that are asked for are not there.
+    carriers: HashSet<Arc<str>>,
 }
 
 impl Answers {
     pub(super) fn get(&self, carrier: &str) -> Option<&Answer> {
+        if !self.carriers.contains(carrier) {
+            return None;
+        }
         self.newest_last.iter().find(|(of, _)| **of == *carrier).map(|(_, answer)| answer)
     }
 
     /// Keeps the answer; beyond [`CARRIERS_MAX`] the oldest one is forgotten.
     pub(super) fn insert(&mut self, carrier: Arc<str>, answer: Answer) {
         self.forget(&carrier);
+        self.carriers.insert(Arc::clone(&carrier));
         self.newest_last.push_back((carrier, answer));
-        if self.newest_last.len() > CARRIERS_MAX {
-            self.newest_last.pop_front();
+        if self.newest_last.len() > CARRIERS_MAX
+            && let Some((oldest, _)) = self.newest_last.pop_front()
+        {
+            self.carriers.remove(&oldest);
         }
     }
 
     /// Forgets what a carrier was answered, so that it is answered anew.
     pub(super) fn forget(&mut self, carrier: &str) {
-        self.newest_last.retain(|(of, _)| **of != *carrier);
+        if self.carriers.remove(carrier) {
+            self.newest_last.retain(|(of, _)| **of != *carrier);
+        }
     }
 }
 
 state!(Lease { injection, point, carrier, turn, released_at, expires_at, answers, entries, dropped });
-state!(Answers { newest_last });
+
+/// The answers; the set of their carriers is made anew.
+impl State for Answers {
+    fn write(&self, to: &mut Writer) {
+        let Self { newest_last, carriers: _ } = self;
+        newest_last.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let newest_last = <VecDeque<(Arc<str>, Answer)>>::read(from)?;
+        let carriers = newest_last.iter().map(|(carrier, _)| Arc::clone(carrier)).collect();
+        Ok(Self { newest_last, carriers })
+    }
+}
 
 /// The open leases; what is made of them is made anew.
 impl State for Leases {

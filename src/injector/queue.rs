@@ -10,6 +10,8 @@ use std::{
     sync::Arc,
 };
 
+use hashbrown::{HashMap, HashSet};
+
 use crate::{
     exchange::InjectionId,
     notification::{
@@ -131,7 +133,8 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     entries: BTreeMap<Key, Entry>,
-    by_id: BTreeMap<NotificationId, Key>,
+    /// Never iterated.
+    by_id: HashMap<NotificationId, Key>,
     by_expiry: BTreeSet<(Timestamp, Key)>,
     returned: BTreeSet<Key>,
     /// Those that may wake the agent.
@@ -389,25 +392,26 @@ impl Queue {
 #[derive(Debug, Default)]
 pub(super) struct RecentIds {
     newest_last: VecDeque<NotificationId>,
-    sorted: BTreeSet<NotificationId>,
+    /// The same; never iterated.
+    all: HashSet<NotificationId>,
 }
 
 impl RecentIds {
     /// Remembers `id`; beyond [`RECENT_IDS_MAX`] the oldest one is forgotten.
     pub(super) fn insert(&mut self, id: NotificationId) {
-        if !self.sorted.insert(id.clone()) {
+        if !self.all.insert(id.clone()) {
             return;
         }
         self.newest_last.push_back(id);
         if self.newest_last.len() > RECENT_IDS_MAX
             && let Some(oldest) = self.newest_last.pop_front()
         {
-            self.sorted.remove(&oldest);
+            self.all.remove(&oldest);
         }
     }
 
     pub(super) fn contains(&self, id: &NotificationId) -> bool {
-        self.sorted.contains(id)
+        self.all.contains(id)
     }
 }
 
@@ -452,14 +456,14 @@ impl State for Queue {
 
 impl State for RecentIds {
     fn write(&self, to: &mut Writer) {
-        let Self { newest_last, sorted: _ } = self;
+        let Self { newest_last, all: _ } = self;
         newest_last.write(to);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let newest_last = <VecDeque<NotificationId>>::read(from)?;
-        let sorted = newest_last.iter().cloned().collect();
-        Ok(Self { newest_last, sorted })
+        let all = newest_last.iter().cloned().collect();
+        Ok(Self { newest_last, all })
     }
 }
 

@@ -70,6 +70,10 @@ impl WakeSettings {
     /// What a notification of these rows may do, when its subscriber asks for `own`.
     pub(crate) fn activation(&self, own: Activation, priority: Priority, rows: &[Row]) -> Activation {
         let own = if priority == Priority::Critical { Activation::Active } else { own };
+        let is_set_for_some = !self.sources.is_empty() || !self.types.is_empty();
+        if own == Activation::Passive && !is_set_for_some {
+            return own;
+        }
         let allowed = rows.iter().map(|row| self.of_event(&row.event, own)).max();
         allowed.unwrap_or(own).min(self.level)
     }

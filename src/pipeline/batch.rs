@@ -21,6 +21,9 @@ use crate::{
 /// bounds the rows that wait. When it is reached, the batch that ends soonest closes early.
 pub(crate) const BATCHES_OPEN_MAX: usize = 256;
 
+/// How many rows a batch has room for when it opens: those of a full one, if that is as small as most are.
+const ROWS_AT_FIRST: usize = 10;
+
 /// Rows that leave together.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -164,7 +167,11 @@ impl Batcher {
         let is_full = self.deadlines.len() >= BATCHES_OPEN_MAX;
         let forced = self.deadlines.first().filter(|_| is_full).cloned();
         let forced = forced.and_then(|deadline| self.take(deadline, now));
-        let open = Open { group, rows: vec![row], opened_at: now, ends_at: ends_at(rule, now, now) };
+        let mut rows = Vec::with_capacity(
+            usize::try_from(rule.max_size.get()).map_or(ROWS_AT_FIRST, |max| max.min(ROWS_AT_FIRST)),
+        );
+        rows.push(row);
+        let open = Open { group, rows, opened_at: now, ends_at: ends_at(rule, now, now) };
         self.deadlines.insert(open.deadline(scope));
         self.open.entry(scope.clone()).or_default().insert(Key::clone(&open.group), open);
         forced

@@ -4,13 +4,9 @@
 //! of them and is not prolonged by repeats, so a fault that goes on is told again once a window. Nothing needs to be woken
 //! to forget: what has ended is dropped on the next question. How repeats are counted is the pipeline's business.
 
-use std::{
-    collections::VecDeque,
-    hash::{BuildHasher, RandomState},
-    time::Duration,
-};
+use std::{collections::VecDeque, hash::BuildHasher, time::Duration};
 
-use hashbrown::HashTable;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::{
     event::{Event, Scope, Seq},
@@ -46,41 +42,41 @@ pub(crate) fn write_key<'w>(
     event: &Event,
     weight: Weight,
 ) -> &'w [u8] {
-    let writer = writer.start().scope(scope).text(match weight {
-        Weight::Usual => "usual",
-        Weight::Escalated => "escalated",
+    let writer = writer.start().scope(scope).word(match weight {
+        Weight::Usual => b"usual",
+        Weight::Escalated => b"escalated",
     });
     match &event.dedupe_key {
-        Some(own) => writer.text("own").text(own).finish(),
-        None => writer.text("fields").fields(&rule.key, event).finish(),
+        Some(own) => writer.word(b"own").text(own).finish(),
+        None => writer.word(b"fields").fields(&rule.key, event).finish(),
     }
 }
 
-/// The first event of a window, which names the window, and the key that it opened it for.
+/// The time in which events with the same key are repeats.
 #[derive(Debug)]
-struct First {
-    seq: Seq,
-    key: Box<[u8]>,
-    hash: u64,
-}
-
-/// When a window ends, and which one. Its key is not needed to forget it, so it is not looked at, nor its hash made, again.
-#[derive(Debug, Clone, Copy)]
-struct End {
-    at: Timestamp,
+struct Window {
+    ends_at: Timestamp,
+    /// The event that opened it.
     first: Seq,
+    /// Of its key, so that it is made once.
     hash: u64,
+    key: Box<[u8]>,
 }
 
 /// The windows of one subscriber that are open.
+///
+/// Shape: windows end in about the order in which they open, so they stand in a queue that is written and forgotten from end to end; what
+/// is looked up by key is no more than their numbers in it.
 #[derive(Debug, Default)]
 pub(crate) struct Dedupe {
-    /// By the hashes of their keys. Never iterated.
-    firsts: HashTable<First>,
+    /// Soonest to end first. A new one ends last, unless its rule gave the ones before it more time.
+    windows: VecDeque<Window>,
+    /// How many windows were forgotten, which is the number of the first one.
+    forgotten: u64,
+    /// The number of each window, by the hash of its key. Never iterated.
+    numbers: HashTable<u64>,
     /// Producers choose their keys, so what they hash to is not theirs to know.
-    hasher: RandomState,
-    /// One for each window, soonest first. A new one ends last, unless its rule gave the ones before it more time.
-    ends: VecDeque<End>,
+    hasher: DefaultHashBuilder,
 }
 
 impl Dedupe {
@@ -88,61 +84,82 @@ impl Dedupe {
     pub(crate) fn check(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) -> Verdict {
         self.forget_ended(now);
         let hash = self.hasher.hash_one(key);
-        if let Some(first) = self.firsts.find(hash, |first| *first.key == *key) {
-            return Verdict::Repeat { of: first.seq };
+        let has_key = |number: &u64| self.window(*number).is_some_and(|window| *window.key == *key);
+        let known = self.numbers.find(hash, has_key).and_then(|number| self.window(*number));
+        if let Some(window) = known {
+            return Verdict::Repeat { of: window.first };
         }
-        if self.firsts.len() >= DEDUPE_KEYS_MAX {
+        if self.windows.len() >= DEDUPE_KEYS_MAX {
             self.forget_soonest();
         }
-        let end = End { at: now + window, first: seq, hash };
-        let place = match self.ends.back() {
-            Some(last) if last.at > end.at => self.ends.partition_point(|other| other.at <= end.at),
-            Some(_) | None => self.ends.len(),
-        };
-        self.ends.insert(place, end);
-        self.firsts.insert_unique(hash, First { seq, key: key.into(), hash }, |first| first.hash);
+        self.open(Window { ends_at: now + window, first: seq, hash, key: key.into() });
         Verdict::First
     }
 
     /// Forgets everything, because keys are made from other fields from here on.
     pub(crate) fn clear(&mut self) {
-        self.firsts.clear();
-        self.ends.clear();
+        self.windows.clear();
+        self.numbers.clear();
+    }
+
+    fn window(&self, number: u64) -> Option<&Window> {
+        let index = number.checked_sub(self.forgotten)?;
+        self.windows.get(usize::try_from(index).ok()?)
+    }
+
+    fn open(&mut self, window: Window) {
+        let place = match self.windows.back() {
+            Some(last) if last.ends_at > window.ends_at => {
+                self.windows.partition_point(|other| other.ends_at <= window.ends_at)
+            }
+            Some(_) | None => self.windows.len(),
+        };
+        for (index, behind) in self.windows.iter().enumerate().skip(place).rev() {
+            let number = self.forgotten + index as u64;
+            if let Some(moved) = self.numbers.find_mut(behind.hash, |known| *known == number) {
+                *moved += 1;
+            }
+        }
+        let hash = window.hash;
+        self.windows.insert(place, window);
+        let (windows, forgotten) = (&self.windows, self.forgotten);
+        let hash_of =
+            |number: &u64| windows.get((number - forgotten) as usize).map_or(0, |window| window.hash);
+        self.numbers.insert_unique(hash, forgotten + place as u64, hash_of);
     }
 
     fn forget_ended(&mut self, now: Timestamp) {
-        while self.ends.front().is_some_and(|end| end.at <= now) {
+        while self.windows.front().is_some_and(|window| window.ends_at <= now) {
             self.forget_soonest();
         }
     }
 
     fn forget_soonest(&mut self) {
-        let Some(end) = self.ends.pop_front() else { return };
-        if let Ok(first) = self.firsts.find_entry(end.hash, |first| first.seq == end.first) {
-            first.remove();
+        let Some(window) = self.windows.pop_front() else { return };
+        if let Ok(number) = self.numbers.find_entry(window.hash, |number| *number == self.forgotten) {
+            number.remove();
         }
+        self.forgotten += 1;
     }
 }
 
 impl State for Dedupe {
     fn write(&self, to: &mut Writer) {
-        let Self { firsts, hasher: _, ends } = self;
-        to.length(ends.len());
-        for end in ends {
-            end.at.write(to);
-            end.first.write(to);
-            let first = firsts.find(end.hash, |first| first.seq == end.first);
-            to.block(first.map_or(&[], |first| &first.key));
+        let Self { windows, forgotten: _, numbers: _, hasher: _ } = self;
+        to.length(windows.len());
+        for Window { ends_at, first, hash: _, key } in windows {
+            ends_at.write(to);
+            first.write(to);
+            to.block(key);
         }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let mut dedupe = Self::default();
         for _ in 0..from.length()? {
-            let (at, seq, key) = (State::read(from)?, State::read(from)?, from.block()?);
+            let (ends_at, first, key) = (State::read(from)?, State::read(from)?, from.block()?);
             let hash = dedupe.hasher.hash_one(key);
-            dedupe.ends.push_back(End { at, first: seq, hash });
-            dedupe.firsts.insert_unique(hash, First { seq, key: key.into(), hash }, |first| first.hash);
+            dedupe.open(Window { ends_at, first, hash, key: key.into() });
         }
         Ok(dedupe)
     }
@@ -187,9 +204,29 @@ mod tests {
         for seq in 0..=full {
             assert_eq!(ask(&mut dedupe, &format!("k{seq}"), seq, seq / 1_000), Verdict::First);
         }
-        assert_eq!(dedupe.firsts.len(), DEDUPE_KEYS_MAX);
+        assert_eq!((dedupe.windows.len(), dedupe.numbers.len()), (DEDUPE_KEYS_MAX, DEDUPE_KEYS_MAX));
         assert_eq!(ask(&mut dedupe, "k1", 9_000, 5), Verdict::Repeat { of: Seq(1) });
         assert_eq!(ask(&mut dedupe, "k0", 9_001, 5), Verdict::First);
+    }
+
+    #[test]
+    fn a_window_that_is_shorter_than_those_before_it_ends_before_them() {
+        let mut dedupe = Dedupe::default();
+        for seq in 0..4 {
+            ask(&mut dedupe, &format!("k{seq}"), seq, seq);
+        }
+        let mut short = |key: &str, seq: u64, at: u64| {
+            dedupe.check(key.as_bytes(), Duration::from_millis(10), Seq(seq), Timestamp::from_millis(at))
+        };
+        assert_eq!(short("s1", 4, 20), Verdict::First);
+        assert_eq!(short("s2", 5, 25), Verdict::First);
+        assert_eq!(short("s1", 6, 29), Verdict::Repeat { of: Seq(4) });
+        assert_eq!(short("s1", 7, 30), Verdict::First);
+        for seq in 0..4 {
+            assert_eq!(short(&format!("k{seq}"), 9, 34), Verdict::Repeat { of: Seq(seq) });
+        }
+        assert_eq!(short("s2", 10, 34), Verdict::Repeat { of: Seq(5) });
+        assert_eq!((dedupe.windows.len(), dedupe.numbers.len()), (6, 6));
     }
 
     #[test]
@@ -199,7 +236,7 @@ mod tests {
             ask(&mut dedupe, &format!("k{seq}"), seq, 0);
         }
         ask(&mut dedupe, "later", 100, 5_000);
-        assert_eq!((dedupe.firsts.len(), dedupe.ends.len()), (1, 1));
+        assert_eq!((dedupe.windows.len(), dedupe.numbers.len()), (1, 1));
     }
 
     #[test]

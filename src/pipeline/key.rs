@@ -16,6 +16,12 @@ const KEY_BYTES_MAX: usize = 256;
 /// Begins a digest, and no other key: no UTF-8 text has this byte.
 const DIGEST_MARK: u8 = 0xff;
 
+/// Ends a text; nothing that begins with a zero byte inside of a text sorts before it.
+const END: [u8; 2] = [0, 0];
+
+/// Stands for a zero byte inside of a text.
+const ZERO: [u8; 2] = [0, DIGEST_MARK];
+
 /// A key that is kept.
 pub(crate) type Key = Arc<[u8]>;
 
@@ -34,14 +40,24 @@ impl KeyWriter {
 
     /// Adds one text.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
-        let mut rest = text.as_bytes();
-        while let Some((part, after)) = memchr::memchr(0, rest).and_then(|at| rest.split_at_checked(at)) {
-            self.bytes.extend_from_slice(part);
-            self.bytes.extend_from_slice(&[0, DIGEST_MARK]);
-            rest = after.get(1..).unwrap_or_default();
+        self.bytes.reserve(text.len() + END.len());
+        let has_zero = text.bytes().fold(false, |has, byte| has | (byte == 0));
+        if has_zero {
+            for byte in text.bytes() {
+                self.bytes.extend_from_slice(if byte == 0 { &ZERO } else { std::slice::from_ref(&byte) });
+            }
+        } else {
+            self.bytes.extend_from_slice(text.as_bytes());
         }
-        self.bytes.extend_from_slice(rest);
-        self.bytes.extend_from_slice(&[0, 0]);
+        self.bytes.extend_from_slice(&END);
+        self
+    }
+
+    /// Adds a text of the program's own, which is known to have no zero byte.
+    pub(crate) fn word(&mut self, word: &'static [u8]) -> &mut Self {
+        debug_assert!(!word.contains(&0), "a word is plain text");
+        self.bytes.extend_from_slice(word);
+        self.bytes.extend_from_slice(&END);
         self
     }
 
@@ -56,9 +72,9 @@ impl KeyWriter {
     /// Adds whom something concerns.
     pub(crate) fn scope(&mut self, scope: &Scope) -> &mut Self {
         match scope {
-            Scope::Session(id) => self.text("session").text(id.as_str()),
-            Scope::Workspace(folder) => self.text("workspace").text(folder),
-            Scope::All => self.text("all"),
+            Scope::Session(id) => self.word(b"session").text(id.as_str()),
+            Scope::Workspace(folder) => self.word(b"workspace").text(folder),
+            Scope::All => self.word(b"all"),
         }
     }
 

@@ -41,7 +41,7 @@ fn one_event_alone_is_told_when_its_window_closes() {
         created_at: at(2_100),
         expires_at: Some(at(62_100)),
     };
-    assert_eq!(*notification, expected);
+    assert_eq!(**notification, expected);
     assert_eq!(run.pipeline.poll_timeout(), None);
 }
 
@@ -441,7 +441,7 @@ pub(super) fn drain(pipeline: &mut Pipeline) -> Vec<PipelineOutput> {
 
 fn notifications(outputs: &[PipelineOutput]) -> impl Iterator<Item = &Notification> {
     outputs.iter().filter_map(|output| match output {
-        PipelineOutput::Notification(made) => Some(made),
+        PipelineOutput::Notification(made) => Some(&**made),
         PipelineOutput::Batched { .. } | PipelineOutput::Ended { .. } | PipelineOutput::Failed(_) => None,
     })
 }

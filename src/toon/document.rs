@@ -172,10 +172,7 @@ fn width_of(columns: &str) -> Option<usize> {
 fn scalars(text: &str) -> Option<usize> {
     let mut rest = text;
     for count in 1.. {
-        let (scalar, after) = rest.split_at(scalar_length(rest)?);
-        if !is_canonical(scalar) {
-            return None;
-        }
+        let after = after_scalar(rest)?;
         match after.as_bytes() {
             [] => return Some(count),
             [b',', ..] => rest = after.get(1..)?,
@@ -185,12 +182,25 @@ fn scalars(text: &str) -> Option<usize> {
     None
 }
 
-/// How many bytes the scalar at the beginning of `text` has: to the closing quote, or without quotes to the first byte that would need them.
-fn scalar_length(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    if bytes.first() != Some(&b'"') {
-        return Some(plain_length(text));
+/// What follows the scalar at the beginning of `text`, if that is written as the writer does: behind the closing quote, or
+/// without quotes from the first byte on that would need them.
+fn after_scalar(text: &str) -> Option<&str> {
+    if text.as_bytes().first() == Some(&b'"') {
+        let (quoted, after) = text.split_at_checked(quoted_length(text)?)?;
+        let inner = quoted.get(1..)?.strip_suffix('"')?;
+        return is_quoted_form(&unescaped(inner)?, quoted).then_some(after);
     }
+    let (length, seen) = plain_length(text);
+    let (scalar, after) = text.split_at_checked(length)?;
+    let is_canonical = !is_ambiguous(scalar, seen)
+        || matches!(scalar, "true" | "false" | "null")
+        || is_canonical_number(scalar);
+    is_canonical.then_some(after)
+}
+
+/// How many bytes the quoted string at the beginning of `text` has, its quotes included.
+fn quoted_length(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
     let mut at = 1;
     loop {
         at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
@@ -199,15 +209,6 @@ fn scalar_length(text: &str) -> Option<usize> {
             _ => at += 2,
         }
     }
-}
-
-/// Whether the writer writes a scalar of that length so.
-fn is_canonical(scalar: &str) -> bool {
-    if scalar.as_bytes().first() == Some(&b'"') {
-        let inner = scalar.get(1..).and_then(|rest| rest.strip_suffix('"'));
-        return inner.and_then(unescaped).is_some_and(|text| is_quoted_form(&text, scalar));
-    }
-    !is_ambiguous(scalar) || matches!(scalar, "true" | "false" | "null") || is_canonical_number(scalar)
 }
 
 /// Whether the writer writes `text` as `quoted`.

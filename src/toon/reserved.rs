@@ -32,7 +32,7 @@ pub fn has_reserved_tag(text: &str) -> bool {
 /// Shape: `<`, any white space and slashes, and a name of [`RESERVED_TAGS`] that no letter or digit continues; or the end of the text
 /// in place of the name, as what is written next could be one.
 pub fn reserved_tags(text: &str) -> impl Iterator<Item = usize> {
-    text.match_indices('<').map(|(at, _)| at).filter(|at| is_reserved_tag_at(text, *at))
+    memchr::memchr_iter(b'<', text.as_bytes()).filter(|at| is_reserved_tag_at(text, *at))
 }
 
 /// Whether the bracket at `at` begins a reserved tag.
