@@ -81,7 +81,11 @@ pub fn repair(
     }
     let mut repaired = Vec::new();
     let mut time = UNKNOWN_TIME;
-    for segment in verified.segments.iter().filter(|segment| !segment.findings.is_empty()) {
+    for segment in &verified.segments {
+        if segment.findings.is_empty() {
+            time = time.max(segment.last_time);
+            continue;
+        }
         let failed = |source| RepairError::Io { path: segment.path.clone(), source };
         let kept = free_name(files, &segment.name).map_err(failed)?;
         if !is_rehearsal {
@@ -245,6 +249,8 @@ mod tests {
             let is_filler = record.kind == FILLER.kind && record.body == FILLER.body;
             assert!(is_filler || number_of(&record.body) == record.seq.0, "{case}: {record:?}");
         }
+        let times: Vec<_> = records.iter().map(|record| record.time).collect();
+        assert!(times.is_sorted(), "{case}: {times:?}");
         opened.journal.append_blocking(batch(41), Level::Synced).expect("appended");
         opened.journal.close_blocking().expect("closed");
         let again = try_open_plainly(files).expect("opened");

@@ -43,6 +43,8 @@ pub struct Segment {
     pub(super) following: Option<Seq>,
     /// The record that would come next.
     pub(super) end: Seq,
+    /// The time of the last good record; [`UNKNOWN_TIME`] when there is none.
+    pub(super) last_time: Timestamp,
 }
 
 /// Something that is wrong at one place of a file.
@@ -87,9 +89,12 @@ pub fn verify(files: &dyn Files, filler: RecordKind) -> Result<Verified, VerifyE
     let segments = list(files)?;
     for (at, (name, first, file)) in segments.iter().enumerate() {
         let following = segments.get(at + 1).map(|(_, first, _)| *first);
-        let mut filled = 0;
+        let (mut filled, mut last_time) = (0, UNKNOWN_TIME);
         let mut count = |part: Part<'_>| {
-            filled += u64::from(matches!(part, Part::Good(record) if record.kind == filler));
+            if let Part::Good(record) = part {
+                filled += u64::from(record.kind == filler);
+                last_time = record.time;
+            }
             Ok(())
         };
         let examined = examine(file, *first, following, &mut count);
@@ -112,6 +117,7 @@ pub fn verify(files: &dyn Files, filler: RecordKind) -> Result<Verified, VerifyE
             name,
             following,
             end,
+            last_time,
         });
     }
     Ok(verified)
