@@ -11,6 +11,9 @@ use std::{
     time::Duration,
 };
 
+// The standard library's have buffers, which would only cost.
+use rustix::stdio::{stdin, stdout};
+
 use super::{
     encode_bytes,
     http::{self, Body, Request},
@@ -47,17 +50,15 @@ pub const HOOK_HEADERS: [(&str, &str); 6] = [
 ///
 /// Errors: none, by design. Without a daemon, with a broken one or a late one, nothing is printed.
 pub fn hook(name: &str, socket: &Path, variable: impl Fn(&str) -> Option<OsString>) {
-    if let Some(output) = answer_within(HOOK_DEADLINE, request(name, variable), socket, io::stdin()) {
+    if let Some(output) = answer_within(HOOK_DEADLINE, request(name, variable), socket, stdin()) {
         // A harness that has closed the pipe has gone; there is nobody to tell.
         print(&output).ok();
     }
 }
 
-/// Writes without the standard library's buffer, which would only cost.
 fn print(mut output: &[u8]) -> io::Result<()> {
-    let stdout = io::stdout();
     while !output.is_empty() {
-        match rustix::io::write(&stdout, output) {
+        match rustix::io::write(stdout(), output) {
             Err(rustix::io::Errno::INTR) => {}
             written => output = output.get(written?..).unwrap_or_default(),
         }
@@ -97,7 +98,7 @@ fn answer_within(
     if head.status != 200 {
         return None;
     }
-    let mut output = Vec::new();
+    let mut output = Vec::with_capacity(head.framing.room(HOOK_STDOUT_BYTES_MAX));
     Body::new(reader, head.framing).take(HOOK_STDOUT_BYTES_MAX + 1).read_to_end(&mut output).ok()?;
     (output.len() as u64 <= HOOK_STDOUT_BYTES_MAX).then_some(output)
 }
@@ -116,7 +117,7 @@ mod tests {
     }
 
     /// A pipe into which `input` goes for as long as it is read.
-    fn stdin(mut input: impl Read + Send + 'static) -> io::PipeReader {
+    fn pipe(mut input: impl Read + Send + 'static) -> io::PipeReader {
         let (reader, mut writer) = io::pipe().expect("pipe");
         thread::spawn(move || io::copy(&mut input, &mut writer));
         reader
@@ -127,7 +128,7 @@ mod tests {
         let daemon = FakeDaemon::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"a\": \"b\"}"]);
         let variable =
             |name: &str| (name == "CLAUDE_PROJECT_DIR").then(|| OsString::from("/home/\u{fc}/100% a\n"));
-        let input = stdin(b"{ \"not\": even JSON \xff".as_slice());
+        let input = pipe(b"{ \"not\": even JSON \xff".as_slice());
         let request = request("claude", variable);
         assert_eq!(answer_within(PLENTY, request, daemon.socket(), input), Some(b"{\"a\": \"b\"}".to_vec()));
         assert_eq!(
@@ -154,7 +155,7 @@ mod tests {
                 PLENTY,
                 request("claude", |_| None),
                 daemon.socket(),
-                stdin(b"{}".as_slice()),
+                pipe(b"{}".as_slice()),
             );
             assert_eq!(found, None, "{answer:?}");
         }
@@ -163,14 +164,14 @@ mod tests {
     #[test]
     fn without_a_daemon_there_is_silence() {
         let folder = Scratch::new();
-        assert_eq!(answer(&folder.path().join("absent.sock"), PLENTY, stdin(b"{}".as_slice())), None);
+        assert_eq!(answer(&folder.path().join("absent.sock"), PLENTY, pipe(b"{}".as_slice())), None);
     }
 
     #[test]
     fn a_silent_daemon_and_a_stdin_that_stays_open_are_given_up() {
         let deadline = Duration::from_millis(20);
         let daemon = FakeDaemon::silent();
-        assert_eq!(answer(daemon.socket(), deadline, stdin(b"{}".as_slice())), None);
+        assert_eq!(answer(daemon.socket(), deadline, pipe(b"{}".as_slice())), None);
         let (open, _writer) = io::pipe().expect("pipe");
         assert_eq!(answer(daemon.socket(), deadline, open), None);
     }
@@ -183,18 +184,18 @@ mod tests {
         let listener = UnixListener::bind(&path).expect("bind");
         // More than a socket takes that nobody reads from.
         let large = io::repeat(b' ').take(HOOK_STDIN_BYTES_MAX);
-        assert_eq!(answer(&path, PLENTY / 50, stdin(large)), None);
+        assert_eq!(answer(&path, PLENTY / 50, pipe(large)), None);
         // Nobody accepts, so the connection that was given up fills this backlog, and the next connect waits.
         rustix::net::listen(&listener, 0).expect("a small backlog");
-        assert_eq!(answer(&path, deadline, stdin(b"{}".as_slice())), None);
+        assert_eq!(answer(&path, deadline, pipe(b"{}".as_slice())), None);
     }
 
     #[test]
     fn an_input_over_the_limit_is_not_sent() {
         let daemon = FakeDaemon::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]);
-        assert_eq!(answer(daemon.socket(), PLENTY, stdin(io::repeat(b' '))), None);
+        assert_eq!(answer(daemon.socket(), PLENTY, pipe(io::repeat(b' '))), None);
         let largest = io::repeat(b' ').take(HOOK_STDIN_BYTES_MAX);
-        assert_eq!(answer(daemon.socket(), PLENTY, stdin(largest)), Some(b"{}".to_vec()));
+        assert_eq!(answer(daemon.socket(), PLENTY, pipe(largest)), Some(b"{}".to_vec()));
         assert_eq!(daemon.requests().len(), 1);
     }
 }

@@ -6,8 +6,8 @@ use std::io::{self, BufRead, Read, Write};
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
 /// Longest line between two chunks, in bytes: a size, and extensions that nobody sends.
 const CHUNK_LINE_BYTES_MAX: u64 = 1024;
-/// Room for a line of the usual length, in bytes.
-const LINE_BYTES: usize = 128;
+/// Room for a line of the usual length, in bytes; of a size that a start of a program allocates anyway.
+const LINE_BYTES: usize = 80;
 
 /// Room for the digits of a body's length.
 const LENGTH_ROOM: &str = "          ";
@@ -107,6 +107,12 @@ pub(super) fn read_head(reader: &mut impl BufRead, mut show: impl FnMut(&str, &s
 }
 
 impl Framing {
+    /// How many bytes the body has, as far as that is known, and at most `most`.
+    pub(super) fn room(self, most: u64) -> usize {
+        let Self::Length(length) = self else { return 0 };
+        usize::try_from(length.min(most)).unwrap_or_default()
+    }
+
     /// As one more header says; chunks outweigh a length.
     fn with(self, name: &str, value: &str) -> io::Result<Self> {
         if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked") {
