@@ -254,11 +254,12 @@ impl Journal {
         appending.done().await
     }
 
-    /// Gives a batch its place behind all that was begun before, and leaves the waiting to [`Appending::done`].
+    /// Gives a batch its place behind all that was begun before, and leaves the waiting to [`Appending::done`]; it is written
+    /// and synced while its caller goes on.
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn begin_append(&self, batch: AppendBatch, level: Level) -> Result<Appending, AppendError> {
-        Ok(self.hand_over(batch, level, Who::Passing).await?.0)
+        Ok(self.hand_over(batch, level, Who::Reading).await?.0)
     }
 
     /// Hands a batch over, and writes it with what others appended meanwhile, unless somebody does already; says whether the

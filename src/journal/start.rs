@@ -78,7 +78,7 @@ pub(super) fn open(
         threads: helpers.threads,
     };
     let turns = Arc::new(Turns::new(writer));
-    let thread = start_writer(&turns)?;
+    let thread = start_writer(&turns, &commits)?;
     let inner = Inner {
         shared,
         turns,
@@ -149,11 +149,11 @@ fn start_helpers(
 }
 
 /// Starts the thread that writes what others leave; it ends last and takes the others with it.
-fn start_writer(turns: &Arc<Turns>) -> Result<JoinHandle<()>, OpenError> {
-    let turns = Arc::clone(turns);
+fn start_writer(turns: &Arc<Turns>, commits: &Arc<Commits>) -> Result<JoinHandle<()>, OpenError> {
+    let (turns, commits) = (Arc::clone(turns), Arc::clone(commits));
     start("journal-writer", move || {
         // After a panic there is nothing to end in order: what waits is refused as the channels go.
-        if let Some(writer) = turns.run() {
+        if let Some(writer) = turns.run(&commits) {
             writer.end();
         }
     })

@@ -1,7 +1,8 @@
 //! Whose turn it is to write: whoever appends while nobody writes, so that a lone append is handed to no other thread.
 //!
 //! What is handed over while somebody writes is left to them. Who writes in passing writes a few groups and waits for no
-//! file; what is left then, and the journal's end, is for a thread of its own.
+//! file; what is left then, what comes from those who are about to append more, and the journal's end are for a thread of
+//! its own.
 
 use std::{
     collections::VecDeque,
@@ -10,6 +11,7 @@ use std::{
 };
 
 use crate::journal::{
+    flusher::{Commits, SyncTurn},
     reader::Closed,
     writer::{Command, Writer},
 };
@@ -44,9 +46,11 @@ struct BreaksInPanic<'a>(&'a Turns);
 pub(super) enum Who {
     /// A caller that may sync too, as it waits for that anyway.
     Waiting,
-    /// A caller that has other things to do.
+    /// A caller that has other things to do, and comes to them soon.
     Passing,
-    /// The thread whose business it is.
+    /// A caller that has more to append: the thread writes this while it gets that ready.
+    Reading,
+    /// The thread.
     Thread,
 }
 
@@ -71,6 +75,12 @@ impl Turns {
             return Err(Closed);
         }
         state.waiting.push_back(command);
+        if who == Who::Reading && state.writer.is_some() {
+            state.is_left = true;
+            drop(state);
+            self.wake.notify_one();
+            return Ok(false);
+        }
         let Some(writer) = state.writer.take() else { return Ok(false) };
         drop(state);
         Ok(self.write(writer, who))
@@ -82,8 +92,9 @@ impl Turns {
         self.wake.notify_one();
     }
 
-    /// Writes what is left by others, until the journal is closed; returns the writer, unless a panic took it.
-    pub(super) fn run(&self) -> Option<Box<Writer>> {
+    /// Writes what is left by others, and syncs it if nobody does, until the journal is closed; returns the writer, unless a
+    /// panic took it.
+    pub(super) fn run(&self, commits: &Commits) -> Option<Box<Writer>> {
         loop {
             let is_idle = |state: &mut State| {
                 let has_turn = (state.is_left || state.is_closed) && state.writer.is_some();
@@ -98,11 +109,14 @@ impl Turns {
             if is_last {
                 return Some(writer);
             }
-            self.write(writer, Who::Thread);
+            if self.write(writer, Who::Thread) {
+                SyncTurn::new(commits).sync();
+            }
         }
     }
 
-    /// Writes until nothing waits, or as many groups as may be; returns whether the caller has to sync.
+    /// Writes until nothing waits, or as many groups as may be; returns whether `who` has to sync. The thread then does so
+    /// first, and what is handed over meanwhile is the next group.
     fn write(&self, mut writer: Box<Writer>, who: Who) -> bool {
         let _guard = BreaksInPanic(self);
         let groups_max = if who == Who::Thread { usize::MAX } else { GROUPS_IN_PASSING_MAX };
@@ -111,7 +125,7 @@ impl Turns {
             let mut state = self.lock();
             writer.waiting.append(&mut state.waiting);
             let has_more = !writer.waiting.is_empty();
-            if !has_more || groups == groups_max {
+            if !has_more || groups == groups_max || (has_to_sync && who == Who::Thread) {
                 state.is_left |= has_more;
                 state.writer = Some(writer);
                 let is_for_thread = state.is_left || state.is_closed;
@@ -159,6 +173,7 @@ mod tests {
             Arc,
             atomic::{AtomicBool, Ordering},
         },
+        task::{Context, Poll, Waker},
         thread,
     };
 
@@ -199,11 +214,21 @@ mod tests {
         let journal = open_prepared(&files, SEGMENT_BYTES);
         // The file after next is prepared when the full segment is durable, and it cannot be.
         files.close_gate();
-        let begin = |number| block_on(journal.begin_append(batch(number), Level::Written)).expect("begun");
-        let begun: Vec<_> = (1..=40).map(begin).collect();
+        let append = |number| Box::pin(journal.append(batch(number), Level::Written));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut appends: Vec<_> = (1..=40).map(append).collect();
+        let mut done =
+            appends.iter_mut().map(|append| append.as_mut().poll(&mut context)).collect::<Vec<_>>();
+        assert!(done.iter().any(Poll::is_pending), "some need a file that is not there");
         files.open_gate();
-        let seqs = begun.into_iter().map(|begun| block_on(begun.done()).expect("appended").first());
-        assert_eq!(seqs.collect::<Vec<_>>(), (1..=40).map(|seq| Some(Seq(seq))).collect::<Vec<_>>());
+        for (append, done) in appends.iter_mut().zip(&mut done).filter(|(_, done)| done.is_pending()) {
+            *done = Poll::Ready(block_on(append));
+        }
+        let firsts = done.into_iter().map(|done| match done {
+            Poll::Ready(appended) => appended.expect("appended").first(),
+            Poll::Pending => None,
+        });
+        assert_eq!(firsts.collect::<Vec<_>>(), (1..=40).map(|seq| Some(Seq(seq))).collect::<Vec<_>>());
         assert!(files.list().expect("listed").len() > 4);
     }
 

@@ -295,7 +295,8 @@ impl Writer {
             let _ = reply.send(Ok(appended));
             drop(permit);
         }
-        self.commits.add(last, &mut self.group.on_sync, self.durability, who == Who::Waiting)
+        let may_sync = matches!(who, Who::Waiting | Who::Thread);
+        self.commits.add(last, &mut self.group.on_sync, self.durability, may_sync)
     }
 }
 
