@@ -231,21 +231,8 @@ impl Journal {
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn append(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
-        self.append_holding(batch, level, ()).await
-    }
-
-    /// Does what [`Journal::append`] does, and drops `held` as soon as the batch has its place.
-    ///
-    /// Errors: the journal is poisoned or closed.
-    pub async fn append_holding<T>(
-        &self,
-        batch: AppendBatch,
-        level: Level,
-        held: T,
-    ) -> Result<Appended, AppendError> {
         let who = if level == Level::Synced && can_block() { Who::Waiting } else { Who::Passing };
         let (appending, has_to_sync) = self.hand_over(batch, level, who).await?;
-        drop(held);
         if has_to_sync {
             // Nothing is waited for in between: others may be waiting for this sync.
             let turn = SyncTurn::new(&self.inner.commits);

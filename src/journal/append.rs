@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
+use tokio::sync::OwnedMutexGuard;
+
 use crate::{
     event::Seq,
     journal::record::{BODY_BYTES_MAX, OVERHEAD_BYTES, RecordKind},
@@ -25,6 +27,8 @@ pub struct AppendBatch {
     bodies: Vec<u8>,
     drafts: Vec<Draft>,
     uses_reserve: bool,
+    /// Released when the batch is written, or will not be.
+    held: Option<OwnedMutexGuard<()>>,
 }
 
 /// A record that has no position yet.
@@ -167,6 +171,16 @@ impl AppendBatch {
     /// As it is, and taken to the last byte of the last segment when the disk is full, where others leave a quarter of it.
     pub fn with_reserve(self) -> Self {
         Self { uses_reserve: true, ..self }
+    }
+
+    /// As it is, and has the lock released as soon as it can be read; whoever comes next then sees how much there is.
+    pub fn holding(self, lock: OwnedMutexGuard<()>) -> Self {
+        Self { held: Some(lock), ..self }
+    }
+
+    /// Takes the lock that is to be released when it is written.
+    pub(super) fn take_held(&mut self) -> Option<OwnedMutexGuard<()>> {
+        self.held.take()
     }
 
     /// Whether it may take what others leave.

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, oneshot, watch};
 
 use crate::{
     event::Seq,
@@ -108,6 +108,8 @@ pub(super) struct Group {
     buffer: Vec<u8>,
     on_write: Vec<Waiter>,
     on_sync: Vec<Waiter>,
+    /// What is released when it is written.
+    held: Vec<OwnedMutexGuard<()>>,
 }
 
 impl Writer {
@@ -160,7 +162,8 @@ impl Writer {
                 return None;
             }
         }
-        let Append { batch, level, reply, permit } = append;
+        let Append { mut batch, level, reply, permit } = append;
+        self.group.held.extend(batch.take_held());
         self.place.time = self.place.time.max((self.clock)());
         let begin = self.place.last.next();
         let mut duplicates = Vec::new();
@@ -284,12 +287,14 @@ impl Writer {
             self.group.buffer.clear();
             flusher::refuse(&mut self.group.on_write, &poisoned);
             flusher::refuse(&mut self.group.on_sync, &poisoned);
+            self.group.held.clear();
             return false;
         }
         let last = self.place.last;
         if last > *self.written.borrow() {
             self.written.send_replace(last);
         }
+        self.group.held.clear();
         for Waiter { appended, reply, permit } in self.group.on_write.drain(..) {
             // A caller that no longer waits has lost interest, not the record.
             let _ = reply.send(Ok(appended));
