@@ -212,19 +212,6 @@ impl Journal {
         recover::look(files, key_of, known)
     }
 
-    /// Opens a journal that was looked at, with the publish keys of the records up to the one that was known.
-    ///
-    /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
-    pub fn open_found(
-        files: Arc<dyn Files>,
-        settings: JournalSettings,
-        clock: Clock,
-        found: Found,
-        published: PublishedKeys,
-    ) -> Result<Opened, OpenError> {
-        start::open(files, settings, clock, found, published)
-    }
-
     /// Appends a batch and waits until it is at `level`; may sync on this thread of a runtime, which others replace meanwhile.
     ///
     /// Waits while too much is under way. A caller that stops waiting does not undo the append.

@@ -1,8 +1,8 @@
 //! Makes written records durable, so that nobody who does not ask for it waits for the disk.
 //!
-//! One sync covers all that waits when it begins; while it runs, the next group gathers, and one more follows for that. A
-//! caller that wrote and waits syncs itself when nobody else does ([`SyncTurn`]), so a lone append is handed to no other
-//! thread. All else is the flusher's: it gives the prepared file its name as a segment once the segment before it is
+//! One sync covers all that waits when it begins; while it runs, the next group gathers, and one more follows for that. Who
+//! wrote, and waits for that or has nothing else to do, syncs itself when nobody else does ([`SyncTurn`]), so a lone append is
+//! handed to no other thread. All else is the flusher's: it gives the prepared file its name as a segment once the segment before it is
 //! synced, has the next one prepared by a thread of its own, and syncs under `Durability::Interval` by the only timer there is,
 //! while something is unsynced.
 

@@ -34,62 +34,66 @@ struct Helpers {
     prepared: Receiver<io::Result<Arc<dyn File>>>,
 }
 
-/// Starts the journal that was found; see [`Journal::open_found`].
-pub(super) fn open(
-    files: Arc<dyn Files>,
-    settings: JournalSettings,
-    clock: Clock,
-    found: Found,
-    published: PublishedKeys,
-) -> Result<Opened, OpenError> {
-    let recovered = recover::settle(files.as_ref(), settings.segment_bytes, found, published)?;
-    let Recovered { segments, last, time, published, cuts } = recovered;
-    let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
-    let capacity = tail.file.size().map_err(|source| OpenError::Io {
-        operation: "read",
-        path: files.path(&tail.name()),
-        source,
-    })?;
-    let shared = Arc::new(shared(files, segments));
-    let (written_sender, written) = watch::channel(last);
-    let (synced_sender, synced) = watch::channel(last);
-    let commits = Arc::new(Commits::new(Arc::clone(&shared), Arc::clone(&tail), synced_sender));
-    let helpers = start_helpers(&shared, &commits, settings, &clock, &synced)?;
-    let place = Place {
-        offset: tail.end(),
-        segment: tail,
-        capacity,
-        segment_bytes: settings.segment_bytes,
-        last,
-        time,
-    };
-    let writer = Writer {
-        shared: Arc::clone(&shared),
-        waiting: VecDeque::new(),
-        clock,
-        durability: settings.durability,
-        published,
-        written: written_sender,
-        commits: Arc::clone(&commits),
-        prepared: helpers.prepared,
-        next: None,
-        place,
-        group: Group::default(),
-        threads: helpers.threads,
-    };
-    let turns = Arc::new(Turns::new(writer));
-    let thread = start_writer(&turns, &commits)?;
-    let inner = Inner {
-        shared,
-        turns,
-        commits,
-        written_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
-        synced_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
-        written,
-        synced,
-        thread: Mutex::new(Some(thread)),
-    };
-    Ok(Opened { journal: Journal { inner: Arc::new(inner) }, cuts, last_seq: last, last_time: time })
+impl Journal {
+    /// Opens a journal that was looked at, with the publish keys of the records up to the one that was known.
+    ///
+    /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
+    pub fn open_found(
+        files: Arc<dyn Files>,
+        settings: JournalSettings,
+        clock: Clock,
+        found: Found,
+        published: PublishedKeys,
+    ) -> Result<Opened, OpenError> {
+        let recovered = recover::settle(files.as_ref(), settings.segment_bytes, found, published)?;
+        let Recovered { segments, last, time, published, cuts } = recovered;
+        let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
+        let capacity = tail.file.size().map_err(|source| OpenError::Io {
+            operation: "read",
+            path: files.path(&tail.name()),
+            source,
+        })?;
+        let shared = Arc::new(shared(files, segments));
+        let (written_sender, written) = watch::channel(last);
+        let (synced_sender, synced) = watch::channel(last);
+        let commits = Arc::new(Commits::new(Arc::clone(&shared), Arc::clone(&tail), synced_sender));
+        let helpers = start_helpers(&shared, &commits, settings, &clock, &synced)?;
+        let place = Place {
+            offset: tail.end(),
+            segment: tail,
+            capacity,
+            segment_bytes: settings.segment_bytes,
+            last,
+            time,
+        };
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            waiting: VecDeque::new(),
+            clock,
+            durability: settings.durability,
+            published,
+            written: written_sender,
+            commits: Arc::clone(&commits),
+            prepared: helpers.prepared,
+            next: None,
+            place,
+            group: Group::default(),
+            threads: helpers.threads,
+        };
+        let turns = Arc::new(Turns::new(writer));
+        let thread = start_writer(&turns, &commits)?;
+        let inner = Inner {
+            shared,
+            turns,
+            commits,
+            written_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            synced_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            written,
+            synced,
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok(Opened { journal: Self { inner: Arc::new(inner) }, cuts, last_seq: last, last_time: time })
+    }
 }
 
 fn shared(files: Arc<dyn Files>, segments: Vec<Arc<Segment>>) -> Shared {
