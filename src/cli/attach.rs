@@ -52,13 +52,14 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
         name: RandomState::new().build_hasher().finish(),
         exchanges: 0,
     };
+    let above = client_gone::Above::now();
     let follow = move || {
         monitor.follow();
         drop(done);
     };
     // The thread may be in the middle of anything when the client goes; the process ends it.
     thread::Builder::new().name("monitor".to_owned()).spawn(follow).map_err(CliError::Run)?;
-    client_gone::wait(&is_done).map_err(CliError::Run)
+    above.wait(&is_done).map_err(CliError::Run)
 }
 
 struct Monitor {

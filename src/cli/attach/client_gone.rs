@@ -21,22 +21,33 @@ const LOOK_SECONDS: i64 = 2;
 const SHELLS_MAX: usize = 4;
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ash", "ksh"];
 
-/// Waits until the client has gone, or nobody holds the other end of `done`.
-pub(super) fn wait(done: &PipeReader) -> io::Result<()> {
-    let parent = getppid();
-    let above = parents();
-    let stdout = io::stdout();
-    loop {
-        let mut signs = vec![
-            // Asked for nothing: a pipe without a reader is told all the same.
-            PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty()),
-            PollFd::from_borrowed_fd(done.as_fd(), PollFlags::IN),
-        ];
-        signs.extend(above.iter().map(|process| PollFd::new(process, PollFlags::IN)));
-        match poll(&mut signs, Some(&Timespec { tv_sec: LOOK_SECONDS, tv_nsec: 0 })) {
-            Ok(0) | Err(rustix::io::Errno::INTR) if getppid() == parent => {}
-            Ok(_) | Err(rustix::io::Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error.into()),
+/// The processes above this one, as they are before there is anything for the client to read: it may be gone soon after.
+pub(super) struct Above {
+    parent: Option<Pid>,
+    processes: Vec<OwnedFd>,
+}
+
+impl Above {
+    /// Those that there are now.
+    pub(super) fn now() -> Self {
+        Self { parent: getppid(), processes: parents() }
+    }
+
+    /// Waits until the client has gone, or nobody holds the other end of `done`.
+    pub(super) fn wait(&self, done: &PipeReader) -> io::Result<()> {
+        let stdout = io::stdout();
+        loop {
+            let mut signs = vec![
+                // Asked for nothing: a pipe without a reader is told all the same.
+                PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty()),
+                PollFd::from_borrowed_fd(done.as_fd(), PollFlags::IN),
+            ];
+            signs.extend(self.processes.iter().map(|process| PollFd::new(process, PollFlags::IN)));
+            match poll(&mut signs, Some(&Timespec { tv_sec: LOOK_SECONDS, tv_nsec: 0 })) {
+                Ok(0) | Err(rustix::io::Errno::INTR) if getppid() == self.parent => {}
+                Ok(_) | Err(rustix::io::Errno::INTR) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 }
