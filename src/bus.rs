@@ -53,6 +53,12 @@ impl Pace {
     }
 }
 
+/// Whether a batch of so many records may follow `lag` others that the engine has before it; one that would never fit, once
+/// half of what may be is handled.
+fn has_room(records: u64, lag: u64, lag_max: u64) -> bool {
+    lag + records <= lag_max || lag <= lag_max / 2
+}
+
 /// A handle of the bus; cloning gives another one.
 #[derive(Debug, Clone)]
 pub struct Bus {
@@ -110,8 +116,7 @@ impl Bus {
         let (written, records) = (self.journal.written(), batch.len() as u64);
         let is_near = |consumed: &Seq| {
             let lag = written.borrow().0.saturating_sub(consumed.0);
-            let lag_max = self.lag_max.load(Ordering::Relaxed);
-            lag + records <= lag_max || lag <= lag_max / 2
+            has_room(records, lag, self.lag_max.load(Ordering::Relaxed))
         };
         let next = Arc::clone(&self.next).lock_owned().await;
         // The sender is a part of the bus, so waiting does not fail while someone can wait.
@@ -231,6 +236,15 @@ mod tests {
         assert_eq!(pace.note(2_000, Duration::from_millis(100)), Some(100));
         assert_eq!(pace.note(1, Duration::from_secs(1)), Some(64));
         assert_eq!(pace.note(1_000_000, Duration::from_millis(20)), Some(16_384));
+    }
+
+    #[test]
+    fn a_batch_fits_or_waits_for_half() {
+        for (records, lag, has) in
+            [(40, 60, true), (40, 61, false), (41, 60, false), (1_000, 50, true), (1_000, 51, false)]
+        {
+            assert_eq!(has_room(records, lag, 100), has, "{records} behind {lag}");
+        }
     }
 
     #[tokio::test]

@@ -38,8 +38,8 @@ struct State {
     is_broken: bool,
 }
 
-/// Says in a panic that nothing more is written.
-struct BreaksInPanic<'a>(&'a Turns);
+/// Says that nothing more is written, unless the writer was given back: then it holds nothing any more.
+struct BreaksUnlessOver<'a>(Option<&'a Turns>);
 
 /// Who writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Turns {
     /// Writes until nothing waits, or as many groups as may be; returns whether `who` has to sync. The thread then does so
     /// first, and what is handed over meanwhile is the next group.
     fn write(&self, mut writer: Box<Writer>, who: Who) -> bool {
-        let _guard = BreaksInPanic(self);
+        let mut guard = BreaksUnlessOver(Some(self));
         let groups_max = if who == Who::Thread { usize::MAX } else { GROUPS_IN_PASSING_MAX };
         let (mut groups, mut has_to_sync) = (0, false);
         loop {
@@ -128,6 +128,7 @@ impl Turns {
             if !has_more || groups == groups_max || (has_to_sync && who == Who::Thread) {
                 state.is_left |= has_more;
                 state.writer = Some(writer);
+                guard.0 = None;
                 let is_for_thread = state.is_left || state.is_closed;
                 drop(state);
                 if is_for_thread {
@@ -146,15 +147,15 @@ impl Turns {
     }
 }
 
-impl Drop for BreaksInPanic<'_> {
+impl Drop for BreaksUnlessOver<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            let mut state = self.0.lock();
+        if let Some(turns) = self.0 {
+            let mut state = turns.lock();
             (state.is_broken, state.is_closed) = (true, true);
             // Who waits is told by this that the journal is closed.
             state.waiting.clear();
             drop(state);
-            self.0.wake.notify_one();
+            turns.wake.notify_one();
         }
     }
 }
