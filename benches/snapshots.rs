@@ -17,7 +17,7 @@ use aside::{
     engine::{Engine, io::Input},
     event::{EventRef, Seq, SessionId, Severity},
     exchange::Harness,
-    snapshot::{Reader, Writer},
+    snapshot,
     time::Timestamp,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -51,18 +51,14 @@ fn main() {
         let (mut writes, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
         for _ in 0..size.rounds() {
             let begin = cpu_nanos();
-            let mut writer = Writer::default();
-            engine.write_state(&mut writer);
-            let written = writer.finish();
+            let written = snapshot::write(&engine.state()).expect("it can be written");
             let middle = cpu_nanos();
-            let again = Engine::read_state(Arc::clone(engine.rules()), &mut Reader::new(&written));
+            let state = snapshot::read(&written).expect("just written");
+            let again = Engine::from_state(Arc::clone(engine.rules()), state);
             reads.push(cpu_nanos() - middle);
             writes.push(middle - begin);
             bytes = written.len();
-            assert!(
-                again.is_ok_and(|again| again.poll_timeout() == engine.poll_timeout()),
-                "it is another one"
-            );
+            assert!(again.poll_timeout() == engine.poll_timeout(), "it is another one");
         }
         let all = (sessions * pending) as f64;
         let [write, read] = [&writes, &reads].map(|times| quantile(times, 0.5));

@@ -36,8 +36,8 @@ pub use self::{
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
     rules::{CompiledRules, InjectionSettings, SessionSettings, SourceSettings},
     sessions::SessionView,
-    state::BEHAVIOUR,
-    tally::{SubscriberTally, Tally},
+    state::EngineState,
+    tally::{SubscriberTally, Tally, Word},
 };
 use crate::{
     event::{Scope, SessionId},

@@ -4,9 +4,9 @@
 //! at most one [`Injection`]. These are the engine's own types: the JSON of the API is `protocol`'s, the words of one
 //! harness are `harness`'s.
 
-mod state;
-
 use std::{fmt, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{SessionId, Severity},
@@ -96,7 +96,8 @@ pub enum Begins {
 }
 
 /// What is known of the harness and the session behind an exchange; what is absent leaves the session's as it was.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Harness {
     /// Such as `claude-code`.
     pub name: Option<Arc<str>>,
@@ -171,7 +172,7 @@ impl FromStr for Format {
 pub struct FormatError(pub String);
 
 /// The short name of an injection, which also stands in its text.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InjectionId(Arc<str>);
 
 impl InjectionId {
@@ -193,7 +194,7 @@ impl fmt::Display for InjectionId {
 }
 
 /// What an exchange gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// What is released, if anything is.
     pub injection: Option<Injection>,
@@ -230,7 +231,8 @@ impl Decision {
 }
 
 /// What a harness is asked to do besides carrying text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Directive {
     /// At `turn_end`: let the agent go on.
     Continue {
@@ -245,7 +247,7 @@ pub enum Directive {
 }
 
 /// What one exchange releases.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Injection {
     /// Its short name.
     pub id: InjectionId,
@@ -258,7 +260,8 @@ pub struct Injection {
 }
 
 /// The role of the message that carries an injection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// With the result of a tool.
     Tool,
@@ -280,7 +283,7 @@ impl Role {
 }
 
 /// One notification of an injection.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Released {
     /// Its id.
     pub id: NotificationId,

@@ -11,7 +11,6 @@ mod epoch;
 mod lease;
 mod point;
 mod queue;
-mod state;
 mod view;
 mod wake;
 
@@ -25,6 +24,8 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{SessionId, Severity},
@@ -62,7 +63,7 @@ pub struct Pushed {
 }
 
 /// What waits for one session, and what is on its way to it.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Injector {
     session: SessionId,
     queue_len_max: usize,
@@ -79,6 +80,7 @@ pub struct Injector {
     continuations: u32,
     /// How many of each subscriber a full queue let go of since the agent was last told how many; no zeroes.
     dropped: BTreeMap<SubscriberId, u32>,
+    #[serde(skip)]
     outputs: VecDeque<LedgerEntry>,
 }
 

@@ -3,7 +3,7 @@
 //! Nothing ends without a [`Reason`]: whoever drops, counts or cuts something says so with an entry. Entries are outputs of
 //! the engine; counting and listing them is for whoever keeps them.
 
-mod state;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Seq, SessionId},
@@ -84,7 +84,8 @@ pub enum FilteredBy {
 }
 
 /// Why an event was not dispatched at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HeldBackBy {
     /// Its chain of causes is too long.
     Causes,

@@ -7,14 +7,18 @@ mod state;
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     event::{Scope, Seq, Severity},
+    snapshot,
     time::Timestamp,
     toon::Document,
 };
 
 /// How urgent a notification is; ordered, the most urgent greatest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// Only at the end of a turn.
     Low,
@@ -48,7 +52,8 @@ impl fmt::Display for Priority {
 }
 
 /// The moments at which text may enter an agent's context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum InjectionPoint {
     /// As soon as the harness can; critical notifications only.
     Immediate,
@@ -80,7 +85,8 @@ impl InjectionPoint {
 }
 
 /// What a pending notification may do by itself; ordered, the most far-reaching greatest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// It waits for a point that releases it.
     #[default]
@@ -106,7 +112,8 @@ impl Activation {
 }
 
 /// What a critical notification does to a turn that is under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Interrupt {
     /// It is told at the next boundary, and the turn goes on.
     #[default]
@@ -173,8 +180,8 @@ fn find_word<T: Copy, const N: usize>(
 }
 
 /// The name of a subscriber: `[a-z0-9_]+`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SubscriberId(Arc<str>);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SubscriberId(#[serde(deserialize_with = "snapshot::text::read")] Arc<str>);
 
 impl SubscriberId {
     /// Wraps a name that the configuration has checked.
@@ -195,7 +202,7 @@ impl fmt::Display for SubscriberId {
 }
 
 /// The name of a notification: derived from its subscriber and events, so a replay gives the same.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NotificationId(Arc<str>);
 
 impl NotificationId {
@@ -217,11 +224,11 @@ impl fmt::Display for NotificationId {
 }
 
 /// A count of language-model tokens, estimated unless said otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Tokens(pub u32);
 
 /// One rendered message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notification {
     /// Derived from the subscriber and the events.
     pub id: NotificationId,

@@ -29,8 +29,11 @@ use std::{collections::VecDeque, sync::Arc};
 
 use sha2::{Digest, Sha256};
 
-pub use crate::pipeline::failure::{FailedPart, Failure};
 pub(crate) use crate::pipeline::limit::TokenBucket;
+pub use crate::pipeline::{
+    failure::{FailedPart, Failure},
+    state::Memory,
+};
 use crate::{
     event::{Event, Scope, Seq},
     ledger::{FilteredBy, Reason},

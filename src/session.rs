@@ -3,14 +3,15 @@
 //! A session's state follows from what its harness does: the points at which it makes exchanges, and the events it reports of its
 //! turns. What it does in between is not known, so a state is the last thing that was seen.
 
-mod state;
-
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use crate::notification::InjectionPoint;
 
 /// Where a session stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SessionState {
     /// No turn is under way.
     #[default]
@@ -96,7 +97,7 @@ pub const CLOSING_EVENT: &str = "agent.session.end";
 pub const CLEARED: &str = "clear";
 
 /// What a session's queue asks of its harness by itself. It carries no text: that leaves by an exchange alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {
     /// What is to be done.
     pub kind: WakeKind,
@@ -105,7 +106,8 @@ pub struct Wake {
 }
 
 /// What a harness is to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WakeKind {
     /// The session is idle: begin a turn, with an exchange at `turn_start`.
     StartTurn,

@@ -14,10 +14,12 @@
 
 use std::{fmt, ops, str::FromStr, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 /// A point in time, in milliseconds since the Unix epoch.
 ///
 /// Unix time rather than a process clock, because state outlives the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Timestamp(u64);
 
 impl Timestamp {

@@ -400,7 +400,8 @@ mod tests {
             fold.applied = Seq(seq);
             let after = snapshots.keys_upto().0;
             let keys: Vec<_> = (after + 1..=seq).map(|seq| PublishedKey::new(seq.into(), Seq(seq))).collect();
-            snapshots.write(&Taken::of(&fold, None), &keys).expect("written");
+            let taken = Taken::of(&fold, None).expect("it can be written");
+            snapshots.write(&taken, &keys).expect("written");
         };
         let first = snapshots(&state);
         write(&first, 100_000);

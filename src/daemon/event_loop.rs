@@ -134,8 +134,12 @@ impl EventLoop {
         if !self.owed.is_empty() {
             return;
         }
-        let taken = Taken::of(&self.fold, self.reader.last_place());
-        self.cadence.hand_over(taken, &self.bus).await;
+        match Taken::of(&self.fold, self.reader.last_place()) {
+            Ok(taken) => self.cadence.hand_over(taken, &self.bus).await,
+            Err(error) => {
+                tracing::error!(%error, "the state cannot be written down; a start reads more of the journal")
+            }
+        }
     }
 
     fn answer(&self, query: Query) {

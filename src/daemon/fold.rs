@@ -2,19 +2,21 @@
 //!
 //! Recovery and live operation both go through [`Fold::apply`]; they differ only in what they do with the outputs.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
+
+use serde::{Deserialize, Serialize};
 
 use super::{
     history::History,
     rules::{RulesError, RulesStore},
 };
 use crate::{
-    engine::{CompiledRules, Engine, Input, Output},
+    engine::{CompiledRules, Engine, EngineState, Input, Output},
     event::Seq,
     journal::Record,
     projection::Notes,
     protocol::record::{self, RecordError, RecordInput},
-    snapshot::{Damaged, Reader, State, Writer},
+    snapshot::{self, Damaged},
     time::Timestamp,
 };
 
@@ -66,6 +68,16 @@ pub enum StateError {
     Rules(#[from] RulesError),
 }
 
+/// What stands of it in a snapshot.
+#[derive(Serialize, Deserialize)]
+struct FoldState<'a> {
+    /// The hash of the rules that the engine runs by; empty when it has none.
+    rules: Cow<'a, str>,
+    applied: Seq,
+    applied_at: Timestamp,
+    engine: EngineState<'a>,
+}
+
 impl Fold {
     /// What is before the journal's first record: an engine without rules.
     pub fn new(rules: RulesStore) -> Self {
@@ -74,30 +86,26 @@ impl Fold {
         Self { engine, rules, history, notes: None, applied: Seq::ZERO, applied_at: Timestamp::ZERO }
     }
 
-    /// Writes down everything that the records left; [`Fold::poll_output`] must have been drained.
-    pub fn to_state(&self) -> Vec<u8> {
-        let Self { engine, rules: _, history, notes: _, applied, applied_at } = self;
-        let mut to = Writer::default();
-        to.block(engine.rules().hash.as_bytes());
-        applied.write(&mut to);
-        applied_at.write(&mut to);
-        engine.write_state(&mut to);
-        history.write(&mut to);
-        to.finish()
+    /// Writes down everything that the records left, but for the ledger's entries; [`Fold::poll_output`] must have been drained.
+    ///
+    /// Errors: it cannot be written.
+    pub fn to_state(&self) -> Result<Vec<u8>, Damaged> {
+        let Self { engine, rules: _, history: _, notes: _, applied, applied_at } = self;
+        snapshot::write(&FoldState {
+            rules: Cow::Borrowed(&engine.rules().hash),
+            applied: *applied,
+            applied_at: *applied_at,
+            engine: engine.state(),
+        })
     }
 
     /// Goes on from what [`Fold::to_state`] wrote down.
     ///
     /// Errors: the bytes are not that, or their rules cannot be had any more.
     pub fn from_state(rules: RulesStore, state: &[u8]) -> Result<Self, StateError> {
-        let mut from = Reader::new(state);
-        let hash = String::read(&mut from)?;
+        let FoldState { rules: hash, applied, applied_at, engine } = snapshot::read(state)?;
         let compiled = if hash.is_empty() { Arc::new(CompiledRules::none()) } else { rules.load(&hash)? };
-        let applied = State::read(&mut from)?;
-        let applied_at = State::read(&mut from)?;
-        let engine = Engine::read_state(compiled, &mut from)?;
-        let history = State::read(&mut from)?;
-        from.end()?;
+        let (engine, history) = (Engine::from_state(compiled, engine), History::after(applied));
         Ok(Self { engine, rules, history, notes: None, applied, applied_at })
     }
 

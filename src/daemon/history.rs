@@ -5,12 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::{
-    event::Seq,
-    ledger::LedgerEntry,
-    notification::NotificationId,
-    snapshot::{Damaged, Reader, State, Writer},
-};
+use crate::{event::Seq, ledger::LedgerEntry, notification::NotificationId};
 
 /// Most events that are remembered; a few megabytes.
 const EVENTS_MAX: usize = 10_000;
@@ -32,6 +27,11 @@ pub(super) struct History {
 }
 
 impl History {
+    /// Knows nothing of the records up to `seq`, as those of a snapshot.
+    pub(super) fn after(seq: Seq) -> Self {
+        Self { forgotten: seq, ..Self::default() }
+    }
+
     /// Keeps an entry with what it is about.
     pub(super) fn keep(&mut self, entry: LedgerEntry) {
         match &entry {
@@ -106,33 +106,6 @@ impl History {
             let forgotten = self.notifications.remove(&oldest).map_or(0, |entries| entries.len());
             self.notification_entries -= forgotten;
         }
-    }
-}
-
-impl State for History {
-    fn write(&self, to: &mut Writer) {
-        let Self { events, forgotten, notifications, notification_order, notification_entries: _ } = self;
-        events.write(to);
-        forgotten.write(to);
-        to.length(notification_order.len());
-        for id in notification_order {
-            let entries = notifications.get(id).map_or(&[][..], Vec::as_slice);
-            id.write(to);
-            to.length(entries.len());
-            entries.iter().for_each(|entry| entry.write(to));
-        }
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let (events, forgotten) = State::read(from)?;
-        let kept = <Vec<(NotificationId, Vec<LedgerEntry>)>>::read(from)?;
-        Ok(Self {
-            events,
-            forgotten,
-            notification_order: kept.iter().map(|(id, _)| id.clone()).collect(),
-            notification_entries: kept.iter().map(|(_, entries)| entries.len()).sum(),
-            notifications: kept.into_iter().collect(),
-        })
     }
 }
 

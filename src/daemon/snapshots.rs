@@ -20,16 +20,20 @@ use std::{
 
 pub use self::file::{FORMAT_VERSION, Unusable};
 use self::{
-    file::{HEADER_BYTES, Header, Section},
+    file::{Form, HEADER_BYTES, Header, Section},
     keys::KeyLog,
 };
-use super::{fold::Fold, rules::RulesStore};
+use super::{
+    fold::{Fold, StateError},
+    rules::RulesStore,
+};
 use crate::{
     event::Seq,
     journal::{
         KnownRecord, PublishedKey, PublishedKeys, RecordPlace,
         files::{File, Files},
     },
+    snapshot::{Damaged, form_3},
     time::Timestamp,
 };
 
@@ -100,8 +104,10 @@ pub struct WriteError {
 
 impl Taken {
     /// Writes down what `fold` is; its outputs must have been drained. `place` is that of the record it applied last.
-    pub fn of(fold: &Fold, place: Option<RecordPlace>) -> Self {
-        Self { seq: fold.applied, time: fold.applied_at, place, state: fold.to_state() }
+    ///
+    /// Errors: it cannot be written.
+    pub fn of(fold: &Fold, place: Option<RecordPlace>) -> Result<Self, Damaged> {
+        Ok(Self { seq: fold.applied, time: fold.applied_at, place, state: fold.to_state()? })
     }
 }
 
@@ -220,6 +226,7 @@ impl Snapshots {
         let (log, key_bytes) = extended?;
         let list = log.encode();
         let header = Header {
+            form: Form::Named,
             seq: taken.seq,
             time: taken.time,
             place: taken.place,
@@ -332,10 +339,15 @@ impl Content {
     }
 
     fn fold(&self, rules: &RulesStore) -> Result<Fold, Unusable> {
-        let Header { seq, keys, state, .. } = self.header;
+        let Header { form, seq, keys, state, .. } = self.header;
         let bytes = self.section(HEADER_BYTES + keys.length, state);
         state.check(bytes)?;
-        let fold = Fold::from_state(rules.clone(), bytes)?;
+        let fold = match form {
+            Form::Named => Fold::from_state(rules.clone(), bytes)?,
+            Form::Nameless => {
+                Fold::from_state(rules.clone(), &form_3::to_present(bytes).map_err(StateError::from)?)?
+            }
+        };
         if fold.applied == seq { Ok(fold) } else { Err(Unusable::Name { named: seq, seq: fold.applied }) }
     }
 

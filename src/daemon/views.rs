@@ -6,7 +6,7 @@ use super::fold::Fold;
 use crate::{
     bus::Bus,
     config::daemon::Durability,
-    engine::{SessionView as OpenSession, SubscriberTally},
+    engine::{SessionView as OpenSession, SubscriberTally, Word},
     injector::PendingView as PendingNotification,
     notification::Priority,
     pipeline::rule::Activity,
@@ -160,7 +160,7 @@ fn events(fold: &Fold) -> EventCounts {
     let tally = fold.engine.tally();
     let mut ended = BTreeMap::new();
     for (reason, count) in tally.subscribers.values().flat_map(|subscriber| &subscriber.events_ended) {
-        *ended.entry((*reason).to_owned()).or_default() += count;
+        *ended.entry(reason.to_string()).or_default() += count;
     }
     EventCounts { published: tally.events, unmatched: tally.unmatched, held_back: tally.held_back, ended }
 }
@@ -201,6 +201,6 @@ fn counts(tally: &SubscriberTally) -> SubscriberCounts {
     }
 }
 
-fn owned(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
-    counts.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect()
+fn owned(counts: &BTreeMap<Word, u64>) -> BTreeMap<String, u64> {
+    counts.iter().map(|(word, count)| (word.to_string(), *count)).collect()
 }

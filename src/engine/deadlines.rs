@@ -42,11 +42,6 @@ impl<K: Ord + Hash + Clone> Deadlines<K> {
         }
     }
 
-    /// The deadline of `key`.
-    pub(super) fn at(&self, key: &K) -> Option<Timestamp> {
-        self.by_key.get(key).copied()
-    }
-
     /// The earliest deadline.
     pub(super) fn first(&self) -> Option<Timestamp> {
         self.by_time.first().map(|(at, _)| *at)

@@ -7,11 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    event::Seq,
-    notification::Notification,
-    snapshot::{Damaged, Reader, State, Writer},
-};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{event::Seq, notification::Notification};
 
 /// Longest chain of causes that is dispatched.
 pub(super) const CHAIN_MAX: u32 = 8;
@@ -68,21 +66,28 @@ impl Lineage {
     }
 }
 
-impl State for Lineage {
-    fn write(&self, to: &mut Writer) {
-        let Self { lengths, order, of_events } = self;
-        to.length(order.len());
-        for id in order {
-            id.write(to);
-            lengths.get(id).copied().unwrap_or_default().write(to);
-        }
-        of_events.write(to);
-    }
+/// What stands of it in a snapshot.
+#[derive(Serialize, Deserialize)]
+struct LineageState<K, E> {
+    /// The ids in their order, with their lengths.
+    kept: K,
+    of_events: E,
+}
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let kept = <Vec<(Arc<str>, u32)>>::read(from)?;
+impl Serialize for Lineage {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self { lengths, order, of_events } = self;
+        let length = |id: &Arc<str>| lengths.get(id).copied().expect("every id in the order has a length");
+        let kept: Vec<(&Arc<str>, u32)> = order.iter().map(|id| (id, length(id))).collect();
+        LineageState { kept, of_events }.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Lineage {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let LineageState { kept, of_events } = <LineageState<Vec<(Arc<str>, u32)>, _>>::deserialize(from)?;
         let order = kept.iter().map(|(id, _)| Arc::clone(id)).collect();
-        Ok(Self { lengths: kept.into_iter().collect(), order, of_events: State::read(from)? })
+        Ok(Self { lengths: kept.into_iter().collect(), order, of_events })
     }
 }
 

@@ -9,6 +9,8 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Engine,
     deadlines::Deadlines,
@@ -22,7 +24,6 @@ use crate::{
     injector::Injector,
     notification::{NotificationId, Priority, SubscriberId},
     session::{SessionState, Wake},
-    snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
 
@@ -30,7 +31,7 @@ use crate::{
 pub(super) const SESSIONS_MAX: usize = 10_000;
 
 /// One session that is open or may come back.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Session {
     pub(super) harness: Harness,
     pub(super) opened_at: Timestamp,
@@ -48,7 +49,8 @@ pub(super) struct Session {
 }
 
 /// What watchers are told of a session's queue: as [`Pending`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Told {
     count: u32,
     top: Option<Priority>,
@@ -76,17 +78,21 @@ pub struct SessionView<'a> {
 }
 
 /// Every session, by id.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Sessions {
     pub(super) open: BTreeMap<SessionId, Session>,
     /// Those that have ended and may come back. Nothing new is for them; what waits for them expires as it does for others.
     pub(super) away: BTreeMap<SessionId, Session>,
     /// Who took the place of a session that is gone: the reverse of [`Session::former`].
+    #[serde(skip)]
     pub(super) heirs: BTreeMap<SessionId, SessionId>,
     /// Those that are not open and were said to begin, oldest first.
     pub(super) announced: Vec<SessionId>,
+    #[serde(skip)]
     pub(super) deadlines: Deadlines<SessionId>,
     /// Where those work that are open and are no subagents.
+    #[serde(skip)]
     folders: Folders,
 }
 
@@ -395,32 +401,16 @@ fn learn(known: &mut Harness, harness: &Harness) -> Learned {
     Learned { is_news: is_other || is_elsewhere, is_elsewhere }
 }
 
-state!(Told { count, top, for_user, wake });
-state!(Session { harness, opened_at, last_seen, injector, former, state, is_opening, is_cleared, told });
-
 impl Sessions {
-    /// Appends the sessions; who took whose place is known from those who did.
-    pub(super) fn write_state(&self, to: &mut Writer) {
-        let Self { open, away, heirs: _, announced, deadlines: _, folders: _ } = self;
-        open.write(to);
-        away.write(to);
-        announced.write(to);
-    }
-
-    /// The sessions that [`Sessions::write_state`] appended, waiting for what `settings` make them wait for.
-    pub(super) fn read_state(settings: &SessionSettings, from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let open = <BTreeMap<SessionId, Session>>::read(from)?;
-        let away = <BTreeMap<SessionId, Session>>::read(from)?;
-        let announced = <Vec<SessionId>>::read(from)?;
-        let (mut heirs, mut deadlines) = (BTreeMap::new(), Deadlines::default());
-        for (id, session) in open.iter().chain(&away) {
+    /// Makes again what is left out of a snapshot, waiting for what `settings` make the sessions wait for.
+    pub(super) fn restore_indices(&mut self, settings: &SessionSettings) {
+        let Self { open, away, heirs, announced: _, deadlines, folders: _ } = self;
+        for (id, session) in open.iter().chain(&*away) {
             heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
             deadlines.set(id.clone(), Some(session.deadline(settings)));
         }
-        let mut sessions = Self { open, away, heirs, announced, deadlines, folders: Folders::default() };
-        for id in sessions.open.keys().cloned().collect::<Vec<_>>() {
-            sessions.place(&id);
+        for id in self.open.keys().cloned().collect::<Vec<_>>() {
+            self.place(&id);
         }
-        Ok(sessions)
     }
 }

@@ -1,22 +1,38 @@
-//! How the engine is written in a snapshot, and goes on from there as if it had not stopped.
+//! The engine as it stands in a snapshot, to go on from there as if it had not stopped.
 
-use std::{collections::VecDeque, sync::Arc};
-
-use super::{Engine, deadlines::Deadlines, matcher_of, rules::CompiledRules, sessions::Sessions};
-use crate::{
-    pipeline::Pipeline,
-    snapshot::{Damaged, Reader, State, Writer},
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
 };
 
-/// Names how the engine behaves. It is to be raised with every change after which the same records could give another state, also
-/// when the bytes stay the same: a snapshot of another number is not used, and the records are applied again instead.
-pub const BEHAVIOUR: u32 = 5;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Engine, deadlines::Deadlines, lineage::Lineage, matcher_of, rules::CompiledRules, sessions::Sessions,
+    tally::Tally, throttle::Throttle, unclaimed::Unclaimed,
+};
+use crate::{
+    ledger::{LedgerEntry, Reason},
+    notification::SubscriberId,
+    pipeline::{Memory, Pipeline},
+    snapshot::Held,
+};
+
+/// Everything that the inputs left in an engine, but for the rules: whoever keeps it keeps their hash beside it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EngineState<'a> {
+    pipelines: BTreeMap<SubscriberId, Memory<'a>>,
+    sessions: Held<'a, Sessions>,
+    unclaimed: Held<'a, Unclaimed>,
+    lineage: Held<'a, Lineage>,
+    throttle: Held<'a, Throttle>,
+    tally: Held<'a, Tally>,
+}
 
 impl Engine {
-    /// Appends everything that the inputs left in the engine. Its outputs must have been drained.
-    ///
-    /// The rules are not written: whoever keeps the bytes keeps the rules' hash beside them.
-    pub fn write_state(&self, to: &mut Writer) {
+    /// What the inputs left in it. Its outputs must have been drained.
+    pub fn state(&self) -> EngineState<'_> {
         let Self {
             rules: _,
             matcher: _,
@@ -30,54 +46,57 @@ impl Engine {
             outputs,
         } = self;
         debug_assert!(outputs.is_empty(), "outputs are taken before a snapshot is");
-        to.length(pipelines.len());
-        for pipeline in pipelines {
-            to.block(pipeline.rule().id.as_str().as_bytes());
-            pipeline.write_state(to);
+        EngineState {
+            pipelines: pipelines.iter().map(|own| (own.rule().id.clone(), own.memory())).collect(),
+            sessions: Held::Borrowed(sessions),
+            unclaimed: Held::Borrowed(unclaimed),
+            lineage: Held::Borrowed(lineage),
+            throttle: Held::Borrowed(throttle),
+            tally: Held::Borrowed(tally),
         }
-        sessions.write_state(to);
-        unclaimed.write(to);
-        lineage.write(to);
-        throttle.write(to);
-        tally.write(to);
     }
 
-    /// The engine that [`Engine::write_state`] appended; `rules` are those that it ran by.
+    /// Goes on from `state` by `rules`: those that it was made by, as they are understood now.
     ///
-    /// Errors: the bytes are not that, or those of an engine with other rules.
-    pub fn read_state(rules: Arc<CompiledRules>, from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let pipelines = read_pipelines(&rules, from)?;
+    /// A subscriber that the state does not know begins with nothing. What waits in an open batch of one that the rules lack ends as of a
+    /// subscriber that is off; the entries are the engine's first outputs.
+    pub fn from_state(rules: Arc<CompiledRules>, state: EngineState<'_>) -> Self {
+        let EngineState { pipelines: mut memories, sessions, unclaimed, lineage, throttle, tally } = state;
+        let recall = |rule: &Arc<_>, memory| Pipeline::remembering(Arc::clone(rule), memory);
+        let pipelines: Vec<Pipeline> = rules
+            .subscribers
+            .iter()
+            .map(|rule| recall(rule, memories.remove(&rule.id).unwrap_or_default()))
+            .collect();
         let mut pipeline_deadlines = Deadlines::default();
         for (index, pipeline) in (0_u32..).zip(&pipelines) {
             pipeline_deadlines.set(index, pipeline.poll_timeout());
         }
-        Ok(Self {
+        let mut sessions = sessions.into_owned();
+        sessions.restore_indices(&rules.sessions);
+        let mut engine = Self {
             matcher: matcher_of(&rules),
             pipelines,
             pipeline_deadlines,
-            sessions: Sessions::read_state(&rules.sessions, from)?,
-            unclaimed: State::read(from)?,
-            lineage: State::read(from)?,
-            throttle: State::read(from)?,
-            tally: State::read(from)?,
+            sessions,
+            unclaimed: unclaimed.into_owned(),
+            lineage: lineage.into_owned(),
+            throttle: throttle.into_owned(),
+            tally: tally.into_owned(),
             outputs: VecDeque::new(),
             rules,
-        })
-    }
-}
-
-fn read_pipelines(rules: &CompiledRules, from: &mut Reader<'_>) -> Result<Vec<Pipeline>, Damaged> {
-    let other_rules = "the subscribers of its rules";
-    if from.length()? != rules.subscribers.len() {
-        return Err(from.damaged(other_rules));
-    }
-    let mut pipelines = Vec::with_capacity(rules.subscribers.len());
-    for rule in &rules.subscribers {
-        let damaged = from.damaged(other_rules);
-        if from.block()? != rule.id.as_str().as_bytes() {
-            return Err(damaged);
+        };
+        for (subscriber, memory) in memories {
+            engine.end_waiting(&subscriber, memory);
         }
-        pipelines.push(Pipeline::read_state(Arc::clone(rule), from)?);
+        engine
     }
-    Ok(pipelines)
+
+    /// Ends what waits for a subscriber that is not there any more.
+    fn end_waiting(&mut self, subscriber: &SubscriberId, memory: Memory<'_>) {
+        for seq in memory.into_waiting() {
+            let (subscriber, reason) = (subscriber.clone(), Reason::SubscriberOff);
+            self.record(LedgerEntry::EventEnded { seq, subscriber, reason });
+        }
+    }
 }

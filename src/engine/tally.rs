@@ -2,17 +2,18 @@
 //!
 //! Counted from the ledger's entries as they are made, so the numbers and the entries cannot disagree.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use crate::{
-    injector::Fitted,
-    ledger::{LedgerEntry, Reason},
-    notification::SubscriberId,
-    snapshot::{Damaged, Reader, State, Writer, state},
-};
+use serde::{Deserialize, Serialize};
+
+use crate::{injector::Fitted, ledger::LedgerEntry, notification::SubscriberId};
+
+/// The word of a [`crate::ledger::Reason`], also of one that only an earlier version knew.
+pub type Word = Cow<'static, str>;
 
 /// The counts since the journal began.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Tally {
     /// Events taken in.
     pub events: u64,
@@ -31,13 +32,14 @@ pub struct Tally {
     /// Bytes of JSON of the payloads that the injected notifications stand for; a redelivery adds none.
     pub raw_bytes: u64,
     /// Notifications that ended otherwise, by the word of the reason.
-    pub notifications_ended: BTreeMap<&'static str, u64>,
+    pub notifications_ended: BTreeMap<Word, u64>,
     /// Each subscriber's own counts.
     pub subscribers: BTreeMap<SubscriberId, SubscriberTally>,
 }
 
 /// The counts of one subscriber.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SubscriberTally {
     /// Events that waited in an open batch.
     pub batched: u64,
@@ -50,7 +52,7 @@ pub struct SubscriberTally {
     /// Bytes of JSON of the payloads that these stand for; a redelivery adds none.
     pub raw_bytes: u64,
     /// Events that ended otherwise, by the word of the reason.
-    pub events_ended: BTreeMap<&'static str, u64>,
+    pub events_ended: BTreeMap<Word, u64>,
 }
 
 impl Tally {
@@ -61,7 +63,9 @@ impl Tally {
             LedgerEntry::HeldBack { .. } => self.held_back += 1,
             LedgerEntry::Batched { subscriber, .. } => self.of(subscriber, |own| own.batched += 1),
             LedgerEntry::EventEnded { subscriber, reason, .. } => {
-                self.of(subscriber, |own| *own.events_ended.entry(reason.as_str()).or_default() += 1);
+                self.of(subscriber, |own| {
+                    *own.events_ended.entry(Cow::Borrowed(reason.as_str())).or_default() += 1
+                });
             }
             LedgerEntry::Created { subscriber, events, .. } => {
                 self.created += 1;
@@ -73,7 +77,7 @@ impl Tally {
             LedgerEntry::Injected { .. } => self.injected += 1,
             LedgerEntry::Confirmed { .. } => self.confirmed += 1,
             LedgerEntry::NotificationEnded { reason, .. } => {
-                *self.notifications_ended.entry(reason.as_str()).or_default() += 1;
+                *self.notifications_ended.entry(Cow::Borrowed(reason.as_str())).or_default() += 1;
             }
             LedgerEntry::Unclaimed { .. }
             | LedgerEntry::Queued { .. }
@@ -102,32 +106,5 @@ impl Tally {
             Some(own) => count(own),
             None => count(self.subscribers.entry(id.clone()).or_default()),
         }
-    }
-}
-
-state!(Tally {
-    events,
-    unmatched,
-    held_back,
-    created,
-    injected,
-    confirmed,
-    injected_tokens,
-    raw_bytes,
-    notifications_ended,
-    subscribers,
-});
-state!(SubscriberTally { batched, rows, created, injected_tokens, raw_bytes, events_ended });
-
-/// The word of a reason.
-impl State for &'static str {
-    fn write(&self, to: &mut Writer) {
-        to.block(self.as_bytes());
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let damaged = from.damaged("the word of a reason");
-        let word = from.block()?;
-        Reason::WORDS.into_iter().find(|known| known.as_bytes() == word).ok_or(damaged)
     }
 }

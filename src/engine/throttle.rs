@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::deadlines::Deadlines;
@@ -13,7 +14,6 @@ use crate::{
     event::{Event, EventRef, Payload, SessionId, Severity},
     ledger::HeldBackBy,
     pipeline::{TokenBucket, rule::Rate},
-    snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
 
@@ -24,9 +24,11 @@ pub(super) const THROTTLE_WINDOW: Duration = Duration::from_secs(1);
 const SOURCES_MAX: usize = 1_024;
 
 /// The sources that have events held back at the moment, and what is left of each source's rate.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(from = "ThrottleState")]
 pub(super) struct Throttle {
     open: BTreeMap<Window, HeldBack>,
+    #[serde(skip)]
     deadlines: Deadlines<Window>,
     rates: BTreeMap<Arc<str>, TokenBucket>,
 }
@@ -34,11 +36,12 @@ pub(super) struct Throttle {
 /// What is counted together: the source, and why.
 type Window = (Arc<str>, HeldBackBy);
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct HeldBack {
     count: u64,
     first: Arc<str>,
     session: Option<SessionId>,
+    ends_at: Timestamp,
 }
 
 impl Throttle {
@@ -65,9 +68,10 @@ impl Throttle {
             held_back.count += 1;
             return;
         }
-        self.deadlines.set(window.clone(), Some(now + THROTTLE_WINDOW));
+        let ends_at = now + THROTTLE_WINDOW;
+        self.deadlines.set(window.clone(), Some(ends_at));
         let session = event.session.map(SessionId::new);
-        self.open.insert(window, HeldBack { count: 1, first: event.id.into(), session });
+        self.open.insert(window, HeldBack { count: 1, first: event.id.into(), session, ends_at });
     }
 
     /// When the next window ends.
@@ -104,27 +108,19 @@ fn throttled_event(source: &str, by: HeldBackBy, held_back: HeldBack, at: Timest
     }
 }
 
-state!(HeldBack { count, first, session });
+/// What stands of it in a snapshot; the deadlines are made again.
+#[derive(Deserialize)]
+struct ThrottleState {
+    open: BTreeMap<Window, HeldBack>,
+    rates: BTreeMap<Arc<str>, TokenBucket>,
+}
 
-impl State for Throttle {
-    fn write(&self, to: &mut Writer) {
-        let Self { open, deadlines, rates } = self;
-        to.length(open.len());
-        for (window, held_back) in open {
-            window.write(to);
-            held_back.write(to);
-            deadlines.at(window).write(to);
+impl From<ThrottleState> for Throttle {
+    fn from(ThrottleState { open, rates }: ThrottleState) -> Self {
+        let mut deadlines = Deadlines::default();
+        for (window, held_back) in &open {
+            deadlines.set(window.clone(), Some(held_back.ends_at));
         }
-        rates.write(to);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let mut throttle = Self::default();
-        for (window, (held_back, at)) in <Vec<(Window, (HeldBack, Option<Timestamp>))>>::read(from)? {
-            throttle.deadlines.set(window.clone(), at);
-            throttle.open.insert(window, held_back);
-        }
-        throttle.rates = State::read(from)?;
-        Ok(throttle)
+        Self { open, deadlines, rates }
     }
 }

@@ -8,10 +8,12 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     event::Scope,
     notification::{Notification, SubscriberId},
-    snapshot::state,
+    snapshot,
     time::Timestamp,
 };
 
@@ -19,8 +21,9 @@ use crate::{
 pub(super) const UNCLAIMED_MAX: usize = 10_000;
 
 /// What waits for a session, by when it expires and then by when it came.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Unclaimed {
+    #[serde(with = "snapshot::shared::map")]
     waiting: BTreeMap<(Timestamp, u64), Arc<Notification>>,
     arrivals: u64,
 }
@@ -71,5 +74,3 @@ impl Unclaimed {
         self.waiting.len()
     }
 }
-
-state!(Unclaimed { waiting, arrivals });

@@ -5,14 +5,16 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     event::{EventType, Payload},
-    snapshot::state,
+    snapshot,
     time::Timestamp,
 };
 
 /// The position of a record in the journal; the first one is 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Seq(pub u64);
 
 impl Seq {
@@ -37,10 +39,8 @@ impl fmt::Display for Seq {
 }
 
 /// The name of one agent conversation; a subagent's is its own.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(Arc<str>);
-
-state!(SessionId);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionId(#[serde(deserialize_with = "snapshot::text::read")] Arc<str>);
 
 impl SessionId {
     /// Wraps the harness's own name of a conversation.
@@ -61,7 +61,8 @@ impl fmt::Display for SessionId {
 }
 
 /// How bad an event is; ordered, so a minimum is a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Of interest when looking into something.
     Debug,
@@ -118,7 +119,8 @@ impl FromStr for Severity {
 }
 
 /// Which sessions an event concerns.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// One session.
     Session(SessionId),

@@ -1,27 +1,20 @@
-//! How events and what they name are written in a snapshot.
+//! How an event stands in a snapshot: as it stands in the journal.
 
 use super::{
-    Event, Scope, Seq, Severity,
+    Event,
     codec::{self, IdOrigin},
 };
-use crate::snapshot::{Damaged, Reader, Shared, State, Writer, state};
+use crate::snapshot::{Damaged, Shared};
 
-state!(Seq);
-state!(Severity[Debug = 0, Info = 1, Warning = 2, Error = 3, Critical = 4]);
-state!(Scope[Session(id) = 0, Workspace(folder) = 1, All = 2]);
+impl Shared for Event {
+    const TABLE: &'static str = "events";
 
-/// An event stands in a snapshot as it stands in the journal.
-impl State for Event {
-    fn write(&self, to: &mut Writer) {
-        let mut body = Vec::new();
-        codec::encode(&self.as_ref(), IdOrigin::Producer, &mut body);
-        to.block(&body);
+    fn append_to(&self, bytes: &mut Vec<u8>) -> Result<(), Damaged> {
+        codec::encode(&self.as_ref(), IdOrigin::Producer, bytes);
+        Ok(())
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let damaged = from.damaged("an event");
-        codec::decode(from.block()?).map(|event| event.to_event()).map_err(|_| damaged)
+    fn from_bytes(bytes: &[u8]) -> Result<Self, Damaged> {
+        codec::decode(bytes).map(|event| event.to_event()).map_err(|error| Damaged::new(error.to_string()))
     }
 }
-
-impl Shared for Event {}

@@ -10,12 +10,13 @@ use std::{
 };
 
 use hashbrown::HashSet;
+use serde::{Deserialize, Serialize};
 
 use super::Injector;
 use crate::{
     ledger::{LedgerEntry, Reason},
     notification::{Notification, NotificationId, Priority, SubscriberId},
-    snapshot::{Damaged, Reader, State, Writer},
+    snapshot,
     time::Timestamp,
 };
 
@@ -24,10 +25,13 @@ use crate::{
 pub const TOLD_MAX: usize = 32;
 
 /// What was told, each once.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(from = "ToldState")]
 pub(super) struct Told {
+    #[serde(with = "snapshot::shared::list")]
     newest_last: VecDeque<Arc<Notification>>,
     /// The same; never iterated.
+    #[serde(skip)]
     ids: HashSet<NotificationId>,
 }
 
@@ -67,16 +71,17 @@ impl Told {
     }
 }
 
-impl State for Told {
-    fn write(&self, to: &mut Writer) {
-        let Self { newest_last, ids: _ } = self;
-        newest_last.write(to);
-    }
+/// What stands of it in a snapshot.
+#[derive(Deserialize)]
+struct ToldState {
+    #[serde(with = "snapshot::shared::list")]
+    newest_last: VecDeque<Arc<Notification>>,
+}
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let newest_last = <VecDeque<Arc<Notification>>>::read(from)?;
+impl From<ToldState> for Told {
+    fn from(ToldState { newest_last }: ToldState) -> Self {
         let ids = newest_last.iter().map(|told| told.id.clone()).collect();
-        Ok(Self { newest_last, ids })
+        Self { newest_last, ids }
     }
 }
 

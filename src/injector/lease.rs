@@ -10,11 +10,11 @@ use std::{
 };
 
 use hashbrown::HashSet;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     exchange::{Answer, Exchange, InjectionId},
     notification::{InjectionPoint, NotificationId, SubscriberId},
-    snapshot::{Damaged, Reader, State, Writer, state},
     time::Timestamp,
 };
 
@@ -31,7 +31,7 @@ pub const CARRIERS_MAX: usize = 64;
 pub(super) const LEASES_MAX: usize = CARRIERS_MAX;
 
 /// An injection on its way.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Lease {
     pub(super) injection: InjectionId,
     pub(super) point: InjectionPoint,
@@ -60,12 +60,15 @@ impl Lease {
 ///
 /// Shape: what is under a lease and when the next one runs out are asked for with every notification that is pushed, so
 /// neither looks at the leases; only closing one does.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(from = "LeasesState")]
 pub(super) struct Leases {
     open: Vec<Lease>,
     /// What is in `open`; never iterated.
+    #[serde(skip)]
     held: HashSet<NotificationId>,
     /// The earliest end of those in `open`.
+    #[serde(skip)]
     ends_at: Option<Timestamp>,
 }
 
@@ -156,10 +159,12 @@ impl Leases {
 }
 
 /// What the newest carriers were answered.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(from = "AnswersState")]
 pub(super) struct Answers {
     newest_last: VecDeque<(Arc<str>, Answer)>,
     /// The carriers among them; never iterated. Most that are asked for are not there.
+    #[serde(skip)]
     carriers: HashSet<Arc<str>>,
 }
 
@@ -191,34 +196,31 @@ impl Answers {
     }
 }
 
-state!(Lease { injection, point, carrier, turn, released_at, expires_at, answers, entries, dropped });
+/// What stands of the answers in a snapshot; the set of their carriers is made again.
+#[derive(Deserialize)]
+struct AnswersState {
+    newest_last: VecDeque<(Arc<str>, Answer)>,
+}
 
-/// The answers; the set of their carriers is made anew.
-impl State for Answers {
-    fn write(&self, to: &mut Writer) {
-        let Self { newest_last, carriers: _ } = self;
-        newest_last.write(to);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let newest_last = <VecDeque<(Arc<str>, Answer)>>::read(from)?;
+impl From<AnswersState> for Answers {
+    fn from(AnswersState { newest_last }: AnswersState) -> Self {
         let carriers = newest_last.iter().map(|(carrier, _)| Arc::clone(carrier)).collect();
-        Ok(Self { newest_last, carriers })
+        Self { newest_last, carriers }
     }
 }
 
-/// The open leases; what is made of them is made anew.
-impl State for Leases {
-    fn write(&self, to: &mut Writer) {
-        let Self { open, held: _, ends_at: _ } = self;
-        open.write(to);
-    }
+/// What stands of the leases in a snapshot; what is made of them is made again.
+#[derive(Deserialize)]
+struct LeasesState {
+    open: Vec<Lease>,
+}
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+impl From<LeasesState> for Leases {
+    fn from(LeasesState { open }: LeasesState) -> Self {
         let mut leases = Self::default();
-        for lease in <Vec<Lease>>::read(from)? {
+        for lease in open {
             leases.open(lease);
         }
-        Ok(leases)
+        leases
     }
 }

@@ -6,18 +6,19 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, VecDeque},
-    ops::Bound,
+    ops::{Bound, Not},
     sync::Arc,
 };
 
 use hashbrown::{HashMap, HashSet};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     exchange::InjectionId,
     notification::{
         Activation, InjectionPoint, Interrupt, Notification, NotificationId, Priority, SubscriberId,
     },
-    snapshot::{Damaged, Reader, State, Writer, state},
+    snapshot,
     time::Timestamp,
 };
 
@@ -73,19 +74,25 @@ impl Key {
 }
 
 /// A notification that waits or is under a lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// What it is.
+    #[serde(with = "snapshot::shared")]
     pub(super) notification: Arc<Notification>,
     /// The injection it left with before without proof that it arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) returned_from: Option<InjectionId>,
     /// Whether it was told in a context that is gone.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_recalled: bool,
     /// Whether it came in place of a tool call, which it does once.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) has_cancelled: bool,
     /// The user wants the agent to be told of it.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_released_by_user: bool,
     /// The user was shown that it waits.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_shown: bool,
     /// Its place among those of its age, kept when it comes back.
     arrival: u64,
@@ -389,10 +396,12 @@ impl Queue {
 }
 
 /// The ids of the notifications that left last.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(from = "RecentIdsState")]
 pub(super) struct RecentIds {
     newest_last: VecDeque<NotificationId>,
     /// The same; never iterated.
+    #[serde(skip)]
     all: HashSet<NotificationId>,
 }
 
@@ -415,19 +424,15 @@ impl RecentIds {
     }
 }
 
-state!(Entry {
-    notification,
-    returned_from,
-    is_recalled,
-    has_cancelled,
-    is_released_by_user,
-    is_shown,
-    arrival,
-});
+/// What stands of a queue in a snapshot; its indices are made again.
+#[derive(Serialize, Deserialize)]
+struct QueueState<E> {
+    entries: E,
+    arrivals: u64,
+}
 
-/// What waits; the indices are made anew.
-impl State for Queue {
-    fn write(&self, to: &mut Writer) {
+impl Serialize for Queue {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Self {
             entries,
             by_id: _,
@@ -439,31 +444,31 @@ impl State for Queue {
             counts: _,
             arrivals,
         } = self;
-        to.length(entries.len());
-        entries.values().for_each(|entry| entry.write(to));
-        arrivals.write(to);
+        QueueState { entries: entries.values().collect::<Vec<_>>(), arrivals: *arrivals }.serialize(to)
     }
+}
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let mut queue = Self::default();
-        for entry in <Vec<Entry>>::read(from)? {
+impl<'de> Deserialize<'de> for Queue {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let QueueState { entries, arrivals } = <QueueState<Vec<Entry>>>::deserialize(from)?;
+        let mut queue = Self { arrivals, ..Self::default() };
+        for entry in entries {
             queue.restore(entry);
         }
-        queue.arrivals = u64::read(from)?;
         Ok(queue)
     }
 }
 
-impl State for RecentIds {
-    fn write(&self, to: &mut Writer) {
-        let Self { newest_last, all: _ } = self;
-        newest_last.write(to);
-    }
+/// What stands of the ids in a snapshot.
+#[derive(Deserialize)]
+struct RecentIdsState {
+    newest_last: VecDeque<NotificationId>,
+}
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let newest_last = <VecDeque<NotificationId>>::read(from)?;
+impl From<RecentIdsState> for RecentIds {
+    fn from(RecentIdsState { newest_last }: RecentIdsState) -> Self {
         let all = newest_last.iter().cloned().collect();
-        Ok(Self { newest_last, all })
+        Self { newest_last, all }
     }
 }
 

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::{
     event::{Scope, Seq, Severity},
     pipeline::{
@@ -13,7 +15,7 @@ use crate::{
         row::Row,
         rule::{BatchMode, Batching},
     },
-    snapshot::{Damaged, Reader, State, Writer, state},
+    snapshot,
     time::Timestamp,
 };
 
@@ -52,8 +54,9 @@ impl Batch {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Open {
+    #[serde(with = "snapshot::bytes")]
     group: Key,
     rows: Vec<Row>,
     opened_at: Timestamp,
@@ -151,7 +154,7 @@ impl Batcher {
     }
 
     /// The rows that wait.
-    #[cfg(test)]
+    /// The rows that wait, in the order of the batches.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.open.values().flat_map(BTreeMap::values).flat_map(|open| &open.rows)
     }
@@ -212,23 +215,24 @@ fn ends_at(rule: &Batching, opened_at: Timestamp, now: Timestamp) -> Timestamp {
     }
 }
 
-state!(Open { group, rows, opened_at, ends_at });
+/// What stands of the batches in a snapshot; their deadlines are made of them.
+#[derive(Serialize, Deserialize)]
+struct BatcherState<B> {
+    open: B,
+}
 
-/// The open batches; their deadlines are made of them.
-impl State for Batcher {
-    fn write(&self, to: &mut Writer) {
+impl Serialize for Batcher {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Self { open, deadlines: _ } = self;
         let batches = open.iter().flat_map(|(scope, groups)| groups.values().map(move |open| (scope, open)));
-        to.length(open.values().map(BTreeMap::len).sum());
-        for (scope, open) in batches {
-            scope.write(to);
-            open.write(to);
-        }
+        BatcherState { open: batches.collect::<Vec<_>>() }.serialize(to)
     }
+}
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+impl<'de> Deserialize<'de> for Batcher {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut batcher = Self::default();
-        for (scope, open) in <Vec<(Scope, Open)>>::read(from)? {
+        for (scope, open) in <BatcherState<Vec<(Scope, Open)>>>::deserialize(from)?.open {
             batcher.deadlines.insert(open.deadline(&scope));
             batcher.open.entry(scope).or_default().insert(Key::clone(&open.group), open);
         }

@@ -6,14 +6,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::{event::Scope, snapshot::state, time::Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::{event::Scope, time::Timestamp};
 
 /// Most scopes with counts, about 150 bytes each. When it is reached, the counts that were raised longest ago are
 /// forgotten.
 pub(crate) const CARRIED_SCOPES_MAX: usize = 1_024;
 
 /// Events without a row of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Carried {
     /// Repeats of events whose row has left.
     pub(crate) repeats: u32,
@@ -22,7 +25,8 @@ pub(crate) struct Carried {
 }
 
 /// The counts of one subscriber.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Carry {
     scopes: BTreeMap<Scope, (Carried, Timestamp)>,
 }
@@ -57,9 +61,6 @@ impl Carry {
         }
     }
 }
-
-state!(Carry { scopes });
-state!(Carried { repeats, suppressed });
 
 #[cfg(test)]
 mod tests {

@@ -8,10 +8,12 @@ use std::{collections::VecDeque, hash::BuildHasher, time::Duration};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::{
     event::{Event, Scope, Seq},
     pipeline::{Weight, key::KeyWriter, rule::DedupeRule},
-    snapshot::{Damaged, Reader, State, Writer},
+    snapshot,
     time::Timestamp,
 };
 
@@ -53,13 +55,15 @@ pub(crate) fn write_key<'w>(
 }
 
 /// The time in which events with the same key are repeats.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Window {
     ends_at: Timestamp,
     /// The event that opened it.
     first: Seq,
     /// Of its key, so that it is made once.
+    #[serde(skip)]
     hash: u64,
+    #[serde(with = "snapshot::bytes")]
     key: Box<[u8]>,
 }
 
@@ -143,23 +147,25 @@ impl Dedupe {
     }
 }
 
-impl State for Dedupe {
-    fn write(&self, to: &mut Writer) {
-        let Self { windows, forgotten: _, numbers: _, hasher: _ } = self;
-        to.length(windows.len());
-        for Window { ends_at, first, hash: _, key } in windows {
-            ends_at.write(to);
-            first.write(to);
-            to.block(key);
-        }
-    }
+/// What stands of the windows in a snapshot; how they are found is made of them.
+#[derive(Serialize, Deserialize)]
+struct DedupeState<W> {
+    windows: W,
+}
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+impl Serialize for Dedupe {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self { windows, forgotten: _, numbers: _, hasher: _ } = self;
+        DedupeState { windows }.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Dedupe {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut dedupe = Self::default();
-        for _ in 0..from.length()? {
-            let (ends_at, first, key) = (State::read(from)?, State::read(from)?, from.block()?);
-            let hash = dedupe.hasher.hash_one(key);
-            dedupe.open(Window { ends_at, first, hash, key: key.into() });
+        for window in <DedupeState<Vec<Window>>>::deserialize(from)?.windows {
+            let hash = dedupe.hasher.hash_one(&*window.key);
+            dedupe.open(Window { hash, ..window });
         }
         Ok(dedupe)
     }

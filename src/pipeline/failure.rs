@@ -6,7 +6,9 @@
 
 use std::{collections::BTreeMap, mem::discriminant, sync::Arc, time::Duration};
 
-use crate::{snapshot::state, time::Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
 
 /// A place that fails now and then is reported this often at most.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
@@ -27,7 +29,8 @@ pub struct Failure {
 }
 
 /// A part of a subscriber that an author writes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FailedPart {
     /// The `where` of its file.
     Condition,
@@ -35,14 +38,15 @@ pub enum FailedPart {
     Template(Arc<str>),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Reported {
     at: Timestamp,
     has_succeeded: bool,
 }
 
 /// The places that were reported.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Failures {
     places: BTreeMap<(FailedPart, Option<usize>), Reported>,
 }
@@ -80,10 +84,6 @@ impl Failures {
         self.places.clear();
     }
 }
-
-state!(Failures { places });
-state!(Reported { at, has_succeeded });
-state!(FailedPart[Condition = 0, Template(name) = 1]);
 
 #[cfg(test)]
 mod tests {

@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     event::Scope,
     pipeline::rule::Rate,
-    snapshot::state,
     time::{Timestamp, duration_millis},
 };
 
@@ -20,7 +21,7 @@ pub(crate) const BUCKETS_MAX: usize = 1_024;
 /// So many at once, and so many more in a time.
 ///
 /// Units: a token is as many parts as the rate's time has milliseconds, so `count` parts flow in each millisecond.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TokenBucket {
     token_parts: u128,
     parts_per_ms: u128,
@@ -57,7 +58,8 @@ impl TokenBucket {
 }
 
 /// The buckets of one subscriber.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Limiter {
     buckets: BTreeMap<Scope, TokenBucket>,
 }
@@ -86,9 +88,6 @@ impl Limiter {
         }
     }
 }
-
-state!(Limiter { buckets });
-state!(TokenBucket { token_parts, parts_per_ms, parts, filled_at });
 
 #[cfg(test)]
 mod tests {

@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     event::{Event, Seq},
-    snapshot::state,
+    snapshot,
 };
 
 /// An event in a batch, with its repeats.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// Where the event stands in the journal.
     pub seq: Seq,
     /// The event.
+    #[serde(with = "snapshot::shared")]
     pub event: Arc<Event>,
     /// How often it happened inside the dedupe window; 1 when it did not repeat.
     pub repeats: u32,
 }
-
-state!(Row { seq, event, repeats });

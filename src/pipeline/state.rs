@@ -1,37 +1,60 @@
-//! How what a subscriber remembers is written in a snapshot, between two inputs: what it has to say was taken before.
+//! What a subscriber remembers, as it stands in a snapshot, between two inputs: what it has to say was taken before.
 //!
 //! The rule is not written: it is read again with the rules of the time, and the same subscriber gets its memory back.
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{Pipeline, key::KeyWriter, rule::Subscriber};
-use crate::snapshot::{Damaged, Reader, State, Writer};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Pipeline, batch::Batcher, carry::Carry, dedupe::Dedupe, failure::Failures, key::KeyWriter,
+    limit::Limiter, rule::Subscriber,
+};
+use crate::{event::Seq, snapshot::Held};
+
+/// What a subscriber remembers.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory<'a> {
+    dedupe: Held<'a, Dedupe>,
+    batcher: Held<'a, Batcher>,
+    limiter: Held<'a, Limiter>,
+    carry: Held<'a, Carry>,
+    failures: Held<'a, Failures>,
+}
+
+impl Memory<'_> {
+    /// The events that wait in open batches, in the order of the batches.
+    pub fn into_waiting(self) -> Vec<Seq> {
+        self.batcher.into_owned().rows().map(|row| row.seq).collect()
+    }
+}
 
 impl Pipeline {
-    /// Appends what it remembers. Its outputs must have been drained.
-    pub fn write_state(&self, to: &mut Writer) {
+    /// What it remembers. Its outputs must have been drained.
+    pub fn memory(&self) -> Memory<'_> {
         let Self { rule: _, key: _, dedupe, batcher, limiter, carry, failures, outputs } = self;
         debug_assert!(outputs.is_empty(), "outputs are taken before a snapshot is");
-        dedupe.write(to);
-        batcher.write(to);
-        limiter.write(to);
-        carry.write(to);
-        failures.write(to);
+        Memory {
+            dedupe: Held::Borrowed(dedupe),
+            batcher: Held::Borrowed(batcher),
+            limiter: Held::Borrowed(limiter),
+            carry: Held::Borrowed(carry),
+            failures: Held::Borrowed(failures),
+        }
     }
 
-    /// The subscriber of `rule` with what [`Pipeline::write_state`] of the same one appended.
-    ///
-    /// Errors: the bytes are not that.
-    pub fn read_state(rule: Arc<Subscriber>, from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        Ok(Self {
+    /// The subscriber of `rule` with what it remembered.
+    pub fn remembering(rule: Arc<Subscriber>, memory: Memory<'_>) -> Self {
+        Self {
             rule,
             key: KeyWriter::default(),
-            dedupe: State::read(from)?,
-            batcher: State::read(from)?,
-            limiter: State::read(from)?,
-            carry: State::read(from)?,
-            failures: State::read(from)?,
+            dedupe: memory.dedupe.into_owned(),
+            batcher: memory.batcher.into_owned(),
+            limiter: memory.limiter.into_owned(),
+            carry: memory.carry.into_owned(),
+            failures: memory.failures.into_owned(),
             outputs: VecDeque::new(),
-        })
+        }
     }
 }

@@ -6,8 +6,9 @@
 
 use std::{fmt, ops::Deref, sync::Arc};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::{INDENT, decode, is_ambiguous, needs_quotes, plain_length, write_quoted};
-use crate::snapshot::{Damaged, Reader, State, Writer};
 
 /// Longest integer that is read as one wherever TOON is read, in digits.
 const INTEGER_DIGITS_MAX: usize = 18;
@@ -56,15 +57,16 @@ impl<T: Into<Arc<str>>> From<T> for Document {
     }
 }
 
-impl State for Document {
-    fn write(&self, to: &mut Writer) {
-        // What it was found to be is found again. Hardly two are equal, so looking for one that is would only cost.
-        let Self { text, form: _ } = self;
-        to.block(text.as_bytes());
+/// The text; what it was found to be is found again.
+impl Serialize for Document {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.text.serialize(to)
     }
+}
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        String::read(from).map(Self::from)
+impl<'de> Deserialize<'de> for Document {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        <Arc<str>>::deserialize(from).map(Self::from)
     }
 }
 

@@ -22,4 +22,5 @@ mod support;
 mod templates;
 mod tidy;
 mod up;
+mod upgrade;
 mod wake;

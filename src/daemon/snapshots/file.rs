@@ -1,6 +1,6 @@
 //! The form of a snapshot's file: a header, the list of its publish keys, the state.
 //!
-//! The header, little-endian: `asidesnp`, the form's version (4 bytes), the engine's behaviour (4), the record up to which it
+//! The header, little-endian: `asidesnp`, the form's version (4 bytes), 4 bytes that mean nothing any more, the record up to which it
 //! holds (8), the time of that record (8), the first record of the journal's segment that it is in and where in that it begins (8 each; 0 when
 //! it is not known), the lengths of list and state in bytes (8 each), their CRC-32C (4 each), and the
 //! CRC-32C of the header before (4). What the list says is the business of `keys`, what the state is that of `Fold`. Nothing in a
@@ -8,14 +8,17 @@
 
 use crate::{
     daemon::fold::StateError,
-    engine::BEHAVIOUR,
     event::Seq,
     journal::{OpenError, RecordPlace},
     time::Timestamp,
 };
 
-/// The version of the form, of the files of keys, and of the state in it; to be raised when one of them changes.
-pub const FORMAT_VERSION: u32 = 3;
+/// The version of the form, of the files of keys, and of the state in it; to be raised when one of them changes so that an earlier program
+/// would misread it. A state with other fields is of the same form.
+pub const FORMAT_VERSION: u32 = 4;
+
+/// The version of the form before, which is read too: its state has no names.
+const NAMELESS_VERSION: u32 = 3;
 
 /// How long the header is.
 pub(super) const HEADER_BYTES: usize = 76;
@@ -27,6 +30,8 @@ const HEADER_CHECKSUM_AT: usize = HEADER_BYTES - 4;
 /// What a snapshot's file begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
+    /// How its state is to be read; what is written has the present form.
+    pub(super) form: Form,
     /// The last record that is in it.
     pub(super) seq: Seq,
     /// The time of that record.
@@ -35,6 +40,15 @@ pub(super) struct Header {
     pub(super) place: Option<RecordPlace>,
     pub(super) keys: Section,
     pub(super) state: Section,
+}
+
+/// How state is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// With the names of its fields.
+    Named,
+    /// By the order of its fields.
+    Nameless,
 }
 
 /// A part of the file.
@@ -53,16 +67,10 @@ pub enum Unusable {
     /// It does not begin as a snapshot does.
     #[error("it is not a snapshot")]
     NotASnapshot,
-    /// Another program wrote it.
-    #[error("it has format {found}, this program reads {FORMAT_VERSION}")]
+    /// A later program wrote it, or one that is too old.
+    #[error("it has format {found}, this program reads {FORMAT_VERSION} and {NAMELESS_VERSION}")]
     Format {
         /// Its format.
-        found: u32,
-    },
-    /// Another program wrote it, which made other state of the same records.
-    #[error("it is of an engine that behaves otherwise ({found}, this one is {BEHAVIOUR})")]
-    Behaviour {
-        /// Its engine.
         found: u32,
     },
     /// Its name says another record.
@@ -125,7 +133,7 @@ impl Header {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        bytes.extend_from_slice(&BEHAVIOUR.to_le_bytes());
+        bytes.extend_from_slice(&0_u32.to_le_bytes());
         bytes.extend_from_slice(&self.seq.0.to_le_bytes());
         bytes.extend_from_slice(&self.time.as_millis().to_le_bytes());
         let (segment, offset) = self.place.map_or((0, 0), |place| (place.segment.0, place.offset));
@@ -150,16 +158,15 @@ impl Header {
         let mut fields = Fields { bytes, at: MAGIC.len() };
         // The version comes first: a later one may have another header.
         let Some(format) = fields.u32() else { return Err(length) };
-        if format != FORMAT_VERSION {
-            return Err(Unusable::Format { found: format });
-        }
-        let Some((behaviour, header)) = Self::read(&mut fields) else { return Err(length) };
+        let form = match format {
+            FORMAT_VERSION => Form::Named,
+            NAMELESS_VERSION => Form::Nameless,
+            found => return Err(Unusable::Format { found }),
+        };
+        let Some(header) = Self::read(form, &mut fields) else { return Err(length) };
         let summed = bytes.get(..HEADER_CHECKSUM_AT).map(crc32c::crc32c);
         if fields.u32() != summed {
             return Err(Unusable::Checksum);
-        }
-        if behaviour != BEHAVIOUR {
-            return Err(Unusable::Behaviour { found: behaviour });
         }
         let expected = HEADER_BYTES.saturating_add(header.keys.length).saturating_add(header.state.length);
         if expected != size {
@@ -168,8 +175,9 @@ impl Header {
         Ok(header)
     }
 
-    fn read(fields: &mut Fields<'_>) -> Option<(u32, Self)> {
-        let behaviour = fields.u32()?;
+    fn read(form: Form, fields: &mut Fields<'_>) -> Option<Self> {
+        // The program before said here how its engine behaves.
+        fields.u32()?;
         let seq = Seq(fields.u64()?);
         let time = Timestamp::from_millis(fields.u64()?);
         let (segment, offset) = (Seq(fields.u64()?), fields.u64()?);
@@ -177,7 +185,7 @@ impl Header {
         let [keys, state] = [fields.length()?, fields.length()?];
         let keys = Section { length: keys, checksum: fields.u32()? };
         let state = Section { length: state, checksum: fields.u32()? };
-        Some((behaviour, Self { seq, time, place, keys, state }))
+        Some(Self { form, seq, time, place, keys, state })
     }
 }
 
@@ -214,7 +222,8 @@ mod tests {
     fn a_header_is_read_as_it_was_written_and_any_change_of_it_is_noticed() {
         let [keys, state] = [Section::of(&[1; 48]), Section::of(b"state")];
         let place = Some(RecordPlace { segment: Seq(5), offset: 99 });
-        let header = Header { seq: Seq(7), time: Timestamp::from_millis(9), place, keys, state };
+        let header =
+            Header { form: Form::Named, seq: Seq(7), time: Timestamp::from_millis(9), place, keys, state };
         let elsewhere = Header { place: None, ..header };
         assert_eq!(Header::decode(&elsewhere.encode(), HEADER_BYTES + 53).expect("just written"), elsewhere);
         let bytes = header.encode();

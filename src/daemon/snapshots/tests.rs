@@ -18,7 +18,7 @@ fn rules() -> RulesStore {
 fn taken(seq: u64) -> Taken {
     let mut fold = Fold::new(rules());
     fold.applied = Seq(seq);
-    Taken::of(&fold, None)
+    Taken::of(&fold, None).expect("it can be written")
 }
 
 /// A key for each of these records.

@@ -170,7 +170,7 @@ impl Daemon {
             self.append(Append::of(record::TICK, Level::Synced, now, record::encode_bare))?;
             self.catch_up(now, &mut seen)?;
         }
-        let taken = Taken::of(&self.fold, self.reader.last_place());
+        let taken = Taken::of(&self.fold, self.reader.last_place()).expect("it can be written");
         // What cannot be written does no harm.
         let _ = self.disk.write_snapshot(&taken);
         self.calls.push(Call::Snapshot(taken));

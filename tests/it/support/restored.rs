@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use aside::{
-    engine::Engine,
-    snapshot::{Reader, Writer},
-};
+use aside::{engine::Engine, snapshot};
 
 /// What `engine` is after a snapshot and a restart.
 ///
@@ -13,9 +10,8 @@ use aside::{
 /// When what is read is written otherwise than what it was read from, or waits for something else.
 pub(crate) fn restored(engine: &Engine) -> Engine {
     let bytes = written(engine);
-    let mut reader = Reader::new(&bytes);
-    let restored = Engine::read_state(Arc::clone(engine.rules()), &mut reader).expect("just written");
-    reader.end().expect("everything was read");
+    let state = snapshot::read(&bytes).expect("just written");
+    let restored = Engine::from_state(Arc::clone(engine.rules()), state);
     assert!(written(&restored) == bytes, "what was read is written otherwise");
     assert_eq!(restored.poll_timeout(), engine.poll_timeout());
     restored
@@ -23,7 +19,5 @@ pub(crate) fn restored(engine: &Engine) -> Engine {
 
 /// The bytes of its state.
 pub(crate) fn written(engine: &Engine) -> Vec<u8> {
-    let mut writer = Writer::default();
-    engine.write_state(&mut writer);
-    writer.finish()
+    snapshot::write(&engine.state()).expect("it can be written")
 }

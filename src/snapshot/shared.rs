@@ -1,0 +1,305 @@
+//! What stands in several places of a state: written once, and one value again when it is read.
+//!
+//! A derived implementation passes nothing on from field to field, so the tables of the state that is being written or read are found by the
+//! thread that does it. They are there only while [`super::write`] or [`super::read`] runs.
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::{BuildHasherDefault, Hasher},
+    ops::Range,
+    sync::Arc,
+};
+
+use rmp::{decode, encode};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+
+use super::Damaged;
+
+/// A type whose values stand in several places. It shares nothing of its own.
+pub trait Shared: Any + Send + Sync + Sized {
+    /// The name of the table that its values are written into.
+    const TABLE: &'static str;
+
+    /// Appends the value.
+    ///
+    /// Errors: it cannot be written.
+    fn append_to(&self, bytes: &mut Vec<u8>) -> Result<(), Damaged>;
+
+    /// Reads what [`Shared::append_to`] appended.
+    ///
+    /// Errors: the bytes are not that.
+    fn from_bytes(bytes: &[u8]) -> Result<Self, Damaged>;
+}
+
+/// Writes a reference: the number of the value in its table.
+pub fn serialize<T: Shared, S: Serializer>(thing: &Arc<T>, to: S) -> Result<S::Ok, S::Error> {
+    let number = TABLES.with_borrow_mut(|tables| tables.written.number(thing)).map_err(ser::Error::custom)?;
+    number.serialize(to)
+}
+
+/// Reads a reference.
+pub fn deserialize<'de, T: Shared, D: Deserializer<'de>>(from: D) -> Result<Arc<T>, D::Error> {
+    resolve(u32::deserialize(from)?).map_err(de::Error::custom)
+}
+
+/// References in a list.
+pub mod list {
+    use super::{Arc, Deserialize, Deserializer, Ref, Serializer, Shared};
+
+    /// Writes the references in their order.
+    pub fn serialize<'a, C, T, S>(things: &'a C, to: S) -> Result<S::Ok, S::Error>
+    where
+        &'a C: IntoIterator<Item = &'a Arc<T>>,
+        T: Shared,
+        S: Serializer,
+    {
+        // A list is written with its length, which not every iterator knows.
+        let things: Vec<Ref<T>> = things.into_iter().map(|thing| Ref(Arc::clone(thing))).collect();
+        to.collect_seq(things)
+    }
+
+    /// Reads what `serialize` wrote.
+    pub fn deserialize<'de, C, T, D>(from: D) -> Result<C, D::Error>
+    where
+        C: FromIterator<Arc<T>>,
+        T: Shared,
+        D: Deserializer<'de>,
+    {
+        let things = <Vec<Ref<T>>>::deserialize(from)?;
+        Ok(things.into_iter().map(|Ref(thing)| thing).collect())
+    }
+}
+
+/// References as the values of a map.
+pub mod map {
+    use super::{Arc, BTreeMap, Deserialize, Deserializer, Ref, Serialize, Serializer, Shared};
+
+    /// Writes the map in the order of its keys.
+    pub fn serialize<K, T, S>(things: &BTreeMap<K, Arc<T>>, to: S) -> Result<S::Ok, S::Error>
+    where
+        K: Serialize,
+        T: Shared,
+        S: Serializer,
+    {
+        to.collect_map(things.iter().map(|(key, thing)| (key, Ref(Arc::clone(thing)))))
+    }
+
+    /// Reads what `serialize` wrote.
+    pub fn deserialize<'de, K, T, D>(from: D) -> Result<BTreeMap<K, Arc<T>>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        T: Shared,
+        D: Deserializer<'de>,
+    {
+        let things = <BTreeMap<K, Ref<T>>>::deserialize(from)?;
+        Ok(things.into_iter().map(|(key, Ref(thing))| (key, thing)).collect())
+    }
+}
+
+/// A reference on its own.
+struct Ref<T>(Arc<T>);
+
+impl<T: Shared> Serialize for Ref<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        serialize(&self.0, to)
+    }
+}
+
+impl<'de, T: Shared> Deserialize<'de> for Ref<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        deserialize(from).map(Self)
+    }
+}
+
+thread_local! {
+    static TABLES: RefCell<Tables> = RefCell::default();
+}
+
+/// What is shared by the state that is being written, and by the one that is being read.
+#[derive(Default)]
+struct Tables {
+    written: WrittenTables,
+    /// `None` while nothing is read.
+    read: Option<ReadTables>,
+}
+
+/// The tables of a state that is being written, by their names.
+#[derive(Debug, Default)]
+pub(super) struct WrittenTables(BTreeMap<&'static str, WrittenTable>);
+
+#[derive(Debug, Default)]
+struct WrittenTable {
+    /// The number of each value, by its address; the values outlive the writing.
+    numbers: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
+    count: u32,
+    /// The values, each as a block.
+    blocks: Vec<u8>,
+    /// Where a value is written before its length is known.
+    scratch: Vec<u8>,
+}
+
+impl WrittenTables {
+    fn number<T: Shared>(&mut self, thing: &Arc<T>) -> Result<u32, Damaged> {
+        let table = self.0.entry(T::TABLE).or_default();
+        let address = Arc::as_ptr(thing) as usize;
+        if let Some(number) = table.numbers.get(&address) {
+            return Ok(*number);
+        }
+        table.scratch.clear();
+        thing.append_to(&mut table.scratch)?;
+        let number = table.push();
+        table.numbers.insert(address, number);
+        Ok(number)
+    }
+
+    /// Adds a value that is written already; returns its number.
+    pub(super) fn push(&mut self, table: &'static str, value: &[u8]) -> u32 {
+        let table = self.0.entry(table).or_default();
+        table.scratch.clear();
+        table.scratch.extend_from_slice(value);
+        table.push()
+    }
+
+    pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
+        let in_memory = "a vector takes every byte";
+        encode::write_map_len(bytes, u32::try_from(self.0.len()).unwrap_or(u32::MAX)).expect(in_memory);
+        for (name, table) in &self.0 {
+            encode::write_str(bytes, name).expect(in_memory);
+            encode::write_array_len(bytes, table.count).expect(in_memory);
+            bytes.extend_from_slice(&table.blocks);
+        }
+    }
+}
+
+impl WrittenTable {
+    fn push(&mut self) -> u32 {
+        encode::write_bin(&mut self.blocks, &self.scratch).expect("a vector takes every byte");
+        let number = self.count;
+        self.count += 1;
+        number
+    }
+}
+
+/// The tables of a state that is being read.
+pub(super) struct ReadTables {
+    bytes: Vec<u8>,
+    tables: BTreeMap<String, Vec<Slot>>,
+    texts: HashSet<Arc<str>>,
+}
+
+/// A value of a table: where it is written, and what was read of it.
+struct Slot {
+    at: Range<usize>,
+    read: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl ReadTables {
+    /// Finds the values; reads none of them.
+    pub(super) fn of(bytes: &[u8]) -> Result<Self, Damaged> {
+        let damaged = |_| Damaged::new("its tables cannot be read");
+        let mut rest = bytes;
+        let mut tables = BTreeMap::new();
+        for _ in 0..decode::read_map_len(&mut rest).map_err(damaged)? {
+            let (name, after) =
+                decode::read_str_from_slice(rest).map_err(|_| Damaged::new("a table has no name"))?;
+            rest = after;
+            let mut slots = Vec::new();
+            for _ in 0..decode::read_array_len(&mut rest).map_err(damaged)? {
+                let length = decode::read_bin_len(&mut rest).map_err(damaged)? as usize;
+                let begin = bytes.len() - rest.len();
+                rest = rest.get(length..).ok_or_else(|| Damaged::new("a table is cut"))?;
+                slots.push(Slot { at: begin..begin + length, read: None });
+            }
+            tables.insert(name.to_owned(), slots);
+        }
+        if !rest.is_empty() {
+            return Err(Damaged::new("something follows its tables"));
+        }
+        Ok(Self { bytes: bytes.to_vec(), tables, texts: HashSet::new() })
+    }
+
+    fn slot(&mut self, table: &str, number: u32) -> Result<&mut Slot, Damaged> {
+        let slots = self.tables.get_mut(table);
+        let slot = slots.and_then(|slots| slots.get_mut(usize::try_from(number).ok()?));
+        slot.ok_or_else(|| Damaged::new(format!("there is no {table} {number}")))
+    }
+}
+
+/// The value of a reference; read when it is met for the first time.
+fn resolve<T: Shared>(number: u32) -> Result<Arc<T>, Damaged> {
+    let no_state = || Damaged::new("there is no state around it");
+    let known = TABLES.with_borrow_mut(|tables| {
+        let slot = tables.read.as_mut().ok_or_else(no_state)?.slot(T::TABLE, number)?;
+        Ok::<_, Damaged>(slot.read.clone().ok_or_else(|| slot.at.clone()))
+    })?;
+    let at = match known {
+        Ok(thing) => {
+            return Arc::downcast(thing).map_err(|_| Damaged::new("a table has two kinds of values"));
+        }
+        Err(at) => at,
+    };
+    // Taken out meanwhile, as reading the value looks for texts in the tables.
+    let bytes =
+        TABLES.with_borrow_mut(|tables| tables.read.as_mut().map(|read| std::mem::take(&mut read.bytes)));
+    let bytes = bytes.ok_or_else(no_state)?;
+    let thing = bytes.get(at).ok_or_else(|| Damaged::new("a table is cut")).and_then(T::from_bytes);
+    TABLES.with_borrow_mut(|tables| {
+        let read = tables.read.as_mut().ok_or_else(no_state)?;
+        read.bytes = bytes;
+        let thing = Arc::new(thing?);
+        read.slot(T::TABLE, number)?.read = Some(Arc::<T>::clone(&thing));
+        Ok(thing)
+    })
+}
+
+/// The text that equal ones are, while a state is read.
+pub(super) fn text(text: &str) -> Arc<str> {
+    TABLES.with_borrow_mut(|tables| {
+        let Some(read) = &mut tables.read else { return text.into() };
+        if let Some(known) = read.texts.get(text) {
+            return Arc::clone(known);
+        }
+        let text: Arc<str> = text.into();
+        read.texts.insert(Arc::clone(&text));
+        text
+    })
+}
+
+/// Does `write`; returns what it shared.
+pub(super) fn while_writing<R>(write: impl FnOnce() -> R) -> (R, WrittenTables) {
+    TABLES.with_borrow_mut(|tables| tables.written = WrittenTables::default());
+    let written = write();
+    (written, TABLES.with_borrow_mut(|tables| std::mem::take(&mut tables.written)))
+}
+
+/// Does `read` with what the state shares.
+pub(super) fn while_reading<R>(shared: ReadTables, read: impl FnOnce() -> R) -> R {
+    TABLES.with_borrow_mut(|tables| tables.read = Some(shared));
+    let read = read();
+    TABLES.with_borrow_mut(|tables| tables.read = None);
+    read
+}
+
+/// Spreads addresses, which nobody chooses and of which the low bits say little.
+#[derive(Debug, Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_usize(usize::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        // An odd number with about as many ones as zeros; the high half of the product depends on every bit.
+        let mixed = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
