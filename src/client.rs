@@ -20,10 +20,14 @@ use std::{
     time::Duration,
 };
 
-pub use hook::{HOOK_DEADLINE, HOOK_HEADERS, HOOK_STDIN_BYTES_MAX, hook};
+pub use hook::{
+    HOOK_DEADLINE, HOOK_HEADERS, HOOK_STDIN_BYTES_MAX, HOOK_TIMEOUT_MS_LIMITS, HOOK_TIMEOUT_VARIABLE, hook,
+    hook_deadline,
+};
 pub use start::start_if_absent;
 
 use http::{Body, Head, Request};
+use timed::{Deadline, Timed};
 
 /// Largest body that is taken from the daemon, in bytes; far above any list it answers with.
 pub const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -118,7 +122,7 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 impl Client {
-    /// Talks to the daemon at `socket`; each read and write may take `timeout`.
+    /// Talks to the daemon at `socket`; a request and its answer may take `timeout` in all.
     pub fn new(socket: PathBuf, timeout: Duration) -> Self {
         Self { socket, timeout }
     }
@@ -154,10 +158,7 @@ impl Client {
     ) -> Result<Result<EventStream, Response>, ClientError> {
         let (head, headers, mut reader) = self.open("GET", path, headers, b"")?;
         if head.status == 200 {
-            let connection = reader.get_ref().get_ref();
-            connection
-                .set_read_timeout(None)
-                .map_err(|source| ClientError::Connection { doing: "stay open", source })?;
+            reader.get_mut().get_mut().set_deadline(Deadline::never());
             return Ok(Ok(EventStream { lines: BufReader::new(reader) }));
         }
         let mut body = Vec::new();
@@ -171,18 +172,19 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> Result<(Head, Headers, Body<BufReader<UnixStream>>), ClientError> {
+    ) -> Result<(Head, Headers, Body<BufReader<Timed<UnixStream>>>), ClientError> {
         let failed = |doing| move |source| ClientError::Connection { doing, source };
-        let mut connection = UnixStream::connect(&self.socket).map_err(|source| {
-            let is_absent =
-                matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
-            match is_absent {
-                true => ClientError::NoDaemon { socket: self.socket.clone(), source },
-                false => ClientError::Socket { socket: self.socket.clone(), source },
+        let deadline = Deadline::within(self.timeout);
+        let mut connection = Timed::connect(&self.socket, deadline).map_err(|source| {
+            let socket = self.socket.clone();
+            match source.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    ClientError::NoDaemon { socket, source }
+                }
+                _ if is_timeout(&source) => failed("take the connection")(source),
+                _ => ClientError::Socket { socket, source },
             }
         })?;
-        connection.set_read_timeout(Some(self.timeout)).map_err(failed("open"))?;
-        connection.set_write_timeout(Some(self.timeout)).map_err(failed("open"))?;
         let mut request = Request::new(body.len() + HEAD_BYTES, method, &[path]);
         for (name, value) in headers {
             request.header(name, |head| head.extend_from_slice(value.as_bytes()));
@@ -248,7 +250,7 @@ pub struct StreamEvent {
 /// Server-sent events as they come.
 #[derive(Debug)]
 pub struct EventStream {
-    lines: BufReader<Body<BufReader<UnixStream>>>,
+    lines: BufReader<Body<BufReader<Timed<UnixStream>>>>,
 }
 
 impl EventStream {
@@ -372,6 +374,28 @@ mod tests {
         let client = Client::new(daemon.socket().to_owned(), Duration::from_millis(20));
         let error = client.request("GET", "/v1/status", &[], b"").expect_err("silence");
         assert_eq!(error.to_string(), "the daemon took too long to answer");
+    }
+
+    #[test]
+    fn a_daemon_that_drips_is_given_up_when_the_whole_time_is_over() {
+        // Each byte comes long before the time is over, all of them would take ten times as long.
+        let pause = Duration::from_millis(10);
+        let daemon = FakeDaemon::dripping("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n", pause);
+        let client = Client::new(daemon.socket().to_owned(), 10 * pause);
+        let error = client.request("GET", "/v1/status", &[], b"").expect_err("it never ends");
+        assert_eq!(error.to_string(), "the daemon took too long to answer");
+    }
+
+    #[test]
+    fn a_full_backlog_is_waited_for_no_longer_than_for_an_answer() {
+        let folder = Scratch::new();
+        let path = folder.path().join("full.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+        rustix::net::listen(&listener, 0).expect("a small backlog");
+        let _waiting = UnixStream::connect(&path).expect("there is room for one");
+        let client = Client::new(path, Duration::from_millis(20));
+        let error = client.request("GET", "/v1/status", &[], b"").expect_err("nobody takes it");
+        assert_eq!(error.to_string(), "the daemon took too long to take the connection");
     }
 
     #[test]

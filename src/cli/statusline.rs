@@ -3,6 +3,7 @@
 //! A harness draws its status line often and waits for it, so a daemon that is absent or late costs the user's line nothing.
 
 use std::{
+    env,
     io::{self, Read, Write},
     path::Path,
     process::{Child, Command, Stdio},
@@ -10,7 +11,7 @@ use std::{
 };
 
 use super::CliError;
-use crate::client::{Client, HOOK_DEADLINE};
+use crate::client::{Client, hook_deadline};
 
 /// Longest input that is taken, in bytes; a client writes a few thousand.
 const STDIN_BYTES_MAX: u64 = 1024 * 1024;
@@ -57,7 +58,7 @@ fn output(mut child: Child, stdin: &[u8]) -> String {
 
 /// What the daemon says, if it is there and has something to say.
 fn pending(name: &str, socket: &Path, stdin: &[u8]) -> Option<String> {
-    let client = Client::new(socket.to_owned(), HOOK_DEADLINE);
+    let client = Client::new(socket.to_owned(), hook_deadline(|name| env::var_os(name)));
     let headers = [("content-type", "application/json")];
     let response = client.request("POST", &format!("/v1/statusline/{name}"), &headers, stdin).ok()?;
     (response.status == 200).then(|| String::from_utf8(response.body).ok()).flatten()

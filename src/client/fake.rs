@@ -11,6 +11,7 @@ use std::{
         atomic::{AtomicU32, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 /// An empty folder of its own, removed with this.
@@ -64,6 +65,17 @@ impl FakeDaemon {
     pub(crate) fn silent() -> Self {
         Self::start(|connection| {
             connection.read_to_end(&mut Vec::new()).expect("client leaves");
+        })
+    }
+
+    /// Answers with `head`, and then with one byte after each `pause` for as long as the client stays.
+    pub(crate) fn dripping(head: &str, pause: Duration) -> Self {
+        let head = head.to_owned();
+        Self::start(move |connection| {
+            connection.write_all(head.as_bytes()).expect("client reads");
+            connection.set_read_timeout(Some(pause)).expect("a time limit");
+            // The client sends nothing more, so a read is over when the pause is, or when it leaves.
+            while connection.read(&mut [0]).is_err() && connection.write_all(b"x").is_ok() {}
         })
     }
 

@@ -6,6 +6,7 @@
 use std::{
     ffi::OsString,
     io::{self, BufReader, Read},
+    ops::RangeInclusive,
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::Path,
     time::Duration,
@@ -21,8 +22,14 @@ use super::{
     timed::{Deadline, Timed},
 };
 
-/// How long a harness waits at most.
+/// How long a harness waits at most, unless [`HOOK_TIMEOUT_VARIABLE`] says otherwise.
 pub const HOOK_DEADLINE: Duration = Duration::from_millis(150);
+/// The environment variable that says how long a harness waits at most, in milliseconds, for a machine
+/// on which the usual time is too short or too long; within [`HOOK_TIMEOUT_MS_LIMITS`].
+pub const HOOK_TIMEOUT_VARIABLE: &str = "ASIDE_HOOK_TIMEOUT_MS";
+/// Least and most that [`HOOK_TIMEOUT_VARIABLE`] may say: what a process start takes, and what the
+/// harnesses themselves wait for a hook. Anything else counts as the usual time.
+pub const HOOK_TIMEOUT_MS_LIMITS: RangeInclusive<u64> = 10..=60_000;
 /// Longest input that is forwarded, in bytes; a batch of tool results can be large, and nothing longer arrives in time.
 pub const HOOK_STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Longest output, in bytes; what a harness accepts is far less.
@@ -50,10 +57,17 @@ pub const HOOK_HEADERS: [(&str, &str); 6] = [
 ///
 /// Errors: none, by design. Without a daemon, with a broken one or a late one, nothing is printed.
 pub fn hook(name: &str, socket: &Path, variable: impl Fn(&str) -> Option<OsString>) {
-    if let Some(output) = answer_within(HOOK_DEADLINE, request(name, variable), socket, stdin()) {
+    let deadline = hook_deadline(&variable);
+    if let Some(output) = answer_within(deadline, request(name, variable), socket, stdin()) {
         // A harness that has closed the pipe has gone; there is nobody to tell.
         print(&output).ok();
     }
+}
+
+/// How long a hook or a status line may take.
+pub fn hook_deadline(variable: impl Fn(&str) -> Option<OsString>) -> Duration {
+    let said = variable(HOOK_TIMEOUT_VARIABLE).and_then(|said| said.to_str()?.parse().ok());
+    said.filter(|ms| HOOK_TIMEOUT_MS_LIMITS.contains(ms)).map_or(HOOK_DEADLINE, Duration::from_millis)
 }
 
 fn print(mut output: &[u8]) -> io::Result<()> {
@@ -121,6 +135,19 @@ mod tests {
         let (reader, mut writer) = io::pipe().expect("pipe");
         thread::spawn(move || io::copy(&mut input, &mut writer));
         reader
+    }
+
+    #[test]
+    fn the_time_that_the_environment_gives_counts_within_its_limits() {
+        for (said, ms) in
+            [(None, 150), (Some("2000"), 2_000), (Some("9"), 150), (Some("60001"), 150), (Some("x"), 150)]
+        {
+            let variable = |name: &str| {
+                assert_eq!(name, "ASIDE_HOOK_TIMEOUT_MS");
+                said.map(OsString::from)
+            };
+            assert_eq!(hook_deadline(variable), Duration::from_millis(ms), "{said:?}");
+        }
     }
 
     #[test]

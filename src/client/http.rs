@@ -153,8 +153,8 @@ impl<R: BufRead> Body<R> {
         Self { reader, left, framing, is_first_chunk: true, is_done: framing == Framing::Length(0) }
     }
 
-    pub(super) fn get_ref(&self) -> &R {
-        &self.reader
+    pub(super) fn get_mut(&mut self) -> &mut R {
+        &mut self.reader
     }
 
     fn next_chunk(&mut self) -> io::Result<()> {

@@ -1,20 +1,19 @@
 //! Starts the daemon from a hook, where the user has allowed that.
 
 use std::{
-    env, io,
-    os::unix::{net::UnixStream, process::CommandExt},
+    env,
+    os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
 };
+
+use super::timed::is_absent;
 
 /// Has the daemon started in the background if nothing listens at `socket`, and does not wait for it.
 ///
 /// Errors: none, by design, as for every step of a hook. A daemon that does not start says why in its log.
 pub fn start_if_absent(socket: &Path) {
-    let is_absent = UnixStream::connect(socket).is_err_and(|error| {
-        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
-    });
-    if let (true, Ok(program)) = (is_absent, env::current_exe()) {
+    if let (true, Ok(program)) = (is_absent(socket), env::current_exe()) {
         let command = &mut Command::new(program);
         // A harness may end the group of a hook together with the hook.
         command.process_group(0);

@@ -15,13 +15,14 @@ use rustix::{
     io::Errno,
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
-        sockopt::{Timeout, set_socket_timeout},
+        sockopt::{Timeout, set_socket_timeout, socket_peercred},
     },
+    process::{Uid, geteuid},
 };
 
 /// When something has to be over.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Deadline(Instant);
+pub(super) struct Deadline(Option<Instant>);
 
 /// Something to read from or to write to until a deadline; then every call is an error.
 #[derive(Debug)]
@@ -34,16 +35,22 @@ impl Deadline {
     /// That long from now.
     #[expect(clippy::disallowed_methods, reason = "a harness waits for this process")]
     pub(super) fn within(duration: Duration) -> Self {
-        Self(Instant::now() + duration)
+        Self(Some(Instant::now() + duration))
     }
 
-    /// What is left.
+    /// Never.
+    pub(super) const fn never() -> Self {
+        Self(None)
+    }
+
+    /// What is left; `None` if there is no end.
     ///
-    /// Errors: nothing.
+    /// Errors: nothing is left.
     #[expect(clippy::disallowed_methods, reason = "a harness waits for this process")]
-    fn left(self) -> io::Result<Duration> {
-        let left = self.0.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    fn left(self) -> io::Result<Option<Duration>> {
+        let Some(end) = self.0 else { return Ok(None) };
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
     }
 }
 
@@ -55,8 +62,8 @@ impl<F: AsFd> Timed<F> {
     /// Waits until one of `flags` is true, or the other side is gone.
     fn wait(&self, flags: PollFlags) -> io::Result<()> {
         loop {
-            let left = Timespec::try_from(self.deadline.left()?).map_err(io::Error::other)?;
-            match poll(&mut [PollFd::new(&self.file, flags)], Some(&left)) {
+            let left = self.deadline.left()?.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+            match poll(&mut [PollFd::new(&self.file, flags)], left.as_ref()) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error.into()),
@@ -66,17 +73,47 @@ impl<F: AsFd> Timed<F> {
 }
 
 impl Timed<UnixStream> {
-    /// Connects, which waits while the listener's backlog is full.
+    /// Connects to a process of this user, which waits while the listener's backlog is full.
+    ///
+    /// Errors: also `PermissionDenied` if another user listens there, before anything is sent: what
+    /// goes to the daemon is not for others, and what comes from it goes into an agent's context.
     pub(super) fn connect(path: &Path, deadline: Deadline) -> io::Result<Self> {
-        let address = SocketAddrUnix::new(path)?;
-        let socket: OwnedFd =
-            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        set_socket_timeout(&socket, Timeout::Send, Some(deadline.left()?))?;
-        connect(&socket, &address)?;
+        let socket = unix_socket(SocketFlags::CLOEXEC)?;
+        set_socket_timeout(&socket, Timeout::Send, deadline.left()?)?;
+        connect(&socket, &SocketAddrUnix::new(path)?)?;
+        if !is_own(socket_peercred(&socket)?.uid) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user listens there"));
+        }
         let file = UnixStream::from(socket);
         file.set_nonblocking(true)?;
         Ok(Self::new(file, deadline))
     }
+}
+
+impl<F> Timed<F> {
+    /// Moves the end of every call that follows.
+    pub(super) fn set_deadline(&mut self, deadline: Deadline) {
+        self.deadline = deadline;
+    }
+}
+
+/// Whether nothing listens at `path`; found out without waiting.
+pub(super) fn is_absent(path: &Path) -> bool {
+    let attempt = || {
+        let socket = unix_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        connect(&socket, &SocketAddrUnix::new(path)?)
+    };
+    // Any other error, such as a full backlog, says that somebody is there.
+    matches!(attempt(), Err(Errno::NOENT | Errno::CONNREFUSED))
+}
+
+fn unix_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Whether `uid` is the user of this process.
+fn is_own(uid: Uid) -> bool {
+    uid == geteuid()
 }
 
 impl<F: AsFd> Read for Timed<F> {
@@ -104,5 +141,34 @@ impl<F: AsFd> Write for Timed<F> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::client::fake::Scratch;
+
+    #[test]
+    fn a_full_backlog_is_no_absence_and_holds_nobody_up() {
+        let folder = Scratch::new();
+        let path = folder.path().join("daemon.sock");
+        assert!(is_absent(&path), "there is no file");
+        let listener = UnixListener::bind(&path).expect("bound");
+        rustix::net::listen(&listener, 0).expect("a small backlog");
+        assert!(!is_absent(&path), "it listens");
+        // As nobody accepts it, the first connection fills the backlog.
+        assert!(!is_absent(&path), "it listens and is busy");
+        drop(listener);
+        assert!(is_absent(&path), "nobody is behind the file");
+    }
+
+    #[test]
+    fn only_this_user_is_trusted() {
+        let own = geteuid();
+        assert!(is_own(own));
+        assert!(!is_own(Uid::from_raw(own.as_raw() + 1)));
     }
 }

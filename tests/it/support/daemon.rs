@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use aside::client::{Client, ClientError, Response};
+use aside::client::{Client, ClientError, HOOK_TIMEOUT_VARIABLE, Response};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -101,6 +101,8 @@ impl Home {
             .env("ASIDE_SOCKET", self.socket())
             .env("ASIDE_CONFIG", self.path("config"))
             .env("ASIDE_STATE", self.state())
+            // A hook waits for its answer however slow the machine is.
+            .env(HOOK_TIMEOUT_VARIABLE, PATIENCE.as_millis().to_string())
             .stdin(Stdio::null());
         command
     }
