@@ -63,7 +63,7 @@ use crate::{
     journal::{Opened, Poisoned},
     meter::Meters,
     projection::{FILE_NAME, Projection, Writer},
-    server::{self, App, EngineHandle, Registry, TRANSCRIPTS_MAX},
+    server::{self, App, EngineHandle, Registry, Rooms, TRANSCRIPTS_MAX},
     time::Timestamp,
 };
 
@@ -367,7 +367,8 @@ fn new_app(
     // The numbers of requests go on from the time, so that no two daemons of one journal give the same ones.
     let registry = Arc::new(Registry::new(clock.now().as_millis() << 20));
     let clock = clock_fn(clock);
-    App { bus: bus.clone(), engine, projection, registry, transcripts, meters, clock, shutdown }
+    let rooms = Rooms::default();
+    App { bus: bus.clone(), engine, projection, registry, transcripts, meters, rooms, clock, shutdown }
 }
 
 /// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.

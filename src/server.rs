@@ -6,6 +6,7 @@
 
 mod admin;
 mod auth;
+mod bodies;
 mod connections;
 mod doors;
 mod error;
@@ -18,6 +19,7 @@ mod inbox;
 mod intake;
 mod lines;
 mod metrics;
+mod room;
 mod router;
 mod statusline;
 mod stream;
@@ -36,7 +38,6 @@ use std::{
     sync::Arc,
 };
 
-use axum::serve::ListenerExt;
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::{mpsc, watch},
@@ -46,10 +47,9 @@ use crate::{
     bus::Bus, harness::Transcript, journal::Clock, meter::Meters, projection::Projection, time::Timestamp,
 };
 
-use self::connections::{CONNECTIONS_MAX, Limited};
-
 pub use doors::push_wakes;
 pub use engine_handle::{EngineHandle, Query, Standing};
+pub use room::Rooms;
 pub use router::openapi;
 pub use sessions::Registry;
 pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
@@ -69,6 +69,8 @@ pub struct App {
     pub transcripts: mpsc::Sender<Transcript>,
     /// Where it is counted how long requests take.
     pub meters: Arc<Meters>,
+    /// How much memory bodies may take.
+    pub rooms: Rooms,
     /// The time.
     pub clock: Clock,
     /// Becomes true when the daemon stops; streams and long polls then end.
@@ -102,17 +104,14 @@ pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 
 /// Serves processes of this user until the daemon stops and open requests are answered.
 pub async fn serve_unix(listener: UnixListener, app: App) -> io::Result<()> {
-    let service =
-        auth::same_user_only(router::router(app.clone())).into_make_service_with_connect_info::<auth::Peer>();
-    let listener = Limited::new(listener, CONNECTIONS_MAX);
-    axum::serve(listener, service).with_graceful_shutdown(async move { app.stopped().await }).await
+    let stopping = app.shutdown.clone();
+    connections::serve(listener, auth::same_user_only(router::router(app)), stopping).await;
+    Ok(())
 }
 
 /// Serves whoever has the token until the daemon stops and open requests are answered.
 pub async fn serve_tcp(listener: TcpListener, app: App, token: &str) -> io::Result<()> {
-    let router = auth::token_only(router::router(app.clone()), token);
-    // Answers are small and awaited: a delayed one helps nobody. A connection that does not allow it works all the same.
-    let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
-    let listener = Limited::new(listener, CONNECTIONS_MAX);
-    axum::serve(listener, router).with_graceful_shutdown(async move { app.stopped().await }).await
+    let stopping = app.shutdown.clone();
+    connections::serve(listener, auth::token_only(router::router(app), token), stopping).await;
+    Ok(())
 }

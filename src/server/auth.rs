@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{ConnectInfo, Request, connect_info::Connected},
+    extract::{ConnectInfo, Request},
     http::{StatusCode, header},
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
-    serve::IncomingStream,
 };
 use subtle::ConstantTimeEq;
-use tokio::net::UnixListener;
+use tokio::net::UnixStream;
 
-use crate::server::{connections::Limited, error::ApiError, extract};
+use crate::server::{error::ApiError, extract};
 
 /// The process at the other end of a Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,9 +21,10 @@ pub(crate) struct Peer {
     uid: Option<u32>,
 }
 
-impl Connected<IncomingStream<'_, Limited<UnixListener>>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Limited<UnixListener>>) -> Self {
-        Self { uid: stream.io().io().peer_cred().ok().map(|credentials| credentials.uid()) }
+impl Peer {
+    /// The process that opened `connection`.
+    pub(crate) fn of(connection: &UnixStream) -> Self {
+        Self { uid: connection.peer_cred().ok().map(|credentials| credentials.uid()) }
     }
 }
 

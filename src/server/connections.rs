@@ -1,205 +1,186 @@
-//! How many connections are open at once, what becomes of the next one, and how long one may stay silent at its beginning.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a connection that asks for nothing gives its place up in time"
-)]
+//! Serves one listener: takes connections, bounds them in number and in time, and closes them so
+//! that the client can read what it was answered.
+//!
+//! Bounds: [`CONNECTIONS_MAX`] connections, of which the one that waits longest for its client gives
+//! its place to the next; [`IDLE_MAX`] for the head of each request, also of the first one;
+//! [`guarded::READ_WAIT_MAX`] for a client to read. What a body may take is in `bodies`.
 
-use std::{
-    io::{self, IoSlice},
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
+mod guarded;
+mod places;
+
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
+
+use axum::{Router, extract::ConnectInfo, http::Request, response::Response};
+use hyper::{
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
 };
-
-use axum::serve::Listener;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Sleep, sleep},
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+    sync::watch,
+    task::JoinSet,
+    time::timeout,
 };
 
-/// Most open connections of one listener: a few for each of some hundred sessions, and below the 1,024 files that a process
-/// usually may open.
+use self::{
+    guarded::Guarded,
+    places::{Place, Places},
+};
+use super::{
+    auth::Peer,
+    bodies::{self, Answer},
+};
+
+pub(in crate::server) use places::{For, Unanswered, Waits};
+
+/// Most open connections of one listener: a few for each of some hundred sessions, and below the
+/// 1,024 files that a process usually may open.
 pub(crate) const CONNECTIONS_MAX: usize = 512;
+/// How long a connection may take from one answer, or from its beginning, to the end of the next
+/// request's head.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// Room for what was read or is to be written, in bytes; a head has to fit into it.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// How long no connection is taken after the system had none to give.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a connection may take to the end of its first request's head. A client sends that in one piece; whoever opens
-/// [`CONNECTIONS_MAX`] connections and stays silent shuts others out for no longer.
-const FIRST_HEAD_WAIT: Duration = Duration::from_secs(10);
-/// What ends the head of a request.
-const HEAD_END: &[u8; 4] = b"\r\n\r\n";
-
-/// A listener that takes no further connection while too many are open; the next one waits in the system's backlog.
-pub(crate) struct Limited<L> {
-    listener: L,
-    permits: Arc<Semaphore>,
+/// Where a connection comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A process of this machine, over the Unix socket.
+    Local(Peer),
+    /// A program that reaches the port.
+    Network,
 }
 
-/// A connection that counts until it is closed.
-pub(crate) struct Counted<T> {
-    io: T,
-    first_head: Option<FirstHead>,
-    _permit: OwnedSemaphorePermit,
+/// What gives connections.
+pub(crate) trait Accept: Send + Sync {
+    /// A connection.
+    type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Takes the next connection; nothing is lost if this is dropped while it waits.
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Io, Origin)>> + Send;
 }
 
-/// A first request whose head is not complete.
-#[derive(Default)]
-struct FirstHead {
-    /// Begins when there is something to wait for.
-    limit: Option<Pin<Box<Sleep>>>,
-    /// How much of [`HEAD_END`] was read last.
-    matched: usize,
+impl Accept for UnixListener {
+    type Io = UnixStream;
+
+    async fn accept(&self) -> io::Result<(UnixStream, Origin)> {
+        let (connection, _) = self.accept().await?;
+        let peer = Peer::of(&connection);
+        Ok((connection, Origin::Local(peer)))
+    }
 }
 
-impl FirstHead {
-    /// Takes note of what was read; whether the head is complete.
-    fn ends_in(&mut self, read: &[u8]) -> bool {
-        for byte in read {
-            let begins_anew = usize::from(HEAD_END.first() == Some(byte));
-            self.matched =
-                if HEAD_END.get(self.matched) == Some(byte) { self.matched + 1 } else { begins_anew };
-            if self.matched == HEAD_END.len() {
-                return true;
+impl Accept for TcpListener {
+    type Io = TcpStream;
+
+    async fn accept(&self) -> io::Result<(TcpStream, Origin)> {
+        let (connection, _) = self.accept().await?;
+        // Answers are small and awaited. A connection that does not allow this works all the same.
+        drop(connection.set_nodelay(true));
+        Ok((connection, Origin::Network))
+    }
+}
+
+/// Serves the connections of `listener` until `stopping` is true and open requests are answered.
+pub(crate) async fn serve<A: Accept>(listener: A, router: Router, stopping: watch::Receiver<bool>) {
+    let mut places = Places::new(CONNECTIONS_MAX);
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stopped(stopping.clone()) => break,
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        let (io, origin) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if is_of_the_client(&error) => continue,
+            Err(error) => {
+                // Usually too many files are open, so one that waits has to go.
+                tracing::warn!(%error, "no connection can be taken");
+                places.evict_longest();
+                timeout(ACCEPT_PAUSE, stopped(stopping.clone())).await.ok();
+                continue;
             }
+        };
+        let place = tokio::select! {
+            () = stopped(stopping.clone()) => break,
+            place = places.take() => place,
+        };
+        connections.spawn(serve_one(io, origin, place, router.clone(), stopping.clone()));
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+/// Whether a connection was gone before it was taken, which says nothing of the next one.
+fn is_of_the_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Waits until the daemon stops; that its side is gone is the same.
+async fn stopped(mut stopping: watch::Receiver<bool>) {
+    drop(stopping.wait_for(|is_stopping| *is_stopping).await);
+}
+
+/// Serves one connection until it ends or is evicted.
+async fn serve_one<T>(io: T, origin: Origin, place: Place, router: Router, stopping: watch::Receiver<bool>)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let router = TowerToHyperService::new(router);
+    let waits = Arc::clone(place.waits());
+    let answer = service_fn(|request| answer_one(request, origin, &waits, &router));
+    let io = TokioIo::new(Guarded::new(io, Arc::clone(&waits)));
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(io, answer);
+    let served = async {
+        tokio::select! {
+            ended = &mut connection => return ended,
+            () = stopped(stopping) => {}
         }
-        false
-    }
-
-    /// Whether it took too long.
-    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
-        let limit = self.limit.get_or_insert_with(|| Box::pin(sleep(FIRST_HEAD_WAIT)));
-        limit.as_mut().poll(cx).is_ready()
-    }
-}
-
-impl<L> Limited<L> {
-    /// Takes at most `connections_max` connections at once.
-    pub(crate) fn new(listener: L, connections_max: usize) -> Self {
-        Self { listener, permits: Arc::new(Semaphore::new(connections_max)) }
-    }
-}
-
-impl<T> Counted<T> {
-    /// The connection itself.
-    pub(crate) fn io(&self) -> &T {
-        &self.io
-    }
-}
-
-impl<L: Listener> Listener for Limited<L> {
-    type Io = Counted<L::Io>;
-    type Addr = L::Addr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.expect("the semaphore is never closed");
-        let (io, address) = self.listener.accept().await;
-        (Counted { io, first_head: Some(FirstHead::default()), _permit: permit }, address)
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.listener.local_addr()
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
-        let Some(head) = &mut self.first_head else { return polled };
-        if polled.is_ready() {
-            if head.ends_in(buf.filled().get(before..).unwrap_or_default()) {
-                self.first_head = None;
-            }
-        } else if head.is_late(cx) {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        polled
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::FutureExt;
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::{UnixListener, UnixStream},
+        std::pin::Pin::new(&mut connection).graceful_shutdown();
+        (&mut connection).await
     };
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_connection_over_the_limit_waits_until_another_one_closes() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("socket");
-        let mut limited = Limited::new(UnixListener::bind(&path).expect("bound"), 1);
-        let _clients = [
-            UnixStream::connect(&path).await.expect("connected"),
-            UnixStream::connect(&path).await.expect("connected"),
-        ];
-        let (first, _) = limited.accept().await;
-        assert!(limited.accept().now_or_never().is_none());
-        drop(first);
-        let (_second, _) = limited.accept().await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_that_stays_silent_gives_its_place_up() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("socket");
-        let mut limited = Limited::new(UnixListener::bind(&path).expect("bound"), 8);
-        for (sent, is_complete) in
-            [("", false), ("GET / HTTP/1.1\r\n", false), ("GET / HTTP/1.1\r\nhost: x\r\n\r\n", true)]
-        {
-            let mut client = UnixStream::connect(&path).await.expect("connected");
-            let (mut served, _) = limited.accept().await;
-            client.write_all(sent.as_bytes()).await.expect("sent");
-            let mut read = vec![0; sent.len()];
-            served.read_exact(&mut read).await.expect("read");
-            let waited = tokio::time::timeout(2 * FIRST_HEAD_WAIT, served.read_u8()).await;
-            match waited {
-                Ok(error) => assert_eq!(error.expect_err("late").kind(), io::ErrorKind::TimedOut, "{sent:?}"),
-                Err(_) => assert!(is_complete, "{sent:?}"),
-            }
+    let ended = tokio::select! {
+        biased;
+        () = place.evicted() => return,
+        ended = served => ended,
+    };
+    // One that is gone or too late reads nothing; one that did not send HTTP was answered that.
+    if ended.is_ok() || ended.is_err_and(|error| error.is_parse()) {
+        let io = connection.into_parts().io.into_inner();
+        tokio::select! {
+            () = place.evicted() => {}
+            () = io.close() => {}
         }
     }
+}
 
-    #[test]
-    fn the_end_of_a_head_is_found_in_pieces() {
-        for pieces in [&["a\r\n\r\n"][..], &["a\r", "\n\r", "\n"], &["a\r\n\r\r\n", "\r\n"]] {
-            let mut head = FirstHead::default();
-            let (last, first) = pieces.split_last().expect("pieces");
-            assert!(first.iter().all(|piece| !head.ends_in(piece.as_bytes())), "{pieces:?}");
-            assert!(head.ends_in(last.as_bytes()), "{pieces:?}");
-        }
+/// Answers one request.
+async fn answer_one(
+    request: Request<Incoming>,
+    origin: Origin,
+    waits: &Arc<Waits>,
+    router: &TowerToHyperService<Router>,
+) -> Result<Response<Answer>, Infallible> {
+    let unanswered = waits.request();
+    let (mut request, fate) = bodies::receive(request, waits);
+    if let Origin::Local(peer) = origin {
+        request.extensions_mut().insert(ConnectInfo(peer));
     }
+    let mut response = router.call(request).await?;
+    fate.tell(&mut response);
+    Ok(response.map(|body| Answer::new(body, unanswered)))
 }

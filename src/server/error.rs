@@ -10,6 +10,9 @@ use utoipa::ToSchema;
 
 use crate::{journal::AppendError, protocol::FieldError};
 
+/// When it is worth to try again what was refused for now, in seconds.
+const RETRY_AFTER: &str = "1";
+
 /// A request that is refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
@@ -69,6 +72,11 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, format!("there is no {what} `{name}`"))
     }
 
+    /// There is no room for it at this moment; a moment later there may be.
+    pub(crate) fn busy(message: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+
     /// The daemon stops, so nobody answers any more.
     pub(crate) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping")
@@ -99,7 +107,13 @@ impl IntoResponse for ApiError {
         let status = self.status;
         let mut response = (status, Json(self.into_body())).into_response();
         if status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            let headers = response.headers_mut();
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            // A stranger keeps no connection.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
         }
         response
     }

@@ -81,21 +81,21 @@ pub(crate) async fn publish(
         && !matches!(kind, Ok(BodyKind::CloudEvent | BodyKind::CloudEvents));
     let mut intake = Intake::default();
     let is_lone = if is_binary {
-        let body = read_lone(read_body(body).await?)?;
+        let body = read_lone(read_body(&app.rooms.publishing, body).await?)?;
         let event = cloudevents::binary(|name| header(&headers, name), &body, app.now());
         intake.take(1, event);
         true
     } else {
         match kind.map_err(|error| ApiError::bad(error).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))? {
             BodyKind::Lines => return publish_lines(app, &params, &headers, body).await,
-            BodyKind::Json => take_json(&app, &mut intake, read_body(body).await?)?,
+            BodyKind::Json => take_json(&app, &mut intake, read_body(&app.rooms.publishing, body).await?)?,
             BodyKind::CloudEvent => {
-                let body = read_lone(read_body(body).await?)?;
+                let body = read_lone(read_body(&app.rooms.publishing, body).await?)?;
                 intake.take(1, cloudevents::structured(&body, app.now()));
                 true
             }
             BodyKind::CloudEvents => {
-                let body = read_body(body).await?;
+                let body = read_body(&app.rooms.publishing, body).await?;
                 for (number, item) in (1..).zip(body::many(&body).map_err(ApiError::bad)?) {
                     intake.take(number, cloudevents::structured(item.get().as_bytes(), app.now()));
                 }

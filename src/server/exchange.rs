@@ -55,7 +55,7 @@ pub(crate) async fn exchange(
     SessionSegment(session): SessionSegment,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = read_body(body).await?;
+    let body = read_body(&app.rooms.exchanges, body).await?;
     let request =
         parse(&body, &session, app.now(), &mut derived_ids(&session, &body)).map_err(ApiError::bad)?;
     let observed = request.observed.iter().map(ParsedEvent::as_event);

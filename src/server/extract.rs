@@ -1,22 +1,34 @@
 //! What handlers take from a request, with refusals in the API's own shape.
 
+use std::time::Duration;
+
 use axum::{
-    body::Body,
+    body::{Body, BodyDataStream, HttpBody},
     extract::{FromRequestParts, Path, Query},
     http::{HeaderMap, StatusCode, request::Parts},
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use crate::{
     event::SessionId,
     protocol::{FieldError, event::read_name},
-    server::error::ApiError,
+    server::{
+        error::ApiError,
+        room::{Buffer, Room},
+    },
 };
 
 /// Largest body that is read whole, in bytes; larger ones are for NDJSON, which is read in pieces.
 pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How long a body that is read whole may take.
+const BODY_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How many bytes of it have to come at least in each [`PACE`]: 1 kB a second.
+const PACE_BYTES: usize = 5_000;
+/// The time in which they are counted.
+const PACE: Duration = Duration::from_secs(5);
 
 /// The parameters of the query.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -68,20 +80,44 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 
 /// Reads a body whole.
 ///
-/// Errors: it has more than [`BODY_BYTES_MAX`] bytes, or the client stopped sending.
-pub(crate) async fn read_body(body: Body) -> Result<Bytes, ApiError> {
-    let mut chunks = body.into_data_stream();
-    let mut whole = BytesMut::new();
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| broken_off(&error))?;
-        if whole.len() + chunk.len() > BODY_BYTES_MAX {
-            let message =
-                format!("a body has at most {BODY_BYTES_MAX} bytes; send more as application/x-ndjson");
-            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+/// Errors: it has more than [`BODY_BYTES_MAX`] bytes, there is no room for it, or the client sends it
+/// more slowly than [`PACE_BYTES`] in [`PACE`], takes longer than [`BODY_WAIT_MAX`] or stops.
+pub(crate) async fn read_body(room: &Room, body: Body) -> Result<Bytes, ApiError> {
+    let announced = body.size_hint().lower();
+    let announced = usize::try_from(announced).ok().filter(|bytes| *bytes <= BODY_BYTES_MAX);
+    let buffer = Buffer::new(room, announced.ok_or_else(too_large)?).await?;
+    let reading = read_into(buffer, room, body.into_data_stream());
+    timeout(BODY_WAIT_MAX, reading).await.unwrap_or_else(|_| Err(too_slow()))
+}
+
+async fn read_into(mut buffer: Buffer, room: &Room, mut chunks: BodyDataStream) -> Result<Bytes, ApiError> {
+    loop {
+        let enough = buffer.len() + PACE_BYTES;
+        let some = async {
+            while buffer.len() < enough {
+                let Some(chunk) = chunks.next().await else { return Ok(true) };
+                let chunk = chunk.map_err(|error| broken_off(&error))?;
+                if buffer.len() + chunk.len() > BODY_BYTES_MAX {
+                    return Err(too_large());
+                }
+                buffer.push(room, &chunk, BODY_BYTES_MAX).await?;
+            }
+            Ok(false)
+        };
+        if timeout(PACE, some).await.unwrap_or_else(|_| Err(too_slow()))? {
+            return Ok(buffer.into_bytes());
         }
-        whole.extend_from_slice(&chunk);
     }
-    Ok(whole.freeze())
+}
+
+fn too_large() -> ApiError {
+    let message = format!("a body has at most {BODY_BYTES_MAX} bytes; send more as application/x-ndjson");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+}
+
+/// The client takes too long to send a body.
+pub(crate) fn too_slow() -> ApiError {
+    ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body comes too slowly")
 }
 
 /// The client stopped sending in the middle of a body.

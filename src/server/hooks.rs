@@ -58,7 +58,7 @@ pub(crate) async fn hook(
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
     }
     let begun = app.meters.begin();
-    let stdin = read_body(body).await?;
+    let stdin = read_body(&app.rooms.exchanges, body).await?;
     let env = HookEnv::from_headers(|name| extract::header(&headers, name));
     let call = claude::parse(&stdin, &env, app.now()).map_err(|error| refused(&error, &error))?;
     let stdout = answer(&app, &call).await?;

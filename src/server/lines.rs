@@ -1,6 +1,6 @@
 //! NDJSON published while it arrives: what has come is appended and acknowledged without waiting for what may follow.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 use axum::{
     Json,
@@ -11,6 +11,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 use serde::Serialize;
+use tokio::time::timeout;
 
 use crate::{
     protocol::{
@@ -20,8 +21,9 @@ use crate::{
     server::{
         App,
         error::ApiError,
-        extract::broken_off,
+        extract::{broken_off, too_slow},
         intake::{Begun, Intake, NewIds, Summary, Verdicts},
+        room::Taken,
     },
 };
 
@@ -29,6 +31,10 @@ use crate::{
 const BATCH_LINES_MAX: usize = 1_000;
 /// Most bytes of one batch.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Room that lines take until they are published: for the batch that is on its way and for the next one.
+const ROOM_BYTES: usize = 2 * BATCH_BYTES_MAX;
+/// How long a client may send nothing before its body counts as broken off.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Publishes the lines and answers with one summary at the end.
 ///
@@ -92,6 +98,8 @@ enum Arrived {
     Chunk(Bytes),
     Broken(axum::Error),
     End,
+    /// The client has sent nothing for [`SILENCE_MAX`].
+    Silence,
     /// The daemon stops before more has come.
     Stopping,
 }
@@ -115,6 +123,8 @@ struct Lines {
     ids: NewIds,
     /// Bytes of the lines in the intake.
     bytes: usize,
+    /// What the lines in hand take up; taken for the first of them.
+    room: Option<Taken>,
     is_ended: bool,
 }
 
@@ -128,6 +138,7 @@ impl Lines {
             intake: Intake::default(),
             ids: NewIds::default(),
             bytes: 0,
+            room: None,
             is_ended: false,
         }
     }
@@ -151,8 +162,17 @@ impl Lines {
             }
             let Some(arrived) = self.arrived().await else { return Some(Ok(())) };
             match arrived {
-                Arrived::Chunk(chunk) => self.splitter.push(&chunk),
+                Arrived::Chunk(chunk) => {
+                    if self.room.is_none() {
+                        match self.app.rooms.publishing.take(ROOM_BYTES).await {
+                            Ok(room) => self.room = Some(room),
+                            Err(error) => return Some(Err(error)),
+                        }
+                    }
+                    self.splitter.push(&chunk);
+                }
                 Arrived::Broken(error) => return Some(Err(broken_off(&error))),
+                Arrived::Silence => return Some(Err(too_slow())),
                 Arrived::Stopping => return Some(Err(ApiError::stopping())),
                 Arrived::End => self.is_ended = true,
             }
@@ -163,8 +183,9 @@ impl Lines {
     async fn arrived(&mut self) -> Option<Arrived> {
         if self.intake.len() == 0 {
             // A body without an end must not keep the daemon from stopping.
+            self.room = None;
             return Some(tokio::select! {
-                arrived = self.body.next() => arrived.into(),
+                arrived = timeout(SILENCE_MAX, self.body.next()) => arrived.map_or(Arrived::Silence, Arrived::from),
                 () = self.app.stopped() => Arrived::Stopping,
             });
         }

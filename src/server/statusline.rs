@@ -28,7 +28,7 @@ use crate::{
     responses((status = 200, content_type = "text/plain", body = String), (status = 204), (status = 400, body = ErrorBody)),
 )]
 pub(crate) async fn claude(State(app): State<App>, body: Body) -> Result<Response, ApiError> {
-    let body = read_body(body).await?;
+    let body = read_body(&app.rooms.exchanges, body).await?;
     let status = StatusLine::parse(&body).map_err(|error| ApiError::unreadable(&error))?;
     let session = status.session();
     let found = app.engine.session(session.clone()).await?;

@@ -21,7 +21,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     engine::io::Pending,
     event::{Pattern, Seq, SessionId, Severity, codec},
-    journal::{Reader, record::Record},
+    journal::{ReadError, record::Record},
     protocol::{
         FieldError,
         event::{EventView, to_json},
@@ -39,6 +39,8 @@ use crate::{
 
 /// Most records that are read at a time.
 const READ_RECORDS_MAX: usize = 256;
+/// How many bytes of events wait for the client to take them: no further event is made ready beyond that.
+const READY_BYTES_MAX: usize = 32 * 1024;
 
 /// Which events to stream.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -76,8 +78,9 @@ pub(crate) async fn events(
         })?,
         None => params.from.map_or_else(|| app.bus.written().borrow().next(), Seq),
     };
-    let reader = app.bus.read_from(from);
-    let tail = Tail { app, reader, filter, ready: VecDeque::new(), _place: place };
+    // Positions begin with 1.
+    let next = from.max(Seq::ZERO.next());
+    let tail = Tail { app, next, filter, ready: VecDeque::new(), _place: place };
     Ok(respond(stream::unfold(tail, |mut tail| async move { Some((tail.next().await?, tail)) })))
 }
 
@@ -106,7 +109,7 @@ impl Filter {
     }
 
     /// The record as it is streamed, if it is an event that passes.
-    fn show(&self, found: &Record<'_>) -> Option<SseEvent> {
+    fn show(&self, found: &Record<'_>) -> Option<String> {
         if found.kind.0 != record::EVENT {
             return None;
         }
@@ -115,16 +118,20 @@ impl Filter {
             .ok()?;
         let is_selected = self.pattern.as_ref().is_none_or(|pattern| pattern.matches_text(event.event_type));
         let is_shown = is_selected && event.severity >= self.severity_min;
-        is_shown.then(|| SseEvent::default().id(found.seq.to_string()).data(to_json(&event, Some(found.seq))))
+        is_shown.then(|| to_json(&event, Some(found.seq)))
     }
 }
 
 /// A client that follows the journal.
+///
+/// Shape: between two readings it holds a position and at most [`READY_BYTES_MAX`] and one event; a
+/// client that does not read costs no more than that.
 struct Tail {
     app: App,
-    reader: Reader,
+    /// The record that is read next.
+    next: Seq,
     filter: Filter,
-    ready: VecDeque<SseEvent>,
+    ready: VecDeque<(Seq, String)>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -132,22 +139,19 @@ impl Tail {
     /// The next event; `None` when the daemon stops or the journal cannot be read.
     async fn next(&mut self) -> Option<SseEvent> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
+            if let Some((seq, event)) = self.ready.pop_front() {
+                return Some(SseEvent::default().id(seq.to_string()).data(event));
             }
             if *self.app.shutdown.borrow() {
                 return None;
             }
-            let records = self
-                .reader
-                .next_batch(READ_RECORDS_MAX)
-                .inspect_err(|error| tracing::warn!(%error, "a stream of events ends"))
-                .ok()?;
-            let is_at_end = records.is_empty();
-            self.ready.extend(records.iter().filter_map(|found| self.filter.show(&found)));
-            if is_at_end {
+            let before = self.next;
+            self.read().inspect_err(|error| tracing::warn!(%error, "a stream of events ends")).ok()?;
+            if self.next == before {
+                let next = self.next;
+                let mut written = self.app.bus.written();
                 tokio::select! {
-                    waited = self.reader.wait() => waited.ok()?,
+                    waited = written.wait_for(|written| *written >= next) => drop(waited.ok()?),
                     () = self.app.stopped() => return None,
                 }
             } else if self.ready.is_empty() {
@@ -155,6 +159,24 @@ impl Tail {
                 tokio::task::yield_now().await;
             }
         }
+    }
+
+    /// Makes the next events ready, if any are written.
+    fn read(&mut self) -> Result<(), ReadError> {
+        // A reader has a large buffer, which one that waits for its client does not need.
+        let mut reader = self.app.bus.read_from(self.next);
+        let mut bytes = 0;
+        for found in reader.next_batch(READ_RECORDS_MAX)?.iter() {
+            if bytes > READY_BYTES_MAX {
+                break;
+            }
+            self.next = found.seq.next();
+            if let Some(event) = self.filter.show(&found) {
+                bytes += event.len();
+                self.ready.push_back((found.seq, event));
+            }
+        }
+        Ok(())
     }
 }
 

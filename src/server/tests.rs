@@ -1,5 +1,6 @@
 //! The API from the outside: requests into the router, over a journal in memory and an event loop that says what a test wants.
 
+mod connections;
 mod history;
 mod publishing;
 mod waiting;
@@ -76,7 +77,17 @@ fn daemon() -> Daemon {
     let folder = tempfile::tempdir().expect("a folder");
     let (projection, orders) = Projection::new(&folder.path().join(FILE_NAME));
     let meters = Arc::new(Meters::new(|| std::time::Duration::ZERO));
-    let app = App { bus, engine, projection, registry, transcripts, meters, clock, shutdown };
+    let app = App {
+        bus,
+        engine,
+        projection,
+        registry,
+        transcripts,
+        meters,
+        rooms: Rooms::default(),
+        clock,
+        shutdown,
+    };
     Daemon { app, queries, orders, stop, pending: 0, folder }
 }
 

@@ -1,0 +1,127 @@
+//! Bodies on their way in and out, and what a connection is told of them.
+//!
+//! A body that comes is noted in the connection's [`Waits`] while its client does not send. One that
+//! nobody read to its end, and any body of a refused request, ends the connection with its answer:
+//! what follows on the connection may be the rest of that body and not a request.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, Request, header},
+    response::Response,
+};
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+
+use super::connections::{For, Unanswered, Waits};
+
+/// A body as it comes over a connection.
+#[derive(Debug)]
+struct Received {
+    body: Incoming,
+    waits: Arc<Waits>,
+    fate: Fate,
+}
+
+/// What became of a request's body.
+#[derive(Debug, Clone)]
+pub(super) struct Fate {
+    /// Whether there is a body at all.
+    is_there: bool,
+    /// Whether it was given up before its end.
+    was_given_up: Arc<AtomicBool>,
+}
+
+/// A body that is an answer; while it lasts, the connection works.
+#[derive(Debug)]
+pub(super) struct Answer {
+    body: Body,
+    _unanswered: Unanswered,
+}
+
+/// Makes a request with a body that is noted in `waits`.
+pub(super) fn receive(request: Request<Incoming>, waits: &Arc<Waits>) -> (Request<Body>, Fate) {
+    let is_there = !request.body().is_end_stream();
+    let fate = Fate { is_there, was_given_up: Arc::default() };
+    let request =
+        request.map(|body| Body::new(Received { body, waits: Arc::clone(waits), fate: fate.clone() }));
+    (request, fate)
+}
+
+impl Fate {
+    /// Tells the client that the connection ends, if the body is to end it.
+    pub(super) fn tell(&self, response: &mut Response) {
+        let status = response.status();
+        let is_refused = status.is_client_error() || status.is_server_error();
+        if self.is_there && (is_refused || self.was_given_up.load(Ordering::Relaxed)) {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+}
+
+impl HttpBody for Received {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match polled {
+            Poll::Pending => self.waits.wait(For::Body),
+            Poll::Ready(_) => self.waits.came(For::Body),
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        self.waits.came(For::Body);
+        self.fate.was_given_up.store(!self.body.is_end_stream(), Ordering::Relaxed);
+    }
+}
+
+impl Answer {
+    /// The answer `body` of a request that is `unanswered` until it ends.
+    pub(super) fn new(body: Body, unanswered: Unanswered) -> Self {
+        Self { body, _unanswered: unanswered }
+    }
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

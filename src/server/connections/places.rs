@@ -1,0 +1,242 @@
+//! The open connections of one listener: how many there are, and which one gives its place to the next.
+//!
+//! A connection either waits for its client or works for it. It waits for its client when no request
+//! has come whole (idle, or a head that is not complete), when the rest of a body is missing, and
+//! when the client does not read what is written. Only one that waits can be evicted, the one that
+//! has waited longest first; so clients that hold connections never shut out one that speaks.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+/// When every place is taken by connections at work: how often it is looked for one that waits.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Instead of the turn in which a connection began to wait: that it does not wait.
+const NOT_WAITING: u64 = 0;
+
+/// The places of one listener.
+#[derive(Debug)]
+pub(super) struct Places {
+    permits: Arc<Semaphore>,
+    open: Arc<Mutex<BTreeMap<u64, Arc<Waits>>>>,
+    opened: u64,
+    /// How often connections of this listener began to wait; each beginning has its own number.
+    turns: Arc<AtomicU64>,
+}
+
+/// The place of one connection; free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    number: u64,
+    waits: Arc<Waits>,
+    open: Arc<Mutex<BTreeMap<u64, Arc<Waits>>>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// What a connection waits for its client to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::server) enum For {
+    /// To send the rest of a body.
+    Body,
+    /// To read what was written.
+    Read,
+}
+
+/// What one connection waits for, each with the turn in which that began.
+///
+/// Shape: turns count from 1 over all connections of a listener, so the least began first;
+/// [`NOT_WAITING`] for what is not waited for.
+#[derive(Debug)]
+pub(in crate::server) struct Waits {
+    turns: Arc<AtomicU64>,
+    head: AtomicU64,
+    body: AtomicU64,
+    read: AtomicU64,
+    /// How many requests have no answer yet: the connection works, and does not wait for a head.
+    unanswered: AtomicU64,
+    evicted: Notify,
+}
+
+/// A request that has no whole answer yet.
+#[derive(Debug)]
+pub(in crate::server) struct Unanswered(Arc<Waits>);
+
+impl Waits {
+    fn new(turns: Arc<AtomicU64>) -> Self {
+        let [head, body, read, unanswered] = [const { AtomicU64::new(NOT_WAITING) }; 4];
+        Self { turns, head, body, read, unanswered, evicted: Notify::new() }
+    }
+
+    /// Notes that nothing was there to be read, which between two requests means that it waits for one.
+    pub(super) fn nothing_to_read(&self) {
+        if self.unanswered.load(Ordering::Relaxed) == 0 {
+            self.begin(&self.head);
+        }
+    }
+
+    /// Notes that it waits for something since now, unless it does already.
+    pub(in crate::server) fn wait(&self, what: For) {
+        self.begin(self.of(what));
+    }
+
+    /// Notes that the client did it.
+    pub(in crate::server) fn came(&self, what: For) {
+        self.of(what).store(NOT_WAITING, Ordering::Relaxed);
+    }
+
+    /// Notes that a request's head has come; it has no answer until what this returns is dropped.
+    pub(super) fn request(self: &Arc<Self>) -> Unanswered {
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
+        self.head.store(NOT_WAITING, Ordering::Relaxed);
+        Unanswered(Arc::clone(self))
+    }
+
+    fn of(&self, what: For) -> &AtomicU64 {
+        match what {
+            For::Body => &self.body,
+            For::Read => &self.read,
+        }
+    }
+
+    fn begin(&self, since: &AtomicU64) {
+        if since.load(Ordering::Relaxed) == NOT_WAITING {
+            since.store(self.turns.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The turn in which it began to wait for its client; `None` if it works.
+    fn since(&self) -> Option<u64> {
+        let times = [&self.head, &self.body, &self.read].map(|since| since.load(Ordering::Relaxed));
+        times.into_iter().filter(|since| *since != NOT_WAITING).min()
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.unanswered.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Places {
+    /// As many as `places_max`.
+    pub(super) fn new(places_max: usize) -> Self {
+        let permits = Arc::new(Semaphore::new(places_max));
+        Self { permits, open: Arc::default(), opened: 0, turns: Arc::default() }
+    }
+
+    /// Takes a place for a connection; when none is free, the one that waits longest is evicted.
+    ///
+    /// Waits while every connection is at work.
+    pub(super) async fn take(&mut self) -> Place {
+        loop {
+            if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+                return self.open(permit);
+            }
+            self.evict_longest();
+            let acquired = timeout(LOOK_AGAIN, Arc::clone(&self.permits).acquire_owned()).await;
+            if let Ok(permit) = acquired {
+                return self.open(permit.expect("the semaphore is never closed"));
+            }
+        }
+    }
+
+    /// Evicts the connection that waits for its client longest, if one waits.
+    pub(super) fn evict_longest(&self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = open.iter().filter_map(|(number, waits)| Some((waits.since()?, *number)));
+        if let Some((_, number)) = waiting.min()
+            && let Some(waits) = open.remove(&number)
+        {
+            waits.evicted.notify_one();
+        }
+    }
+
+    fn open(&mut self, permit: OwnedSemaphorePermit) -> Place {
+        self.opened += 1;
+        let (number, waits) = (self.opened, Arc::new(Waits::new(Arc::clone(&self.turns))));
+        let open = Arc::clone(&self.open);
+        open.lock().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::clone(&waits));
+        Place { number, waits, open, _permit: permit }
+    }
+}
+
+impl Place {
+    /// What the connection waits for.
+    pub(super) fn waits(&self) -> &Arc<Waits> {
+        &self.waits
+    }
+
+    /// Waits until the connection has to give its place up.
+    pub(super) async fn evicted(&self) {
+        self.waits.evicted.notified().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_one_that_waits_longest_for_its_client_gives_its_place_up() {
+        let mut places = Places::new(4);
+        let mut taken = Vec::new();
+        for _ in 0..4 {
+            taken.push(Some(places.take().await));
+        }
+        let waits = |index: usize| Arc::clone(taken[index].as_ref().expect("open").waits());
+        // The first one works, the others wait: for a reader, for a body, for a head.
+        let _working = waits(0).request();
+        let _reading = (waits(2).request(), waits(3).request());
+        for (index, wait) in [(3, Some(For::Read)), (2, Some(For::Body)), (1, None), (0, None)] {
+            match wait {
+                Some(what) => waits(index).wait(what),
+                None => waits(index).nothing_to_read(),
+            }
+        }
+        for longest in [3, 2, 1] {
+            let next = places.take();
+            tokio::pin!(next);
+            assert!(next.as_mut().now_or_never().is_none());
+            let evicted = |place: &Option<Place>| {
+                place.as_ref().is_some_and(|place| place.evicted().now_or_never().is_some())
+            };
+            assert_eq!(taken.iter().position(evicted), Some(longest));
+            taken[longest] = None;
+            taken.push(next.now_or_never());
+        }
+        assert!(places.take().now_or_never().is_none(), "all work");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_was_answered_waits_from_its_next_silence_on() {
+        let mut places = Places::new(1);
+        let place = places.take().await;
+        let unanswered = place.waits().request();
+        place.waits().nothing_to_read();
+        drop(unanswered);
+        assert_eq!(place.waits().since(), None);
+        place.waits().nothing_to_read();
+        let since = place.waits().since();
+        assert!(since.is_some());
+        place.waits().nothing_to_read();
+        assert_eq!(place.waits().since(), since);
+    }
+}

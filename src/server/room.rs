@@ -1,0 +1,194 @@
+//! How much memory the bodies of requests may take, all together.
+//!
+//! A body of at most [`SMALL_BYTES_MAX`] needs no room: there are only as many as connections. A larger
+//! one takes room for all of its length before it is read, in memory that goes back to the system with
+//! it; where there is none for [`ROOM_WAIT_MAX`], the request is refused with 503 and `Retry-After`.
+//! Hooks and exchanges have room of their own, so that publishers cannot keep them out.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use memmap2::MmapMut;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use super::error::ApiError;
+
+/// Largest body that needs no room, in bytes.
+pub(super) const SMALL_BYTES_MAX: usize = UNIT_BYTES;
+/// Room is counted in so many bytes.
+const UNIT_BYTES: usize = 64 * 1024;
+/// Room for the bodies of hooks and exchanges, in bytes: two of the largest.
+const EXCHANGES_BYTES: usize = 32 * 1024 * 1024;
+/// Room for what is published, in bytes: four of the largest bodies, or some tens of NDJSON batches.
+const PUBLISHING_BYTES: usize = 64 * 1024 * 1024;
+/// How long a request waits for room.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// The room of the daemon.
+#[derive(Debug, Clone)]
+pub struct Rooms {
+    /// For bodies of hooks and exchanges.
+    pub(super) exchanges: Room,
+    /// For what is published.
+    pub(super) publishing: Room,
+}
+
+/// Room for bodies of one kind of request; a clone is the same room.
+#[derive(Debug, Clone)]
+pub(super) struct Room(Arc<Semaphore>);
+
+/// A part of a room, free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Taken {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A body that is being read.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    memory: Memory,
+    length: usize,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Small(Vec<u8>),
+    /// The mapping is as long as the body may become; only what was written of it takes memory.
+    Large {
+        mapping: MmapMut,
+        _taken: Taken,
+    },
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self { exchanges: Room::new(EXCHANGES_BYTES), publishing: Room::new(PUBLISHING_BYTES) }
+    }
+}
+
+impl Room {
+    fn new(bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new(bytes / UNIT_BYTES)))
+    }
+
+    /// Takes room for `bytes`, at most as much as there is in all.
+    ///
+    /// Errors: there was none within [`ROOM_WAIT_MAX`].
+    pub(super) async fn take(&self, bytes: usize) -> Result<Taken, ApiError> {
+        let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
+        let acquiring = Arc::clone(&self.0).acquire_many_owned(units);
+        match timeout(ROOM_WAIT_MAX, acquiring).await {
+            Ok(permit) => Ok(Taken { _permit: permit.expect("the semaphore is never closed") }),
+            Err(_) => Err(ApiError::busy("too many large bodies are being read")),
+        }
+    }
+}
+
+impl Buffer {
+    /// Room for a body of `bytes`.
+    ///
+    /// Errors: there is none.
+    pub(super) async fn new(room: &Room, bytes: usize) -> Result<Self, ApiError> {
+        let memory = if bytes <= SMALL_BYTES_MAX {
+            Memory::Small(Vec::with_capacity(bytes))
+        } else {
+            let taken = room.take(bytes).await?;
+            let mapping = MmapMut::map_anon(bytes);
+            let mapping = mapping.map_err(|error| ApiError::busy(&format!("there is no memory: {error}")))?;
+            Memory::Large { mapping, _taken: taken }
+        };
+        Ok(Self { memory, length: 0 })
+    }
+
+    /// How many bytes it holds.
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Adds `chunk`, making room for `bytes_max` if what is there does not hold it.
+    ///
+    /// Errors: there is no room. The caller sees to it that a body never has more than `bytes_max`.
+    pub(super) async fn push(&mut self, room: &Room, chunk: &[u8], bytes_max: usize) -> Result<(), ApiError> {
+        let end = self.length + chunk.len();
+        if let Memory::Small(small) = &mut self.memory {
+            if end <= SMALL_BYTES_MAX {
+                small.extend_from_slice(chunk);
+                self.length = end;
+                return Ok(());
+            }
+            let before = std::mem::take(small);
+            let mut large = Self::new(room, bytes_max.max(end)).await?;
+            large.put(0, &before);
+            *self = large;
+        }
+        self.put(end - chunk.len(), chunk);
+        Ok(())
+    }
+
+    fn put(&mut self, at: usize, chunk: &[u8]) {
+        let end = at + chunk.len();
+        if let Memory::Large { mapping, .. } = &mut self.memory {
+            mapping.get_mut(at..end).expect("room for the longest body was taken").copy_from_slice(chunk);
+        }
+        self.length = end;
+    }
+
+    /// What was read; its room is free when the last clone is dropped.
+    pub(super) fn into_bytes(self) -> Bytes {
+        match self.memory {
+            Memory::Small(small) => small.into(),
+            Memory::Large { .. } => Bytes::from_owner(self),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Small(small) => small,
+            Memory::Large { mapping, .. } => {
+                mapping.get(..self.length).expect("what was read is in the mapping")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_body_keeps_its_room_until_nobody_holds_it() {
+        let room = Room::new(4 * UNIT_BYTES);
+        let mut first = Buffer::new(&room, 3 * UNIT_BYTES).await.expect("room");
+        for part in [b'a', b'b', b'c'] {
+            first.push(&room, &vec![part; UNIT_BYTES], 3 * UNIT_BYTES).await.expect("room");
+        }
+        let whole = first.into_bytes();
+        assert_eq!((whole.len(), whole[0], whole[whole.len() - 1]), (3 * UNIT_BYTES, b'a', b'c'));
+        let part = whole.slice(..10);
+        drop(whole);
+        let refused = Buffer::new(&room, 2 * UNIT_BYTES).await.expect_err("no room").to_string();
+        assert_eq!(refused, "too many large bodies are being read");
+        Buffer::new(&room, SMALL_BYTES_MAX).await.expect("a small one needs none");
+        drop(part);
+        Buffer::new(&room, 4 * UNIT_BYTES).await.expect("room again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_of_unknown_length_takes_room_when_it_is_not_small_any_more() {
+        let room = Room::new(4 * UNIT_BYTES);
+        let mut body = Buffer::new(&room, 0).await.expect("empty");
+        let mut expected = Vec::new();
+        for part in 0..10 {
+            let chunk = vec![part; UNIT_BYTES / 4 + 1];
+            body.push(&room, &chunk, 4 * UNIT_BYTES).await.expect("room");
+            expected.extend(chunk);
+            assert_eq!(room.0.available_permits() == 0, expected.len() > SMALL_BYTES_MAX);
+        }
+        assert_eq!(body.into_bytes(), expected);
+    }
+}
