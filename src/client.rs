@@ -39,6 +39,9 @@ const LINE_BYTES_MAX: u64 = 512 * 1024;
 /// Names in lower case and values, in the order they came.
 type Headers = Vec<(String, String)>;
 
+/// The body of an answer as it comes.
+type AnswerBody = Body<BufReader<Timed<UnixStream>>>;
+
 /// Makes requests to one daemon, each on a connection of its own.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -172,17 +175,17 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> Result<(Head, Headers, Body<BufReader<Timed<UnixStream>>>), ClientError> {
+    ) -> Result<(Head, Headers, AnswerBody), ClientError> {
         let failed = |doing| move |source| ClientError::Connection { doing, source };
         let deadline = Deadline::within(self.timeout);
         let mut connection = Timed::connect(&self.socket, deadline).map_err(|source| {
             let socket = self.socket.clone();
-            match source.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                    ClientError::NoDaemon { socket, source }
-                }
-                _ if is_timeout(&source) => failed("take the connection")(source),
-                _ => ClientError::Socket { socket, source },
+            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) {
+                ClientError::NoDaemon { socket, source }
+            } else if is_timeout(&source) {
+                failed("take the connection")(source)
+            } else {
+                ClientError::Socket { socket, source }
             }
         })?;
         let mut request = Request::new(body.len() + HEAD_BYTES, method, &[path]);
@@ -250,7 +253,7 @@ pub struct StreamEvent {
 /// Server-sent events as they come.
 #[derive(Debug)]
 pub struct EventStream {
-    lines: BufReader<Body<BufReader<Timed<UnixStream>>>>,
+    lines: BufReader<AnswerBody>,
 }
 
 impl EventStream {
