@@ -13,6 +13,7 @@
 
 // Decides: words.
 pub mod meter;
+pub mod nearest;
 pub mod snapshot;
 pub mod time;
 
@@ -35,6 +36,9 @@ pub mod config;
 pub mod engine;
 pub mod harness;
 pub mod protocol;
+
+// Decides: what becomes of configuration when it is tried.
+pub mod trial;
 
 // Moves.
 pub mod bus;

@@ -1,48 +1,50 @@
 //! `aside check`: what is wrong with the configuration, all of it at once, without a daemon.
+//!
+//! A folder is a layer. A file is checked in the layer it lies in, and only what is found in that file is shown; one that lies in
+//! no layer is checked above the shipped and the system's. So an editor can check the file it has just saved.
 
-use std::path::PathBuf;
+use std::path::{self, Path, PathBuf};
 
 use super::{CliError, Context};
 use crate::{
     config::{
         compile::compile,
-        layers::LayerKind,
-        load::{SYSTEM_FOLDER, read_layers},
+        layers::{FileKind, LayerKind, Sources},
+        load::{SYSTEM_FOLDER, read_layers, with_file},
+        report::Report,
     },
     event::catalogue,
+    trial,
 };
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Folders to check together with what ships, each with `aside.toml`, `subscribers/` and `templates/` as far as it has
-    /// them [default: the configuration folder]
-    #[arg(value_name = "DIR")]
-    folders: Vec<PathBuf>,
+    /// Folders with `aside.toml`, `subscribers/` and `templates/` as far as they have them, or single files, to check together
+    /// with what ships [default: the configuration folder]
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
-    if let Some(absent) = args.folders.iter().find(|folder| !folder.is_dir()) {
-        return Err(CliError::Usage(format!("{} is not a folder", absent.display())));
-    }
-    let folders = match (args.folders.as_slice(), &context.paths) {
-        ([], Ok(paths)) => vec![paths.config.clone()],
+    let targets = match (args.paths.as_slice(), &context.paths) {
+        ([], Ok(paths)) => vec![Target::Layer(paths.config.clone())],
         ([], Err(error)) => return Err(CliError::Paths(error.clone())),
-        (folders, _) => folders.to_vec(),
+        (paths, _) => paths.iter().map(|path| Target::of(path)).collect::<Result<_, _>>()?,
     };
-    let places = places(&folders);
-    let system = (LayerKind::System, PathBuf::from(SYSTEM_FOLDER));
-    let users = folders.into_iter().map(|folder| (LayerKind::User, folder));
-    let layers: Vec<_> = std::iter::once(system).chain(users).collect();
-    let known_types: Vec<&str> = catalogue::types().map(|entry| entry.event_type.as_str()).collect();
-    let report = compile(&read_layers(&layers), &known_types).report;
-    let (errors, warnings) = (report.error_count(), report.warning_count());
-    let text = match (args.json, errors, warnings) {
-        (true, ..) => format!("{}\n", report.to_json()),
-        (false, 0, 0) => format!("no errors in {places}\n"),
-        (false, ..) => report.to_string(),
+    let sources = read(&targets);
+    let report = check(&sources);
+    let is_of_files = targets.iter().all(|target| target.file().is_some());
+    let is_wanted =
+        |file: &str| targets.iter().filter_map(Target::file).any(|path| *path == *Path::new(file));
+    let report = if is_of_files { report.only(is_wanted) } else { report };
+    let errors = report.error_count();
+    let text = match (args.json, errors + report.warning_count()) {
+        (true, _) => format!("{}\n", report.to_json()),
+        (false, 0) => format!("no errors in {}\n", places(&targets, is_of_files)),
+        (false, _) => format!("{report}\n{}\n", counts(&report)),
     };
     context.print(&text)?;
     match errors {
@@ -51,21 +53,115 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
+/// Compiles and tries everything.
+fn check(sources: &Sources) -> Report {
+    let entries: Vec<_> = catalogue::types().collect();
+    let known_types: Vec<&str> = entries.iter().map(|entry| entry.event_type.as_str()).collect();
+    let compiled = compile(sources, &known_types);
+    let tried = trial::findings(sources, &compiled, &entries);
+    compiled.report.with(tried)
+}
+
+/// What one argument names.
+enum Target {
+    /// A layer's folder.
+    Layer(PathBuf),
+    /// A file of the layer in `folder`.
+    InLayer { folder: PathBuf, path: PathBuf },
+    /// A file that lies in no layer, and the name it would have in one.
+    Lone { path: PathBuf, name: String },
+}
+
+impl Target {
+    fn of(path: &Path) -> Result<Self, CliError> {
+        if path.is_dir() {
+            return Ok(Self::Layer(path.to_owned()));
+        }
+        if !path.is_file() {
+            return Err(CliError::Usage(format!("{} is neither a folder nor a file", path.display())));
+        }
+        let absolute = path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        for folder in absolute.ancestors().skip(1) {
+            let name = absolute.strip_prefix(folder).ok().and_then(Path::to_str).unwrap_or_default();
+            if FileKind::of(name).is_some() {
+                let depth = Path::new(name).components().count();
+                let folder = path.ancestors().nth(depth).map_or_else(|| folder.to_owned(), Path::to_owned);
+                return Ok(Self::InLayer { path: folder.join(name), folder });
+            }
+        }
+        let file_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = ["subscribers", "templates"].map(|folder| format!("{folder}/{file_name}"));
+        match name.into_iter().find(|name| FileKind::of(name).is_some()) {
+            Some(name) => Ok(Self::Lone { path: path.to_owned(), name }),
+            None => {
+                let message =
+                    format!("{} is no subscriber (.toml) and no template (.toon.j2)", path.display());
+                Err(CliError::Usage(message))
+            }
+        }
+    }
+
+    /// The file whose findings are wanted; `None` for a whole layer.
+    fn file(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Layer(_) => None,
+            Self::InLayer { path, .. } | Self::Lone { path, .. } => Some(path),
+        }
+    }
+}
+
+/// Reads what ships, the system's layer, and the layers and files that are named.
+fn read(targets: &[Target]) -> Sources {
+    let mut layers = vec![(LayerKind::System, PathBuf::from(SYSTEM_FOLDER))];
+    for target in targets {
+        match target {
+            Target::Layer(folder) | Target::InLayer { folder, .. } => {
+                let layer = (LayerKind::User, folder.clone());
+                if !layers.contains(&layer) {
+                    layers.push(layer);
+                }
+            }
+            Target::Lone { .. } => {}
+        }
+    }
+    targets.iter().fold(read_layers(&layers), |sources, target| match target {
+        Target::Lone { path, name } => with_file(sources, path, name),
+        Target::Layer(_) | Target::InLayer { .. } => sources,
+    })
+}
+
 /// What was looked at, so that a folder of another name than meant is seen.
-fn places(folders: &[PathBuf]) -> String {
-    let place = |folder: &PathBuf| {
-        let absence = if folder.is_dir() { "" } else { ", which is not there" };
-        format!("{}{absence}", folder.display())
+fn places(targets: &[Target], is_of_files: bool) -> String {
+    let place = |target: &Target| match target {
+        Target::Layer(folder) if !folder.is_dir() => format!("{}, which is not there", folder.display()),
+        Target::Layer(path) | Target::InLayer { path, .. } | Target::Lone { path, .. } => {
+            path.display().to_string()
+        }
     };
-    format!("what ships and {}", folders.iter().map(place).collect::<Vec<_>>().join(" and "))
+    let all = targets.iter().map(place).collect::<Vec<_>>().join(" and ");
+    if is_of_files { all } else { format!("what ships and {all}") }
+}
+
+fn counts(report: &Report) -> String {
+    let count = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let (errors, warnings) = (report.error_count(), report.warning_count());
+    format!("{}, {}", count(errors, "error"), count(warnings, "warning"))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::{
         cli::tests::run_against,
         client::fake::{FakeDaemon, Scratch},
     };
+
+    fn write(folder: &Path, name: &str, text: &str) -> String {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("has a parent")).expect("a folder");
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    }
 
     #[test]
     fn errors_are_shown_and_fail_the_check() {
@@ -76,11 +172,10 @@ mod tests {
             run_against(&daemon, &["check", &path]),
             Ok(format!("no errors in what ships and {path}\n"))
         );
-        let subscribers = folder.path().join("subscribers");
-        std::fs::create_dir(&subscribers).expect("a folder");
-        std::fs::write(subscribers.join("ci.toml"), "[subscriber]\nid = 3\n").expect("written");
+        write(folder.path(), "subscribers/ci.toml", "[subscriber]\nid = 3\n");
         let output = run_against(&daemon, &["check", &path]).expect_err("not a subscriber");
         assert!(output.starts_with("error: ") && output.contains("accept the configuration: "), "{output}");
+        assert!(output.contains("\n\n2 errors, 0 warnings\n"), "{output}");
         assert!(daemon.requests().is_empty());
     }
 
@@ -91,9 +186,36 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_an_error() {
+    fn a_path_that_is_not_there_is_an_error() {
         let error =
             run_against(&FakeDaemon::silent(), &["check", "/not/there"]).expect_err("nothing to check");
-        assert_eq!(error, "understand the arguments: /not/there is not a folder");
+        assert_eq!(error, "understand the arguments: /not/there is neither a folder nor a file");
+    }
+
+    #[test]
+    fn a_file_is_checked_in_its_layer_and_nothing_is_said_of_others() {
+        let folder = Scratch::new();
+        let subscriber = "[subscriber]\nid = \"ci\"\n[events]\ntypes = [\"ci.check.failed\"]\n";
+        let good = write(folder.path(), "subscribers/ci.toml", subscriber);
+        let broken = write(folder.path(), "subscribers/other.toml", "[subscriber]\n");
+        let template = write(folder.path(), "templates/ci.toon.j2", "check: {{ events[0].payload.chek }}\n");
+        let check = |path: &str| run_against(&FakeDaemon::silent(), &["check", path]);
+        assert_eq!(check(&good), Ok(format!("no errors in {good}\n")));
+        let error = check(&broken).expect_err("no id");
+        assert!(error.contains("`id` is missing") && !error.contains("templates/"), "{error}");
+        let error = check(&template).expect_err("a field that is not there");
+        assert!(error.contains("ci.toon.j2:1:1") && error.contains("chek"), "{error}");
+        assert!(!error.contains("other.toml"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_lies_in_no_layer_is_checked_by_its_name() {
+        let folder = Scratch::new();
+        let lone = write(folder.path(), "ci.toml", "[subscriber]\nid = \"ci\"\n[events]\ntyps = []\n");
+        let error = run_against(&FakeDaemon::silent(), &["check", &lone]).expect_err("a slip");
+        assert!(error.contains("did you mean `types`?"), "{error}");
+        let other = write(folder.path(), "ci.yaml", "");
+        let error = run_against(&FakeDaemon::silent(), &["check", &other]).expect_err("of no kind");
+        assert!(error.contains("is no subscriber (.toml) and no template (.toon.j2)"), "{error}");
     }
 }

@@ -42,7 +42,7 @@ fn levels<T>(value: &Value<'_>, key: impl Fn(&Value<'_>, &str) -> Parsed<T>) -> 
         if matches!(entry.get(), DeValue::Table(_)) {
             let message =
                 format!("a name with a dot stands in quotes, such as \"{}.x\" = \"prompt\"", shown(name));
-            found.push(entry.error(message));
+            found.push(entry.key_error(message));
             continue;
         }
         match (key(&entry, name), values::activation(&entry)) {
@@ -55,11 +55,11 @@ fn levels<T>(value: &Value<'_>, key: impl Fn(&Value<'_>, &str) -> Parsed<T>) -> 
 
 fn name(entry: &Value<'_>, name: &str) -> Parsed<String> {
     match name.trim().is_empty() {
-        true => Err(vec![entry.error("the name of a source is empty")]),
+        true => Err(vec![entry.key_error("the name of a source is empty")]),
         false => Ok(name.to_owned()),
     }
 }
 
 fn pattern(entry: &Value<'_>, name: &str) -> Parsed<Pattern> {
-    name.parse().map_err(|error| vec![entry.error(crate::config::report::sentence(error))])
+    name.parse().map_err(|error| vec![entry.key_error(crate::config::report::sentence(error))])
 }

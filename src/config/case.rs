@@ -12,7 +12,7 @@ use crate::{
     config::{
         layers::SourceFile,
         raw::{Document, Parsed, Section, Value},
-        report::{Diagnostic, sentence, shown},
+        report::{Diagnostic, Place, sentence, shown},
         values,
     },
     event::{EventType, Severity},
@@ -30,6 +30,8 @@ pub struct SubscriberTest {
     pub at: Vec<TestEvent>,
     /// Every notification that comes of it, in order; nothing comes of it if empty.
     pub expect: Vec<Expectation>,
+    /// Where its name stands.
+    pub place: Place,
 }
 
 /// An event of a test.
@@ -47,6 +49,8 @@ pub struct TestEvent {
     pub source: Option<Arc<str>>,
     /// The producer's own key of sameness.
     pub dedupe_key: Option<Arc<str>>,
+    /// Where its type stands.
+    pub place: Place,
 }
 
 /// A notification that a test expects.
@@ -56,6 +60,8 @@ pub struct Expectation {
     pub at: Duration,
     /// What its decoded content holds at least: keys that are absent here are not compared.
     pub decoded: Json,
+    /// Where it stands.
+    pub place: Place,
 }
 
 /// Reads every `[[tests]]` of a file.
@@ -85,10 +91,11 @@ fn read_test(value: &Value<'_>, file: &SourceFile) -> Parsed<SubscriberTest> {
     {
         section.object("at", |value| value.error("the events are not in the order of their times"));
     }
+    let place = section.value("name").map_or_else(|| value.place(), Value::place);
     let found = section.finish();
     match (name, at, expect) {
         (Some(name), Some(at), Some(expect)) if found.is_empty() => {
-            Ok(SubscriberTest { name: name.to_owned(), at, expect })
+            Ok(SubscriberTest { name: name.to_owned(), at, expect, place })
         }
         _ => Err(found),
     }
@@ -113,6 +120,7 @@ fn read_event(value: &Value<'_>) -> Parsed<TestEvent> {
         found.extend(section.is_none().then(|| attributes.wrong_kind("a table")).into_iter().flatten());
     }
     let at = keep(&mut found, time(at));
+    let place = event_type.place();
     let event_type = keep(&mut found, read_type(event_type));
     let payload = keep(&mut found, object(payload));
     let (mut severity, mut source, mut dedupe_key) = (None, None, None);
@@ -124,7 +132,7 @@ fn read_event(value: &Value<'_>) -> Parsed<TestEvent> {
     }
     match (at, event_type, payload) {
         (Some(at), Some(event_type), Some(payload)) if found.is_empty() => {
-            Ok(TestEvent { at, event_type, payload, severity, source, dedupe_key })
+            Ok(TestEvent { at, event_type, payload, severity, source, dedupe_key, place })
         }
         _ => Err(found),
     }
@@ -136,7 +144,9 @@ fn expectation(value: &Value<'_>, file: &SourceFile) -> Parsed<Expectation> {
     let decoded = section.require("decoded", object, file);
     let found = section.finish();
     match (at, decoded) {
-        (Some(at), Some(decoded)) if found.is_empty() => Ok(Expectation { at, decoded }),
+        (Some(at), Some(decoded)) if found.is_empty() => {
+            Ok(Expectation { at, decoded, place: value.place() })
+        }
         _ => Err(found),
     }
 }

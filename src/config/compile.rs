@@ -73,14 +73,12 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
 }
 
 fn unreadable(sources: &Sources) -> Vec<Diagnostic> {
-    let diagnose = |file: &Unreadable| {
-        Diagnostic::error(
-            Place::file(&file.path),
-            "",
-            format!("file cannot be read: {}", sentence(&file.why)),
-        )
+    let diagnose = |words: &str, file: &Unreadable| {
+        Diagnostic::error(Place::file(&file.path), "", format!("{words}: {}", sentence(&file.why)))
     };
-    sources.unreadable().iter().map(diagnose).collect()
+    let unreadable = sources.unreadable().iter().map(|file| diagnose("file cannot be read", file));
+    let ignored = sources.ignored().iter().map(|file| diagnose("this is not read", file).into_warning());
+    unreadable.chain(ignored).collect()
 }
 
 fn compile_settings(sources: &Sources, found: &mut Vec<Diagnostic>) -> daemon::Settings {
@@ -112,17 +110,16 @@ fn compile_templates(sources: &Sources, found: &mut Vec<Diagnostic>) -> Template
     templates
 }
 
-fn template_name(file: &SourceFile) -> &str {
+/// The name by which subscribers know a template.
+pub(crate) fn template_name(file: &SourceFile) -> &str {
     file.name.strip_prefix("templates/").unwrap_or(&file.name)
 }
 
 fn bad_template(file: &SourceFile, error: &TemplateError, has_earlier: bool) -> Diagnostic {
-    let span = error.range.clone().unwrap_or_else(|| {
-        let start: usize =
-            file.text.split_inclusive('\n').take(error.line.saturating_sub(1)).map(str::len).sum();
-        start..start
-    });
-    let place = Place::new(&file.path, &file.text, span);
+    let place = match &error.range {
+        Some(range) => Place::new(&file.path, &file.text, range.clone()),
+        None => Place::line_of(&file.path, &file.text, error.line),
+    };
     let diagnostic =
         Diagnostic::error(place, "", format!("template does not compile: {}", sentence(&error.message)));
     if has_earlier {
@@ -144,6 +141,7 @@ fn compile_subscribers(
     let mut tests = Tests::new();
     for file in sources.of_kind(FileKind::Subscriber) {
         let SubscriberFile { id, compiled, found: wrong } = subscriber::compile(file, &context);
+        let has_broken_template = compiled.is_none() && wrong.is_empty();
         found.extend(wrong);
         let Some((id, place)) = id else { continue };
         if let Some(first) = seen.get(&(file.layer, id.clone())) {
@@ -163,6 +161,8 @@ fn compile_subscribers(
                 kept.insert(id.clone(), (Arc::new(subscriber), Arc::clone(&file.path)));
                 tests.insert(id, own_tests);
             }
+            // The template's own finding says what is wrong, once.
+            (None, _) if has_broken_template => {}
             (None, Some((_, earlier))) => {
                 let message = format!("`{id}` stays as it is in {earlier}, because this file has errors");
                 found.push(Diagnostic::error(place, "subscriber.id", message).into_warning());

@@ -17,7 +17,7 @@ use std::{
 use crate::{
     config::{
         activation,
-        raw::{Document, Parsed, Section, Value},
+        raw::{Document, Parsed, Section, Value, finish_all},
         report::{Diagnostic, shown},
         values,
     },
@@ -144,12 +144,13 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         sources: read_sources(&mut sources),
         wake: Arc::new(activation::read(&mut activation)),
         origins: BTreeMap::new(),
-        found: documents.iter().flat_map(|document| document.unknown_sections(&SECTIONS)).collect(),
+        found: Vec::new(),
     };
-    for section in [journal, http, injection, sessions, sources, activation] {
+    let sections = vec![journal, http, injection, sessions, sources, activation];
+    for section in &sections {
         settings.origins.extend(section.origins().clone());
-        settings.found.extend(section.finish());
     }
+    settings.found = finish_all(documents, &SECTIONS, sections);
     settings
 }
 

@@ -82,7 +82,7 @@ pub struct SourceFile {
     pub text: Arc<str>,
 }
 
-/// A file that is there and cannot be used.
+/// A file that is there and has no part in the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// Its path as it is shown.
@@ -98,6 +98,7 @@ pub struct Unreadable {
 pub struct Sources {
     files: Vec<SourceFile>,
     unreadable: Vec<Unreadable>,
+    ignored: Vec<Unreadable>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -126,7 +127,7 @@ impl Sources {
     pub fn new(files: impl IntoIterator<Item = SourceFile>) -> Self {
         let mut files: Vec<_> = files.into_iter().filter(|file| FileKind::of(&file.name).is_some()).collect();
         files.sort_by(|a, b| (a.layer, &a.name).cmp(&(b.layer, &b.name)));
-        Self { files, unreadable: Vec::new() }
+        Self { files, ..Self::default() }
     }
 
     /// The layer in the binary.
@@ -149,7 +150,15 @@ impl Sources {
         let all = Self::new(self.files.into_iter().chain(files));
         let mut unreadable: Vec<_> = self.unreadable.into_iter().chain(unreadable).collect();
         unreadable.sort_by(|a, b| a.path.cmp(&b.path));
-        Self { unreadable, ..all }
+        Self { unreadable, ignored: self.ignored, ..all }
+    }
+
+    /// These files; `ignored` ones lie where a layer's files are looked for and are of no kind that is read.
+    #[must_use]
+    pub fn with_ignored(mut self, ignored: impl IntoIterator<Item = Unreadable>) -> Self {
+        self.ignored.extend(ignored);
+        self.ignored.sort_by(|a, b| a.path.cmp(&b.path));
+        self
     }
 
     /// Every file, sorted by layer, then by name.
@@ -160,6 +169,11 @@ impl Sources {
     /// Every file that could not be read.
     pub fn unreadable(&self) -> &[Unreadable] {
         &self.unreadable
+    }
+
+    /// Every file that is of no kind that is read.
+    pub fn ignored(&self) -> &[Unreadable] {
+        &self.ignored
     }
 
     /// The files of one kind, in the order of the layers.

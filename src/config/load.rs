@@ -10,10 +10,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::config::layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable};
+use crate::{
+    config::layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
+    nearest::nearest,
+};
 
 /// Largest file of a layer in bytes; far above any template that could render within its budget.
 pub const FILE_BYTES_MAX: u64 = 256 * 1024;
+/// Endings of files that may lie beside a layer's own: copies of editors, and what people write for each other.
+const IS_NO_SLIP: [&str; 5] = ["~", ".bak", ".orig", ".md", ".txt"];
+/// What a layer's folder holds at its top.
+const TOP: [&str; 3] = ["aside.toml", "subscribers", "templates"];
 /// The layer that an administrator keeps for every user of the machine.
 pub const SYSTEM_FOLDER: &str = "/etc/aside";
 
@@ -27,21 +34,50 @@ pub fn layers_of(user_folder: &Path) -> [(LayerKind, PathBuf); 2] {
 /// Errors: none. What cannot be read is in [`Sources::unreadable`], and so in the report of `compile`.
 pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
     folders.iter().fold(Sources::shipped(), |sources, (layer, folder)| {
-        let mut found = Found { layer: *layer, files: Vec::new(), unreadable: Vec::new() };
+        let mut found = Found::new(*layer);
         found.read_file(&folder.join("aside.toml"), "aside.toml");
         found.read_folder(&folder.join("subscribers"), "subscribers");
         found.read_folder(&folder.join("templates"), "templates");
-        sources.with(found.files, found.unreadable)
+        found.look_for_slips(folder);
+        found.add_to(sources)
     })
+}
+
+/// Adds one file to `sources`, as if it stood under `name` in the user's layer.
+pub fn with_file(sources: Sources, path: &Path, name: &str) -> Sources {
+    let mut found = Found::new(LayerKind::User);
+    found.read_file(path, name);
+    found.add_to(sources)
 }
 
 struct Found {
     layer: LayerKind,
     files: Vec<SourceFile>,
     unreadable: Vec<Unreadable>,
+    ignored: Vec<Unreadable>,
 }
 
 impl Found {
+    fn new(layer: LayerKind) -> Self {
+        Self { layer, files: Vec::new(), unreadable: Vec::new(), ignored: Vec::new() }
+    }
+
+    fn add_to(self, sources: Sources) -> Sources {
+        sources.with(self.files, self.unreadable).with_ignored(self.ignored)
+    }
+
+    /// Notes what stands at the top of a layer under a name that is almost one of a layer's own.
+    fn look_for_slips(&mut self, folder: &Path) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| !TOP.contains(name)) else { continue };
+            let is_copy = IS_NO_SLIP.iter().any(|suffix| name.ends_with(suffix));
+            if let Some(meant) = nearest(name, TOP).filter(|_| !is_copy) {
+                self.ignore(&entry.path(), format!("did you mean `{meant}`?"));
+            }
+        }
+    }
+
     fn read_folder(&mut self, folder: &Path, name: &str) {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
@@ -63,14 +99,23 @@ impl Found {
             return self.refuse(&path, "its name is not UTF-8".to_owned());
         };
         let name = format!("{folder_name}/{file_name}");
-        let is_hidden = file_name.starts_with('.');
-        if FileKind::of(&name).is_some() && !path.is_dir() {
-            self.read_file(&path, &name);
-        } else if path.is_dir() && folder_name.starts_with("templates") && !is_hidden {
-            match path.is_symlink() {
-                true => self.refuse(&path, "a link to a folder is not followed".to_owned()),
-                false => self.read_folder(&path, &name),
+        let is_template_folder = folder_name.starts_with("templates");
+        match (path.is_dir(), is_template_folder) {
+            _ if file_name.starts_with('.') => {}
+            (false, _) if FileKind::of(&name).is_some() => self.read_file(&path, &name),
+            (false, _) if IS_NO_SLIP.iter().any(|suffix| file_name.ends_with(suffix)) => {}
+            (false, true) => self.ignore(&path, "the name of a template ends in .toon.j2".to_owned()),
+            (false, false) => self.ignore(&path, "the name of a subscriber's file ends in .toml".to_owned()),
+            (true, false) => {
+                self.ignore(
+                    &path,
+                    "subscribers are read from the folder itself, not from one in it".to_owned(),
+                );
             }
+            (true, true) if path.is_symlink() => {
+                self.refuse(&path, "a link to a folder is not followed".to_owned());
+            }
+            (true, true) => self.read_folder(&path, &name),
         }
     }
 
@@ -87,6 +132,10 @@ impl Found {
         }
     }
 
+    fn ignore(&mut self, path: &Path, why: String) {
+        self.ignored.push(Unreadable { path: path.display().to_string().into(), why });
+    }
+
     fn refuse(&mut self, path: &Path, why: String) {
         self.unreadable.push(Unreadable { path: path.display().to_string().into(), why });
     }
@@ -100,12 +149,16 @@ fn read_text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        let message = format!("it is larger than {FILE_BYTES_MAX} bytes");
+        let message = format!("it is larger than {} KiB", FILE_BYTES_MAX / 1024);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        io::Error::new(io::ErrorKind::InvalidData, format!("it is not UTF-8 (byte {at})"))
+        let line =
+            error.as_bytes().get(..at).unwrap_or_default().iter().filter(|byte| **byte == b'\n').count() + 1;
+        let byte = error.as_bytes().get(at).copied().unwrap_or_default();
+        let message = format!("line {line} holds the byte {byte:#04x}, which is not UTF-8; save it as UTF-8");
+        io::Error::new(io::ErrorKind::InvalidData, message)
     })
 }
 
@@ -140,12 +193,28 @@ mod tests {
         write("templates/deep/er/ci.toon.j2", b"ci: 1\n");
         write("templates/big.toon.j2", &vec![b'x'; usize::try_from(FILE_BYTES_MAX).expect("fits") + 1]);
         write("notes.txt", b"");
+        write("subscribers/a.tml", b"");
+        write("subscribers/x/a.toml", b"");
+        write("subscribers/README.md", b"");
+        write("templates/ci.jinja", b"");
+        write("template/ci.toon.j2", b"");
 
         let sources = read_layers(&[(LayerKind::User, folder.path().to_owned())]);
         assert_eq!(names(&sources), ["aside.toml", "subscribers/ci.toml", "templates/deep/er/ci.toon.j2"]);
         let mut refused: Vec<_> = sources.unreadable().iter().map(|file| file.why.as_str()).collect();
         refused.sort_unstable();
-        assert_eq!(refused, ["it is larger than 262144 bytes", "it is not UTF-8 (byte 8)"]);
+        let not_utf8 = "line 1 holds the byte 0xff, which is not UTF-8; save it as UTF-8";
+        assert_eq!(refused, ["it is larger than 256 KiB", not_utf8]);
+        let ignored: Vec<_> = sources.ignored().iter().map(|file| file.why.as_str()).collect();
+        assert_eq!(
+            ignored,
+            [
+                "the name of a subscriber's file ends in .toml",
+                "subscribers are read from the folder itself, not from one in it",
+                "did you mean `templates`?",
+                "the name of a template ends in .toon.j2",
+            ]
+        );
     }
 
     #[cfg(unix)]

@@ -37,10 +37,7 @@ impl<'s> Document<'s> {
         if errors.is_empty() {
             return Ok(Self { file, table: table.into_inner() });
         }
-        let diagnose = |error: &toml::de::Error| {
-            let place = Place::new(&file.path, &file.text, error.span().unwrap_or(0..0));
-            Diagnostic::error(place, "", format!("invalid TOML: {}", sentence(error.message())))
-        };
+        let diagnose = |error: &toml::de::Error| syntax_error(file, error);
         let mut found: Vec<_> = errors.iter().map(diagnose).collect();
         found.sort_by_key(|diagnostic| diagnostic.place.span.start);
         found.truncate(SYNTAX_ERRORS_MAX);
@@ -54,10 +51,12 @@ impl<'s> Document<'s> {
     }
 
     /// What is at the top of the file and not among `sections`.
-    pub(crate) fn unknown_sections(&self, sections: &[&str]) -> Vec<Diagnostic> {
+    fn unknown_sections(&self, sections: &[&str], homes: &Homes) -> Vec<Diagnostic> {
         let unknown = self.table.keys().filter(|key| !sections.contains(&key.get_ref().as_ref()));
         let place = |span: Range<usize>| Place::new(&self.file.path, &self.file.text, span);
-        unknown.map(|key| unknown_key(place(key.span()), key.get_ref(), key.get_ref(), sections)).collect()
+        unknown
+            .map(|key| unknown_key(place(key.span()), key.get_ref(), key.get_ref(), sections, homes))
+            .collect()
     }
 
     /// The value at the top of the file under `name`.
@@ -72,12 +71,14 @@ pub(crate) struct Value<'s> {
     file: &'s SourceFile,
     key: String,
     span: Range<usize>,
+    /// Where its key stands, if it has one of its own.
+    key_span: Option<Range<usize>>,
     value: &'s DeValue<'s>,
 }
 
 impl<'s> Value<'s> {
     fn new(file: &'s SourceFile, key: String, value: &'s Spanned<DeValue<'s>>) -> Self {
-        Self { file, key, span: value.span(), value: value.get_ref() }
+        Self { file, key, span: value.span(), key_span: None, value: value.get_ref() }
     }
 
     /// The value itself.
@@ -100,6 +101,13 @@ impl<'s> Value<'s> {
         Diagnostic::error(self.place(), self.key.as_str(), message)
     }
 
+    /// Something that is wrong with its key.
+    pub(crate) fn key_error(&self, message: impl Into<String>) -> Diagnostic {
+        let span = self.key_span.clone().unwrap_or_else(|| self.span.clone());
+        let place = Place::new(&self.file.path, &self.file.text, span);
+        Diagnostic { place, ..self.error(message) }
+    }
+
     /// Says that it should have been `expected`, such as `a string`.
     pub(crate) fn wrong_kind(&self, expected: &str) -> Vec<Diagnostic> {
         let found = self.value.type_str();
@@ -117,7 +125,8 @@ impl<'s> Value<'s> {
     pub(crate) fn entries(&self) -> Option<Vec<(&'s str, Self)>> {
         let entry = |(key, value): (&'s Spanned<_>, _)| {
             let name: &'s str = AsRef::<str>::as_ref(key.get_ref());
-            (name, Self::new(self.file, format!("{}.{name}", self.key), value))
+            let value = Self::new(self.file, format!("{}.{name}", self.key), value);
+            (name, Self { key_span: Some(key.span()), ..value })
         };
         self.value.as_table().map(|table| table.iter().map(entry).collect())
     }
@@ -237,11 +246,15 @@ impl<'s> Section<'s> {
 
     /// Everything that is wrong, with the keys nobody asked for.
     pub(crate) fn finish(self) -> Vec<Diagnostic> {
+        self.finish_beside(&Homes::new())
+    }
+
+    fn finish_beside(self, homes: &Homes) -> Vec<Diagnostic> {
         let mut found = self.found;
         for (key, entries) in &self.entries {
             if !self.asked.contains(key) {
                 let diagnose = |entry: &Entry<'_>| {
-                    unknown_key(entry.key_place.clone(), key, &entry.value.key, &self.asked)
+                    unknown_key(entry.key_place.clone(), key, &entry.value.key, &self.asked, homes)
                 };
                 found.extend(entries.iter().map(diagnose));
             }
@@ -250,8 +263,60 @@ impl<'s> Section<'s> {
     }
 }
 
-fn unknown_key(place: Place, key: &str, path: &str, allowed: &[&str]) -> Diagnostic {
-    Diagnostic::error(place, shown(path), format!("unknown key `{}`", shown(key))).with_allowed(key, allowed)
+/// The section that each key belongs to.
+type Homes = BTreeMap<&'static str, String>;
+
+/// Everything that is wrong in the sections of some documents, with what is in none of `names`.
+pub(crate) fn finish_all(
+    documents: &[Document<'_>],
+    names: &[&str],
+    sections: Vec<Section<'_>>,
+) -> Vec<Diagnostic> {
+    let home = |section: &Section<'_>| {
+        let name = section.name.clone();
+        section.asked.iter().map(move |key| (*key, name.clone())).collect::<Vec<_>>()
+    };
+    let homes: Homes = sections.iter().flat_map(home).collect();
+    let at_top = documents.iter().flat_map(|document| document.unknown_sections(names, &homes));
+    let mut found: Vec<_> = at_top.collect();
+    found.extend(sections.into_iter().flat_map(|section| section.finish_beside(&homes)));
+    found
+}
+
+fn unknown_key(place: Place, key: &str, path: &str, allowed: &[&str], homes: &Homes) -> Diagnostic {
+    let wrong = Diagnostic::error(place, shown(path), format!("unknown key `{}`", shown(key)));
+    match homes.get(key) {
+        Some(home) => wrong.with_note(format!("`{key}` belongs to [{home}]")),
+        None => wrong.with_allowed(key, allowed),
+    }
+}
+
+/// Says what is wrong with the syntax, in the author's words where the parser speaks of its own.
+fn syntax_error(file: &SourceFile, error: &toml::de::Error) -> Diagnostic {
+    let span = error.span().unwrap_or(0..0);
+    let text = &*file.text;
+    let line_start = text.get(..span.start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
+    let line = text.get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    let control = line.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\t' | '\r'));
+    if let Some((at, c)) = control {
+        let span = line_start + at..line_start + at + c.len_utf8();
+        let message = format!("invalid TOML: control character U+{:04X}", u32::from(c));
+        return Diagnostic::error(Place::new(&file.path, &file.text, span), "", message)
+            .with_note(format!("in a string it is written \\u{:04x}", u32::from(c)));
+    }
+    let place = Place::new(&file.path, &file.text, span);
+    let wrong = Diagnostic::error(place, "", format!("invalid TOML: {}", sentence(error.message())));
+    match line.split_once(':') {
+        Some((key, value)) if is_bare_key(key.trim()) && !value.trim().is_empty() => {
+            let meant = format!("{} = {}", key.trim(), value.trim());
+            wrong.with_note(format!("a key and its value are joined by `=`: {}", shown(&meant)))
+        }
+        _ => wrong,
+    }
+}
+
+fn is_bare_key(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
 #[cfg(test)]

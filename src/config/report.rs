@@ -18,27 +18,25 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use annotate_snippets::{AnnotationKind, Element, Group, Level as Label, Renderer, Snippet};
 
-use crate::event::clean_text;
+use crate::{event::clean_text, nearest::nearest};
 
 /// Most characters of a file's own words that a message repeats.
 const SHOWN_CHARS_MAX: usize = 64;
 /// Most characters of another error's sentence; the longest event type fits in twice.
 const SENTENCE_CHARS_MAX: usize = 400;
-/// Most findings that are kept; a file of nothing but mistakes must not take minutes to report.
+/// Most findings that are shown; a file of nothing but mistakes must not take minutes to report.
 const FINDINGS_MAX: usize = 200;
 
-/// What was found, in the order of the files and of the places in them.
+/// What was found: errors before warnings, each in the order of the files and of the places in them.
 ///
-/// Shape: at most 200 findings, the first ones; the rest is counted.
+/// Shape: all findings are counted, the first 200 are shown.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     diagnostics: Vec<Diagnostic>,
-    left_out: usize,
-    error_count: usize,
 }
 
 /// Whether a finding keeps something from being used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// What it concerns is not used.
     Error,
@@ -104,6 +102,14 @@ impl Place {
         Self { file: Arc::clone(file), span: 0..0, text: "".into() }
     }
 
+    /// A line of a text, from 1; the first one of a text that has fewer.
+    pub(crate) fn line_of(file: &Arc<str>, text: &Arc<str>, line: usize) -> Self {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
+        let start = starts.take(line).last().unwrap_or(0);
+        let length = text.get(start..).and_then(|rest| rest.lines().next()).map_or(0, str::len);
+        Self::new(file, text, start..start + length)
+    }
+
     /// A piece of what stands at this place, if that is how the text reads.
     ///
     /// `content` is what the place says once quotes and escapes are read; a range of it maps to the file only when the file
@@ -129,6 +135,12 @@ impl Place {
 
     fn before(&self) -> &str {
         self.text.get(..self.span.start).unwrap_or_default()
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.file, &self.span) == (&other.file, &other.span)
     }
 }
 
@@ -223,59 +235,58 @@ impl fmt::Display for Diagnostic {
 }
 
 impl Report {
-    /// Keeps the first findings and counts all.
+    /// Takes the findings in the order of the files, and puts the errors before the warnings.
     pub(crate) fn new(mut diagnostics: Vec<Diagnostic>) -> Self {
-        let is_error = |diagnostic: &&Diagnostic| diagnostic.level == Level::Error;
-        let error_count = diagnostics.iter().filter(is_error).count();
-        let left_out = diagnostics.len().saturating_sub(FINDINGS_MAX);
-        diagnostics.truncate(FINDINGS_MAX);
-        Self { diagnostics, left_out, error_count }
+        diagnostics.sort_by_key(|diagnostic| diagnostic.level);
+        Self { diagnostics }
     }
 
-    /// The findings, in the order of the files and of the places in them.
+    /// This report with more findings.
+    #[must_use]
+    pub fn with(self, more: impl IntoIterator<Item = Diagnostic>) -> Self {
+        Self::new(self.diagnostics.into_iter().chain(more).collect())
+    }
+
+    /// Only the findings about files for which `is_wanted` holds.
+    #[must_use]
+    pub fn only(mut self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        self.diagnostics.retain(|diagnostic| is_wanted(&diagnostic.place.file));
+        self
+    }
+
+    /// The findings that are shown: errors first, each in the order of the files and of the places in them.
     pub fn diagnostics(&self) -> &[Diagnostic] {
-        &self.diagnostics
+        self.diagnostics.get(..FINDINGS_MAX).unwrap_or(&self.diagnostics)
     }
 
-    /// How many findings keep something from being used, those that were left out included.
+    /// How many findings keep something from being used, those that are not shown included.
     pub fn error_count(&self) -> usize {
-        self.error_count
+        self.diagnostics.iter().filter(|diagnostic| diagnostic.level == Level::Error).count()
     }
 
-    /// How many findings keep nothing from being used, those that were left out included.
+    /// How many findings keep nothing from being used, those that are not shown included.
     pub fn warning_count(&self) -> usize {
-        self.diagnostics.len() + self.left_out - self.error_count
+        self.diagnostics.len() - self.error_count()
     }
 
     /// The findings for a program, as an array.
     pub fn to_json(&self) -> serde_json::Value {
-        self.diagnostics.iter().map(Diagnostic::to_json).collect()
+        self.diagnostics().iter().map(Diagnostic::to_json).collect()
     }
 }
 
 impl fmt::Display for Report {
     /// Writes the findings with an empty line between them, and nothing when there are none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, diagnostic) in self.diagnostics.iter().enumerate() {
+        for (index, diagnostic) in self.diagnostics().iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
             writeln!(f, "{separator}{diagnostic}")?;
         }
-        match self.left_out {
+        match self.diagnostics.len() - self.diagnostics().len() {
             0 => Ok(()),
             left_out => writeln!(f, "\nand {left_out} more"),
         }
     }
-}
-
-/// The candidate that is most like `word`, if one is so like it that it may have been meant.
-pub(crate) fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    let limit = (word.chars().count() / 3).max(1);
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
-        .filter(|(distance, _)| *distance <= limit)
-        .min()
-        .map(|(_, candidate)| candidate)
 }
 
 /// A file's own words as they may stand in a message: on one line, with invisible characters spelled out, not too long.
@@ -328,12 +339,6 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_word_is_one_that_may_have_been_meant() {
-        assert_eq!(nearest("typs", ["types", "sources"]), Some("types"));
-        assert_eq!(nearest("colour", ["types", "sources"]), None);
-    }
-
-    #[test]
     fn words_of_a_file_are_shown_on_one_line_and_not_at_length() {
         assert_eq!(shown("a\nb\u{1b}[31mc\u{202e}"), "a\\nb\\u{1b}[31mc\\u{202e}");
         assert_eq!(shown(&"x".repeat(64)), "x".repeat(64));
@@ -349,6 +354,7 @@ mod tests {
         assert_eq!((report.error_count(), report.warning_count()), (FINDINGS_MAX + 1, 1));
         assert_eq!(report.diagnostics().len(), FINDINGS_MAX);
         assert!(report.to_string().ends_with("\n\nand 2 more\n"));
+        assert!(report.to_string().starts_with("error: "), "errors go first");
     }
 
     #[test]

@@ -17,11 +17,12 @@ use crate::{
         case::{self, SubscriberTest},
         later,
         layers::SourceFile,
-        raw::{Document, Parsed, Section, Value},
-        report::{Diagnostic, Level, Place, nearest, sentence, shown},
+        raw::{Document, Parsed, Section, Value, finish_all},
+        report::{Diagnostic, Level, Place, sentence, shown},
         values,
     },
-    event::{Pattern, PatternSegment, Severity},
+    event::{FieldPath, Pattern, PatternSegment, Severity},
+    nearest::nearest,
     notification::{Activation, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
     pipeline::{
         activation::WakeSettings,
@@ -119,11 +120,12 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     let (tests, wrong_tests) = case::read(document);
 
     let place = subscriber.value("id").map(Value::place);
-    let mut found = document.unknown_sections(&SECTIONS);
-    found.extend([subscriber, events, batching, limits, output].into_iter().flat_map(Section::finish));
+    let mut found = finish_all(&documents, &SECTIONS, vec![subscriber, events, batching, limits, output]);
     found.extend(wrong_tests);
     let has_errors = found.iter().any(|diagnostic| diagnostic.level == Level::Error);
-    let compiled = id.as_ref().filter(|_| !has_errors).map(|id| Subscriber {
+    let has_template =
+        &*output_rule.template == render::GENERIC || context.templates.contains(&output_rule.template);
+    let compiled = id.as_ref().filter(|_| !has_errors && has_template).map(|id| Subscriber {
         id: id.clone(),
         name: name.unwrap_or_else(|| id.to_string()),
         description,
@@ -148,7 +150,10 @@ fn read_id(value: &Value<'_>) -> Parsed<SubscriberId> {
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     if !text.bytes().all(is_allowed) {
         let message = format!("id `{}` is not made of a to z, 0 to 9 and `_`", shown(text));
-        return Err(vec![value.error(message)]);
+        let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+        let meant: String = text.trim().chars().map(allowed).collect();
+        let meant = Some(meant).filter(|meant| meant.bytes().any(|byte| byte != b'_'));
+        return Err(vec![value.error(message).with_nearest(meant)]);
     }
     if text.len() > ID_BYTES_MAX {
         return Err(vec![
@@ -190,6 +195,16 @@ struct EventsRule {
 
 fn read_events(section: &mut Section<'_>, file: &SourceFile, context: &Context<'_>) -> EventsRule {
     let types = section.require("types", read_patterns, file).unwrap_or_default();
+    for (index, pattern) in types.iter().enumerate() {
+        if types.get(..index).is_some_and(|before| before.contains(pattern)) {
+            section.object("types", |value| {
+                let item = value.items().and_then(|items| items.into_iter().nth(index));
+                item.unwrap_or_else(|| value.clone())
+                    .error(format!("`{pattern}` stands twice"))
+                    .into_warning()
+            });
+        }
+    }
     for (index, pattern) in types.iter().enumerate() {
         if is_unknown(pattern, context.known_types) {
             let meant = nearest_type(pattern, context.known_types);
@@ -268,10 +283,20 @@ fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
     Condition::compile(source).map_err(|error| {
         let mut wrong = value.error(format!("`where` is no expression: {}", sentence(&error.message)));
         if let Some(range) = error.range {
+            wrong.nearest = source.get(range.clone()).and_then(field_meant);
             wrong.place = value.place().within(source, range);
         }
         vec![wrong]
     })
+}
+
+/// The field that may have been meant by a name that no event has: one of an event's own, else one of its payload.
+fn field_meant(name: &str) -> Option<String> {
+    let is_unknown_name = !FieldPath::ROOTS.contains(&name)
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_unknown_name
+        .then(|| nearest(name, FieldPath::ROOTS).map_or_else(|| format!("payload.{name}"), str::to_owned))
 }
 
 fn read_batching(section: &mut Section<'_>) -> Batching {
@@ -293,13 +318,21 @@ fn read_batching(section: &mut Section<'_>) -> Batching {
     } else if max_wait.is_some_and(|max_wait| max_wait < window) {
         section.object("max_wait_ms", |value| value.error("`max_wait_ms` is less than `window_ms`"));
     }
+    let group_by = section.read("group_by", values::field_paths).unwrap_or_default();
+    if !group_by.is_empty() && window.is_zero() && !is_window_wrong {
+        section.object("group_by", |value| {
+            value
+                .error("`group_by` does nothing while `window_ms` is 0: each event is a batch of its own")
+                .into_warning()
+        });
+    }
     let longest = Duration::from_millis(MAX_WAIT_MS_MAX);
     let max_wait = max_wait.unwrap_or_else(|| (window * MAX_WAIT_WINDOWS).min(longest));
     Batching {
         window,
         max_size: max_size.and_then(NonZeroU32::new).unwrap_or(BATCH_SIZE),
         mode: if is_debounce { BatchMode::Debounce { max_wait } } else { BatchMode::Window },
-        group_by: section.read("group_by", values::field_paths).unwrap_or_default(),
+        group_by,
     }
 }
 
@@ -429,7 +462,8 @@ fn read_template(value: &Value<'_>, context: &Context<'_>) -> Parsed<Arc<str>> {
         return Ok(name.into());
     }
     if context.template_names.contains(name.as_str()) {
-        return Err(vec![value.error(format!("template `{}` has an error of its own", shown(&name)))]);
+        // It has an error of its own, which stands there; the file that names it is left out in silence.
+        return Ok(name.into());
     }
     let meant = nearest(&name, context.template_names.iter().copied());
     let note = "a template is a file below templates/ of any layer; \"generic\" is the table without one";

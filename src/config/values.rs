@@ -10,9 +10,10 @@ use jiff::SignedDuration;
 use crate::{
     config::{
         raw::{Parsed, Value},
-        report::{Diagnostic, Place, nearest, shown},
+        report::{Diagnostic, Place, shown},
     },
     event::{FieldPath, Severity},
+    nearest::nearest,
     notification::Activation,
     pipeline::rule::Rate,
 };
@@ -48,12 +49,35 @@ pub(crate) fn integer<T>(value: &Value<'_>, range: RangeInclusive<T>) -> Parsed<
 where
     T: TryFrom<i128> + PartialOrd + fmt::Display,
 {
-    let integer = value.get().as_integer().ok_or_else(|| value.wrong_kind("an integer"))?;
+    let integer = value.get().as_integer().ok_or_else(|| not_an_integer(value))?;
     let found = i128::from_str_radix(integer.as_str(), integer.radix()).ok();
     found.and_then(|found| T::try_from(found).ok()).filter(|found| range.contains(found)).ok_or_else(|| {
         let (start, end) = range.into_inner();
         vec![value.error(format!("`{}` is {integer}, but must be {start} to {end}", value.name()))]
     })
+}
+
+/// Says what is to be written in place of a text that is a number, or a duration where the key has its unit.
+fn not_an_integer(value: &Value<'_>) -> Vec<Diagnostic> {
+    let text = value.get().as_str().unwrap_or_default();
+    let number = text.trim().parse::<u64>().ok();
+    let milliseconds =
+        parse_duration(text).filter(|_| value.name().ends_with("_ms")).map(|time| time.as_millis());
+    let note = match (number, milliseconds) {
+        (Some(number), _) => Some(format!("write {number}, without quotes")),
+        (None, Some(milliseconds)) => {
+            Some(format!("write {milliseconds}: the unit of `{}` is ms", value.name()))
+        }
+        (None, None) => None,
+    };
+    noted(value.wrong_kind("an integer"), note)
+}
+
+fn noted(found: Vec<Diagnostic>, note: Option<String>) -> Vec<Diagnostic> {
+    match note {
+        Some(note) => found.into_iter().map(|wrong| wrong.with_note(note.clone())).collect(),
+        None => found,
+    }
 }
 
 /// One of the words for the values of an enum.
@@ -82,13 +106,19 @@ pub(crate) fn severity(value: &Value<'_>) -> Parsed<Severity> {
 /// A duration within a range.
 pub(crate) fn duration(value: &Value<'_>, range: RangeInclusive<Duration>) -> Parsed<Duration> {
     let Some(text) = value.get().as_str() else {
-        return Err(value.wrong_kind("a duration with its unit, such as \"250ms\" or \"1h30m\""));
+        let note = value
+            .get()
+            .as_integer()
+            .map(|number| format!("the unit is missing: \"{number}s\" are seconds, \"{number}m\" minutes"));
+        let wrong = value.wrong_kind("a duration with its unit, such as \"250ms\" or \"1h30m\"");
+        return Err(noted(wrong, note));
     };
     let Some(found) = parse_duration(text) else {
-        let message = format!("`{}` is no duration", shown(text));
-        return Err(vec![
-            value.error(message).with_note("a duration is written like \"250ms\" or \"1h30m\""),
-        ]);
+        let note = match text.trim().parse::<u64>() {
+            Ok(number) => format!("the unit is missing: \"{number}s\" are seconds, \"{number}m\" minutes"),
+            Err(_) => "a duration is written like \"250ms\" or \"1h30m\"".to_owned(),
+        };
+        return Err(vec![value.error(format!("`{}` is no duration", shown(text))).with_note(note)]);
     };
     if !range.contains(&found) {
         let [start, end] = [range.start(), range.end()].map(|limit| duration_text(*limit));
@@ -118,7 +148,9 @@ fn duration_text(duration: Duration) -> String {
 
 /// A rate such as `10/min`.
 pub(crate) fn rate(value: &Value<'_>) -> Parsed<Rate> {
-    let found = text(value)?;
+    let number =
+        value.get().as_integer().map(|number| format!("write \"{number}/min\", or another unit of time"));
+    let found = text(value).map_err(|wrong| noted(wrong, number))?;
     let wrong = |message: String| {
         let note = "a rate is written like \"10/min\", its unit being s, sec, m, min, h or hour";
         Err(vec![value.error(message).with_note(note)])
@@ -139,7 +171,10 @@ pub(crate) fn rate(value: &Value<'_>) -> Parsed<Rate> {
 
 /// An array of strings, each read by `parse`.
 pub(crate) fn list<'s, T>(value: &Value<'s>, parse: impl Fn(&Value<'s>) -> Parsed<T>) -> Parsed<Vec<T>> {
-    let items = value.items().ok_or_else(|| value.wrong_kind("an array of strings"))?;
+    let items = value.items().ok_or_else(|| {
+        let note = value.get().as_str().map(|text| format!("write [\"{}\"]", shown(text)));
+        noted(value.wrong_kind("an array of strings"), note)
+    })?;
     let (mut parsed, mut found) = (Vec::new(), Vec::new());
     for item in &items {
         match parse(item) {
@@ -152,7 +187,12 @@ pub(crate) fn list<'s, T>(value: &Value<'s>, parse: impl Fn(&Value<'s>) -> Parse
 
 /// Paths of fields joined by `:`, such as `type:payload.tool_name`; an empty string is no path.
 pub(crate) fn field_paths(value: &Value<'_>) -> Parsed<Vec<FieldPath>> {
-    let found = text(value)?;
+    let found = text(value).map_err(|wrong| {
+        let items = value.items().unwrap_or_default();
+        let parts: Option<Vec<&str>> = items.iter().map(|item| item.get().as_str()).collect();
+        let joined = parts.filter(|parts| !parts.is_empty()).map(|parts| parts.join(":"));
+        noted(wrong, joined.map(|joined| format!("several fields are joined by `:`: \"{}\"", shown(&joined))))
+    })?;
     if found.is_empty() {
         return Ok(Vec::new());
     }
@@ -171,10 +211,17 @@ pub(crate) fn field_paths(value: &Value<'_>) -> Parsed<Vec<FieldPath>> {
 }
 
 fn bad_field_path(value: &Value<'_>, place: Place, part: &str) -> Diagnostic {
-    let begins_right = part.split('.').next().is_some_and(|root| FieldPath::ROOTS.contains(&root));
-    let root = nearest(part, FieldPath::ROOTS).filter(|root| *root != "payload").map(str::to_owned);
-    let in_payload = || Some(format!("payload.{part}")).filter(|path| FieldPath::parse(path).is_some());
-    let meant = if begins_right { None } else { root.or_else(in_payload) };
+    let is_path = |path: &String| FieldPath::parse(path).is_some();
+    let (root, rest) = part.split_at(part.find('.').unwrap_or(part.len()));
+    let with_root = || nearest(root, FieldPath::ROOTS).map(|root| format!("{root}{rest}")).filter(is_path);
+    let in_payload = || Some(format!("payload.{part}")).filter(is_path);
+    let parts: Vec<String> =
+        part.split([',', ' ']).filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    let meant = match FieldPath::ROOTS.contains(&root) {
+        _ if parts.len() > 1 => Some(parts.join(":")).filter(|_| parts.iter().all(is_path)),
+        true => None,
+        false => with_root().or_else(in_payload),
+    };
     let note = format!(
         "a field is one of {}, or `payload.` and the keys below it; several are joined by `:`",
         FieldPath::ROOTS.into_iter().filter(|root| *root != "payload").collect::<Vec<_>>().join(", ")
@@ -249,6 +296,30 @@ mod tests {
         assert_eq!(read("\"type:payload.a.0\"", field_paths).map(|paths| paths.len()), Ok(2));
         let wrong = Err("`type.x` is no field of an event; `` is no field of an event".to_owned());
         assert_eq!(read("\"type.x::id\"", field_paths).map(|paths| paths.len()), wrong);
+    }
+
+    #[test]
+    fn a_field_that_was_meant_is_named() {
+        let file = |written: &str| SourceFile {
+            layer: LayerKind::User,
+            name: "aside.toml".into(),
+            path: "a".into(),
+            text: format!("[s]\nx = {written}\n").into(),
+        };
+        for (written, meant) in [
+            ("\"type:paylod.tool_name\"", Some("payload.tool_name")),
+            ("\"type,payload.tool_name\"", Some("type:payload.tool_name")),
+            ("\"tool_name\"", Some("payload.tool_name")),
+            ("\"sesion\"", Some("session")),
+            ("\"type.x\"", None),
+        ] {
+            let file = file(written);
+            let documents = [Document::parse(&file).unwrap_or_else(|found| panic!("{found:?}"))];
+            let mut section = Section::new("s", &documents);
+            assert!(section.read("x", field_paths).is_none());
+            let found = section.finish();
+            assert_eq!(found.first().and_then(|wrong| wrong.nearest.as_deref()), meant, "{written}");
+        }
     }
 
     #[test]

@@ -28,7 +28,10 @@ use minijinja::{
 };
 use serde_json::Value as Json;
 
-use crate::event::{Event, FieldPath};
+use crate::{
+    event::{Event, FieldPath},
+    pipeline::hints::{self, Slip},
+};
 
 /// Longest `where`, in bytes. minijinja reads a run of operators by recursion without a guard: 2,048 minus signs overflow
 /// a stack of 2 MiB in a debug build, which would end the process.
@@ -79,7 +82,7 @@ impl Condition {
         }
         let expression = ENVIRONMENT
             .compile_expression_owned(source.to_owned())
-            .map_err(|error| ConditionError { message: message(&error), range: error.range() })?;
+            .map_err(|error| syntax_error(source, &error))?;
         let known: BTreeSet<&str> =
             FieldPath::ROOTS.into_iter().chain(ENVIRONMENT.globals().map(|(name, _)| name)).collect();
         let names: BTreeSet<String> = expression.undeclared_variables(false).into_iter().collect();
@@ -110,6 +113,14 @@ impl Condition {
 impl fmt::Debug for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Condition").field(&self.source).finish()
+    }
+}
+
+/// Places minijinja's complaint, unless the text holds a slip that says more.
+fn syntax_error(source: &str, error: &Error) -> ConditionError {
+    match hints::in_expression(source) {
+        Some(Slip { message, range }) => ConditionError { message, range: Some(range) },
+        None => ConditionError { message: message(error), range: error.range() },
     }
 }
 
@@ -303,7 +314,8 @@ mod tests {
     fn a_text_that_is_no_condition_is_refused_with_its_place() {
         for (source, range, part) in [
             ("payload.x >", Some(10..11), "syntax error"),
-            ("payload.x = 1", Some(10..11), "syntax error"),
+            ("payload.x = 1", Some(10..11), "`=` is no operator here"),
+            ("payload.x && payload.y", Some(10..12), "`&&` is no operator here"),
             ("source == 'a' and paylod.x", Some(18..24), "unknown field `paylod`"),
             ("payload.retry > retry", Some(16..21), "unknown field `retry`"),
         ] {

@@ -11,7 +11,6 @@ use aside::{
         compile::{Compiled, compile},
         layers::{LayerKind, SourceFile, Sources},
     },
-    engine::Engine,
     event::{Event, Payload, Seq, Severity},
     notification::{SubscriberId, Tokens},
     pipeline::{
@@ -19,10 +18,9 @@ use aside::{
         row::Row,
     },
     time::Timestamp,
+    trial::run_test,
 };
 use serde_json::Value;
-
-use crate::subscribers;
 
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/subscribers.md"];
 /// The sections that a part of a file is completed with, unless it has them itself.
@@ -45,7 +43,7 @@ fn every_subscriber_in_the_documentation_compiles_and_does_what_its_tests_say() 
         for block in examples {
             let compiled = compile_with(&completed(block), &templates);
             assert_eq!(compiled.report.to_string(), "", "{}", block.place);
-            run_tests(compiled, &block.place);
+            run_tests(&compiled, &block.place);
         }
     }
 }
@@ -151,12 +149,11 @@ fn compile_with(subscriber: &str, templates: &[(String, String)]) -> Compiled {
     compile(&Sources::shipped().with(files, []), &[])
 }
 
-fn run_tests(compiled: Compiled, place: &str) {
-    let rules = Arc::new(compiled.rules);
-    for (id, tests) in &compiled.tests {
-        for test in tests {
-            let outcome = subscribers::run(Engine::new(rules.clone()), id, test);
-            assert_eq!(outcome, Ok(()), "{place}: {id}, {}", test.name);
+fn run_tests(compiled: &Compiled, place: &str) {
+    for rule in &compiled.rules.subscribers {
+        for test in compiled.tests.get(&rule.id).into_iter().flatten() {
+            let outcome = run_test(&compiled.rules, rule, test);
+            assert_eq!(outcome, Ok(()), "{place}: {}, {}", rule.id, test.name);
         }
     }
 }

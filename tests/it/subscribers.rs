@@ -2,16 +2,16 @@
 
 use aside::{
     config::{
-        case::SubscriberTest,
         compile::compile,
         layers::{LayerKind, SourceFile, Sources},
     },
     engine::{CompiledRules, Engine, Input, Output, RequestId},
-    event::{Event, EventType, Payload, Seq, SessionId, Severity, catalogue},
+    event::{Event, Payload, Seq, SessionId, Severity},
     exchange::{Begins, Budget, Carries, Exchange, Format, Harness},
     ledger::{LedgerEntry, Reason},
     notification::{InjectionPoint, SubscriberId},
     time::Timestamp,
+    trial::run_test,
 };
 use serde_json::Value;
 
@@ -21,73 +21,18 @@ const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 fn every_shipped_subscriber_does_what_its_tests_say() {
     let compiled = compile(&Sources::shipped(), &[]);
     assert_eq!(compiled.report.error_count(), 0, "{}", compiled.report);
-    let rules = std::sync::Arc::new(compiled.rules);
+    let rules = compiled.rules;
     let mut failures = Vec::new();
     for rule in &rules.subscribers {
         let tests = compiled.tests.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
         assert!(tests.len() >= 2, "{} has {} tests", rule.id, tests.len());
         for test in tests {
-            if let Err(difference) = run(Engine::new(rules.clone()), &rule.id, test) {
+            if let Err(difference) = run_test(&rules, rule, test) {
                 failures.push(format!("{}, {}: {difference}", rule.id, test.name));
             }
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-}
-
-/// Publishes what the test says and compares what the subscriber makes of it.
-pub(crate) fn run(
-    mut engine: Engine,
-    subscriber: &SubscriberId,
-    test: &SubscriberTest,
-) -> Result<(), String> {
-    let mut made = Vec::new();
-    for (seq, event) in (1..).map(Seq).zip(&test.at) {
-        let own = Event {
-            id: seq.to_string().into(),
-            event_type: event.event_type.clone(),
-            source: event.source.clone().unwrap_or_else(|| "test".into()),
-            severity: event.severity.unwrap_or_else(|| default_severity(&event.event_type)),
-            timestamp: START + event.at,
-            payload: Payload::from(event.payload.clone()),
-            dedupe_key: event.dedupe_key.clone(),
-            session: Some(SessionId::new("s")),
-            workspace: None,
-            cause: None,
-        };
-        engine.handle(Input::Event { seq, event: own.as_ref() }, START + event.at);
-        collect(&mut engine, subscriber, &mut made);
-    }
-    let end = test.at.last().map(|event| event.at).unwrap_or_default() + std::time::Duration::from_secs(60);
-    engine.handle(Input::Tick, START + end);
-    collect(&mut engine, subscriber, &mut made);
-    let contents = contents(&mut engine, START + end, subscriber);
-    if made.len() != test.expect.len() {
-        return Err(format!("{} notifications were made at {made:?}, not {}", made.len(), test.expect.len()));
-    }
-    for ((at, decoded), expected) in made.iter().zip(&contents).zip(&test.expect) {
-        if *at != START + expected.at {
-            return Err(format!("made at {at}, not {:?} after the start", expected.at));
-        }
-        if !holds(decoded, &expected.decoded) {
-            return Err(format!("{decoded} does not hold {}", expected.decoded));
-        }
-    }
-    Ok(())
-}
-
-fn default_severity(event_type: &EventType) -> Severity {
-    catalogue::default_severity(event_type.as_str()).unwrap_or(catalogue::SEVERITY_DEFAULT)
-}
-
-fn collect(engine: &mut Engine, subscriber: &SubscriberId, made: &mut Vec<Timestamp>) {
-    while let Some(output) = engine.poll_output() {
-        if let Output::Record(LedgerEntry::Created { subscriber: own, created_at, .. }) = output
-            && own == *subscriber
-        {
-            made.push(created_at);
-        }
-    }
 }
 
 /// What the notifications decode to, oldest first.
@@ -125,20 +70,6 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
         contents.extend(own.map(|notification| notification["content"].clone()));
     }
     contents
-}
-
-/// Whether `found` has everything that `expected` has; keys that are absent in `expected` are not compared.
-fn holds(found: &Value, expected: &Value) -> bool {
-    match (found, expected) {
-        (Value::Object(found), Value::Object(expected)) => {
-            expected.iter().all(|(key, value)| found.get(key).is_some_and(|found| holds(found, value)))
-        }
-        (Value::Array(found), Value::Array(expected)) => {
-            found.len() == expected.len()
-                && found.iter().zip(expected).all(|(found, value)| holds(found, value))
-        }
-        _ => found == expected,
-    }
 }
 
 /// The rules of one subscriber that waits two seconds, switched on or off.

@@ -23,8 +23,18 @@ const EMPTY_NAMES: [&str; 7] = ["core", "utils", "util", "common", "helpers", "t
 const RUN_BY_A_SCRIPT: &str = "tests/it/real_client";
 
 /// Layers 0 and 1: what everything may use.
-const DATA: &[&str] =
-    &["time", "snapshot", "event", "notification", "exchange", "ledger", "session", "toon", "tokens"];
+const DATA: &[&str] = &[
+    "time",
+    "nearest",
+    "snapshot",
+    "event",
+    "notification",
+    "exchange",
+    "ledger",
+    "session",
+    "toon",
+    "tokens",
+];
 const RULES: &[&str] = &["pipeline", "matcher", "injector", "format"];
 
 /// A module, its layer, and what it may use of this crate besides itself.
@@ -43,6 +53,7 @@ const DECIDING: u8 = 3;
 const MODULES: &[Module] = &[
     module("time", 0, &[]),
     module("meter", 0, &[]),
+    module("nearest", 0, &[]),
     module("snapshot", 0, &[&["time"]]),
     module("event", 1, &[DATA]),
     module("notification", 1, &[DATA]),
@@ -59,6 +70,7 @@ const MODULES: &[Module] = &[
     module("config", DECIDING, &[DATA, RULES, &["engine::rules"]]),
     module("protocol", DECIDING, &[DATA, &["engine::io", "engine::rules"]]),
     module("harness", DECIDING, &[DATA, &["protocol", "engine::io"]]),
+    module("trial", 4, &[DATA, RULES, &["engine", "config"]]),
     module("journal", 4, &[DATA, &["config", "meter"]]),
     module("bus", 4, &[DATA, &["config", "journal"]]),
     module("projection", 4, &[DATA, &["engine", "protocol", "journal"]]),
@@ -71,8 +83,19 @@ const MODULES: &[Module] = &[
     module("main", 6, &[&["cli", "client"]]),
 ];
 
-const BELOW_THE_SHELL: &[&str] =
-    &["meter", "engine", "config", "protocol", "harness", "journal", "bus", "projection", "source", "sink"];
+const BELOW_THE_SHELL: &[&str] = &[
+    "meter",
+    "engine",
+    "config",
+    "protocol",
+    "harness",
+    "journal",
+    "bus",
+    "projection",
+    "source",
+    "sink",
+    "trial",
+];
 
 /// Where something from outside may be used.
 enum Where {

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use minijinja::{Environment, Error, ErrorKind};
 
 use super::{OUTPUT_BYTES_MAX, TemplateError, template::VARIABLES};
+use crate::pipeline::hints::{self, Slip};
 
 /// Longest tag or expression in bytes. minijinja reads and runs a chain of operators by recursion without a guard; in a debug
 /// build with a stack of 2 MiB it overflows at about 2,000 unary minus signs, so half of that is safe.
@@ -26,17 +27,23 @@ const IMPLIED: [&str; 6] = ["loop", "self", "super", "caller", "varargs", "kwarg
 /// Checks the source as text: size and control characters.
 pub(super) fn check_text(source: &str) -> Result<(), TemplateError> {
     if source.len() > OUTPUT_BYTES_MAX {
-        return Err(error_at(source, 0, 0, format!("a template has at most {OUTPUT_BYTES_MAX} bytes")));
+        let size = source.len().div_ceil(1024);
+        let message = format!("a template has at most {} KiB, this one has {size}", OUTPUT_BYTES_MAX / 1024);
+        return Err(error_at(source, 0, 0, message));
     }
     if let Some((start, end)) = long_tag(source) {
         let message = format!("a tag has at most {TAG_BYTES_MAX} bytes; name its parts with `set`");
         return Err(error_at(source, start, end, message));
     }
     let control = source.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\n' | '\r' | '\t'));
-    control.map_or(Ok(()), |(at, c)| {
+    if let Some((at, c)) = control {
         let message = format!("control character U+{:04X} in a template", u32::from(c));
-        Err(error_at(source, at, at + c.len_utf8(), message))
-    })
+        return Err(error_at(source, at, at + c.len_utf8(), message));
+    }
+    match hints::tab_in(source) {
+        Some(Slip { message, range }) => Err(error_at(source, range.start, range.end, message)),
+        None => Ok(()),
+    }
 }
 
 /// The first tag that is longer than [`TAG_BYTES_MAX`]; text in quotes does not end a tag.
@@ -68,6 +75,9 @@ fn long_tag(source: &str) -> Option<(usize, usize)> {
 
 /// Places minijinja's own complaint in the source.
 pub(super) fn syntax_error(source: &str, error: &Error) -> TemplateError {
+    if let Some(Slip { message, range }) = hints::in_template(source) {
+        return error_at(source, range.start, range.end, message);
+    }
     let message = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     if let Some(range) = error.range() {
         return error_at(source, range.start, range.end, message);
@@ -246,7 +256,8 @@ mod tests {
             ("{% include 'x' %}", 1, 4, "one file"),
             ("a: {{ now|shout }}", 1, 11, "no filter `shout`"),
             ("a: {{ evnts[0].id }}", 1, 7, "no variable `evnts`"),
-            ("a: {{ now }", 1, 1, ""),
+            ("a: {{ now }", 1, 4, "`{{` without its `}}`"),
+            ("a:\n\tb: 1\n", 2, 1, "a level is two spaces"),
             ("a: \u{2}0\u{3}", 1, 4, "U+0002"),
             (&format!("a: 1\nb: {{{{ {}1 }}}}", "-".repeat(5_000)), 2, 4, "1000 bytes"),
             (&format!("b: {{{{ '}}}}' ~ {}1 }}}}", "-".repeat(5_000)), 1, 4, "1000 bytes"),

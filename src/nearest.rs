@@ -1,0 +1,33 @@
+//! The word that may have been meant by one that is not known.
+
+/// The candidate that is most like `word`, if one is so like it that it may have been meant.
+///
+/// That is one a third of whose letters differ at most, or else the shortest one that goes on with `_` where `word` ends.
+pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let limit = (word.chars().count() / 3).max(1);
+    let alike = candidates
+        .iter()
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), *candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, candidate)| candidate);
+    let goes_on = |candidate: &&&str| {
+        !word.is_empty() && candidate.strip_prefix(word).is_some_and(|rest| rest.starts_with('_'))
+    };
+    alike.or_else(|| candidates.iter().filter(goes_on).min_by_key(|candidate| candidate.len()).copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_one_that_may_have_been_meant() {
+        assert_eq!(nearest("typs", ["types", "sources"]), Some("types"));
+        assert_eq!(nearest("colour", ["types", "sources"]), None);
+        assert_eq!(nearest("window", ["max_size", "window_ms"]), Some("window_ms"));
+        assert_eq!(nearest("dedupe", ["dedupe_window_ms", "dedupe_key"]), Some("dedupe_key"));
+        assert_eq!(nearest("", ["_a", "a"]), Some("a"));
+    }
+}

@@ -1,0 +1,219 @@
+//! What is wrong with a text that is not minijinja, where its parser says only where it stopped.
+//!
+//! The parser is asked first; this looks at the text again for the slips that authors make: a tag that is not closed, a block that is
+//! not ended, an operator of another language.
+
+use std::ops::Range;
+
+/// A slip, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Slip {
+    /// What it is, as a lowercase fragment.
+    pub(crate) message: String,
+    /// Bytes of the source.
+    pub(crate) range: Range<usize>,
+}
+
+/// A tag of a template.
+struct Tag<'s> {
+    /// The first word of a `{% %}`; empty for a `{{ }}`.
+    word: &'s str,
+    /// Where it opens.
+    at: usize,
+    /// What is between its ends.
+    inside: &'s str,
+    is_closed: bool,
+}
+
+impl Tag<'_> {
+    /// Where its word stands, or the tag when it has none.
+    fn range(&self) -> Range<usize> {
+        let word = self.inside.find(self.word).map_or(self.at, |found| self.at + 2 + found);
+        word..word + self.word.len().max(2)
+    }
+
+    /// Whether it begins a block; `set` does without a `=`.
+    fn opens_block(&self) -> bool {
+        match self.word {
+            "if" | "for" | "macro" | "call" | "filter" | "with" | "block" => true,
+            "set" => !self.inside.contains('='),
+            _ => false,
+        }
+    }
+}
+
+/// The slip in a template that is not minijinja, if it is one of the usual ones.
+pub(crate) fn in_template(source: &str) -> Option<Slip> {
+    let tags = tags(source);
+    let line = |at: usize| source.get(..at).map_or(0, |before| before.matches('\n').count()) + 1;
+    if let Some(tag) = tags.iter().find(|tag| !tag.is_closed) {
+        let (open, close) = if source.get(tag.at..)?.starts_with("{{") { ("{{", "}}") } else { ("{%", "%}") };
+        return Some(Slip { message: format!("`{open}` without its `{close}`"), range: tag.at..tag.at + 2 });
+    }
+    let mut open: Vec<&Tag<'_>> = Vec::new();
+    for tag in &tags {
+        let slip = |message: String| Some(Slip { message, range: tag.range() });
+        match (tag.word.strip_prefix("end"), open.last()) {
+            (None, _) if tag.opens_block() => open.push(tag),
+            (None, _) => {}
+            (Some(end), Some(block)) if end == block.word => drop(open.pop()),
+            (Some(_), Some(block)) => {
+                let (word, at) = (block.word, line(block.at));
+                return slip(format!(
+                    "`{}` where the `{word}` of line {at} is open, which `end{word}` ends",
+                    tag.word
+                ));
+            }
+            (Some(end), None) => return slip(format!("`{}` without an open `{end}`", tag.word)),
+        }
+    }
+    let block = open.last()?;
+    let message = format!("the `{}` of line {} has no `end{}`", block.word, line(block.at), block.word);
+    Some(Slip { message, range: block.range() })
+}
+
+/// The first line of a template's text that a tab indents; in TOON, and so here, a level is two spaces.
+pub(crate) fn tab_in(source: &str) -> Option<Slip> {
+    let tags = tags(source);
+    let is_inside = |at: usize| tags.iter().any(|tag| (tag.at..tag.at + 2 + tag.inside.len()).contains(&at));
+    let mut start = 0;
+    for line in source.split_inclusive('\n') {
+        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+        let (blank, text) = line.split_at(indent);
+        let says_something = !text.trim().is_empty() && !text.starts_with("{%") && !text.starts_with("{#");
+        if let Some(tab) = blank.find('\t')
+            && says_something
+            && !is_inside(start)
+        {
+            let message = "a tab in the indentation: a level is two spaces".to_owned();
+            return Some(Slip { message, range: start + tab..start + tab + 1 });
+        }
+        start += line.len();
+    }
+    None
+}
+
+/// The first operator of another language in an expression, outside of strings and brackets.
+pub(crate) fn in_expression(source: &str) -> Option<Slip> {
+    let (mut quote, mut depth) = (None, 0_usize);
+    let slip = |found: &str, meant: &str, at: usize| {
+        let message = format!("`{found}` is no operator here; write `{meant}`");
+        Some(Slip { message, range: at..at + found.len() })
+    };
+    for (at, c) in source.char_indices() {
+        let next = source.get(at + c.len_utf8()..).and_then(|rest| rest.chars().next());
+        let before = source.get(..at).and_then(|text| text.chars().next_back());
+        match (quote, c) {
+            (Some(open), c) if c == open && before != Some('\\') => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
+            (None, '&') if next == Some('&') => return slip("&&", "and", at),
+            (None, '|') if next == Some('|') => return slip("||", "or", at),
+            (None, '!') if next != Some('=') => return slip("!", "not", at),
+            (None, '=') if next == Some('=') || matches!(before, Some('=' | '!' | '<' | '>')) => {}
+            (None, '=') if depth == 0 => return slip("=", "==", at),
+            (None, _) => {}
+        }
+    }
+    None
+}
+
+/// The tags of a template in order, without comments and without those in `raw` blocks.
+fn tags(source: &str) -> Vec<Tag<'_>> {
+    let (mut tags, mut at, mut is_raw) = (Vec::new(), 0, false);
+    while let Some(open) = source.get(at..).and_then(|rest| rest.find('{')).map(|found| at + found) {
+        let rest = source.get(open..).unwrap_or_default();
+        if rest.starts_with("{#") {
+            at = open + rest.find("#}").map_or(rest.len(), |end| end + 2);
+        } else if rest.starts_with("{{") || rest.starts_with("{%") {
+            let tag = tag(source, open, if rest.starts_with("{%") { "%}" } else { "}}" });
+            at = open + 2 + tag.inside.len();
+            match (is_raw, tag.word) {
+                (true, "endraw") => is_raw = false,
+                (true, _) => at = open + 2,
+                (false, "raw") => is_raw = true,
+                (false, _) => tags.push(tag),
+            }
+        } else {
+            at = open + 1;
+        }
+    }
+    tags
+}
+
+fn tag<'s>(source: &'s str, open: usize, close: &str) -> Tag<'s> {
+    let rest = source.get(open + 2..).unwrap_or_default();
+    let mut quote = None;
+    let end = rest.char_indices().find(|&(at, c)| {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            _ => {}
+        }
+        quote.is_none() && rest.get(at..).is_some_and(|rest| rest.starts_with(close))
+    });
+    // Another tag before the end means that this one's end was forgotten.
+    let inside = rest.get(..end.map_or(rest.len(), |(at, _)| at)).unwrap_or_default();
+    let forgotten = ["{{", "{%"].into_iter().filter_map(|tag| inside.find(tag)).min();
+    let inside = forgotten.and_then(|at| inside.get(..at)).unwrap_or(inside);
+    let code = inside.trim_start_matches(['-', '+']).trim_start();
+    let word_end = code.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(code.len());
+    let word = if close == "%}" { code.get(..word_end).unwrap_or_default() } else { "" };
+    Tag { word, at: open, inside, is_closed: end.is_some() && forgotten.is_none() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_closed_or_ended_is_named_with_its_line() {
+        for (source, at, part) in [
+            ("a: {{ now }", 3, "`{{` without its `}}`"),
+            ("a: {{ now\nb: {{ count }}", 3, "`{{` without its `}}`"),
+            ("a: 1\n{% if count %}\nb: 2\n", 8, "the `if` of line 2 has no `endif`"),
+            ("{% for r in rows %}\na: 1\n{% endif %}", 28, "`endif` where the `for` of line 1 is open"),
+            ("a: 1\n{%- endif %}", 9, "`endif` without an open `if`"),
+            ("{% set x %}\na: 1\n{% if count %}{% endif %}", 3, "the `set` of line 1 has no `endset`"),
+        ] {
+            let slip = in_template(source).expect(source);
+            assert!(slip.message.contains(part), "{source}: {slip:?}");
+            assert_eq!(slip.range.start, at, "{source}: {slip:?}");
+        }
+        for source in [
+            "{% if a %}{{ '}}' }}{% endif %}{# {% if %} #}",
+            "{% raw %}{% if %}{{{% endraw %}",
+            "{% set x = 1 %}{% set y %}1{% endset %}{% for a in b %}{% else %}{% endfor %}",
+        ] {
+            assert_eq!(in_template(source), None, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_tab_indents_nothing() {
+        assert_eq!(tab_in("a:\n\tb: 1\n").map(|slip| slip.range), Some(3..4));
+        assert_eq!(tab_in("a:\n  \t{{ count }}\n").map(|slip| slip.range), Some(5..6));
+        assert_eq!(
+            tab_in("{% if rows %}\n\t{% set x = [\n\t1] %}\n\t{# x #}\n{% endif %}a: 1\tb\n\t\n"),
+            None
+        );
+    }
+
+    #[test]
+    fn operators_of_other_languages_are_known() {
+        for (source, range, meant) in [
+            ("payload.x = 1", 10..11, "`==`"),
+            ("payload.x && payload.y", 10..12, "`and`"),
+            ("payload.x || payload.y", 10..12, "`or`"),
+            ("!payload.x", 0..1, "`not`"),
+            ("payload.l|map(attribute='n') = 3", 29..30, "`==`"),
+        ] {
+            let slip = in_expression(source).expect(source);
+            assert_eq!(slip.range, range, "{source}");
+            assert!(slip.message.contains(meant), "{slip:?}");
+        }
+        assert_eq!(in_expression("a == '&& = !' and b != \"||\" and c >= 1 and d|f(x=1)"), None);
+    }
+}

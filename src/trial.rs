@@ -1,0 +1,154 @@
+//! What configuration does when it is tried: templates with examples, and the `[[tests]]` of subscribers in simulated time.
+//!
+//! Compiling finds what is written wrong; this finds what is right in form and fails at the first event. A template is rendered
+//! with one event and with three: those of its subscriber's tests, and the catalogue's examples of the types it takes, as far as
+//! the subscriber's own filter lets them pass. A test goes through an engine with that subscriber alone, so what it shows is what
+//! the daemon does. What ships is tested by the project and not tried again.
+
+mod templates;
+mod tests;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    config::{
+        compile::Compiled,
+        layers::{LayerKind, Sources},
+        report::Diagnostic,
+    },
+    event::catalogue::CatalogueEntry,
+};
+
+pub use tests::run_test;
+
+/// Tries everything in `compiled` that does not ship, and gives what fails.
+///
+/// `sources` are the files it was compiled from; `catalogue` has the examples.
+pub fn findings(sources: &Sources, compiled: &Compiled, catalogue: &[&CatalogueEntry]) -> Vec<Diagnostic> {
+    let files = sources.files().iter().filter(|file| file.layer != LayerKind::Shipped);
+    let own: BTreeSet<&Arc<str>> = files.map(|file| &file.path).collect();
+    let mut found = templates::findings(sources, compiled, catalogue);
+    found.extend(tests::findings(compiled, &own));
+    found
+}
+
+#[cfg(test)]
+mod examples {
+    use super::*;
+    use crate::{
+        config::{compile::compile, layers::SourceFile, report::Report},
+        event::catalogue,
+    };
+
+    /// What is found about a subscriber of failed tool calls with this template and these tests.
+    fn tried(template: &str, rest: &str) -> Report {
+        let subscriber =
+            format!("[subscriber]\nid = \"x\"\n[events]\ntypes = [\"tool.call.failure\"]\n{rest}");
+        let file = |name: &str, text: &str| SourceFile {
+            layer: LayerKind::User,
+            name: name.into(),
+            path: name.into(),
+            text: text.into(),
+        };
+        let files = [file("subscribers/x.toml", &subscriber), file("templates/x.toon.j2", template)];
+        let sources = Sources::shipped().with(files, []);
+        let compiled = compile(&sources, &[]);
+        let entries: Vec<_> = catalogue::types().collect();
+        let found = findings(&sources, &compiled, &entries);
+        compiled.report.with(found)
+    }
+
+    #[test]
+    fn a_template_that_fails_at_its_first_event_is_found_before_there_is_one() {
+        for (template, place, part) in [
+            ("a: 1\nb: {{ events[0].paylod.x }}\n", "2:1", "is undefined"),
+            ("{% for e in events %}\na: {{ e.tool_name }}\n{% endfor %}\n", "2:1", "is undefined"),
+            ("{{ rows|toon(keys=\"a\") }}\n", "1:1", "keys"),
+            ("{{ rows|toon(key=\"a\", indent=3) }}\n", "1:1", "a multiple of 2"),
+            ("tools[2]{a}:\n{% for r in rows %}\n  {{ r.tool_name }}\n{% endfor %}\n", "1:1", "Expected 2"),
+            ("t[{{ count }}]{a,b,c}:\n{% for r in rows %}\n  {{ r.tool_name }},1\n{% endfor %}\n", "1:1", ""),
+            ("t[{{ count }}]{a}:\n{% for r in rows %}\n{{ r.tool_name }}\n{% endfor %}\n", "1:1", ""),
+            ("- {{ count }}\n- 2\n", "1:1", "a list item needs"),
+            ("a: 1\na: {{ count }}\n", "1:1", ""),
+            ("a: {{ rows }}\n", "1:1", "cannot stand in a cell"),
+            ("x: {{ rows|toon }}\n", "1:1", "a line of its own"),
+            ("{% if count > 9 %}\na: 1\n{% endif %}\n", "1:1", "it wrote nothing"),
+            (
+                "{% for i in range(1000) %}{% for k in range(1000) %}{% endfor %}{% endfor %}a: 1\n",
+                "1:1",
+                "it ran for",
+            ),
+        ] {
+            let report = tried(template, "");
+            let [found] = report.diagnostics() else { panic!("{template}: {report}") };
+            assert_eq!(found.place.to_string(), format!("templates/x.toon.j2:{place}"), "{report}");
+            assert!(found.message.starts_with("template fails with "), "{report}");
+            assert!(found.message.contains(part), "{report}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_a_key_is_doubted() {
+        for template in ["{\"a\": 1}\n", "something failed\n"] {
+            let report = tried(template, "");
+            assert_eq!((report.error_count(), report.warning_count()), (0, 1), "{report}");
+            assert!(report.to_string().contains("text that has no key"), "{report}");
+        }
+    }
+
+    #[test]
+    fn events_of_tests_are_examples_too_and_what_the_filter_refuses_is_none() {
+        let template = "a: {{ events[0].payload.own }}\n";
+        let test = "[[tests]]\nname = \"t\"\nat = [[\"0ms\", \"tool.call.failure\", { own = 1 }]]\n\
+                    expect = [{ at = \"0ms\", decoded = { a = 1 } }]\n";
+        assert_eq!(tried(template, "").error_count(), 1, "the catalogue's example lacks it");
+        let filtered = format!("where = \"payload.own is defined\"\n{test}");
+        assert_eq!(tried(template, &filtered).to_string(), "");
+    }
+
+    #[test]
+    fn a_test_that_fails_or_cannot_hold_is_an_error() {
+        let test = |at: &str, expect: &str| {
+            format!(
+                "[[tests]]\nname = \"t\"\nat = [[\"0ms\", \"{at}\", {{ tool_name = \"grep\" }}]]\nexpect = {expect}\n"
+            )
+        };
+        let failure = "tool.call.failure";
+        for (at, expect, part) in [
+            (failure, "[{ at = \"0ms\", decoded = { a = \"grep\" } }]", None),
+            (failure, "[]", Some("test `t` fails: 1 notifications come of it (at 0 ms), not 0")),
+            (
+                failure,
+                "[{ at = \"2s\", decoded = {} }]",
+                Some("notification 1 is made at 0 ms, not at 2000 ms"),
+            ),
+            (
+                failure,
+                "[{ at = \"0ms\", decoded = { a = \"sed\" } }]",
+                Some("lacks something of {\"a\":\"sed\"}"),
+            ),
+            ("tool.call.falure", "[]", Some("`x` does not take `tool.call.falure`, so nothing comes of it")),
+        ] {
+            let report = tried("a: {{ events[0].payload.tool_name }}\n", &test(at, expect));
+            match (report.diagnostics(), part) {
+                ([], None) => {}
+                ([found], Some(part)) => assert!(found.message.contains(part), "{report}"),
+                _ => panic!("{at} {expect}: {report}"),
+            }
+        }
+    }
+
+    #[test]
+    fn one_template_that_does_not_compile_is_one_error() {
+        let report = tried("a: {{ count\n", "");
+        assert_eq!((report.error_count(), report.warning_count()), (1, 0), "{report}");
+        let report = tried("a: {{ count\n", "[output]\ntemplate = \"x\"\n");
+        assert_eq!((report.error_count(), report.warning_count()), (1, 0), "{report}");
+    }
+
+    #[test]
+    fn a_template_that_nobody_uses_is_said() {
+        let report = tried("a: {{ count }}\n", "[output]\ntemplate = \"generic\"\n");
+        assert!(report.to_string().contains("no subscriber uses the template `x.toon.j2`"), "{report}");
+    }
+}

@@ -1,0 +1,181 @@
+//! Templates, rendered with examples.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+use crate::{
+    config::{
+        compile::{Compiled, template_name},
+        layers::{FileKind, LayerKind, SourceFile, Sources},
+        report::{Diagnostic, Place, sentence},
+    },
+    event::{
+        Event, EventType, Payload, Seq, Severity,
+        catalogue::{self, CatalogueEntry},
+    },
+    pipeline::{
+        filter,
+        render::{RenderFailure, RenderInput, Rendered},
+        row::Row,
+        rule::Subscriber,
+    },
+    time::Timestamp,
+    toon,
+};
+
+/// When the examples happen.
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+/// Rows of the larger batch: more than a pair, so that a length written for one or two does not hold by chance.
+const ROWS: usize = 3;
+
+/// Renders the template of every subscriber, and gives the first failure of each line of each template.
+pub(super) fn findings(
+    sources: &Sources,
+    compiled: &Compiled,
+    catalogue: &[&CatalogueEntry],
+) -> Vec<Diagnostic> {
+    let files = files_in_use(sources, compiled);
+    let mut found: BTreeMap<(&str, Option<usize>), Diagnostic> = BTreeMap::new();
+    for rule in &compiled.rules.subscribers {
+        let Some(file) = files.get(&*rule.output.template) else { continue };
+        if file.layer == LayerKind::Shipped {
+            continue;
+        }
+        for (rows, words) in batches(&examples(rule, compiled, catalogue)) {
+            let (line, diagnostic) = match try_one(rule, compiled, &rows) {
+                Outcome::Good => continue,
+                Outcome::Failed(failure) => (failure.line, failed(file, rule, &failure, &words)),
+                Outcome::PlainText(content) => (None, plain_text(file, &content)),
+            };
+            found.entry((&file.path, line)).or_insert(diagnostic);
+        }
+    }
+    found.into_values().chain(unused(&files, compiled)).collect()
+}
+
+/// The file behind each template's name: the latest layer's.
+fn files_in_use<'s>(sources: &'s Sources, compiled: &Compiled) -> BTreeMap<&'s str, &'s SourceFile> {
+    let files = sources.of_kind(FileKind::Template).map(|file| (template_name(file), file));
+    files.filter(|(name, _)| compiled.rules.templates.contains(name)).collect()
+}
+
+/// What may become of an attempt.
+enum Outcome {
+    Good,
+    Failed(RenderFailure),
+    PlainText(String),
+}
+
+fn try_one(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Outcome {
+    let input = RenderInput {
+        subscriber: &rule.id,
+        subscriber_name: &rule.name,
+        rows,
+        repeats: 0,
+        suppressed: 0,
+        now: NOW,
+        max_tokens: rule.output.max_tokens,
+    };
+    let Rendered { content, failure, .. } = compiled.rules.templates.render(&rule.output.template, &input);
+    match (failure, toon::decode(&content)) {
+        (Some(failure), _) => Outcome::Failed(failure),
+        (None, Ok(value)) if is_plain_text(&value) => Outcome::PlainText(content),
+        (None, _) => Outcome::Good,
+    }
+}
+
+/// Whether what was written is text to people, and an accident as TOON: no key at all, or the brace of JSON in one.
+fn is_plain_text(value: &Value) -> bool {
+    let is_json = |key: &String| key.starts_with(['{', '[']);
+    value.is_string() || value.as_object().is_some_and(|fields| fields.keys().any(is_json))
+}
+
+fn failed(file: &SourceFile, rule: &Subscriber, failure: &RenderFailure, words: &str) -> Diagnostic {
+    let place = match failure.line {
+        Some(line) => Place::line_of(&file.path, &file.text, line),
+        None => Place::line_of(&file.path, &file.text, 1),
+    };
+    let message = format!("template fails with {words}: {}", sentence(&failure.message));
+    let note = format!("`{}` would deliver the generic table in its place", rule.id);
+    Diagnostic::error(place, "", message).with_note(note)
+}
+
+fn plain_text(file: &SourceFile, content: &str) -> Diagnostic {
+    let place = Place::line_of(&file.path, &file.text, 1);
+    let message = format!("template writes text that has no key: {}", sentence(content));
+    Diagnostic::error(place, "", message)
+        .with_note("a line is written `key: value`; JSON and lists of YAML are text here")
+        .into_warning()
+}
+
+/// Templates of others than the shipped layer that no subscriber names; not asked for while a subscriber has errors.
+fn unused(files: &BTreeMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagnostic> {
+    if compiled.report.error_count() > 0 {
+        return Vec::new();
+    }
+    let is_used = |name: &str| compiled.rules.subscribers.iter().any(|rule| &*rule.output.template == name);
+    let unused = files.iter().filter(|(name, file)| file.layer != LayerKind::Shipped && !is_used(name));
+    unused
+        .map(|(name, file)| {
+            let message = format!("no subscriber uses the template `{name}`");
+            Diagnostic::error(Place::file(&file.path), "", message)
+                .with_note("a subscriber takes the one named like its id, or what its `template` says")
+                .into_warning()
+        })
+        .collect()
+}
+
+/// The events a subscriber's template may meet, those of its tests first.
+fn examples(rule: &Subscriber, compiled: &Compiled, catalogue: &[&CatalogueEntry]) -> Vec<Arc<Event>> {
+    let tests = compiled.tests.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
+    let of_tests = tests.iter().flat_map(|test| &test.at).map(|event| {
+        let source =
+            event.source.clone().or_else(|| rule.sources.first().map(|source| source.as_str().into()));
+        let severity = event.severity.unwrap_or_else(|| severity_of(&event.event_type, catalogue));
+        (event.event_type.clone(), Payload::from(event.payload.clone()), severity, source)
+    });
+    let of_catalogue = catalogue.iter().map(|entry| {
+        let source = rule.sources.first().map(|source| source.as_str().into());
+        (entry.event_type.clone(), entry.example.clone(), entry.severity, source)
+    });
+    let events = (1_u32..).zip(of_tests.chain(of_catalogue)).map(
+        |(number, (event_type, payload, severity, source))| Event {
+            id: format!("example-{number}").into(),
+            event_type,
+            source: source.unwrap_or_else(|| "example".into()),
+            severity,
+            timestamp: NOW,
+            payload,
+            dedupe_key: None,
+            session: None,
+            workspace: None,
+            cause: None,
+        },
+    );
+    events.map(Arc::new).filter(|event| passes(rule, event)).collect()
+}
+
+fn severity_of(event_type: &EventType, entries: &[&CatalogueEntry]) -> Severity {
+    let known = entries.iter().find(|entry| entry.event_type == *event_type);
+    known.map_or(catalogue::SEVERITY_DEFAULT, |entry| entry.severity)
+}
+
+fn passes(rule: &Subscriber, event: &Arc<Event>) -> bool {
+    rule.types.iter().any(|pattern| pattern.matches_text(event.event_type.as_str()))
+        && filter::check(rule, event).is_ok()
+        && rule.condition.as_ref().is_none_or(|condition| condition.test(event) == Ok(true))
+}
+
+/// Each example alone, then three together, with the words for them.
+fn batches(examples: &[Arc<Event>]) -> Vec<(Vec<Row>, String)> {
+    let row = |(seq, event): (u64, &Arc<Event>)| Row { seq: Seq(seq), event: Arc::clone(event), repeats: 1 };
+    let one = |event: &Arc<Event>| (vec![row((1, event))], format!("one `{}`", event.event_type));
+    let mut batches: Vec<_> = examples.iter().map(one).collect();
+    let several: Vec<Row> = (1..).zip(examples.iter().cycle().take(ROWS)).map(row).collect();
+    if let Some(first) = several.first() {
+        let words = format!("three events, the first being `{}`", first.event.event_type);
+        batches.push((several, words));
+    }
+    batches
+}

@@ -1,0 +1,152 @@
+//! `[[tests]]` of subscribers, in simulated time.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    config::{
+        case::{SubscriberTest, TestEvent},
+        compile::Compiled,
+        report::{Diagnostic, sentence},
+    },
+    engine::{CompiledRules, Engine, Input, Output},
+    event::{Event, Payload, Seq, SessionId, catalogue},
+    notification::Notification,
+    pipeline::rule::Subscriber,
+    time::Timestamp,
+    toon,
+};
+
+/// When a test begins.
+const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+/// How long after its last event a test ends: no batch stays open for longer.
+const TAIL: Duration = Duration::from_secs(60);
+
+/// Runs the tests that stand in the files `own`, and gives those that fail.
+pub(super) fn findings(compiled: &Compiled, own: &BTreeSet<&Arc<str>>) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for rule in &compiled.rules.subscribers {
+        let tests = compiled.tests.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
+        for (index, test) in tests.iter().enumerate().filter(|(_, test)| own.contains(&test.place.file)) {
+            let not_taken = test.at.iter().filter(|event| !takes(rule, event));
+            let wrong: Vec<_> = not_taken.map(|event| type_not_taken(rule, event, index)).collect();
+            if wrong.is_empty() {
+                found.extend(run_test(&compiled.rules, rule, test).err().map(|failure| {
+                    let message = format!("test `{}` fails: {}", test.name, sentence(failure));
+                    Diagnostic::error(test.place.clone(), format!("tests[{index}]"), message)
+                }));
+            }
+            found.extend(wrong);
+        }
+    }
+    found
+}
+
+fn takes(rule: &Subscriber, event: &TestEvent) -> bool {
+    rule.types.iter().any(|pattern| pattern.matches_text(event.event_type.as_str()))
+}
+
+fn type_not_taken(rule: &Subscriber, event: &TestEvent, index: usize) -> Diagnostic {
+    let message = format!("`{}` does not take `{}`, so nothing comes of it", rule.id, event.event_type);
+    let types = rule.types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    Diagnostic::error(event.place.clone(), format!("tests[{index}].at"), message)
+        .with_note(format!("it takes {types}"))
+}
+
+/// Publishes what a test says, and compares what the subscriber makes of it.
+///
+/// Errors: what differs, as a lowercase fragment; the first difference.
+pub fn run_test(rules: &CompiledRules, rule: &Arc<Subscriber>, test: &SubscriberTest) -> Result<(), String> {
+    let mut engine = Engine::new(Arc::new(alone(rules, rule)));
+    let mut made = Vec::new();
+    for (seq, event) in (1..).map(Seq).zip(&test.at) {
+        let own = published(seq, event);
+        engine.handle(Input::Event { seq, event: own.as_ref() }, START + event.at);
+        collect(&mut engine, &mut made);
+    }
+    let end = test.at.last().map(|event| event.at).unwrap_or_default() + TAIL;
+    engine.handle(Input::Tick, START + end);
+    collect(&mut engine, &mut made);
+    compare(&made, test)
+}
+
+/// Rules of which only one subscriber is left, switched on.
+fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
+    CompiledRules {
+        hash: Arc::clone(&rules.hash),
+        subscribers: vec![Arc::clone(rule)],
+        templates: Arc::clone(&rules.templates),
+        injection: rules.injection.clone(),
+        sessions: rules.sessions.clone(),
+        sources: rules.sources.clone(),
+        wake: Arc::clone(&rules.wake),
+    }
+}
+
+fn published(seq: Seq, event: &TestEvent) -> Event {
+    let default = || catalogue::default_severity(event.event_type.as_str());
+    Event {
+        id: seq.to_string().into(),
+        event_type: event.event_type.clone(),
+        source: event.source.clone().unwrap_or_else(|| "test".into()),
+        severity: event.severity.or_else(default).unwrap_or(catalogue::SEVERITY_DEFAULT),
+        timestamp: START + event.at,
+        payload: Payload::from(event.payload.clone()),
+        dedupe_key: event.dedupe_key.clone(),
+        session: Some(SessionId::new("s")),
+        workspace: None,
+        cause: None,
+    }
+}
+
+fn collect(engine: &mut Engine, made: &mut Vec<Arc<Notification>>) {
+    while let Some(output) = engine.poll_output() {
+        match output {
+            Output::Made(notification) => made.push(notification),
+            Output::Record(_)
+            | Output::Session(..)
+            | Output::Answer { .. }
+            | Output::Publish(_)
+            | Output::Wake(_) => {}
+        }
+    }
+}
+
+fn compare(made: &[Arc<Notification>], test: &SubscriberTest) -> Result<(), String> {
+    let milliseconds = |time: Duration| format!("{} ms", time.as_millis());
+    let at = |notification: &Notification| milliseconds(notification.created_at.since(START));
+    if made.len() != test.expect.len() {
+        let times = made.iter().map(|notification| at(notification)).collect::<Vec<_>>().join(", ");
+        let times = if made.is_empty() { String::new() } else { format!(" (at {times})") };
+        return Err(format!("{} notifications come of it{times}, not {}", made.len(), test.expect.len()));
+    }
+    for (number, (notification, expected)) in (1..).zip(made.iter().zip(&test.expect)) {
+        if notification.created_at != START + expected.at {
+            let (found, wanted) = (at(notification), milliseconds(expected.at));
+            return Err(format!("notification {number} is made at {found}, not at {wanted}"));
+        }
+        let decoded = toon::decode(notification.content.text()).map_err(|error| error.to_string())?;
+        if !holds(&decoded, &expected.decoded) {
+            return Err(format!(
+                "notification {number} is {decoded}, which lacks something of {}",
+                expected.decoded
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether `found` has everything that `expected` has; keys that are absent in `expected` are not compared.
+fn holds(found: &Value, expected: &Value) -> bool {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            expected.iter().all(|(key, value)| found.get(key).is_some_and(|found| holds(found, value)))
+        }
+        (Value::Array(found), Value::Array(expected)) => {
+            found.len() == expected.len()
+                && found.iter().zip(expected).all(|(found, value)| holds(found, value))
+        }
+        _ => found == expected,
+    }
+}
