@@ -102,6 +102,7 @@ fn event<'a>(id: &'a str, payload: &'a str, now: Timestamp) -> EventRef<'a> {
         id,
         event_type: "bench.hot.order",
         source: "bench",
+        provenance: aside::event::Provenance::Harness,
         severity: Severity::Info,
         timestamp: now,
         payload,

@@ -143,6 +143,7 @@ impl Run {
             id: &name,
             event_type: "bench.hot.order",
             source: "bench",
+            provenance: aside::event::Provenance::Harness,
             severity: Severity::Info,
             timestamp: self.now,
             payload: &payload,

@@ -115,6 +115,7 @@ fn event<'a>(number: usize, id: &'a str, payload: &'a str) -> EventRef<'a> {
         id,
         event_type: if number.is_multiple_of(MATCHING) { "bench.hot" } else { "bench.cold" },
         source: "bench",
+        provenance: aside::event::Provenance::Harness,
         severity: Severity::Warning,
         timestamp: Timestamp::from_millis(1_700_000_000_000),
         payload,

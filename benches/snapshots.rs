@@ -112,6 +112,7 @@ fn event<'a>(id: &'a str, payload: &'a str, session: Option<&'a str>) -> EventRe
         id,
         event_type: "bench.order",
         source: "bench",
+        provenance: aside::event::Provenance::Harness,
         severity: Severity::Info,
         timestamp: NOW,
         payload,

@@ -89,6 +89,7 @@ fn row(event_type: &str, payload: Value, repeats: u32) -> Row {
         id: "e".into(),
         event_type: event_type.parse().expect("a valid type"),
         source: "bench".into(),
+        provenance: aside::event::Provenance::Harness,
         severity: Severity::Warning,
         timestamp: Timestamp::ZERO,
         payload: Payload::from(payload),

@@ -7,6 +7,7 @@ mod eight;
 mod envelope;
 mod event_type;
 mod payload;
+mod provenance;
 mod secrets;
 mod spots;
 mod state;
@@ -22,5 +23,6 @@ pub use payload::{
     EVENT_BYTES_MAX, FIELD_CHARS_MAX, FieldPath, NESTING_MAX, Payload, PayloadError, WithEscape, clean_text,
     cut_text, strip_text,
 };
+pub use provenance::Provenance;
 pub use secrets::mask_secrets;
 pub use spots::Field;

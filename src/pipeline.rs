@@ -100,7 +100,7 @@ pub(crate) enum Weight {
 impl Weight {
     fn of(rule: &Subscriber, event: &Event) -> Self {
         match rule.output.escalate_at {
-            Some(least) if event.severity >= least && rule.wake.trusts(&event.source) => Self::Escalated,
+            Some(least) if event.severity >= least && rule.wake.trusts_event(event) => Self::Escalated,
             Some(_) | None => Self::Usual,
         }
     }

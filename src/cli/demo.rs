@@ -135,7 +135,7 @@ impl Turn<'_> {
     }
 
     fn publish(&mut self, event_type: &str, payload: Value) -> Result<(), CliError> {
-        let event = json!({ "type": event_type, "source": "demo", "session": SESSION, "payload": payload });
+        let event = json!({ "type": event_type, "source": "cli", "session": SESSION, "payload": payload });
         let answer: Value =
             parse("publish", &self.context.ask("publish", "POST", "/v1/events", Some(&event))?)?;
         let seq = answer.pointer("/results/0/seq").and_then(Value::as_u64);

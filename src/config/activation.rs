@@ -13,22 +13,18 @@ use crate::{
     pipeline::activation::{THRESHOLD, WakeSettings},
 };
 
-/// Sources that others than the user write to, when the user names none: what comes over the network, from other agents,
-/// and from the names of files.
-const UNTRUSTED: [&str; 3] = ["webhook", "agent", "fs"];
-
 /// Reads the section.
 pub(crate) fn read(section: &mut Section<'_>) -> WakeSettings {
     let default = WakeSettings::default();
     let threshold = section.read("threshold", |value| values::word(value, &Priority::ALL, Priority::as_str));
     let source = |value: &Value<'_>| values::words(value).map(str::to_owned);
-    let untrusted = section.read("untrusted", |value| values::list(value, source));
+    let trusted = section.read("trusted", |value| values::list(value, source));
     WakeSettings {
         level: section.read("level", values::activation).unwrap_or(default.level),
         threshold: threshold.unwrap_or(THRESHOLD),
         sources: section.read("sources", |value| levels(value, name)).unwrap_or_default(),
         types: section.read("types", |value| levels(value, pattern)).unwrap_or_default(),
-        untrusted: untrusted.unwrap_or_else(|| UNTRUSTED.map(str::to_owned).to_vec()),
+        trusted: trusted.unwrap_or_default(),
     }
 }
 

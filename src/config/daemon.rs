@@ -74,7 +74,7 @@ const QUEUE_LEN_LIMITS: RangeInclusive<u32> = 10..=100_000;
 /// Shortest and longest time that sessions and what waits for them are kept.
 const KEEP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
 /// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
-const UNTRUSTED_RATE: Rate =
+const REMOTE_RATE: Rate =
     Rate { count: NonZeroU32::new(6_000).expect("not zero"), per: Duration::from_secs(60) };
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
@@ -249,7 +249,7 @@ fn read_sources(section: &mut Section<'_>) -> SourceSettings {
     let rate = |value: &Value<'_>| values::unless_off(value, values::rate);
     SourceSettings {
         rate: section.read("rate", rate).unwrap_or(None),
-        untrusted_rate: section.read("untrusted_rate", rate).unwrap_or(Some(UNTRUSTED_RATE)),
+        remote_rate: section.read("remote_rate", rate).unwrap_or(Some(REMOTE_RATE)),
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Engine, io::Output, lineage::CHAIN_MAX, rules::SourceSettings};
 use crate::{
-    event::{Event, EventRef, Payload, Seq, SessionId, Severity},
+    event::{Event, EventRef, Payload, Provenance, Seq, SessionId, Severity},
     ledger::{HeldBackBy, LedgerEntry, Reason},
     notification::{Notification, SubscriberId},
     pipeline::{FailedPart, Failure, Pipeline, PipelineOutput, rule::Activity},
@@ -44,11 +44,13 @@ impl Engine {
 
     /// Whether the source of `event` has used its rate up; what the engine itself says has none.
     fn over_rate(&mut self, event: &EventRef<'_>, now: Timestamp) -> Option<HeldBackBy> {
-        let SourceSettings { rate, untrusted_rate } = self.rules.sources;
-        if (rate.is_none() && untrusted_rate.is_none()) || event.source == OWN_SOURCE {
+        let SourceSettings { rate, remote_rate } = self.rules.sources;
+        if (rate.is_none() && remote_rate.is_none()) || event.source == OWN_SOURCE {
             return None;
         }
-        let rate = if self.rules.wake.trusts(event.source) { rate } else { untrusted_rate };
+        let is_from_elsewhere =
+            event.provenance == Provenance::Remote && !self.rules.wake.trusts(event.source, event.provenance);
+        let rate = if is_from_elsewhere { remote_rate } else { rate };
         (!self.throttle.try_take(event.source, rate?, now)).then_some(HeldBackBy::SourceRate)
     }
 
@@ -138,6 +140,7 @@ impl Engine {
                 .into(),
             event_type: SUBSCRIBER_FAILED.parse().expect("a valid literal"),
             source: OWN_SOURCE.into(),
+            provenance: Provenance::Local,
             severity: Severity::Warning,
             timestamp: now,
             payload: Payload::from(json!({

@@ -49,7 +49,7 @@ impl CompiledRules {
                 lease: Duration::from_secs(15 * 60),
             },
             sessions: SessionSettings { queue_len_max: 1_000, idle_close: DAY, unclaimed_ttl: DAY },
-            sources: SourceSettings { rate: None, untrusted_rate: None },
+            sources: SourceSettings { rate: None, remote_rate: None },
             wake: Arc::default(),
         }
     }
@@ -58,10 +58,10 @@ impl CompiledRules {
 /// How many events of one source are dispatched in a time; what is over it is kept and counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSettings {
-    /// Of a source that is trusted; `None` when there is no limit.
+    /// Of any source; `None` when there is no limit.
     pub rate: Option<Rate>,
-    /// Of one that others than the user write to.
-    pub untrusted_rate: Option<Rate>,
+    /// Of a source whose events came from elsewhere and that is not trusted, in place of `rate`.
+    pub remote_rate: Option<Rate>,
 }
 
 /// What one injection may hold, and how long it is waited for.

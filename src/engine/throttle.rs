@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::deadlines::Deadlines;
 use crate::{
-    event::{Event, EventRef, Payload, SessionId, Severity},
+    event::{Event, EventRef, Payload, Provenance, SessionId, Severity},
     ledger::HeldBackBy,
     pipeline::{TokenBucket, rule::Rate},
     time::Timestamp,
@@ -94,6 +94,7 @@ fn throttled_event(source: &str, by: HeldBackBy, held_back: HeldBack, at: Timest
         id: format!("throttled-{source}-{}", held_back.first).into(),
         event_type: "source.throttled".parse().expect("a valid literal"),
         source: super::dispatch::OWN_SOURCE.into(),
+        provenance: Provenance::Local,
         severity: Severity::Warning,
         timestamp: at,
         payload: Payload::from(json!({

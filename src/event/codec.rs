@@ -1,19 +1,24 @@
 //! How an event is written in a journal record: length-prefixed fields, so that reading one is slicing.
 //!
-//! Shape: a version byte, the severity as its rank (with a flag added if the daemon gave the id), the timestamp as 8 bytes
+//! Shape: a version byte, the severity as its rank with the provenance and who gave the id in the same byte, the timestamp as 8 bytes
 //! little-endian, then `id`, `type`, `source`, `dedupe_key`, `session`, `workspace`, `cause` and `payload`, each as a 4-byte
 //! little-endian length and its UTF-8 bytes. An absent optional field has the length `u32::MAX`. The payload stays JSON
 //! text. JSON for the whole envelope would cost a parse per event and reader; this costs none.
 
 use crate::{
-    event::{EventRef, EventType, Severity},
+    event::{EventRef, EventType, Provenance, Severity},
     time::Timestamp,
 };
 
-const VERSION: u8 = 1;
+/// Version 1 had no provenance: what it holds is read as local.
+const VERSION: u8 = 2;
+const VERSIONS: [u8; 2] = [1, VERSION];
 const ABSENT: u32 = u32::MAX;
 /// Added to the severity's rank when the id is the daemon's own.
 const GENERATED_ID: u8 = 0x80;
+/// The bits beside the severity's rank that hold the provenance's number, and where they begin.
+const PROVENANCE: u8 = 0x30;
+const PROVENANCE_SHIFT: u32 = PROVENANCE.trailing_zeros();
 
 /// Who gave an event its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,10 +48,11 @@ pub fn id_origin(body: &[u8]) -> IdOrigin {
 /// Appends `event` to `body`.
 pub fn encode(event: &EventRef<'_>, id: IdOrigin, body: &mut Vec<u8>) {
     body.push(VERSION);
-    body.push(match id {
-        IdOrigin::Producer => event.severity as u8,
-        IdOrigin::Daemon => event.severity as u8 | GENERATED_ID,
-    });
+    let generated = match id {
+        IdOrigin::Producer => 0,
+        IdOrigin::Daemon => GENERATED_ID,
+    };
+    body.push(event.severity as u8 | (event.provenance as u8) << PROVENANCE_SHIFT | generated);
     body.extend_from_slice(&event.timestamp.as_millis().to_le_bytes());
     for field in [
         Some(event.id),
@@ -69,14 +75,16 @@ pub fn encode(event: &EventRef<'_>, id: IdOrigin, body: &mut Vec<u8>) {
 /// Errors: where the body is damaged; it then was not written by [`encode`].
 pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
     let mut fields = Fields { body, at: 0 };
-    if fields.take(1)? != [VERSION] {
+    let [version] = fields.array()?;
+    if !VERSIONS.contains(&version) {
         return Err(EventCodecError { at: 0 });
     }
-    let severity = match fields.take(1)? {
-        [rank] => Severity::ALL.get(usize::from(rank & !GENERATED_ID)).copied(),
-        _ => None,
-    }
-    .ok_or(EventCodecError { at: 1 })?;
+    let [bits] = fields.array()?;
+    let severity = Severity::ALL.get(usize::from(bits & !(GENERATED_ID | PROVENANCE)));
+    let provenance = Provenance::ALL.get(usize::from((bits & PROVENANCE) >> PROVENANCE_SHIFT));
+    let (Some(severity), Some(provenance)) = (severity.copied(), provenance.copied()) else {
+        return Err(EventCodecError { at: 1 });
+    };
     let timestamp = Timestamp::from_millis(u64::from_le_bytes(fields.array()?));
     let id = fields.required()?;
     let event_type = fields.required()?;
@@ -85,6 +93,7 @@ pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
         id,
         event_type,
         source: fields.required()?,
+        provenance,
         severity,
         timestamp,
         dedupe_key: fields.optional()?,
@@ -138,6 +147,7 @@ mod tests {
             id: "e1",
             event_type: "tool.call.failure",
             source: "tool_executor",
+            provenance: crate::event::Provenance::Local,
             severity: Severity::Error,
             timestamp: Timestamp::from_millis(1_700_000_000_000),
             payload: r#"{"tool_name":"grep"}"#,

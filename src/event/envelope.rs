@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{EventType, Payload},
+    event::{EventType, Payload, Provenance},
     snapshot,
     time::Timestamp,
 };
@@ -160,6 +160,8 @@ pub struct EventRef<'a> {
     pub event_type: &'a str,
     /// The component it comes from.
     pub source: &'a str,
+    /// By which way it came in.
+    pub provenance: Provenance,
     /// How bad it is.
     pub severity: Severity,
     /// When it happened, by the producer's clock.
@@ -183,6 +185,7 @@ impl EventRef<'_> {
             id: self.id.into(),
             event_type: self.event_type.parse().expect("an EventRef holds a valid type"),
             source: self.source.into(),
+            provenance: self.provenance,
             severity: self.severity,
             timestamp: self.timestamp,
             payload: Payload::from_valid(self.payload),
@@ -203,6 +206,8 @@ pub struct Event {
     pub event_type: EventType,
     /// The component it comes from.
     pub source: Arc<str>,
+    /// By which way it came in.
+    pub provenance: Provenance,
     /// How bad it is.
     pub severity: Severity,
     /// When it happened, by the producer's clock.
@@ -235,6 +240,7 @@ impl Event {
             id: &self.id,
             event_type: self.event_type.as_str(),
             source: &self.source,
+            provenance: self.provenance,
             severity: self.severity,
             timestamp: self.timestamp,
             payload: self.payload.as_str(),

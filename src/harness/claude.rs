@@ -35,7 +35,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use crate::{
-    event::{Event, SessionId, Severity, clean_text},
+    event::{Event, Provenance, SessionId, Severity, clean_text},
     exchange::{Begins, Budget, Carries, Exchange, Harness},
     harness::{HookCall, HookEnv, HookError, Then, Transcript, caps::CLAUDE_CODE},
     notification::InjectionPoint,
@@ -384,6 +384,7 @@ impl Call<'_> {
             id: id.as_ref().into(),
             event_type: event_type.parse().expect("the types in this file are valid"),
             source: CLAUDE_CODE.name.into(),
+            provenance: Provenance::Harness,
             severity,
             timestamp: self.now,
             payload: payload.into(),

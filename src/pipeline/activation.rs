@@ -2,10 +2,10 @@
 //!
 //! A critical notification asks for everything, whatever its subscriber says. What the user sets for a type, or else for a
 //! source, takes the place of that; the nearest name wins, so `ide.diagnostics` goes before `ide`. Above all of it stands one
-//! level that nothing exceeds. A source that is not trusted can be neither active nor critical.
+//! level that nothing exceeds. An event that is not trusted can make nothing active or critical.
 
 use crate::{
-    event::{Event, Pattern, PatternSegment},
+    event::{Event, Pattern, PatternSegment, Provenance},
     notification::{Activation, InjectionPoint, Priority},
     pipeline::row::Row,
 };
@@ -17,38 +17,49 @@ pub struct WakeSettings {
     pub level: Activation,
     /// The least priority with which an active notification wakes an agent.
     pub threshold: Priority,
-    /// What the events of a source may do, by the source's name or the front part of it that ends at a dot.
+    /// What the events of a source may do, by the source's name or the front part of it that ends at a dot or a slash.
     pub sources: Vec<(String, Activation)>,
     /// What events of these types may do.
     pub types: Vec<(Pattern, Activation)>,
-    /// Sources that others than the user write to, by name as in `sources`.
-    pub untrusted: Vec<String>,
+    /// Sources that the user trusts, by name as in `sources`, beside those that always are.
+    pub trusted: Vec<String>,
 }
+
+/// Sources that are trusted when an event came over the Unix socket: the commands of the user, an event that names no source, and aside
+/// itself.
+pub const TRUSTED_LOCALLY: [&str; 4] = ["cli", "run", "api", "aside"];
 
 /// The least priority with which an active notification wakes an agent, when the user does not say: what may interrupt a
 /// tool's result may also interrupt a pause.
 pub const THRESHOLD: Priority = Priority::High;
 
 impl Default for WakeSettings {
-    /// Everything is allowed and every source trusted.
+    /// Everything is allowed, and no source is trusted but those that always are.
     fn default() -> Self {
         Self {
             level: Activation::Active,
             threshold: THRESHOLD,
             sources: Vec::new(),
             types: Vec::new(),
-            untrusted: Vec::new(),
+            trusted: Vec::new(),
         }
     }
 }
 
 impl WakeSettings {
-    /// Whether events of `source` may be critical and active: unless it is listed as untrusted, or the user says of the source
-    /// itself that it may be active.
-    pub fn trusts(&self, source: &str) -> bool {
-        let distrust = self.untrusted.iter().filter_map(|name| nearness(name, source)).max();
-        let trust = self.of_source(source).filter(|(_, activation)| *activation == Activation::Active);
-        distrust.is_none() || trust.map(|(nearness, _)| nearness) >= distrust
+    /// Whether events of `source` that came by the way of `provenance` may be critical and active, and may say where a session stands.
+    pub fn trusts(&self, source: &str, provenance: Provenance) -> bool {
+        let is_trusted_by_default = match provenance {
+            Provenance::Harness => true,
+            Provenance::Local => TRUSTED_LOCALLY.contains(&source),
+            Provenance::Remote => false,
+        };
+        is_trusted_by_default || self.trusted.iter().any(|name| nearness(name, source).is_some())
+    }
+
+    /// Whether `event` is trusted, as [`WakeSettings::trusts`] says.
+    pub(crate) fn trusts_event(&self, event: &Event) -> bool {
+        self.trusts(&event.source, event.provenance)
     }
 
     /// The priority and point of a notification of these rows: one that is not from a trusted source is high at most.
@@ -58,7 +69,7 @@ impl WakeSettings {
         inject_at: InjectionPoint,
         rows: &[Row],
     ) -> (Priority, InjectionPoint) {
-        let is_trusted = || rows.iter().any(|row| self.trusts(&row.event.source));
+        let is_trusted = || rows.iter().any(|row| self.trusts_event(&row.event));
         if priority < Priority::Critical || is_trusted() {
             return (priority, inject_at);
         }
@@ -83,7 +94,7 @@ impl WakeSettings {
         let by_type =
             by_type.max_by_key(|(pattern, _)| exactness(pattern)).map(|(_, activation)| *activation);
         let set = by_type.or_else(|| self.of_source(&event.source).map(|(_, activation)| activation));
-        let limit = if self.trusts(&event.source) { Activation::Active } else { Activation::Prompt };
+        let limit = if self.trusts_event(event) { Activation::Active } else { Activation::Prompt };
         set.unwrap_or(own).min(limit)
     }
 
@@ -96,7 +107,8 @@ impl WakeSettings {
 /// How much of `source` the name `name` says; `None` when it names another.
 fn nearness(name: &str, source: &str) -> Option<usize> {
     let rest = source.strip_prefix(name)?;
-    (rest.is_empty() || rest.starts_with('.')).then_some(name.len())
+    let is_whole = rest.is_empty() || rest.starts_with(['.', '/']) || name.ends_with('/');
+    is_whole.then_some(name.len())
 }
 
 /// More for a pattern that leaves less open.
@@ -116,7 +128,7 @@ mod tests {
     fn rows(events: &[(&str, &str)]) -> Vec<Row> {
         let row = |(source, event_type): &(&str, &str)| {
             let mut event = (*event("")).clone();
-            event.source = (*source).into();
+            (event.source, event.provenance) = ((*source).into(), Provenance::Local);
             event.event_type = event_type.parse().expect("a type");
             Row { seq: Seq(1), event: Arc::new(event), repeats: 1 }
         };
@@ -134,7 +146,9 @@ mod tests {
                 ("ci.**".parse().expect("a pattern"), Passive),
                 ("ci.check.failed".parse().expect("a pattern"), Active),
             ],
-            untrusted: vec!["webhook".into()],
+            trusted: ["x", "ide", "ideas", "webhook.own", "https://ci.example/team"]
+                .map(String::from)
+                .to_vec(),
             ..WakeSettings::default()
         }
     }
@@ -154,6 +168,8 @@ mod tests {
             (Active, "webhook", "a.b", Prompt),
             (Passive, "webhook.own", "a.b", Active),
             (Passive, "webhook.other", "ci.check.failed", Prompt),
+            (Active, "https://ci.example/team/7", "a.b", Active),
+            (Active, "https://ci.example/teams", "a.b", Prompt),
         ] {
             let found = settings().activation(own, Priority::High, &rows(&[(source, event_type)]));
             assert_eq!(found, expected, "{own:?} {source} {event_type}");
@@ -184,5 +200,26 @@ mod tests {
         assert_eq!(lowered("x"), (Priority::Critical, InjectionPoint::Immediate));
         assert_eq!(lowered("webhook.own"), (Priority::Critical, InjectionPoint::Immediate));
         assert_eq!(lowered("webhook.github"), (Priority::High, InjectionPoint::AfterTool));
+        assert_eq!(lowered("never.heard.of"), (Priority::High, InjectionPoint::AfterTool));
+    }
+
+    #[test]
+    fn a_name_is_believed_by_the_way_it_came_unless_the_user_names_it() {
+        use Provenance::{Harness, Local, Remote};
+        for (source, provenance, is_trusted) in [
+            ("cli", Local, true),
+            ("aside", Local, true),
+            ("cli.x", Local, false),
+            ("bob", Local, false),
+            ("bob", Harness, true),
+            ("cli", Remote, false),
+            ("aside", Remote, false),
+            ("webhook.own", Remote, true),
+            ("webhook.own.x", Remote, true),
+            ("webhook.owner", Remote, false),
+            ("webhook", Remote, false),
+        ] {
+            assert_eq!(settings().trusts(source, provenance), is_trusted, "{source} {provenance:?}");
+        }
     }
 }

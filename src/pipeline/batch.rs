@@ -263,6 +263,7 @@ mod tests {
             id: "e".into(),
             event_type: "tool.call.failure".parse().expect("valid type"),
             source: "s".into(),
+            provenance: crate::event::Provenance::Harness,
             severity,
             timestamp: Timestamp::ZERO,
             payload: Payload::from_valid("{}"),

@@ -257,6 +257,7 @@ mod tests {
             id: "e1".into(),
             event_type: "budget.token.exceeded".parse().expect("valid type"),
             source: "budget".into(),
+            provenance: crate::event::Provenance::Harness,
             severity: Severity::Warning,
             timestamp: Timestamp::ZERO,
             payload: Payload::parse(payload).expect("valid payload"),

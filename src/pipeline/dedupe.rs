@@ -251,6 +251,7 @@ mod tests {
             id: "e".into(),
             event_type: "tool.call.failure".parse().expect("valid type"),
             source: "s".into(),
+            provenance: crate::event::Provenance::Harness,
             severity: crate::event::Severity::Error,
             timestamp: Timestamp::ZERO,
             payload: crate::event::Payload::from_valid("{}"),

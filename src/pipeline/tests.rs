@@ -505,6 +505,7 @@ pub(super) fn event(fields: &str) -> Arc<Event> {
         id: "e".into(),
         event_type: "tool.call.failure".parse().expect("valid type"),
         source: "tool_executor".into(),
+        provenance: crate::event::Provenance::Harness,
         severity: Severity::Warning,
         timestamp: Timestamp::ZERO,
         payload: Payload::parse(&format!("{{{fields}}}")).expect("valid payload"),

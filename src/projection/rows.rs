@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, types::Value};
 
 use super::writer::from_sql;
 use crate::{
-    event::{EventRef, Seq, Severity},
+    event::{EventRef, Provenance, Seq, Severity},
     notification::{InjectionPoint, Priority},
     protocol::{event::to_json, history::LedgerLine},
     time::Timestamp,
@@ -80,6 +80,8 @@ pub(super) fn event(
         id: text(5)?,
         event_type: text(4)?,
         source: text(3)?,
+        // What is shown of an event does not hold it.
+        provenance: Provenance::default(),
         severity: severity(row.get(1)?),
         timestamp: time(row.get(2)?),
         payload: text(10)?,

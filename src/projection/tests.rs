@@ -31,6 +31,7 @@ fn event_body(id: &str) -> Vec<u8> {
         id,
         event_type: "ci.check.failed",
         source: "ci",
+        provenance: crate::event::Provenance::Local,
         severity: Severity::Error,
         timestamp: Timestamp::from_millis(5),
         payload: "{}",

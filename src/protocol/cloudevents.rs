@@ -12,7 +12,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::value::RawValue;
 
 use crate::{
-    event::codec::IdOrigin,
+    event::{Provenance, codec::IdOrigin},
     protocol::{
         FieldError,
         event::{
@@ -149,6 +149,8 @@ fn event<'a>(
         id_origin: IdOrigin::Producer,
         event_type,
         source: read_name("source", attributes.source)?.ok_or_else(|| missing("source"))?,
+        // A CloudEvent has been on its way through other systems, whoever handed it in.
+        provenance: Provenance::Remote,
         severity,
         timestamp: read_timestamp("time", attributes.time.as_deref(), now)?,
         payload,

@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 
 use crate::{
     event::{
-        EVENT_BYTES_MAX, EventRef, EventType, Payload, PayloadError, Seq, Severity, catalogue, clean_text,
-        codec::IdOrigin,
+        EVENT_BYTES_MAX, EventRef, EventType, Payload, PayloadError, Provenance, Seq, Severity, catalogue,
+        clean_text, codec::IdOrigin,
     },
     protocol::{
         FieldError, excerpt,
@@ -53,12 +53,14 @@ pub struct Defaults<'a> {
     pub session: Option<&'a str>,
     /// The timestamp.
     pub now: Timestamp,
+    /// By which way it came; no event can say this of itself.
+    pub provenance: Provenance,
 }
 
 impl Defaults<'_> {
     /// Those of the API: its own name as the source, and no session.
-    pub const fn api(now: Timestamp) -> Self {
-        Self { source: SOURCE_DEFAULT, session: None, now }
+    pub const fn api(now: Timestamp, provenance: Provenance) -> Self {
+        Self { source: SOURCE_DEFAULT, session: None, now, provenance }
     }
 }
 
@@ -69,6 +71,7 @@ pub struct ParsedEvent<'a> {
     pub(super) id_origin: IdOrigin,
     pub(super) event_type: Cow<'a, str>,
     pub(super) source: Cow<'a, str>,
+    pub(super) provenance: Provenance,
     pub(super) severity: Severity,
     pub(super) timestamp: Timestamp,
     pub(super) payload: Cow<'a, str>,
@@ -90,6 +93,7 @@ impl ParsedEvent<'_> {
             id: &self.id,
             event_type: &self.event_type,
             source: &self.source,
+            provenance: self.provenance,
             severity: self.severity,
             timestamp: self.timestamp,
             payload: &self.payload,
@@ -129,6 +133,7 @@ pub fn parse<'a>(
         id_origin,
         event_type,
         source: read_name("source", fields.text("source")?)?.unwrap_or(Cow::Borrowed(defaults.source)),
+        provenance: defaults.provenance,
         severity,
         timestamp,
         payload: read_payload(fields.raw("payload"))?,
@@ -332,7 +337,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_000);
 
     fn parse_text(text: &str) -> Result<ParsedEvent<'_>, FieldError> {
-        parse(text.as_bytes(), &Defaults::api(NOW), &mut || "generated".to_owned())
+        parse(text.as_bytes(), &Defaults::api(NOW, Provenance::Local), &mut || "generated".to_owned())
     }
 
     #[test]
@@ -342,6 +347,7 @@ mod tests {
             id: "generated",
             event_type: "made.up",
             source: "api",
+            provenance: Provenance::Local,
             severity: Severity::Info,
             timestamp: NOW,
             payload: "{}",
@@ -382,7 +388,8 @@ mod tests {
 
     #[test]
     fn the_default_session_is_for_events_that_address_nobody() {
-        let defaults = Defaults { source: "claude-code", session: Some("s1"), now: NOW };
+        let defaults =
+            Defaults { source: "claude-code", session: Some("s1"), now: NOW, provenance: Provenance::Local };
         let session_of = |text: &'static str| {
             let parsed = parse(text.as_bytes(), &defaults, &mut String::new).expect("valid");
             parsed.session.map(Cow::into_owned)
@@ -472,7 +479,10 @@ mod tests {
             parse_text(&sized(1_000_000)).expect_err("too large").to_string(),
             "an event has at most 65536 bytes of JSON, this one has 1000000"
         );
-        assert!(parse(b"{\"type\":\"a.b\xff\"}", &Defaults::api(NOW), &mut String::new).is_err());
+        assert!(
+            parse(b"{\"type\":\"a.b\xff\"}", &Defaults::api(NOW, Provenance::Local), &mut String::new)
+                .is_err()
+        );
     }
 
     #[test]

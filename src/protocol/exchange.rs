@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    event::SessionId,
+    event::{Provenance, SessionId},
     exchange::{
         Answer, Begins, Budget, Carries, Directive, Exchange, Format, Harness, InjectionId, Released,
     },
@@ -73,12 +73,13 @@ pub struct ExchangeRequest<'a> {
 
 /// Reads the request of an exchange.
 ///
-/// Shape: an observed event that names no session and no folder is of `session`.
+/// Shape: an observed event that names no session and no folder is of `session`; each has come by the way of `provenance`.
 /// Errors: the first field that is wrong; then nothing of the exchange counts.
 pub fn parse<'a>(
     body: &'a [u8],
     session: &'a SessionId,
     now: Timestamp,
+    provenance: Provenance,
     new_id: &mut dyn FnMut() -> String,
 ) -> Result<ExchangeRequest<'a>, FieldError> {
     let text =
@@ -90,7 +91,8 @@ pub fn parse<'a>(
     }
     let items = fields.items("observe")?;
     check_count("observe", items.len(), OBSERVE_MAX)?;
-    let defaults = Defaults { source: event::SOURCE_DEFAULT, session: Some(session.as_str()), now };
+    let defaults =
+        Defaults { source: event::SOURCE_DEFAULT, session: Some(session.as_str()), now, provenance };
     let mut observed = Vec::with_capacity(items.len());
     for (index, item) in items.into_iter().enumerate() {
         let parsed = event::parse(item.get().as_bytes(), &defaults, new_id)
@@ -431,7 +433,7 @@ mod tests {
             next += 1;
             format!("x{next}")
         };
-        let request = parse(text.as_bytes(), &session, now, &mut new_id)?;
+        let request = parse(text.as_bytes(), &session, now, Provenance::Harness, &mut new_id)?;
         let observed = request.observed.iter().map(|event| event::to_json(&event.as_event(), None)).collect();
         Ok((request.exchange, observed))
     }

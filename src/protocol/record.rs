@@ -380,6 +380,7 @@ mod tests {
             id: "e1",
             event_type: "tool.call.failure",
             source: "tool_executor",
+            provenance: crate::event::Provenance::Local,
             severity: Severity::Error,
             timestamp: Timestamp::from_millis(5),
             payload: "{}",

@@ -1,18 +1,21 @@
 //! Who may ask: on the Unix socket processes of the daemon's own user, on TCP whoever has the token.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
-    Router,
-    extract::{ConnectInfo, Request},
-    http::{StatusCode, header},
+    Extension, Router,
+    extract::{ConnectInfo, FromRequestParts, Request},
+    http::{StatusCode, header, request::Parts},
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
 };
 use subtle::ConstantTimeEq;
 use tokio::net::UnixStream;
 
-use crate::server::{error::ApiError, extract};
+use crate::{
+    event::Provenance,
+    server::{error::ApiError, extract},
+};
 
 /// The process at the other end of a Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +31,47 @@ impl Peer {
     }
 }
 
+/// By which way a request came.
+///
+/// Shape: what cannot be told counts as [`Route::Tcp`], which is believed less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// Over the Unix socket, from a process of the daemon's user.
+    Unix,
+    /// Over TCP.
+    Tcp,
+}
+
+impl Route {
+    /// The provenance of what is published.
+    pub(crate) const fn of_events(self) -> Provenance {
+        match self {
+            Self::Unix => Provenance::Local,
+            Self::Tcp => Provenance::Remote,
+        }
+    }
+
+    /// The provenance of what a harness observed.
+    pub(crate) const fn of_observations(self) -> Provenance {
+        match self {
+            Self::Unix => Provenance::Harness,
+            Self::Tcp => Provenance::Remote,
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Route {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().copied().unwrap_or(Self::Tcp))
+    }
+}
+
 /// Refuses processes of other users.
 pub(crate) fn same_user_only(router: Router) -> Router {
     let own = rustix::process::geteuid().as_raw();
-    router.layer(from_fn(move |request: Request, next: Next| async move {
+    router.layer(Extension(Route::Unix)).layer(from_fn(move |request: Request, next: Next| async move {
         let peer = request.extensions().get::<ConnectInfo<Peer>>().and_then(|info| info.0.uid);
         match peer {
             Some(uid) if uid == own => next.run(request).await,

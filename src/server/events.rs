@@ -25,6 +25,7 @@ use crate::{
     },
     server::{
         App,
+        auth::Route,
         error::{ApiError, ErrorBody},
         extract::{Params, Segment, header, read_body},
         history,
@@ -73,6 +74,7 @@ enum ResultsKind {
 pub(crate) async fn publish(
     State(app): State<App>,
     Params(params): Params<PublishParams>,
+    route: Route,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -87,8 +89,11 @@ pub(crate) async fn publish(
         true
     } else {
         match kind.map_err(|error| ApiError::bad(error).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))? {
-            BodyKind::Lines => return publish_lines(app, &params, &headers, body).await,
-            BodyKind::Json => take_json(&app, &mut intake, read_body(&app.rooms.publishing, body).await?)?,
+            BodyKind::Lines => return publish_lines(app, &params, route, &headers, body).await,
+            BodyKind::Json => {
+                let body = read_body(&app.rooms.publishing, body).await?;
+                take_json(&app, &mut intake, route, body)?
+            }
             BodyKind::CloudEvent => {
                 let body = read_lone(read_body(&app.rooms.publishing, body).await?)?;
                 intake.take(1, cloudevents::structured(&body, app.now()));
@@ -121,25 +126,26 @@ pub(crate) async fn publish(
 async fn publish_lines(
     app: App,
     params: &PublishParams,
+    route: Route,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
     let accepts_lines = header(headers, header::ACCEPT.as_str())
         .is_some_and(|accept| accept.split(',').any(|kind| BodyKind::of(Some(kind)) == Ok(BodyKind::Lines)));
     if accepts_lines {
-        return Ok(lines::publish_streaming(app, body, params.results == Some(ResultsKind::Summary)));
+        return Ok(lines::publish_streaming(app, route, body, params.results == Some(ResultsKind::Summary)));
     }
     if params.results == Some(ResultsKind::Full) {
         // A verdict for each line of a body of any length would have to be held in memory until its end.
         let message = "`full` for an NDJSON body needs `Accept: application/x-ndjson`";
         return Err(ApiError::bad(FieldError::new("results", message)));
     }
-    lines::publish(app, body).await
+    lines::publish(app, route, body).await
 }
 
 /// Takes a JSON body; says whether it was a lone event.
-fn take_json(app: &App, intake: &mut Intake, body: bytes::Bytes) -> Result<bool, ApiError> {
-    let defaults = Defaults::api(app.now());
+fn take_json(app: &App, intake: &mut Intake, route: Route, body: bytes::Bytes) -> Result<bool, ApiError> {
+    let defaults = Defaults::api(app.now(), route.of_events());
     let mut ids = NewIds::default();
     let mut new_id = || ids.next_id();
     match body::items(&body).map_err(ApiError::bad)? {

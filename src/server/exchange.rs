@@ -23,6 +23,7 @@ use crate::{
     },
     server::{
         App,
+        auth::Route,
         error::{ApiError, ErrorBody},
         extract::{SessionSegment, read_body},
         intake::push_event,
@@ -53,11 +54,13 @@ const CHECK_HEADER: &str = "aside-check-before-tool";
 pub(crate) async fn exchange(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
+    route: Route,
     body: Body,
 ) -> Result<Response, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
+    let mut ids = derived_ids(&session, &body);
     let request =
-        parse(&body, &session, app.now(), &mut derived_ids(&session, &body)).map_err(ApiError::bad)?;
+        parse(&body, &session, app.now(), route.of_observations(), &mut ids).map_err(ApiError::bad)?;
     let observed = request.observed.iter().map(ParsedEvent::as_event);
     let answer = perform(&app, observed, &request.exchange).await?;
     Ok(AnswerView::of(&answer).map_or_else(|| silence(&answer), |view| Json(view).into_response()))

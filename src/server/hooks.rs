@@ -1,9 +1,8 @@
 //! Hook calls of harnesses: their stdin in, their stdout out. What the bytes mean is `harness`'s business.
 
 use axum::{
-    Extension,
     body::Body,
-    extract::{ConnectInfo, State},
+    extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -24,7 +23,7 @@ use crate::{
     },
     server::{
         App,
-        auth::Peer,
+        auth::Route,
         error::{ApiError, ErrorBody},
         exchange::{batch_of, perform},
         extract::{self, Segment, read_body},
@@ -49,7 +48,7 @@ const CLAUDE: &str = "claude";
 pub(crate) async fn hook(
     State(app): State<App>,
     Segment(harness): Segment,
-    local: Option<Extension<ConnectInfo<Peer>>>,
+    route: Route,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -60,12 +59,15 @@ pub(crate) async fn hook(
     let begun = app.meters.begin();
     let stdin = read_body(&app.rooms.exchanges, body).await?;
     let env = HookEnv::from_headers(|name| extract::header(&headers, name));
-    let call = claude::parse(&stdin, &env, app.now()).map_err(|error| refused(&error, &error))?;
+    let mut call = claude::parse(&stdin, &env, app.now()).map_err(|error| refused(&error, &error))?;
+    for event in &mut call.observe {
+        event.provenance = route.of_observations();
+    }
     let stdout = answer(&app, &call).await?;
     let took = app.meters.since(begun);
     app.meters.hook.observe(took);
     tracing::debug!(harness = CLAUDE, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
-    if local.is_some() {
+    if route == Route::Unix {
         learn_inbox(&app, &call.then, &headers);
     }
     if let Some(transcript) = call.transcript {

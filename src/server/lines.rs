@@ -20,6 +20,7 @@ use crate::{
     },
     server::{
         App,
+        auth::Route,
         error::ApiError,
         extract::{broken_off, too_slow},
         intake::{Begun, Intake, NewIds, Summary, Verdicts},
@@ -40,9 +41,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 ///
 /// Errors: the journal takes nothing more, or the body broke off; what was published before stays published, and publishing it
 /// again is harmless if its events have ids.
-pub(crate) async fn publish(app: App, body: Body) -> Result<Response, ApiError> {
+pub(crate) async fn publish(app: App, route: Route, body: Body) -> Result<Response, ApiError> {
     let mut summary = Summary::default();
-    let mut lines = Lines::new(app, body);
+    let mut lines = Lines::new(app, route, body);
     // The disk works on one batch while the next one is read.
     let mut ahead: Option<Begun> = None;
     while let Some(gathered) = lines.gather().await {
@@ -65,8 +66,8 @@ pub(crate) async fn publish(app: App, body: Body) -> Result<Response, ApiError> 
 /// Publishes the lines and answers with one line of JSON for each batch, as soon as it is published.
 ///
 /// Errors: none; one that comes up is the last line.
-pub(crate) fn publish_streaming(app: App, body: Body, is_summary: bool) -> Response {
-    let reports = stream::unfold(Some(Lines::new(app, body)), move |lines| async move {
+pub(crate) fn publish_streaming(app: App, route: Route, body: Body, is_summary: bool) -> Response {
+    let reports = stream::unfold(Some(Lines::new(app, route, body)), move |lines| async move {
         let mut lines = lines?;
         Some(match lines.next_batch().await? {
             Ok(verdicts) => (report(verdicts, is_summary), Some(lines)),
@@ -117,6 +118,7 @@ impl From<Option<Result<Bytes, axum::Error>>> for Arrived {
 /// A body on its way into the journal.
 struct Lines {
     app: App,
+    route: Route,
     body: BodyDataStream,
     splitter: LineSplitter,
     intake: Intake,
@@ -129,10 +131,11 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(app: App, body: Body) -> Self {
+    fn new(app: App, route: Route, body: Body) -> Self {
         let body = body.into_data_stream();
         Self {
             app,
+            route,
             body,
             splitter: LineSplitter::default(),
             intake: Intake::default(),
@@ -198,7 +201,7 @@ impl Lines {
     }
 
     fn take_lines(&mut self) {
-        let defaults = Defaults::api(self.app.now());
+        let defaults = Defaults::api(self.app.now(), self.route.of_events());
         let mut new_id = || self.ids.next_id();
         while self.intake.len() < BATCH_LINES_MAX && self.bytes < BATCH_BYTES_MAX {
             let line = match self.splitter.next_line() {

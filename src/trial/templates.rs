@@ -11,7 +11,7 @@ use crate::{
         report::{Diagnostic, Place, sentence},
     },
     event::{
-        Event, EventType, Payload, Seq, Severity,
+        Event, EventType, Payload, Provenance, Seq, Severity,
         catalogue::{self, CatalogueEntry},
     },
     pipeline::{
@@ -144,6 +144,7 @@ fn examples(rule: &Subscriber, compiled: &Compiled, catalogue: &[&CatalogueEntry
             id: format!("example-{number}").into(),
             event_type,
             source: source.unwrap_or_else(|| "example".into()),
+            provenance: Provenance::Harness,
             severity,
             timestamp: NOW,
             payload,

@@ -11,7 +11,7 @@ use crate::{
         report::{Diagnostic, sentence},
     },
     engine::{CompiledRules, Engine, Input, Output},
-    event::{Event, Payload, Seq, SessionId, catalogue},
+    event::{Event, Payload, Provenance, Seq, SessionId, catalogue},
     notification::Notification,
     pipeline::rule::Subscriber,
     time::Timestamp,
@@ -90,6 +90,8 @@ fn published(seq: Seq, event: &TestEvent) -> Event {
         id: seq.to_string().into(),
         event_type: event.event_type.clone(),
         source: event.source.clone().unwrap_or_else(|| "test".into()),
+        // A source that a test names is trusted as it would be when it publishes on the socket.
+        provenance: event.source.as_ref().map_or(Provenance::Harness, |_| Provenance::Local),
         severity: event.severity.or_else(default).unwrap_or(catalogue::SEVERITY_DEFAULT),
         timestamp: START + event.at,
         payload: Payload::from(event.payload.clone()),

@@ -95,6 +95,7 @@ fn acts() -> Vec<Timed> {
         id: format!("e{number}").into(),
         event_type: TYPES[index(number, TYPES.len())].parse().expect("a type"),
         source: "tools".into(),
+        provenance: aside::event::Provenance::Harness,
         severity: if number % 11 == 5 { Severity::Critical } else { Severity::Error },
         timestamp: Timestamp::from_millis(at),
         payload: Payload::from(payload(number)),

@@ -168,6 +168,7 @@ fn rows_of(block: &Block) -> Vec<Row> {
             id: format!("e{seq}").into(),
             event_type: text("type").parse().expect("a valid type"),
             source: text("source").into(),
+            provenance: aside::event::Provenance::Harness,
             severity: text("severity").parse::<Severity>().expect("a severity"),
             timestamp: Timestamp::from_millis(1_700_000_000_000),
             payload: Payload::from(event["payload"].clone()),

@@ -210,7 +210,7 @@ fn what_is_pending_is_printed_once_and_confirmed_by_the_next_hook() {
     .to_string();
     let hook = |stdin: &str| told("hook", stdin, &home.hook(stdin));
     assert_eq!(hook(&batch), None);
-    let event = json!({ "id": "f", "type": "tool.call.failure", "source": "test",
+    let event = json!({ "id": "f", "type": "tool.call.failure", "source": "cli",
         "payload": { "tool_name": "grep", "error_type": "timeout" } });
     let seq = home.publish(&event);
     let context = eventually("it is printed", || hook(&batch));
@@ -226,7 +226,7 @@ fn what_is_pending_is_printed_once_and_confirmed_by_the_next_hook() {
     assert_eq!(unconfirmed(), 0);
     assert_eq!((hook(&batch), hook(&batch)), (None, None));
 
-    let shown = home.get("/v1/events/f?source=test");
+    let shown = home.get("/v1/events/f?source=cli");
     let history: Vec<String> = shown["history"].as_array().expect("a list").iter().map(step).collect();
     let expected =
         ["batched", "created", "queued", &format!("injected {id} after_tool"), "confirmed later_exchange"];
@@ -325,7 +325,7 @@ fn batch(session: &str, call: &str) -> String {
 
 /// What became of the event `id`, as words.
 fn history(home: &Home, id: &str) -> Vec<String> {
-    let shown = home.get(&format!("/v1/events/{id}?source=test"));
+    let shown = home.get(&format!("/v1/events/{id}?source=cli"));
     shown["history"].as_array().expect("a list").iter().map(step).collect()
 }
 
@@ -336,7 +336,7 @@ fn confirmed(home: &Home, id: &str) -> String {
 }
 
 fn critical(id: &str, session: &str) -> Value {
-    json!({ "id": id, "type": "budget.token.exceeded", "source": "test", "session": session,
+    json!({ "id": id, "type": "budget.token.exceeded", "source": "cli", "session": session,
         "payload": { "budget_type": "token" } })
 }
 
@@ -445,7 +445,7 @@ fn a_subagent_is_told_what_is_for_it_and_leaves_the_rest_to_its_parent() {
     };
     let hook = |stdin: &str| told("hook", stdin, &home.hook(stdin));
     assert_eq!(hook(&input("SessionStart", "s1", json!({ "source": "startup" }))), None);
-    home.publish(&json!({ "id": "c", "type": "budget.token.exceeded", "source": "test", "session": "s1/a7",
+    home.publish(&json!({ "id": "c", "type": "budget.token.exceeded", "source": "cli", "session": "s1/a7",
         "payload": { "budget_type": "token" } }));
     let start = of_agent("SubagentStart", json!({}));
     let context = eventually("it is told", || hook(&start));

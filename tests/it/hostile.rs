@@ -159,6 +159,7 @@ impl Stage {
                 id: format!("e{}", self.count).into(),
                 event_type: event_type.parse().expect("a valid type"),
                 source: "test".into(),
+                provenance: aside::event::Provenance::Harness,
                 severity: Severity::Warning,
                 timestamp: self.now,
                 payload: Payload::parse(&payload.to_string()).expect("a valid payload"),

@@ -220,6 +220,7 @@ impl Live {
             id: format!("e{}", self.journal.len() + 1).into(),
             event_type: event_type.parse().expect("a valid type"),
             source: "tools".into(),
+            provenance: aside::event::Provenance::Harness,
             severity: Severity::Warning,
             timestamp: self.now,
             payload: Payload::from(payload("grep", 0)),

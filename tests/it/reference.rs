@@ -139,6 +139,7 @@ impl Generated {
             id: &self.id,
             event_type: self.event_type,
             source: "generator",
+            provenance: aside::event::Provenance::Harness,
             severity: self.severity,
             timestamp: Timestamp::from_millis(self.at),
             payload: &self.payload,

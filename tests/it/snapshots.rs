@@ -96,6 +96,7 @@ fn event(round: u64, number: u64) -> Event {
         id: format!("e{round}-{number}").into(),
         event_type: TYPES[usize::try_from(number % 4).expect("small")].parse().expect("a type"),
         source: "tools".into(),
+        provenance: aside::event::Provenance::Harness,
         severity: Severity::Error,
         timestamp: at(round * 1_000),
         payload: Payload::from(json!({ "tool": format!("t{}", number % 3), "n": number })),

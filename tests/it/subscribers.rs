@@ -97,6 +97,7 @@ fn nothing_more_is_told_of_a_subscriber_that_is_switched_off() {
             id: format!("e{seq}").into(),
             event_type: "a.b".parse().expect("valid"),
             source: "test".into(),
+            provenance: aside::event::Provenance::Harness,
             severity: Severity::Info,
             timestamp: now,
             payload: Payload::from(serde_json::json!({})),

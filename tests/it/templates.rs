@@ -65,6 +65,7 @@ fn row(index: usize, event_type: &str, payload: &Value, repeats: u32) -> Row {
         id: format!("e{index}").into(),
         event_type: event_type.parse().expect("valid type"),
         source: "test".into(),
+        provenance: aside::event::Provenance::Harness,
         severity: aside::event::Severity::Warning,
         timestamp: Timestamp::from_millis(1_700_000_000_000),
         payload: Payload::from(payload.clone()),

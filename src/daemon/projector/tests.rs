@@ -162,6 +162,7 @@ impl World {
             id: &id,
             event_type,
             source: "generator",
+            provenance: crate::event::Provenance::Local,
             severity,
             timestamp: Timestamp::from_millis(self.now.load(Ordering::SeqCst)),
             payload: &payload,

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
-    event::{Event, SessionId, Severity},
+    event::{Event, Provenance, SessionId, Severity},
     harness::{HookError, caps::CLAUDE_CODE, claude::stdin::read},
     time::Timestamp,
 };
@@ -66,6 +66,7 @@ impl StatusLine {
             id: format!("{}:context:{}", self.session_id, now.as_millis()).into(),
             event_type: "budget.token.warning".parse().expect("a valid literal"),
             source: CLAUDE_CODE.name.into(),
+            provenance: Provenance::Harness,
             severity: Severity::Warning,
             timestamp: now,
             payload: payload.into(),

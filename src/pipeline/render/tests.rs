@@ -11,6 +11,7 @@ fn row(payload: Value, repeats: u32) -> Row {
         id: "e1".into(),
         event_type: "tool.call.failure".parse().expect("valid"),
         source: "tool_executor".into(),
+        provenance: crate::event::Provenance::Harness,
         severity: Severity::Error,
         timestamp: Timestamp::from_millis(1_000),
         payload: Payload::from(payload),

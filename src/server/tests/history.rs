@@ -85,6 +85,7 @@ fn event_body(seq: u64) -> Vec<u8> {
         id: &format!("e{seq}"),
         event_type: if seq == 3 { "ci.check.passed" } else { "ci.check.failed" },
         source: "ci",
+        provenance: crate::event::Provenance::Local,
         severity: if seq == 3 { Severity::Info } else { Severity::Error },
         timestamp: Timestamp::from_millis(seq * 1_000),
         payload: "{}",

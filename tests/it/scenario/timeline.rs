@@ -4,7 +4,7 @@
 //! file subscribers/orders.toml                    a file of the user's layer; its lines follow
 //! | [subscriber]
 //! @MS open        SESSION [harness= workspace= user= parent=]
-//! @MS emit        TYPE [--severity= --source= --session= --workspace= --dedupe_key= --cause= --id=] [field=value ..] [{json}]
+//! @MS emit        TYPE [--severity= --source= --provenance= --session= --workspace= --dedupe_key= --cause= --id=] [field=value ..] [{json}]
 //! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries= begins= from= notices=]
 //!                               and what `open` takes
 //! @MS ack         SESSION INJECTION               `last`, or a name such as `i1` that the second half gave
@@ -164,7 +164,7 @@ fn read_emit(event_type: &str, words: &[&str]) -> Result<Emitted, String> {
         }
     }
     let severity = take_parsed(&mut envelope, "severity")?;
-    let known = ["source", "session", "workspace", "dedupe_key", "cause", "id"];
+    let known = ["source", "provenance", "session", "workspace", "dedupe_key", "cause", "id"];
     match envelope.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(format!("`--{key}` is not among --severity, --{}", known.join(", --"))),
         None => {

@@ -11,7 +11,7 @@ use std::{
 
 use aside::{
     engine::io::{Input, Output, Pending},
-    event::{Event, Payload, Seq, SessionId, Severity, catalogue},
+    event::{Event, Payload, Provenance, Seq, SessionId, Severity, catalogue},
     exchange::{Answer, Directive, InjectionId, Released},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, NotificationId, Priority},
@@ -100,6 +100,12 @@ fn event_of(emitted: &Emitted, seq: Seq, now: Timestamp) -> Event {
         id: field("id").map_or_else(|| format!("e{seq}").into(), Into::into),
         event_type: emitted.event_type.parse().expect("checked when it was read"),
         source: field("source").unwrap_or("test").into(),
+        provenance: match field("provenance") {
+            None | Some("harness") => Provenance::Harness,
+            Some("local") => Provenance::Local,
+            Some("remote") => Provenance::Remote,
+            Some(other) => panic!("there is no provenance `{other}`"),
+        },
         severity: emitted.severity.or(by_type).unwrap_or(catalogue::SEVERITY_DEFAULT),
         timestamp: now,
         payload: Payload::from(emitted.payload.clone()),
