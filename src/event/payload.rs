@@ -359,12 +359,18 @@ pub fn cut_text(text: Cow<'_, str>, chars_max: usize) -> Cow<'_, str> {
     }
 }
 
+/// Whether `c` shows nothing, or steers a terminal or the direction of text.
+///
+/// Source: the default-ignorable code points and format controls of Unicode 16, with the fillers and blanks that render as nothing
+/// (Hangul fillers, the Braille blank, the controls of musical notation).
 fn is_unwanted(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => true,
-        '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' => true,
-        '\u{e0000}'..='\u{e0fff}' => true,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => true,
+        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => true,
+        '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' => true,
+        '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' => true,
+        '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}' => true,
         other => other.is_control(),
     }
 }
@@ -424,6 +430,7 @@ mod tests {
             ("a\u{200b}b\u{202e}c", "abc"),
             ("one\r\ntwo\rthree\u{8}", "one\ntwo\nthree"),
             ("tab\tstays", "tab\tstays"),
+            ("a\u{3164}b\u{115f}\u{1160}c\u{34f}\u{180b}\u{2800}\u{1d173}\u{ffa0}d", "abcd"),
         ] {
             assert_eq!(clean_text(dirty), clean, "{dirty:?}");
         }

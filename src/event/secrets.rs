@@ -10,8 +10,9 @@ const MASK: &str = "[masked]";
 
 /// A token's beginning and how many characters must follow for it to be one.
 ///
-/// Source: the formats that the issuers document: OpenAI and Anthropic (`sk-`), GitHub, GitLab, Slack, AWS, Google, npm, Stripe.
-const PREFIXES: [(&str, usize); 16] = [
+/// Source: the formats that the issuers document: OpenAI and Anthropic (`sk-`), GitHub, GitLab, Slack, AWS, Google, npm, Stripe, Hugging
+/// Face.
+const PREFIXES: [(&str, usize); 18] = [
     ("github_pat_", 20),
     ("glpat-", 16),
     ("ghp_", 20),
@@ -23,15 +24,24 @@ const PREFIXES: [(&str, usize); 16] = [
     ("xoxa-", 10),
     ("xoxp-", 10),
     ("sk_live_", 16),
+    ("rk_live_", 16),
+    ("hf_", 30),
     ("npm_", 30),
     ("AKIA", 16),
     ("ASIA", 16),
     ("AIza", 30),
     ("sk-", 16),
 ];
-const BEARER: &str = "bearer ";
-/// A bearer token shorter than this is taken for prose.
-const BEARER_CHARS_MIN: usize = 16;
+/// The schemes of an `Authorization` header, and how many characters of credentials must follow; fewer are taken for prose.
+const SCHEMES: [(&str, usize); 2] = [("bearer ", 16), ("basic ", 16)];
+/// How a JSON Web Token begins: the base64 of `{"`.
+///
+/// Source: RFC 7519; three base64url parts with dots between them, the last one empty when nothing is signed.
+const JWT: &str = "eyJ";
+/// Fewest characters of a JSON Web Token's first two parts together.
+const JWT_CHARS_MIN: usize = 24;
+/// What comes before the authority of a URL, whose part up to `@` can hold a password (RFC 3986, 3.2.1).
+const AUTHORITY: &str = "://";
 const KEY_BEGIN: &str = "-----BEGIN ";
 const KEY_END: &str = "-----END ";
 
@@ -60,12 +70,12 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     masked.into()
 }
 
-/// The shortest secret of all: a Slack token's prefix and what must follow it.
-const SECRET_BYTES_MIN: usize = 15;
+/// The shortest secret of all: a password of one character in a URL.
+const SECRET_BYTES_MIN: usize = AUTHORITY.len() + ":p@".len();
 
 /// Whether `text` has a byte of which every secret has one; most texts have none, and are done with after one look.
 fn has_secret_byte(text: &str) -> bool {
-    text.bytes().fold(false, |has, byte| has | matches!(byte, b'-' | b'_' | b'A' | b'B' | b'b'))
+    text.bytes().fold(false, |has, byte| has | matches!(byte, b'-' | b'_' | b'A' | b'B' | b'b' | b'J' | b'@'))
 }
 
 /// Byte offsets from where the secret begins.
@@ -74,13 +84,14 @@ struct Secret {
     end: usize,
 }
 
-/// The distance to the next place at which any secret can begin: a key block's dash, or a letter that no word byte precedes.
+/// The distance to the next place at which any secret can begin: a key block's dash, a URL's colon, or a letter that no word byte
+/// precedes.
 fn next_candidate(rest: &str) -> usize {
     let mut is_in_word = false;
     for (at, byte) in rest.bytes().enumerate() {
         let begins = match byte {
-            b'-' => true,
-            b'g' | b'x' | b's' | b'n' | b'A' | b'b' | b'B' => !is_in_word,
+            b'-' | b':' => true,
+            b'g' | b'x' | b's' | b'r' | b'h' | b'e' | b'n' | b'A' | b'b' | b'B' => !is_in_word,
             _ => false,
         };
         if begins && at > 0 {
@@ -95,17 +106,23 @@ fn secret_at(text: &str, at: usize, rest: &str) -> Option<Secret> {
     if rest.starts_with('-') {
         return if rest.starts_with(KEY_BEGIN) { key_block(rest) } else { None };
     }
+    if rest.starts_with(':') {
+        return password(rest);
+    }
     let is_inside_word =
         text.get(..at).and_then(|before| before.bytes().next_back()).is_some_and(is_word_byte);
     if is_inside_word {
         return None;
     }
-    let bearer = rest
-        .as_bytes()
-        .get(..BEARER.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(BEARER.as_bytes()));
-    if bearer {
-        return token(rest, BEARER.len(), BEARER_CHARS_MIN);
+    let scheme = SCHEMES.iter().find(|(scheme, _)| {
+        let start = rest.as_bytes().get(..scheme.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(scheme.as_bytes()))
+    });
+    if let Some((scheme, chars_min)) = scheme {
+        return token(rest, scheme.len(), *chars_min);
+    }
+    if rest.starts_with(JWT) {
+        return web_token(rest);
     }
     let second = rest.as_bytes().get(1);
     PREFIXES.iter().find_map(|(prefix, following)| {
@@ -118,6 +135,27 @@ fn secret_at(text: &str, at: usize, rest: &str) -> Option<Secret> {
 fn token(rest: &str, kept: usize, chars_min: usize) -> Option<Secret> {
     let following = rest.get(kept..)?.bytes().take_while(|byte| is_token_byte(*byte)).count();
     (following >= chars_min).then_some(Secret { kept, end: kept + following })
+}
+
+/// A JSON Web Token; base64 that only begins like one has no dots.
+fn web_token(rest: &str) -> Option<Secret> {
+    let end = rest.bytes().take_while(|byte| is_word_byte(*byte) || matches!(byte, b'-' | b'.')).count();
+    let mut parts = rest.get(..end)?.splitn(3, '.');
+    let (header, claims) = (parts.next()?, parts.next()?);
+    let is_token = header.len() + claims.len() >= JWT_CHARS_MIN && parts.next().is_some();
+    is_token.then_some(Secret { kept: JWT.len(), end })
+}
+
+/// The password of `://user:password@host`; `rest` begins with the colon of the scheme.
+fn password(rest: &str) -> Option<Secret> {
+    let authority = rest.strip_prefix(AUTHORITY)?;
+    let length =
+        authority.find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '<'));
+    let (user, host) = authority.get(..length.unwrap_or(authority.len()))?.rsplit_once('@')?;
+    let (name, password) = user.split_once(':')?;
+    let is_secret = !password.is_empty() && !host.is_empty();
+    let kept = AUTHORITY.len() + name.len() + 1;
+    is_secret.then_some(Secret { kept, end: kept + password.len() })
 }
 
 fn key_block(rest: &str) -> Option<Secret> {
@@ -161,6 +199,9 @@ mod tests {
             "AKIA",
             "Authorization: Bearer ",
             "authorization: bearer ",
+            "Authorization: Basic ",
+            "rk_live_",
+            "hf_",
         ] {
             let text = format!("before {prefix}{body}, after");
             assert_eq!(mask_secrets(&text), format!("before {prefix}[masked], after"));
@@ -182,16 +223,33 @@ mod tests {
     #[test]
     fn no_secret_is_shorter_than_the_shortest() {
         let tokens = PREFIXES.iter().map(|(prefix, following)| prefix.len() + following);
-        let bearer = BEARER.len() + BEARER_CHARS_MIN;
-        let key = format!("{KEY_BEGIN}PRIVATE KEY-----").len();
-        assert_eq!(tokens.chain([bearer, key]).min(), Some(SECRET_BYTES_MIN));
+        let schemes = SCHEMES.iter().map(|(scheme, following)| scheme.len() + following);
+        let others = ["-----BEGIN PRIVATE KEY-----".len(), JWT_CHARS_MIN, "://:p@".len()];
+        assert_eq!(tokens.chain(schemes).chain(others).min(), Some(SECRET_BYTES_MIN));
     }
 
     #[test]
     fn every_secret_has_a_byte_that_is_looked_for() {
         let beginnings = PREFIXES.iter().map(|(prefix, _)| *prefix);
-        for beginning in beginnings.chain([KEY_BEGIN, BEARER, &BEARER.to_uppercase()]) {
+        let schemes = SCHEMES.iter().map(|(scheme, _)| *scheme);
+        for beginning in beginnings.chain(schemes).chain([KEY_BEGIN, "BEARER ", "BASIC ", JWT, "://:p@"]) {
             assert!(has_secret_byte(beginning), "{beginning}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_an_address_and_a_web_token_are_masked() {
+        for (text, masked) in [
+            ("postgres://app:pa:ss@db.local/x", "postgres://app:[masked]@db.local/x"),
+            ("see https://u:p@h and http://h:80/p@q", "see https://u:[masked]@h and http://h:80/p@q"),
+            ("://:p@h", "://:[masked]@h"),
+            ("git+ssh://git@host:repo", "git+ssh://git@host:repo"),
+            ("mail a@b.c: d://e", "mail a@b.c: d://e"),
+            ("t=eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J, end", "t=eyJ[masked], end"),
+            ("eyJhbGciOiJub25lIn0.eyJzdWIiOiIxIn0.", "eyJ[masked]"),
+            ("eyJhbGciOiJIUzI1NiJ9 alone", "eyJhbGciOiJIUzI1NiJ9 alone"),
+        ] {
+            assert_eq!(mask_secrets(text), masked);
         }
     }
 
