@@ -15,6 +15,7 @@ mod departures;
 mod dispatch;
 mod folders;
 mod lineage;
+mod offers;
 mod release;
 mod sessions;
 mod state;
@@ -43,9 +44,9 @@ use crate::{
     event::{Scope, SessionId},
     exchange::InjectionId,
     injector::Injector,
-    ledger::{LedgerEntry, Reason},
+    ledger::{ConfirmedBy, LedgerEntry, Reason},
     matcher::Matcher,
-    notification::{InjectionPoint, SubscriberId},
+    notification::{InjectionPoint, Notification, SubscriberId},
     pipeline::{Pipeline, rule::Activity},
     session::SessionState,
     time::Timestamp,
@@ -94,15 +95,13 @@ impl Engine {
         match input {
             Input::Event { seq, event } => self.dispatch(seq, &event, now),
             Input::Exchange { seq, request, exchange } => self.exchange(seq, request, &exchange, now),
-            Input::Ack { session, injection, by } => {
-                self.with_injector(&session, |injector| injector.ack(&injection, by));
-            }
+            Input::Ack { session, injection, by } => self.ack(&session, &injection, by),
             Input::Undelivered { session, injection } => {
                 self.undelivered(&session, &injection);
             }
             Input::SessionOpened { session, harness } => self.meet_session(&session, &harness, now),
             Input::SessionClosed { session, may_return: true } => self.send_away(&session, now),
-            Input::SessionClosed { session, may_return: false } => self.end_session(&session),
+            Input::SessionClosed { session, may_return: false } => self.end_session(&session, now),
             Input::Decided { session, notification, decision } => {
                 self.decide(session.as_ref(), &notification, decision);
             }
@@ -140,6 +139,11 @@ impl Engine {
     /// How many events and notifications came to which end since the journal began.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// The notifications that wait for a session that is not open yet, in the order in which they came.
+    pub fn unclaimed(&self) -> Vec<&Arc<Notification>> {
+        self.unclaimed.in_order()
     }
 
     /// How many notifications wait for a session that is not open yet.
@@ -268,17 +272,29 @@ impl Engine {
         }
     }
 
+    /// Confirms an injection, also one whose session has ended and left what it held to others.
+    fn ack(&mut self, session: &SessionId, injection: &InjectionId, by: ConfirmedBy) {
+        self.with_injector(session, |injector| injector.ack(injection, by));
+        if self.sessions.get(session).is_none() {
+            self.confirm_left(session, injection, by);
+        }
+    }
+
     fn undelivered(&mut self, session: &SessionId, injection: &InjectionId) {
-        let Some(open) = self.sessions.get_mut(session) else { return };
-        if open.injector.undelivered(injection) == Some(InjectionPoint::TurnStart) {
+        self.unclaimed.note_undelivered(session, injection);
+        let Some(known) = self.sessions.known_mut(session) else { return };
+        if known.injector.undelivered(injection) == Some(InjectionPoint::TurnStart) {
             // A turn that a wake should have begun has not, as far as anyone knows.
-            open.state = SessionState::Idle;
+            known.state = SessionState::Idle;
         }
         self.settle_session(session);
     }
 
     fn record(&mut self, entry: LedgerEntry) {
         self.tally.count(&entry);
+        if let LedgerEntry::Confirmed { notification, .. } = &entry {
+            self.unclaimed.note_confirmed(notification);
+        }
         self.outputs.push_back(Output::Record(entry));
     }
 }

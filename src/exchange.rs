@@ -40,6 +40,8 @@ pub struct Exchange {
     pub begins: Begins,
     /// Whether the harness can show its user a line.
     pub shows_notices: bool,
+    /// Why it is made.
+    pub trigger: Trigger,
 }
 
 impl Exchange {
@@ -58,8 +60,20 @@ impl Exchange {
             carries: Carries::default(),
             begins: Begins::default(),
             shows_notices: false,
+            trigger: Trigger::default(),
         }
     }
+}
+
+/// Why an exchange is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Trigger {
+    /// The agent is at the point that the exchange names.
+    #[default]
+    Agent,
+    /// A wake asked for it, and the agent is where it was: only an injection moves it. It is no proof that an earlier injection
+    /// arrived, because the agent did nothing since.
+    Wake,
 }
 
 /// What a carrier does when it takes text.

@@ -8,6 +8,7 @@
 
 mod budget;
 mod epoch;
+mod handover;
 mod lease;
 mod point;
 mod queue;
@@ -45,6 +46,7 @@ use self::{
 pub use self::{
     budget::{Candidate, Fitted, Limits, Offer, fit},
     epoch::TOLD_MAX,
+    handover::{Earlier, Left},
     lease::{CARRIERS_MAX, PARALLEL_MS},
     point::releases,
     view::{InjectorView, LeaseView, PendingView},

@@ -24,7 +24,7 @@ pub enum SessionState {
     ToolComplete,
     /// The turn was at its end and was prolonged.
     Continuing,
-    /// The turn was stopped, by its user or for a critical notification.
+    /// The turn was stopped by its user.
     Interrupted,
 }
 
@@ -43,16 +43,16 @@ impl SessionState {
 
     /// The state after an exchange at `point`.
     ///
-    /// `is_prolonged`: the turn was asked to go on. `is_cancelled`: the exchange took what cancels the step under way.
+    /// `is_prolonged`: the turn was asked to go on. An exchange that took what cancels the step under way leaves the turn under way:
+    /// the agent decides again, and can be reached meanwhile.
     #[must_use]
-    pub fn after_exchange(self, point: InjectionPoint, is_prolonged: bool, is_cancelled: bool) -> Self {
+    pub fn after_exchange(self, point: InjectionPoint, is_prolonged: bool) -> Self {
         match point {
             InjectionPoint::TurnStart => Self::Streaming,
             InjectionPoint::BeforeTool => Self::ToolPending,
             InjectionPoint::AfterTool => Self::ToolComplete,
             InjectionPoint::TurnEnd if is_prolonged => Self::Continuing,
             InjectionPoint::TurnEnd => Self::Idle,
-            InjectionPoint::Immediate if is_cancelled => Self::Interrupted,
             InjectionPoint::Immediate => self,
         }
     }
@@ -136,17 +136,17 @@ mod tests {
     #[test]
     fn a_turn_goes_through_its_states() {
         let points = [
-            (InjectionPoint::TurnStart, false, false, Streaming),
-            (InjectionPoint::BeforeTool, false, false, ToolPending),
-            (InjectionPoint::Immediate, false, false, ToolPending),
-            (InjectionPoint::AfterTool, false, false, ToolComplete),
-            (InjectionPoint::TurnEnd, true, false, Continuing),
-            (InjectionPoint::Immediate, false, true, Interrupted),
-            (InjectionPoint::TurnEnd, false, false, Idle),
+            (InjectionPoint::TurnStart, false, Streaming),
+            (InjectionPoint::BeforeTool, false, ToolPending),
+            (InjectionPoint::Immediate, false, ToolPending),
+            (InjectionPoint::AfterTool, false, ToolComplete),
+            (InjectionPoint::TurnEnd, true, Continuing),
+            (InjectionPoint::Immediate, false, Continuing),
+            (InjectionPoint::TurnEnd, false, Idle),
         ];
         let mut state = SessionState::default();
-        for (point, is_prolonged, is_cancelled, expected) in points {
-            state = state.after_exchange(point, is_prolonged, is_cancelled);
+        for (point, is_prolonged, expected) in points {
+            state = state.after_exchange(point, is_prolonged);
             assert_eq!(state, expected, "{point}");
         }
     }

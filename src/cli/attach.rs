@@ -145,6 +145,7 @@ impl Monitor {
             "carrier": format!("monitor:{:x}:{}", self.name, self.exchanges),
             "budget": { "max_chars": CHARS_MAX },
             "format": "line",
+            "trigger": "wake",
         });
         let response = self.ask("exchange", &body)?;
         self.exchanges += u64::from(response.status < 500);

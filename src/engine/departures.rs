@@ -1,7 +1,8 @@
-//! Sessions that leave: what becomes of what waits for them, and who is told.
+//! Sessions that end: what becomes of what waits for them, and who is told.
 //!
-//! One that can be taken up again is sent away with its queue. One that is closed for good leaves its queue to its parent, and
-//! what nobody takes ends.
+//! One that can be resumed is suspended: what is addressed to it is kept. What is for others too, and nothing proves to have been
+//! read, is left to the next session in scope ([`super::offers`]). One that is closed for good leaves the rest of its queue to its
+//! parent, and what nobody takes ends.
 
 use std::sync::Arc;
 
@@ -24,27 +25,28 @@ pub(super) const AWAY_MAX: usize = 1_000;
 
 impl Engine {
     /// Closes a session because its harness says so; what it leaves goes to its parent, or ends.
-    pub(super) fn end_session(&mut self, id: &SessionId) {
-        self.remove_session(id);
+    pub(super) fn end_session(&mut self, id: &SessionId, now: Timestamp) {
+        self.remove_session(id, now);
         self.tell_closed(id);
     }
 
     /// Closes a session for want of a sign of life, or of room.
-    pub(super) fn close_session(&mut self, id: &SessionId) {
+    pub(super) fn close_session(&mut self, id: &SessionId, now: Timestamp) {
         let was_open = self.sessions.get(id).is_some();
-        self.remove_session(id);
+        self.remove_session(id, now);
         if was_open {
             self.tell_gone(id);
         }
     }
 
-    fn remove_session(&mut self, id: &SessionId) {
+    fn remove_session(&mut self, id: &SessionId, now: Timestamp) {
         let Some((mut session, _)) = self.sessions.take(id) else {
             return;
         };
         for former in &session.former {
             self.sessions.heirs.remove(former);
         }
+        let for_others = session.injector.leave();
         let left = session.injector.close();
         while let Some(entry) = session.injector.poll_output() {
             self.record(entry);
@@ -55,6 +57,7 @@ impl Engine {
         }
         let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: false };
         self.outputs.push_back(Output::Session(id.clone(), change));
+        self.offer_left(id, for_others, now);
     }
 
     /// Tells whoever watches a session that nothing waits there any more.
@@ -74,13 +77,13 @@ impl Engine {
             return self.tell_closed(id);
         };
         if session.harness.parent.is_some() {
-            return self.end_session(id);
+            return self.end_session(id, now);
         }
         let is_child = |session: &Session| session.harness.parent.as_ref() == Some(id);
         let children = self.sessions.open.iter().filter(|(_, session)| is_child(session));
         let children: Vec<SessionId> = children.map(|(child, _)| child.clone()).collect();
         for child in children {
-            self.end_session(&child);
+            self.end_session(&child, now);
         }
         let Some((mut session, _)) = self.sessions.take(id) else {
             return;
@@ -89,16 +92,18 @@ impl Engine {
         let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: true };
         self.outputs.push_back(Output::Session(id.clone(), change));
         session.last_seen = now;
+        let for_others = session.injector.leave();
         session.told = Told::default();
         session.state = SessionState::default();
         self.sessions.away.insert(id.clone(), session);
         if self.sessions.away.len() > AWAY_MAX {
             let first = self.sessions.away.iter().min_by_key(|(_, session)| session.last_seen);
             if let Some(first) = first.map(|(id, _)| id.clone()) {
-                self.close_session(&first);
+                self.close_session(&first, now);
             }
         }
         self.settle_session(id);
+        self.offer_left(id, for_others, now);
     }
 
     /// Gives a notification to another session; it ends if there is none, or if that one had it already.

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{Engine, io::Output, lineage::CHAIN_MAX, rules::SourceSettings};
 use crate::{
     event::{Event, EventRef, Payload, Provenance, Seq, SessionId, Severity},
+    injector::Earlier,
     ledger::{HeldBackBy, LedgerEntry, Reason},
     notification::{Notification, SubscriberId},
     pipeline::{FailedPart, Failure, Pipeline, PipelineOutput, rule::Activity},
@@ -81,14 +82,14 @@ impl Engine {
                 PipelineOutput::Ended { seq, reason } => {
                     self.record(LedgerEntry::EventEnded { seq, subscriber, reason });
                 }
-                PipelineOutput::Notification(notification) => self.route(notification, now),
+                PipelineOutput::Notification(notification) => self.route(notification),
                 PipelineOutput::Failed(failure) => self.report_failure(&subscriber, &failure, now),
             }
         }
     }
 
     /// Puts a notification into the queue of every open session in its scope, or keeps it for the next one.
-    fn route(&mut self, notification: Arc<Notification>, now: Timestamp) {
+    fn route(&mut self, notification: Arc<Notification>) {
         self.lineage.remember_notification(&notification);
         self.outputs.push_back(Output::Made(notification.clone()));
         self.record(LedgerEntry::Created {
@@ -99,7 +100,7 @@ impl Engine {
         });
         let concerned = self.sessions.concerned(&notification.scope);
         if concerned.is_empty() {
-            self.keep_unclaimed(notification, now);
+            self.keep_unclaimed(notification, None, Earlier::Not);
             return;
         }
         for session in concerned {
@@ -115,18 +116,6 @@ impl Engine {
         let pushed = known.injector.push(notification);
         self.settle_session(session);
         pushed.is_new
-    }
-
-    fn keep_unclaimed(&mut self, notification: Arc<Notification>, now: Timestamp) {
-        let expires_at = notification.expires_at.unwrap_or(now + self.rules.sessions.unclaimed_ttl);
-        self.record(LedgerEntry::Unclaimed { notification: notification.id.clone() });
-        if let Some(evicted) = self.unclaimed.keep(notification, expires_at) {
-            self.record(LedgerEntry::NotificationEnded {
-                notification: evicted.id.clone(),
-                session: None,
-                reason: Reason::QueueOverflow,
-            });
-        }
     }
 
     /// Publishes that a template or a `where` failed. The pipeline reports a place once, so this cannot feed itself.

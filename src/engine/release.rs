@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     event::Seq,
-    exchange::{Answer, Exchange, InjectionId},
+    exchange::{Answer, Exchange, InjectionId, Trigger},
     format::{self, Overflow},
     injector::{self, Candidate, Limits},
     ledger::ConfirmedBy,
@@ -40,14 +40,16 @@ impl Engine {
             None => {
                 self.begin(exchange, is_new, now);
                 let session = self.sessions.get_mut(&exchange.session).expect("it was met");
-                session.injector.confirm_by_exchange(exchange, now);
+                if exchange.trigger == Trigger::Agent {
+                    session.injector.confirm_by_exchange(exchange, now);
+                }
                 let wake = session.injector.wake(session.state, threshold);
                 if exchange.point == InjectionPoint::Immediate && wake.is_some() {
                     session.injector.woken();
                 }
                 self.close_due(exchange, now);
                 let answer = self.release(seq, exchange, now);
-                self.note_point(exchange, wake.as_ref(), &answer);
+                self.note_point(exchange, &answer);
                 answer
             }
         };

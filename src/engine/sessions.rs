@@ -22,6 +22,7 @@ use crate::{
     event::{Scope, SessionId},
     exchange::{Decision, Harness},
     injector::Injector,
+    ledger::{LedgerEntry, Reason},
     notification::{NotificationId, Priority, SubscriberId},
     session::{SessionState, Wake},
     time::Timestamp,
@@ -35,6 +36,9 @@ pub(super) const SESSIONS_MAX: usize = 10_000;
 pub(super) struct Session {
     pub(super) harness: Harness,
     pub(super) opened_at: Timestamp,
+    /// Since when it has been open without a break.
+    #[serde(default)]
+    pub(super) open_since: Timestamp,
     pub(super) last_seen: Timestamp,
     pub(super) injector: Injector,
     /// The sessions whose place it took: what concerns one of them concerns it. Oldest first.
@@ -245,6 +249,7 @@ impl Session {
         Self {
             harness: Harness::default(),
             opened_at: now,
+            open_since: now,
             last_seen: now,
             injector: Injector::new(id.clone(), queue_len_max),
             former: Vec::new(),
@@ -269,13 +274,14 @@ impl Engine {
     pub(super) fn meet_session(&mut self, id: &SessionId, harness: &Harness, now: Timestamp) {
         let is_new = self.sessions.get(id).is_none();
         if is_new {
-            self.make_room();
+            self.make_room(now);
             self.give_back_place(id);
             let session = self.sessions.away.remove(id);
             let queue_len_max = self.rules.sessions.queue_len_max;
             let session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
             let is_opening = self.sessions.take_announced(id);
-            self.sessions.open.insert(id.clone(), Session { is_opening, is_cleared: false, ..session });
+            let session = Session { is_opening, is_cleared: false, open_since: now, ..session };
+            self.sessions.open.insert(id.clone(), session);
         }
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -294,15 +300,6 @@ impl Engine {
         self.settle_session(id);
     }
 
-    pub(super) fn claim(&mut self, id: &SessionId) {
-        let Some(audience) = self.sessions.audience(id) else {
-            return;
-        };
-        for notification in self.unclaimed.claim(|scope| audience.is_concerned_by(scope)) {
-            self.queue(id, notification);
-        }
-    }
-
     /// Does what the user decided about a notification: in one queue, or wherever it waits.
     pub(super) fn decide(
         &mut self,
@@ -310,6 +307,13 @@ impl Engine {
         notification: &NotificationId,
         decision: Decision,
     ) {
+        if session.is_none()
+            && decision == Decision::Dismiss
+            && let Some(dismissed) = self.unclaimed.take(notification)
+        {
+            let (notification, reason) = (dismissed.id.clone(), Reason::Dismissed);
+            self.record(LedgerEntry::NotificationEnded { notification, session: None, reason });
+        }
         let concerned = match session {
             Some(id) => vec![id.clone()],
             None => self.sessions.open.keys().chain(self.sessions.away.keys()).cloned().collect(),
@@ -332,7 +336,7 @@ impl Engine {
             let is_silent = session.last_seen + self.rules.sessions.idle_close <= at;
             self.settle_session(&id);
             if is_silent {
-                self.close_session(&id);
+                self.close_session(&id, at);
             }
         }
     }
@@ -364,13 +368,13 @@ impl Engine {
         }
     }
 
-    fn make_room(&mut self) {
+    fn make_room(&mut self, now: Timestamp) {
         if self.sessions.open.len() < SESSIONS_MAX {
             return;
         }
         let silent_longest = self.sessions.open.iter().min_by_key(|(_, session)| session.last_seen);
         if let Some(id) = silent_longest.map(|(id, _)| id.clone()) {
-            self.close_session(&id);
+            self.close_session(&id, now);
         }
     }
 }

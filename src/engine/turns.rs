@@ -5,9 +5,9 @@ use serde::Deserialize;
 use super::{Engine, sessions::Sessions};
 use crate::{
     event::{EventRef, SessionId},
-    exchange::{Answer, Exchange},
+    exchange::{Answer, Exchange, Trigger},
     notification::InjectionPoint,
-    session::{CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, WAITING_EVENT, Wake, WakeKind},
+    session::{CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, WAITING_EVENT},
 };
 
 /// Most sessions that were said to begin and have not asked yet; of an older one the first exchange counts as a turn.
@@ -21,11 +21,19 @@ impl Engine {
         let Some(id) = event.session.filter(|_| is_of_an_agent || is_of_a_tool).map(SessionId::new) else {
             return;
         };
+        let is_trusted = self.rules.wake.trusts(event.source, event.provenance);
         let Some(session) = self.sessions.get_mut(&id) else {
-            return self.sessions.note_before_opening(&id, event.event_type);
+            if is_trusted {
+                self.sessions.note_before_opening(&id, event.event_type);
+            }
+            return;
         };
-        // Anyone may tell of a tool that failed; where the turn stands is known to its harness.
-        if is_of_a_tool && session.harness.name.as_deref() != Some(event.source) {
+        // Anyone may tell of a tool that failed or of an agent that is done; where the turn stands is known to its harness.
+        let is_own = match session.harness.name.as_deref() {
+            Some(harness) => is_trusted && harness == event.source,
+            None => is_trusted && is_of_an_agent,
+        };
+        if !is_own {
             return;
         }
         let has_reason = event.event_type == WAITING_EVENT || event.event_type == CLOSING_EVENT;
@@ -44,18 +52,20 @@ impl Engine {
     }
 
     /// Notes where the session stands after an exchange that was no repetition.
-    pub(super) fn note_point(&mut self, exchange: &Exchange, wake: Option<&Wake>, answer: &Answer) {
+    pub(super) fn note_point(&mut self, exchange: &Exchange, answer: &Answer) {
         let Some(session) = self.sessions.get_mut(&exchange.session) else { return };
-        let is_turn_start = exchange.point == InjectionPoint::TurnStart;
-        if is_turn_start && std::mem::take(&mut session.is_opening) {
-            return;
+        match exchange.trigger {
+            Trigger::Wake if answer.injection.is_none() => return,
+            // What a wake route takes begins a turn, also in a session that has had none.
+            Trigger::Wake => session.is_opening = false,
+            Trigger::Agent => {
+                let is_turn_start = exchange.point == InjectionPoint::TurnStart;
+                if is_turn_start && std::mem::take(&mut session.is_opening) {
+                    return;
+                }
+            }
         }
-        let cancels = wake.is_some_and(|wake| wake.kind == WakeKind::CancelAndRestart);
-        session.state = session.state.after_exchange(
-            exchange.point,
-            answer.directive.is_some(),
-            cancels && answer.injection.is_some(),
-        );
+        session.state = session.state.after_exchange(exchange.point, answer.directive.is_some());
     }
 }
 

@@ -124,6 +124,21 @@ impl Leases {
         self.take_all_that(|lease| lease.expires_at <= now)
     }
 
+    /// Takes what `is_wanted` picks out of the leases, each with its injection, oldest first; a lease that holds nothing more closes.
+    pub(super) fn take_entries(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<(InjectionId, Entry)> {
+        let mut taken = Vec::new();
+        for lease in &mut self.open {
+            let wanted = lease.entries.extract_if(.., |entry| is_wanted(entry));
+            taken.extend(wanted.map(|entry| (lease.injection.clone(), entry)));
+        }
+        for (_, entry) in &taken {
+            self.held.remove(&entry.notification.id);
+        }
+        let closed = self.take_all_that(|lease| lease.entries.is_empty());
+        debug_assert!(closed.iter().all(|lease| lease.entries.is_empty()), "only empty ones close");
+        taken
+    }
+
     /// Closes all.
     pub(super) fn take_all(&mut self) -> Vec<Lease> {
         std::mem::take(self).open

@@ -22,6 +22,8 @@ use crate::{
     time::Timestamp,
 };
 
+use super::handover::Earlier;
+
 /// How many ids of notifications that have left are remembered, so that none of them is taken in again. A notification
 /// comes twice only when two inputs lead to it close together; the newest few suffice.
 pub(super) const RECENT_IDS_MAX: usize = 256;
@@ -166,6 +168,23 @@ impl Queue {
         self.add(notification, true);
     }
 
+    /// Adds one that another session left.
+    pub(super) fn push_left(&mut self, notification: Arc<Notification>, earlier: Earlier) {
+        self.arrivals += 1;
+        self.restore(Entry {
+            notification,
+            is_recalled: earlier == Earlier::Perhaps,
+            returned_from: match earlier {
+                Earlier::By(injection) => Some(injection),
+                Earlier::Perhaps | Earlier::Not => None,
+            },
+            has_cancelled: false,
+            is_released_by_user: false,
+            is_shown: false,
+            arrival: self.arrivals,
+        });
+    }
+
     fn add(&mut self, notification: Arc<Notification>, is_recalled: bool) {
         self.arrivals += 1;
         let arrival = self.arrivals;
@@ -267,6 +286,14 @@ impl Queue {
         let ids: Vec<NotificationId> =
             self.in_order().into_iter().filter(of_them).map(|entry| entry.notification.id.clone()).collect();
         ids.iter().filter_map(|id| self.take(id)).collect()
+    }
+
+    /// Removes what `is_wanted` picks, in the order in which it would be delivered.
+    pub(super) fn take_all_that(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        let wanted = self.entries.iter().filter(|(_, entry)| is_wanted(entry));
+        let mut keys: Vec<Key> = wanted.map(|(key, _)| *key).collect();
+        keys.sort_unstable_by_key(|key| key.rank());
+        keys.into_iter().filter_map(|key| self.remove(key)).collect()
     }
 
     /// How many of each subscriber `is_due` lets out.
@@ -416,6 +443,13 @@ impl RecentIds {
             && let Some(oldest) = self.newest_last.pop_front()
         {
             self.all.remove(&oldest);
+        }
+    }
+
+    /// Forgets `id`, so that it can come again.
+    pub(super) fn forget(&mut self, id: &NotificationId) {
+        if self.all.remove(id) {
+            self.newest_last.retain(|known| known != id);
         }
     }
 

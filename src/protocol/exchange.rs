@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::{
     event::{Provenance, SessionId},
     exchange::{
-        Answer, Begins, Budget, Carries, Directive, Exchange, Format, Harness, InjectionId, Released,
+        Answer, Begins, Budget, Carries, Directive, Exchange, Format, Harness, InjectionId, Released, Trigger,
     },
     notification::{InjectionPoint, Tokens},
     protocol::{
@@ -46,13 +46,14 @@ macro_rules! fields_with {
             "begins",
             "from",
             "shows_notices",
+            "trigger",
             $($own),+
         ]
     };
 }
 pub(super) use fields_with;
 
-const FIELDS: [&str; 13] = fields_with!["observe"];
+const FIELDS: [&str; 14] = fields_with!["observe"];
 const HARNESS_FIELDS: [&str; 6] = ["name", "version", "workspace", "user", "pid", "parent"];
 const BUDGET_FIELDS: [&str; 3] = ["max_notifications", "max_tokens", "max_chars"];
 const CARRIES: [(&str, Carries); 3] = [
@@ -61,6 +62,7 @@ const CARRIES: [(&str, Carries); 3] = [
     ("only_to_cancel", Carries::OnlyToCancel),
 ];
 const BEGINS: [&str; 3] = ["epoch", "clear", "fork"];
+const TRIGGERS: [(&str, Trigger); 2] = [("agent", Trigger::Agent), ("wake", Trigger::Wake)];
 
 /// An exchange as it was asked for, with the events it tells of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +130,14 @@ pub(super) fn read<const N: usize>(
         carries: fields.text("carries")?.map_or(Ok(Carries::default()), |word| read_carries(&word))?,
         begins: read_begins(fields, session)?,
         shows_notices: fields.flag("shows_notices")?.unwrap_or(false),
+        trigger: fields.text("trigger")?.map_or(Ok(Trigger::default()), |word| read_trigger(&word))?,
     })
+}
+
+fn read_trigger(word: &str) -> Result<Trigger, FieldError> {
+    let allowed = TRIGGERS.map(|(word, _)| word);
+    let found = TRIGGERS.into_iter().find(|(known, _)| *known == word);
+    found.map(|(_, trigger)| trigger).ok_or_else(|| wrong_word("trigger", "trigger", word, &allowed))
 }
 
 fn read_begins<const N: usize>(fields: &Fields<'_, N>, session: &SessionId) -> Result<Begins, FieldError> {
@@ -264,6 +273,10 @@ pub struct ExchangeView<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     shows_notices: bool,
+    /// `agent` when the agent is at that point; `wake` when a wake asked for the exchange: the session's state then changes only
+    /// if the answer holds an injection, and nothing is confirmed by it; `agent` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trigger: Option<&'static str>,
 }
 
 /// The most an injection may hold.
@@ -318,6 +331,10 @@ impl<'a> ExchangeView<'a> {
             begins,
             from: from.map(SessionId::as_str),
             shows_notices: exchange.shows_notices,
+            trigger: match exchange.trigger {
+                Trigger::Agent => None,
+                Trigger::Wake => Some("wake"),
+            },
         }
     }
 }
@@ -464,6 +481,7 @@ mod tests {
             carries: Carries::OnlyToContinue,
             begins: Begins::Clear { from: Some(SessionId::new("s0")) },
             shows_notices: true,
+            trigger: Trigger::Wake,
             ..minimal()
         }
     }
@@ -511,6 +529,7 @@ mod tests {
                 "carries: `maybe` is no way to carry; there are always, only_to_continue, only_to_cancel",
             ),
             (with(r#""begins":"epoc""#), "begins: `epoc` is no beginning; did you mean `epoch`?"),
+            (with(r#""trigger":"wakes""#), "trigger: `wakes` is no trigger; did you mean `wake`?"),
             (with(r#""begins":"fork","from":"s1""#), "from: is the session itself"),
             (with(r#""begins":"epoch","from":"s0""#), "from: needs `begins` to be `clear` or `fork`"),
             (with(r#""turn":"""#), "turn: must not be empty"),

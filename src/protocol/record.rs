@@ -52,7 +52,7 @@ pub const LOST: u8 = 255;
 /// an ack, nor `may_return` of a closed session; without them they mean what they meant then.
 const VERSION: u32 = 2;
 
-const EXCHANGE_FIELDS: [&str; 15] = exchange::fields_with!["v", "request", "session"];
+const EXCHANGE_FIELDS: [&str; 16] = exchange::fields_with!["v", "request", "session"];
 const OTHER_FIELDS: [&str; 9] =
     ["v", "session", "injection", "harness", "hash", "by", "may_return", "notification", "decision"];
 /// What can prove an injection's arrival by itself; a later exchange does it without a record.
@@ -295,7 +295,7 @@ fn check_version<const N: usize>(
     Ok(())
 }
 
-fn decode_exchange<'a>(fields: &Fields<'_, 15>, seq: Seq) -> Result<Input<'a>, FieldError> {
+fn decode_exchange<'a>(fields: &Fields<'_, 16>, seq: Seq) -> Result<Input<'a>, FieldError> {
     let request = fields
         .raw("request")
         .and_then(|raw| raw.get().parse().ok())
@@ -368,7 +368,7 @@ mod tests {
     use super::*;
     use crate::{
         event::Severity,
-        exchange::{Begins, Budget, Carries, Format},
+        exchange::{Begins, Budget, Carries, Format, Trigger},
         notification::{InjectionPoint, Tokens},
         time::Timestamp,
     };
@@ -409,6 +409,7 @@ mod tests {
             carries: Carries::OnlyToCancel,
             begins: Begins::Fork { from: Some(SessionId::new("s0")) },
             shows_notices: true,
+            trigger: Trigger::Wake,
         }
     }
 

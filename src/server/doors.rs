@@ -26,7 +26,7 @@ use tokio::{
 use crate::{
     engine::io::Pending,
     event::{EventRef, SessionId},
-    exchange::{Budget, Exchange, Format, Injection},
+    exchange::{Budget, Exchange, Format, Injection, Trigger},
     harness::{
         claude::inbox::Inbox,
         door::{Door, choose},
@@ -201,6 +201,7 @@ async fn hand_over(
     let exchange = Exchange {
         budget: Budget { max_chars: Some(PUSH_CHARS_MAX), ..Budget::default() },
         format: Some(Format::Xml),
+        trigger: Trigger::Wake,
         ..Exchange::new(session.clone(), InjectionPoint::TurnStart, &carrier)
     };
     let answer = perform(app, std::iter::empty::<EventRef<'_>>(), &exchange).await;

@@ -15,7 +15,7 @@ use aside::{
     daemon::{fold::Fold, rules::RulesStore},
     engine::{Output, RequestId},
     event::{Event, Payload, Seq, SessionId, Severity, codec},
-    exchange::{Begins, Budget, Carries, Exchange, Harness, InjectionId},
+    exchange::{Begins, Budget, Carries, Exchange, Harness, InjectionId, Trigger},
     journal::{
         AppendError, Level, Record, RecordBuf,
         memory::{Faults, MemoryFiles},
@@ -167,6 +167,7 @@ fn exchange(session: &SessionId, round: u64) -> Exchange {
         carries: Carries::Always,
         begins: Begins::default(),
         shows_notices: false,
+        trigger: Trigger::Agent,
     }
 }
 

@@ -7,7 +7,7 @@ use aside::{
     },
     engine::{CompiledRules, Engine, Input, Output, RequestId},
     event::{Event, Payload, Seq, SessionId, Severity},
-    exchange::{Begins, Budget, Carries, Exchange, Format, Harness},
+    exchange::{Begins, Budget, Carries, Exchange, Format, Harness, Trigger},
     ledger::{LedgerEntry, Reason},
     notification::{InjectionPoint, SubscriberId},
     time::Timestamp,
@@ -52,6 +52,7 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
             carries: Carries::Always,
             begins: Begins::default(),
             shows_notices: false,
+            trigger: Trigger::Agent,
         };
         engine.handle(Input::Exchange { seq, request: RequestId(seq.0), exchange }, now);
         let answer = std::iter::from_fn(|| engine.poll_output()).find_map(|output| match output {

@@ -1,7 +1,7 @@
 //! Claude Code's captured hooks, and what becomes of each.
 
 use super::*;
-use crate::exchange::{Answer, Directive, Injection, InjectionId, Role};
+use crate::exchange::{Answer, Directive, Injection, InjectionId, Role, Trigger};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
@@ -118,6 +118,7 @@ fn an_exchange_says_who_asks_and_what_it_can_take() {
         carries: Carries::Always,
         begins: Begins::Nothing,
         shows_notices: true,
+        trigger: Trigger::Agent,
     };
     assert_eq!(exchange(&call), &expected);
 }

@@ -19,7 +19,7 @@ use aside::{
     tokens, toon,
 };
 
-use super::{Content, Record};
+use super::{Content, Record, offers::LeftBy};
 use crate::support::generations;
 
 /// Longest chain of causes that is dispatched.
@@ -36,10 +36,10 @@ pub(super) enum Place {
 }
 
 #[derive(Debug)]
-struct Made {
-    scope: Scope,
+pub(super) struct Made {
+    pub(super) scope: Scope,
     created_at: Timestamp,
-    is_unclaimed: bool,
+    pub(super) is_unclaimed: bool,
 }
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub(super) struct Account {
     chains: BTreeMap<Arc<str>, u32>,
     /// Events that a subscriber has yet to account for, and whether each is a row of an open batch.
     owed: BTreeMap<(Seq, SubscriberId), bool>,
-    made: BTreeMap<NotificationId, Made>,
+    pub(super) made: BTreeMap<NotificationId, Made>,
     pub(super) open: BTreeMap<SessionId, Known>,
     /// Those that have ended and may come back.
     pub(super) away: BTreeMap<SessionId, Known>,
@@ -73,6 +73,10 @@ pub(super) struct Account {
     /// What came in place of a tool call, or was told in a context that is gone, and has not come back as if it had not left.
     pub(super) cancelled: BTreeSet<(SessionId, NotificationId)>,
     pub(super) places: BTreeMap<SessionId, BTreeMap<NotificationId, Place>>,
+    /// What a session left that others can have, and nobody has had since.
+    pub(super) left: BTreeMap<NotificationId, LeftBy>,
+    /// What each session left and has not had since.
+    pub(super) was_left: BTreeSet<(SessionId, NotificationId)>,
     answers: BTreeMap<(SessionId, Arc<str>), Answer>,
     /// The notification made last, and who has yet to get it.
     routed: Option<(NotificationId, BTreeSet<SessionId>)>,
@@ -92,6 +96,8 @@ impl Account {
             told: BTreeMap::new(),
             cancelled: BTreeSet::new(),
             places: BTreeMap::new(),
+            left: BTreeMap::new(),
+            was_left: BTreeSet::new(),
             answers: BTreeMap::new(),
             routed: None,
         }
@@ -169,7 +175,10 @@ impl Account {
             }
             Content::Opened(session, harness) => self.meet(session, harness, now),
             Content::Rules(generation) => self.rules = generations::rules(*generation),
-            Content::Undelivered(session, injection) => self.forget_answer(session, injection),
+            Content::Undelivered(session, injection) => {
+                self.forget_answer(session, injection);
+                self.note_undelivered(session, injection);
+            }
             Content::Ack(..) | Content::Closed(..) | Content::ShuttingDown => {}
         }
         None
@@ -259,8 +268,10 @@ impl Account {
                 self.create(notification, subscriber, events, *created_at);
             }
             LedgerEntry::Unclaimed { notification } => {
-                let routed = self.routed.take().expect("it was just made");
-                assert_eq!(routed, (notification.clone(), BTreeSet::new()), "nobody is concerned");
+                if !self.left.contains_key(notification) {
+                    let routed = self.routed.take().expect("it was just made");
+                    assert_eq!(routed, (notification.clone(), BTreeSet::new()), "nobody is concerned");
+                }
                 self.made.get_mut(notification).expect("made").is_unclaimed = true;
             }
             LedgerEntry::Queued { notification, session } => self.queue(notification, session),
@@ -277,6 +288,9 @@ impl Account {
                 let before = places.insert(notification.clone(), Place::Queued { again: true });
                 assert!(matches!(before, None | Some(Place::Over)), "{before:?}: {entry:?}");
                 self.cancelled.insert((session.clone(), notification.clone()));
+            }
+            LedgerEntry::Confirmed { notification, session, .. } if self.made[notification].is_unclaimed => {
+                self.confirm_left(notification, session);
             }
             LedgerEntry::Confirmed { notification, session, .. } => {
                 let place = self.place(session, notification);
@@ -299,11 +313,7 @@ impl Account {
                 }
             }
             LedgerEntry::NotificationEnded { notification, session: Some(session), reason } => {
-                let place = self.place(session, notification);
-                let was_told = *reason == Reason::Uncertain;
-                assert_eq!(was_told, matches!(place, Place::Leased { .. }), "{place:?}: {entry:?}");
-                assert_ne!(*place, Place::Over, "{entry:?}");
-                *place = Place::Over;
+                self.end(notification, session, reason);
             }
             LedgerEntry::NotificationEnded { notification, session: None, .. } => {
                 let made = self.made.get_mut(notification).expect("made");
@@ -348,7 +358,14 @@ impl Account {
         let is_concerned = self.concerns(&self.made[id].scope, session);
         let made = self.made.get_mut(id).expect("made");
         let is_claimed = is_concerned && std::mem::replace(&mut made.is_unclaimed, false);
-        if !is_routed && !is_claimed && !self.comes_from_predecessor(id) {
+        let left = self.left.get(id).filter(|left| is_concerned && (is_claimed || left.session != *session));
+        let again = left.is_some_and(|left| left.again);
+        let is_left = left.is_some();
+        if is_left {
+            self.left.remove(id);
+        }
+        let had_left = self.was_left.remove(&(session.clone(), id.clone()));
+        if !is_routed && !is_claimed && !is_left && !self.comes_from_predecessor(id) {
             let children = self.open.iter().filter(|(_, open)| open.parent.as_ref() == Some(session));
             let left_by = children.map(|(child, _)| child.clone()).find(|child| {
                 self.places
@@ -360,11 +377,14 @@ impl Account {
             *self.place(&child, id) = Place::Over;
         }
         let places = self.places.entry(session.clone()).or_default();
-        let before = places.insert(id.clone(), Place::Queued { again: false });
-        assert_eq!(before, None, "{id} comes to {session} once");
+        let before = places.insert(id.clone(), Place::Queued { again });
+        assert!(
+            before.is_none() || had_left && before == Some(Place::Over),
+            "{id} comes to {session} once, unless it left it: {before:?}"
+        );
     }
 
-    fn place(&mut self, session: &SessionId, id: &NotificationId) -> &mut Place {
+    pub(super) fn place(&mut self, session: &SessionId, id: &NotificationId) -> &mut Place {
         let place = self.places.get_mut(session).and_then(|places| places.get_mut(id));
         place.unwrap_or_else(|| panic!("{id} never came to {session}"))
     }

@@ -5,7 +5,7 @@
 //! | [subscriber]
 //! @MS open        SESSION [harness= workspace= user= parent=]
 //! @MS emit        TYPE [--severity= --source= --provenance= --session= --workspace= --dedupe_key= --cause= --id=] [field=value ..] [{json}]
-//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries= begins= from= notices=]
+//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries= begins= from= notices= trigger=]
 //!                               and what `open` takes
 //! @MS ack         SESSION INJECTION               `last`, or a name such as `i1` that the second half gave
 //! @MS seen        SESSION INJECTION
@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use aside::{
     event::{EventType, SessionId, Severity},
-    exchange::{Begins, Budget, Carries, Decision, Exchange, Format, Harness},
+    exchange::{Begins, Budget, Carries, Decision, Exchange, Format, Harness, Trigger},
     notification::{InjectionPoint, Tokens},
 };
 use serde_json::{Map, Value};
@@ -195,6 +195,11 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: usize) -> R
         Some("fork") => Begins::Fork { from },
         Some(other) => return Err(format!("`begins={other}`: there are epoch, clear and fork")),
     };
+    let trigger = match fields.remove("trigger").as_deref() {
+        None => Trigger::Agent,
+        Some("wake") => Trigger::Wake,
+        Some(other) => return Err(format!("`trigger={other}`: there is wake")),
+    };
     let format = fields.remove("format").map(|format| Format::from_str(&format));
     let exchange = Exchange {
         session: SessionId::new(session),
@@ -213,6 +218,7 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: usize) -> R
         carries,
         begins,
         shows_notices: take_parsed(&mut fields, "notices")?.unwrap_or(false),
+        trigger,
     };
     nothing_left(&fields)?;
     Ok(Action::Exchange(exchange, acks.unwrap_or_default()))

@@ -1,0 +1,118 @@
+//! Who gets what no open session has: notifications that are offered until a session confirms them.
+//!
+//! - What concerns no open session when it is made waits, and so does what a session leaves without proof that it was read.
+//! - The first session in scope that opens gets all of it, and has it until it ends: another one that opens meanwhile does not,
+//!   so that it is delivered once.
+//! - What a session leaves goes at once to the open session in scope that was heard of last and opened after it was made. One
+//!   that was open when it was made has had it by itself. If there is neither, it waits.
+//! - A confirmation by any session ends that, also one that comes after the session has ended.
+
+use std::sync::Arc;
+
+use super::{Engine, sessions::Sessions, unclaimed::Evicted};
+use crate::{
+    event::SessionId,
+    exchange::InjectionId,
+    injector::{Earlier, Left},
+    ledger::{ConfirmedBy, LedgerEntry, Reason},
+    notification::Notification,
+    time::Timestamp,
+};
+
+/// Who is to have what a session left.
+enum Next {
+    /// A session that was open when it was made, and has had it since.
+    HadIt,
+    /// An open session that has not had it.
+    Session(SessionId),
+    /// The next session that opens.
+    Later,
+}
+
+impl Engine {
+    /// Gives a session everything in its scope that waits for one.
+    pub(super) fn claim(&mut self, id: &SessionId) {
+        let Some(audience) = self.sessions.audience(id) else {
+            return;
+        };
+        let (waiting, evicted) = self.unclaimed.claim(|scope| audience.is_concerned_by(scope));
+        self.note_evicted(id, evicted);
+        for waiting in waiting {
+            self.take_over(id, waiting.notification, waiting.earlier);
+        }
+    }
+
+    /// Keeps a notification for the next session in scope.
+    ///
+    /// `left_by`: the session that had it before; `earlier`: whether it may have been delivered there.
+    pub(super) fn keep_unclaimed(
+        &mut self,
+        notification: Arc<Notification>,
+        left_by: Option<SessionId>,
+        earlier: Earlier,
+    ) {
+        let waits_until = notification.created_at + self.rules.sessions.unclaimed_ttl;
+        let expires_at = notification.expires_at.unwrap_or(waits_until);
+        self.record(LedgerEntry::Unclaimed { notification: notification.id.clone() });
+        if let Some(evicted) = self.unclaimed.keep(notification, expires_at, left_by, earlier) {
+            self.record(LedgerEntry::NotificationEnded {
+                notification: evicted.id.clone(),
+                session: None,
+                reason: Reason::QueueOverflow,
+            });
+        }
+    }
+
+    /// Offers to others what `from` left, as far as no session had it and it has not expired.
+    pub(super) fn offer_left(&mut self, from: &SessionId, left: Vec<Left>, now: Timestamp) {
+        for Left { notification, earlier } in left {
+            let is_expired = notification.expires_at.is_some_and(|at| at <= now);
+            if is_expired || self.unclaimed.is_confirmed(&notification.id) {
+                continue;
+            }
+            match self.sessions.next_for(&notification, from) {
+                Next::HadIt => {}
+                Next::Session(to) => self.take_over(&to, notification, earlier),
+                Next::Later => self.keep_unclaimed(notification, Some(from.clone()), earlier),
+            }
+        }
+    }
+
+    /// Confirms what `session`, which is not open, had from `injection` and left: wherever it waits now.
+    pub(super) fn confirm_left(&mut self, session: &SessionId, injection: &InjectionId, by: ConfirmedBy) {
+        for notification in self.unclaimed.take_delivered(session, injection) {
+            let notification = notification.id.clone();
+            self.record(LedgerEntry::Confirmed { notification, session: session.clone(), by });
+        }
+        for id in self.sessions.open.keys().cloned().collect::<Vec<_>>() {
+            self.with_injector(&id, |injector| injector.ack(injection, by));
+        }
+    }
+
+    fn take_over(&mut self, id: &SessionId, notification: Arc<Notification>, earlier: Earlier) {
+        self.with_injector(id, |injector| drop(injector.take_over(notification, earlier)));
+    }
+
+    fn note_evicted(&mut self, id: &SessionId, evicted: Evicted) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.injector.note_evicted(evicted);
+        }
+    }
+}
+
+impl Sessions {
+    /// Who is to have `notification`, which `from` left.
+    fn next_for(&self, notification: &Notification, from: &SessionId) -> Next {
+        let mut newest: Option<(Timestamp, SessionId)> = None;
+        for id in self.concerned(&notification.scope) {
+            let Some(session) = self.get(&id).filter(|_| id != *from) else { continue };
+            if session.open_since <= notification.created_at {
+                return Next::HadIt;
+            }
+            if newest.as_ref().is_none_or(|(last_seen, _)| *last_seen < session.last_seen) {
+                newest = Some((session.last_seen, id));
+            }
+        }
+        newest.map_or(Next::Later, |(_, id)| Next::Session(id))
+    }
+}

@@ -1,0 +1,105 @@
+//! What a session leaves to others when it ends, and what it takes of that.
+//!
+//! A notification for a folder or for all sessions is not one session's own: while nothing proves that it was read, it is left to
+//! the next session. What is addressed to the session stays.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Entry, Injector, Pushed};
+use crate::{
+    event::Scope,
+    exchange::InjectionId,
+    ledger::{LedgerEntry, Reason},
+    notification::{Notification, SubscriberId},
+};
+
+/// A notification that a session left without proof that it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// What it is.
+    pub notification: Arc<Notification>,
+    /// What may have delivered it there.
+    pub earlier: Earlier,
+}
+
+/// Whether a notification may have been delivered before, in a session that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Earlier {
+    /// It was not released, or is known not to have arrived.
+    #[default]
+    Not,
+    /// It may have been, into a context that is gone.
+    Perhaps,
+    /// It may have been, by this injection, which can still be confirmed.
+    By(InjectionId),
+}
+
+impl Earlier {
+    fn of(entry: &Entry) -> Self {
+        match &entry.returned_from {
+            Some(injection) => Self::By(injection.clone()),
+            None if entry.is_recalled => Self::Perhaps,
+            None => Self::Not,
+        }
+    }
+}
+
+impl Injector {
+    /// Ends here what other sessions can have: what waits as `session_gone`, what is under a lease as `uncertain`.
+    ///
+    /// Shape: what was released first, then what waits in its order. The session may take it back later with
+    /// [`Injector::take_over`].
+    pub fn leave(&mut self) -> Vec<Left> {
+        let is_for_others = |entry: &Entry| !matches!(entry.notification.scope, Scope::Session(_));
+        let released = self.leases.take_entries(is_for_others);
+        let waiting = self.queue.take_all_that(is_for_others);
+        let mut left = Vec::with_capacity(released.len() + waiting.len());
+        for (injection, entry) in released {
+            self.note_left(&entry.notification, Reason::Uncertain);
+            left.push(Left { notification: entry.notification, earlier: Earlier::By(injection) });
+        }
+        for entry in waiting {
+            self.note_left(&entry.notification, Reason::SessionGone);
+            left.push(Left { earlier: Earlier::of(&entry), notification: entry.notification });
+        }
+        left
+    }
+
+    /// Says that a notification ended here. It is not remembered as one that left: the session can get it again.
+    fn note_left(&mut self, notification: &Notification, reason: Reason) {
+        self.recent.forget(&notification.id);
+        let (notification, session) = (notification.id.clone(), Some(self.session.clone()));
+        self.outputs.push_back(LedgerEntry::NotificationEnded { notification, session, reason });
+    }
+
+    /// Takes in a notification that waited for a session, also one that this session had and left.
+    ///
+    /// `earlier`: whether it may have been delivered before; it is then marked as redelivered.
+    pub fn take_over(&mut self, notification: Arc<Notification>, earlier: Earlier) -> Pushed {
+        let id = &notification.id;
+        if self.queue.contains(id) || self.recent.contains(id) || self.leases.contains(id) {
+            return Pushed { is_new: false, evicted: None };
+        }
+        let session = self.session.clone();
+        self.outputs.push_back(LedgerEntry::Queued { notification: id.clone(), session });
+        self.queue.push_left(notification, earlier);
+        Pushed { is_new: true, evicted: self.evict_overflow() }
+    }
+
+    /// Adds to what the next injection says was evicted.
+    pub fn note_evicted(&mut self, counts: BTreeMap<SubscriberId, u32>) {
+        for (subscriber, count) in counts {
+            self.note_dropped(subscriber, count);
+        }
+    }
+
+    /// Ends every lease as if it had run out: nothing will confirm it any more.
+    pub fn end_leases(&mut self) {
+        for lease in self.leases.take_all() {
+            self.run_out(lease);
+        }
+    }
+}
