@@ -1,7 +1,7 @@
 //! Whose turn it is to write: whoever appends while nobody writes, so that a lone append is handed to no other thread.
 //!
-//! What is handed over while somebody writes is left to them. Who writes in passing writes a few groups and waits for no
-//! file; what is left then, what comes from those who are about to append more, and the journal's end are for a thread of
+//! What is handed over while somebody writes is left to them. Who writes in passing writes a few groups, stops as soon as it has
+//! to sync, and waits for no file; what is left then, what comes from those who are about to append more, and the journal's end are for a thread of
 //! its own.
 
 use std::{
@@ -115,8 +115,8 @@ impl Turns {
         }
     }
 
-    /// Writes until nothing waits, or as many groups as may be; returns whether `who` has to sync. The thread then does so
-    /// first, and what is handed over meanwhile is the next group.
+    /// Writes until nothing waits, or as many groups as may be; returns whether `who` has to sync. It then does so at once and
+    /// writes no further group; what is handed over meanwhile is the thread's or the next caller's.
     fn write(&self, mut writer: Box<Writer>, who: Who) -> bool {
         let mut guard = BreaksUnlessOver(Some(self));
         let groups_max = if who == Who::Thread { usize::MAX } else { GROUPS_IN_PASSING_MAX };
@@ -125,7 +125,8 @@ impl Turns {
             let mut state = self.lock();
             writer.waiting.append(&mut state.waiting);
             let has_more = !writer.waiting.is_empty();
-            if !has_more || groups == groups_max || (has_to_sync && who == Who::Thread) {
+            // Whoever has to sync does that next: the flusher waits for it, and may have to prepare a file that the next group needs.
+            if !has_more || groups == groups_max || has_to_sync {
                 state.is_left |= has_more;
                 state.writer = Some(writer);
                 guard.0 = None;
@@ -171,11 +172,13 @@ mod tests {
     use std::{
         panic::{AssertUnwindSafe, catch_unwind},
         sync::{
-            Arc,
+            Arc, Mutex,
             atomic::{AtomicBool, Ordering},
+            mpsc,
         },
         task::{Context, Poll, Waker},
         thread,
+        time::Duration,
     };
 
     use tokio::runtime::Handle;
@@ -183,7 +186,10 @@ mod tests {
     use super::super::testing::*;
     use crate::{
         event::Seq,
-        journal::{AppendError, Closed, Durability, Level, block_on, files::Files, memory::MemoryFiles},
+        journal::{
+            AppendBatch, AppendError, Closed, Durability, Level, block_on, files::Files, memory::MemoryFiles,
+            record::RecordKind,
+        },
         time::Timestamp,
     };
 
@@ -260,6 +266,45 @@ mod tests {
         let syncs = files.operations().syncs - before;
         // The last two may come to the flusher one after the other.
         assert!((2..=3).contains(&syncs), "{syncs} syncs");
+    }
+
+    /// A batch larger than a segment needs two files, and the second one is prepared only after a sync. It is handed over while
+    /// somebody writes who will have to sync.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn a_batch_of_several_segments_waits_for_no_file_on_a_thread_that_has_to_sync() {
+        let (entered, has_entered) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel();
+        let first = Mutex::new(Some((entered, may_go_on)));
+        let clock = move || {
+            if let Some((entered, may_go_on)) = first.lock().expect("no panic").take() {
+                entered.send(()).expect("the test waits");
+                may_go_on.recv().expect("the test goes on");
+            }
+            Timestamp::from_millis(5)
+        };
+        let files = MemoryFiles::new();
+        open_prepared(&files, 4_096).close_blocking().expect("closed");
+        let journal = open_with(&files, 4_096, Durability::Sync, Arc::new(clock)).expect("opened").journal;
+        let append = |batch: AppendBatch| {
+            let journal = journal.clone();
+            tokio::spawn(async move { journal.append(batch, Level::Synced).await })
+        };
+        let single = append(batch(1));
+        tokio::task::spawn_blocking(move || has_entered.recv()).await.expect("no panic").expect("entered");
+        let mut large = AppendBatch::new();
+        for number in 2..14 {
+            large.push(RecordKind(1), &[b'x'; 1_000], Some(number)).expect("small");
+        }
+        let large = append(large);
+        while journal.inner.turns.lock().waiting.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        go_on.send(()).expect("the clock waits");
+        for (append, last) in [(single, 1), (large, 13)] {
+            let appended = tokio::time::timeout(Duration::from_secs(10), append).await;
+            let appended = appended.expect("nobody waits for ever").expect("no panic").expect("appended");
+            assert_eq!(appended.last(), Some(Seq(last)));
+        }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

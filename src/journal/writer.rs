@@ -198,7 +198,14 @@ impl Writer {
         let (left, bytes) = (self.place.capacity.saturating_sub(used), batch.framed_bytes());
         let reserve = if batch.uses_reserve() { 0 } else { self.place.capacity / RESERVE_PART };
         let is_needed = bytes > left;
-        if self.next.is_some() || bytes + reserve <= left || batch.is_empty() {
+        if bytes + reserve <= left || batch.is_empty() {
+            return Ok(true);
+        }
+        // The file after next is there only after a sync, which somebody else may have to do on this very thread.
+        if !may_wait && is_needed && self.needs_two_files(batch, left) {
+            return Ok(false);
+        }
+        if self.next.is_some() {
             return Ok(true);
         }
         match self.look_for_next(is_needed && may_wait)? {
@@ -206,6 +213,21 @@ impl Writer {
             Next::NotYet => Ok(!is_needed),
             Next::Full(full) => Err(full.into()),
         }
+    }
+
+    /// Whether a batch goes beyond the segment after this one, of which `left` bytes are free.
+    fn needs_two_files(&self, batch: &AppendBatch, left: u64) -> bool {
+        let is_first = self.place.offset + self.group.buffer.len() as u64 == HEADER_BYTES;
+        let (mut left, mut is_empty, mut files) = (left, is_first, 0);
+        for (_, body, _) in batch.records() {
+            let bytes = record::size_of(body.len()) as u64;
+            if bytes > left && !is_empty {
+                files += 1;
+                left = self.place.segment_bytes.saturating_sub(HEADER_BYTES);
+            }
+            (left, is_empty) = (left.saturating_sub(bytes), false);
+        }
+        files > 1
     }
 
     /// Takes the next file if it is there; waits until it is, or is known to find no space, if `may_wait`.
@@ -267,6 +289,8 @@ impl Writer {
     }
 
     /// Goes on in the prepared file; in the same one, beyond its size, when a batch of several segments fills the disk.
+    ///
+    /// Shape: waits for the file only on the journal's own thread, as nobody else is let so far without it; see `has_room`.
     fn rotate(&mut self) -> Result<(), Poisoned> {
         if self.next.is_none() {
             self.look_for_next(true)?;
