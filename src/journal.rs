@@ -15,6 +15,8 @@ pub mod record;
 mod append;
 mod cursor;
 mod flusher;
+mod health;
+mod mark;
 mod packed;
 mod pinned;
 mod published;
@@ -31,6 +33,8 @@ mod start;
 mod testing;
 mod turns;
 mod verify;
+#[cfg(test)]
+mod walk;
 mod writer;
 
 use std::{
@@ -56,6 +60,7 @@ use crate::{event::Seq, meter::Meters, time::Timestamp};
 use self::{
     files::Files,
     flusher::{Commits, SyncTurn},
+    health::Health,
     sealer::Sealing,
     segment::Segment,
     turns::{Turns, Who},
@@ -64,6 +69,7 @@ use self::{
 
 pub use self::{
     append::{AppendBatch, AppendError, Appended, BodyTooLarge, DiskFull, Level, Outcome, Poisoned},
+    health::{DAMAGED_PLACES_MAX, DamagedPlace, JournalHealth},
     packed::SealDamage,
     pinned::{Part, PartReader, Pinned},
     published::{PUBLISHED_KEYS_MAX, PublishedKey, PublishedKeys},
@@ -165,6 +171,7 @@ struct Shared {
     poison: watch::Sender<Option<Poisoned>>,
     /// Where it is counted how long syncs take, once somebody wants that.
     meters: OnceLock<Arc<Meters>>,
+    health: Health,
 }
 
 impl Default for JournalSettings {
@@ -297,22 +304,31 @@ impl Journal {
 
     /// The first record that `is_wanted` takes, in the newest segment that has one.
     ///
-    /// Reads everything when there is none: about a quarter of a second a gigabyte.
+    /// Reads everything when there is none: about a quarter of a second a gigabyte. Passes over damaged places, which the
+    /// journal's health then names.
     ///
-    /// Errors: a record cannot be read.
+    /// Errors: none was found, and a record cannot be read.
     pub fn find(
         &self,
         mut is_wanted: impl FnMut(Record<'_>) -> bool,
     ) -> Result<Option<RecordBuf>, ReadError> {
         let mut end = self.written().borrow().next();
+        let mut unread = None;
         for first in self.inner.shared.firsts().into_iter().rev() {
             let mut reader = self.read_from(first);
             while reader.position() < end {
                 let left = usize::try_from(end.0 - reader.position().0).unwrap_or(usize::MAX);
                 let records = match reader.next_batch(left) {
                     // It was deleted meanwhile, and so was everything before it.
-                    Err(ReadError::Gone { .. }) => return Ok(None),
-                    records => records?,
+                    Err(ReadError::Gone { .. }) => return unread.map_or(Ok(None), Err),
+                    Err(error) => {
+                        unread.get_or_insert(error);
+                        if reader.skip_damaged() {
+                            continue;
+                        }
+                        break;
+                    }
+                    Ok(records) => records,
                 };
                 if let Some(found) = records.iter().find(|record| is_wanted(*record)) {
                     return Ok(Some(found.into()));
@@ -323,7 +339,7 @@ impl Journal {
             }
             end = end.min(first);
         }
-        Ok(None)
+        unread.map_or(Ok(None), Err)
     }
 
     /// Deletes the segments all of whose records are before `seq`, oldest first; returns how many.
@@ -331,7 +347,7 @@ impl Journal {
     /// Shape: the segment with the last durable record always stays. A reader that is in a deleted segment reads it to its
     /// end; one that comes later gets `ReadError::Gone`.
     ///
-    /// Errors: a file cannot be removed; it and what follows it is there again after a restart.
+    /// Errors: a file cannot be removed; it and what follows it stay, and the next call tries again.
     pub fn forget_before(&self, seq: Seq) -> Result<usize, ForgetError> {
         // A following segment with a durable record has its name, and so has the one before it.
         self.inner.shared.forget_before(seq.min(*self.inner.synced.borrow()))
@@ -375,6 +391,11 @@ impl Journal {
     /// What is missing for the next segment, while the disk is full.
     pub fn disk_full(&self) -> Option<DiskFull> {
         self.inner.shared.disk_full()
+    }
+
+    /// What is wrong and does not stop the journal.
+    pub fn health(&self) -> JournalHealth {
+        self.inner.shared.health.get()
     }
 
     /// Waits for such a failure; forever if there is none.

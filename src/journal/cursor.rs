@@ -23,6 +23,10 @@ pub(super) struct Entry {
     pub(super) kind: RecordKind,
     pub(super) seq: Seq,
     pub(super) time: Timestamp,
+    /// The last record that was known to be durable when this one was written.
+    pub(super) durable: Seq,
+    /// Where in the buffer it begins.
+    start: usize,
     body: Range<usize>,
 }
 
@@ -77,11 +81,12 @@ impl Cursor {
     /// Takes the next record of the buffer.
     pub(super) fn step(&mut self) -> Step {
         match record::decode(self.rest()) {
-            Decoded::Record { record, size } => {
-                let start = self.position + record::OVERHEAD_BYTES;
-                let Record { kind, seq, time, body: _ } = record;
-                self.position += size;
-                Step::Record(Entry { kind, seq, time, body: start..self.position })
+            Decoded::Record { record, durable, size } => {
+                let Record { kind, seq, time, body } = record;
+                let (start, end) = (self.position, self.position + size);
+                let body = end - body.len()..end;
+                self.position = end;
+                Step::Record(Entry { kind, seq, time, durable, start, body })
             }
             Decoded::Incomplete => Step::Short,
             Decoded::End => Step::End,
@@ -91,12 +96,12 @@ impl Cursor {
 
     /// Where in the file the record that `entry` stands for begins.
     pub(super) fn offset_of(&self, entry: &Entry) -> u64 {
-        self.base + (entry.body.start - record::OVERHEAD_BYTES) as u64
+        self.base + entry.start as u64
     }
 
     /// The record that `entry` stands for.
     pub(super) fn record(&self, entry: &Entry) -> Record<'_> {
-        let Entry { kind, seq, time, ref body } = *entry;
+        let Entry { kind, seq, time, ref body, .. } = *entry;
         Record { kind, seq, time, body: self.buffer.get(body.clone()).unwrap_or_default() }
     }
 
@@ -149,7 +154,10 @@ mod tests {
         let sizes = [0, 1, READ_BYTES - 10, 3 * READ_BYTES, 5, record::BODY_BYTES_MAX, 2];
         let mut bytes = Vec::new();
         for (seq, size) in (1_u8..).zip(sizes) {
-            record::encode(RecordKind(1), Seq(seq.into()), Timestamp::ZERO, &vec![seq; size], &mut bytes);
+            let body = vec![seq; size];
+            let seq = Seq(seq.into());
+            let record = Record { kind: RecordKind(1), seq, time: Timestamp::ZERO, body: &body };
+            record::encode(record, seq.previous(), &mut bytes);
         }
         let written = bytes.len() as u64;
         bytes.extend([0; 100]);

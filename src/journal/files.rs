@@ -35,6 +35,9 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// Makes the names durable.
     fn sync_dir(&self) -> io::Result<()>;
 
+    /// How much space there is for files to grow, in bytes; quotas are not counted.
+    fn free_bytes(&self) -> io::Result<u64>;
+
     /// What a message to a person calls the file.
     fn path(&self, name: &str) -> PathBuf;
 }
@@ -54,6 +57,9 @@ pub trait File: fmt::Debug + Send + Sync {
 
     /// Makes what was written durable, and the length as far as reading it back needs.
     fn sync_data(&self) -> io::Result<()>;
+
+    /// Whether the file has a name; one without is gone when it is closed.
+    fn is_linked(&self) -> io::Result<bool>;
 }
 
 /// Writes zeros from `offset` up to `end`, so that later writes there change no metadata of the file system.
@@ -68,10 +74,11 @@ pub(super) fn fill_with_zeros(file: &dyn File, offset: u64, end: u64) -> io::Res
     Ok(())
 }
 
-/// A folder of the file system.
+/// A folder of the file system, held open: so a lack of file descriptors fails no sync of its names.
 #[derive(Debug)]
 pub struct DirFiles {
     dir: PathBuf,
+    handle: fs::File,
 }
 
 impl DirFiles {
@@ -85,7 +92,7 @@ impl DirFiles {
         if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             fs::File::open(parent)?.sync_all()?;
         }
-        Ok(Self { dir: dir.to_owned() })
+        Ok(Self { dir: dir.to_owned(), handle: fs::File::open(dir)? })
     }
 }
 
@@ -121,7 +128,12 @@ impl Files for DirFiles {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        fs::File::open(&self.dir)?.sync_all()
+        self.handle.sync_all()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let free = rustix::fs::fstatvfs(&self.handle)?;
+        Ok(free.f_bavail.saturating_mul(free.f_frsize))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -153,6 +165,12 @@ impl File for fs::File {
 
     fn sync_data(&self) -> io::Result<()> {
         fs::File::sync_data(self)
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+
+        Ok(self.metadata()?.nlink() > 0)
     }
 }
 
@@ -215,6 +233,10 @@ mod tests {
         seen.push(format!("{end} {buffer:?}"));
         seen.push(format!("{:?}", files.open("a").map(|_| ()).map_err(|error| error.kind())));
         seen.push(format!("{:?}", files.remove("b").map_err(|error| error.kind())));
+        let before = again.is_linked().expect("looked at");
+        files.create("d").and_then(|_| files.rename("d", "c")).expect("replaced");
+        seen.push(format!("{before} {}", again.is_linked().expect("looked at")));
+        assert!(files.free_bytes().expect("looked at") > 0);
         seen.extend(files.list().expect("listed"));
         seen
     }

@@ -23,6 +23,7 @@ use crate::{
         Durability, Shared,
         append::{AppendError, Appended, DiskFull, Poisoned},
         files::File,
+        mark,
         segment::{self, NEXT_NAME, Segment},
     },
 };
@@ -51,6 +52,8 @@ pub(super) struct Commits {
     wake: Condvar,
     shared: Arc<Shared>,
     synced: watch::Sender<Seq>,
+    /// What the mark said at the start.
+    marked: Seq,
 }
 
 #[derive(Debug)]
@@ -96,7 +99,12 @@ pub(super) struct Flusher {
 
 impl Commits {
     /// Nothing waits; all up to what `synced` says is written and durable.
-    pub(super) fn new(shared: Arc<Shared>, segment: Arc<Segment>, synced: watch::Sender<Seq>) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        segment: Arc<Segment>,
+        synced: watch::Sender<Seq>,
+        marked: Seq,
+    ) -> Self {
         let state = State {
             waiters: Vec::new(),
             written: *synced.borrow(),
@@ -106,7 +114,25 @@ impl Commits {
             failed: None,
             is_closing: false,
         };
-        Self { state: Mutex::new(state), wake: Condvar::new(), shared, synced }
+        Self { state: Mutex::new(state), wake: Condvar::new(), shared, synced, marked }
+    }
+
+    /// The last record that is known to be durable.
+    pub(super) fn durable(&self) -> Seq {
+        *self.synced.borrow()
+    }
+
+    /// Has the mark say how far the journal is durable, if that is further than what records say.
+    ///
+    /// Without it a damaged record at the very end is taken for torn, which is no reason not to end.
+    pub(super) fn mark(&self) {
+        let durable = self.durable();
+        if self.shared.poisoned().is_some() || durable <= self.marked {
+            return;
+        }
+        if let Err(error) = mark::write(self.shared.files.as_ref(), durable) {
+            tracing::warn!(%error, "the journal could not note how far it is durable");
+        }
     }
 
     /// Takes note of what was written, and of who waits for it to be durable.
@@ -159,9 +185,9 @@ impl Commits {
     }
 
     fn sync_measured(&self, file: &dyn File) -> io::Result<()> {
-        let Some(meters) = self.shared.meters.get() else { return file.sync_data() };
+        let Some(meters) = self.shared.meters.get() else { return sync_named(file) };
         let begun = meters.begin();
-        let synced = file.sync_data();
+        let synced = sync_named(file);
         meters.commit.observe(meters.since(begun));
         synced
     }
@@ -226,6 +252,13 @@ impl Commits {
         state.take(waiters)
     }
 
+    /// Whether nothing is being synced or waits for that.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.waiters.is_empty() && state.full.is_none() && !state.is_syncing
+    }
+
     /// Lets the next one sync.
     fn end_round(&self) {
         let mut state = self.lock();
@@ -240,6 +273,12 @@ impl Commits {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Syncs a file that has a name; what is synced into one without a name is gone with the process.
+fn sync_named(file: &dyn File) -> io::Result<()> {
+    file.sync_data()?;
+    if file.is_linked()? { Ok(()) } else { Err(io::Error::other("the file was deleted from its folder")) }
 }
 
 impl<'a> SyncTurn<'a> {
@@ -306,7 +345,7 @@ impl Flusher {
         }
         let (commits, name) = (&self.commits, commit.segment.name());
         let files = &commits.shared.files;
-        commits.check("sync", &full.name(), full.file.sync_data())?;
+        commits.check("sync", &full.name(), sync_named(full.file.as_ref()))?;
         commits.check("name", &name, files.rename(NEXT_NAME, &name))?;
         commits.check("sync the folder of", &name, files.sync_dir())?;
         commit.segment.set_named();
@@ -412,7 +451,7 @@ mod tests {
         let files = MemoryFiles::new();
         let journal = open_prepared(&files, SEGMENT_BYTES);
         files.close_gate();
-        // The first segment takes eight of them, the second one the rest.
+        // The first segment takes seven of them, the second one the rest.
         for number in 1..=12 {
             journal.append_blocking(batch(number), Level::Written).expect("appended");
         }
@@ -444,6 +483,20 @@ mod tests {
         assert_eq!(files.operations().syncs, failing);
         assert_eq!(*journal.synced().borrow(), Seq(1));
         assert_eq!(numbers(&journal), [1, 2]);
+    }
+
+    #[test]
+    fn a_file_that_was_deleted_under_the_journal_is_noticed_before_anybody_is_answered() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 1 << 20);
+        journal.append_blocking(batch(1), Level::Synced).expect("appended");
+        for name in files.list().expect("listed") {
+            files.remove(&name).expect("removed");
+        }
+        let error = journal.append_blocking(batch(2), Level::Synced).expect_err("refused");
+        let AppendError::Poisoned(poisoned) = error else { panic!("{error}") };
+        assert_eq!(poisoned.source.to_string(), "the file was deleted from its folder");
+        assert!(journal.poisoned().is_some());
     }
 
     #[test]
@@ -486,6 +539,12 @@ mod tests {
         journal.append_blocking(batch(1), Level::Synced).expect("appended");
         let before = files.operations();
         journal.close_blocking().expect("closed");
+        // The mark, which says that it is durable, and its name.
+        let after = files.operations();
+        assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (1, 2));
+        let again = open_prepared(&files, 1 << 20);
+        let before = files.operations();
+        again.close_blocking().expect("closed");
         assert_eq!(files.operations(), before);
     }
 }

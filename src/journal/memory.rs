@@ -2,7 +2,10 @@
 //!
 //! What was written is kept apart from what was synced. After a power loss, what was synced is there, the names are those of
 //! some moment since the last sync of the folder, and of every write since then any part may be there or not, chosen by a
-//! seed. Writes and syncs are counted, and can be made to fail, to be the last ones, or (syncs) to wait at a gate.
+//! seed. Operations can be made to fail, to be the last ones, or (syncs) to wait at a gate.
+//!
+//! A sync that fails behaves as Linux does: what was written counts as clean from then on. It can still be read, no later sync
+//! writes it, and after a power loss, or once the cache is dropped, only the part that reached the disk by chance is there.
 
 use std::{
     collections::BTreeMap,
@@ -43,6 +46,37 @@ pub struct Faults {
     pub cut_after_sync: Option<u64>,
 }
 
+/// A kind of operation that can be made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// [`Files::open`].
+    Open,
+    /// [`Files::create`].
+    Create,
+    /// [`Files::rename`], by the name that the file has.
+    Rename,
+    /// [`Files::remove`].
+    Remove,
+    /// [`Files::sync_dir`], whatever the name.
+    SyncDir,
+    /// [`File::read_at`].
+    Read,
+    /// [`File::write_at`].
+    Write,
+    /// [`File::sync_data`].
+    Sync,
+}
+
+/// Operations that fail.
+#[derive(Debug, Clone)]
+struct Failing {
+    operation: Operation,
+    name: String,
+    kind: io::ErrorKind,
+    /// How many more times.
+    times: u32,
+}
+
 #[derive(Debug, Default)]
 struct Disk {
     state: Mutex<State>,
@@ -56,6 +90,7 @@ struct State {
     /// What the folder was after its last sync and after each change since.
     names_since_sync: Vec<BTreeMap<String, usize>>,
     faults: Faults,
+    failing: Vec<Failing>,
     /// How many bytes files may still grow by; `None` when there is no end to it.
     space: Option<usize>,
     counts: Operations,
@@ -92,6 +127,26 @@ impl MemoryFiles {
     /// Decides what goes wrong from here on.
     pub fn set_faults(&self, faults: Faults) {
         self.disk.lock().faults = faults;
+    }
+
+    /// Has the next `times` operations of this kind fail with an error of this kind, on files whose names contain `name`.
+    pub fn fail(&self, operation: Operation, name: &str, times: u32, kind: io::ErrorKind) {
+        self.disk.lock().failing.push(Failing { operation, name: name.to_owned(), kind, times });
+    }
+
+    /// Lets everything succeed again that [`MemoryFiles::fail`] has fail.
+    pub fn fail_no_more(&self) {
+        self.disk.lock().failing.clear();
+    }
+
+    /// Drops the cache: what a failed sync left clean is read from the disk from now on.
+    pub fn drop_cache(&self) {
+        for content in &mut self.disk.lock().contents {
+            content.written.clone_from(&content.synced);
+            for write in &content.unsynced {
+                overwrite(&mut content.written, write.offset, &write.bytes);
+            }
+        }
     }
 
     /// Lets files grow by `bytes` altogether, and no further; `None` for as much as they like. Removing one makes no room.
@@ -148,13 +203,24 @@ impl MemoryFiles {
         Self::with(State { contents: state.contents.clone(), names, names_since_sync, ..State::default() })
     }
 
+    fn handle(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let index = *self.disk.lock().names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(MemoryFile { disk: Arc::clone(&self.disk), index }))
+    }
+
     fn with(state: State) -> Self {
         Self { disk: Arc::new(Disk { state: Mutex::new(state), gate: Condvar::new() }) }
     }
 
-    fn change_names(&self, change: impl FnOnce(&mut State) -> io::Result<()>) -> io::Result<()> {
+    fn change_names(
+        &self,
+        operation: Operation,
+        name: &str,
+        change: impl FnOnce(&mut State) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut state = self.disk.lock();
         state.check_power()?;
+        state.check_failing(operation, name)?;
         if state.names_since_sync.is_empty() {
             let names = state.names.clone();
             state.names_since_sync.push(names);
@@ -172,21 +238,21 @@ impl Files for MemoryFiles {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let index = *self.disk.lock().names.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(MemoryFile { disk: Arc::clone(&self.disk), index }))
+        self.disk.lock().check_failing(Operation::Open, name)?;
+        self.handle(name)
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.change_names(|state| {
+        self.change_names(Operation::Create, name, |state| {
             state.names.insert(name.to_owned(), state.contents.len());
             state.contents.push(Content::default());
             Ok(())
         })?;
-        self.open(name)
+        self.handle(name)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.change_names(|state| {
+        self.change_names(Operation::Rename, from, |state| {
             let index = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
             state.names.insert(to.to_owned(), index);
             Ok(())
@@ -194,14 +260,23 @@ impl Files for MemoryFiles {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.change_names(|state| state.names.remove(name).map(|_| ()).ok_or(io::ErrorKind::NotFound.into()))
+        self.change_names(Operation::Remove, name, |state| {
+            state.names.remove(name).map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
+        })
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        self.disk.sync(|state| {
-            let names = state.names.clone();
-            state.names_since_sync = vec![names];
+        // Names are the file system's own data: what a failed sync left is written by the next one.
+        self.disk.sync(Operation::SyncDir, None, |state, is_good| {
+            if is_good {
+                let names = state.names.clone();
+                state.names_since_sync = vec![names];
+            }
         })
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(self.disk.lock().space.map_or(u64::MAX, |space| space as u64))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -216,6 +291,7 @@ impl File for MemoryFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.disk.lock();
+        state.check_file_failing(Operation::Read, self.index)?;
         let written = &state.content(self.index)?.written;
         let there = usize::try_from(offset).ok().and_then(|offset| written.get(offset..)).unwrap_or_default();
         let count = there.len().min(buffer.len());
@@ -233,6 +309,7 @@ impl File for MemoryFile {
         if state.faults.fail_write == Some(count) {
             return Err(io::Error::other("this write was told to fail"));
         }
+        state.check_file_failing(Operation::Write, self.index)?;
         state.is_cut = state.faults.cut_after_write == Some(count);
         let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let growth = (offset + bytes.len()).saturating_sub(state.content(self.index)?.written.len());
@@ -247,13 +324,21 @@ impl File for MemoryFile {
 
     fn sync_data(&self) -> io::Result<()> {
         let index = self.index;
-        self.disk.sync(|state| {
-            if let Ok(content) = state.content(index) {
-                for write in std::mem::take(&mut content.unsynced) {
+        self.disk.sync(Operation::Sync, Some(index), |state, is_good| {
+            let mut random = Random(state.counts.syncs);
+            let Ok(content) = state.content(index) else { return };
+            for write in std::mem::take(&mut content.unsynced) {
+                if is_good {
                     overwrite(&mut content.synced, write.offset, &write.bytes);
+                } else {
+                    write.survive(&mut content.synced, &mut random);
                 }
             }
         })
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(self.disk.lock().names.values().any(|index| *index == self.index))
     }
 }
 
@@ -262,7 +347,13 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sync(&self, apply: impl FnOnce(&mut State)) -> io::Result<()> {
+    /// Counts a sync of a file or of the folder, and has `apply` do what it does to the disk if it succeeds or fails.
+    fn sync(
+        &self,
+        operation: Operation,
+        index: Option<usize>,
+        apply: impl FnOnce(&mut State, bool),
+    ) -> io::Result<()> {
         let mut state = self.lock();
         if state.is_gate_closed {
             state.waiting_syncs += 1;
@@ -275,11 +366,17 @@ impl Disk {
         state.check_power()?;
         state.counts.syncs += 1;
         let count = state.counts.syncs;
-        if state.faults.fail_sync == Some(count) {
-            return Err(io::Error::other("this sync was told to fail"));
+        let failing = match index {
+            Some(index) => state.check_file_failing(operation, index),
+            None => state.check_failing(operation, ""),
+        };
+        let is_told = state.faults.fail_sync == Some(count);
+        if is_told || failing.is_err() {
+            apply(&mut state, false);
+            return failing.and(Err(io::Error::other("this sync was told to fail")));
         }
         state.is_cut = state.faults.cut_after_sync == Some(count);
-        apply(&mut state);
+        apply(&mut state, true);
         Ok(())
     }
 }
@@ -287,6 +384,24 @@ impl Disk {
 impl State {
     fn check_power(&self) -> io::Result<()> {
         if self.is_cut { Err(io::Error::other("the power was lost")) } else { Ok(()) }
+    }
+
+    /// Fails an operation that is to fail.
+    fn check_failing(&mut self, operation: Operation, name: &str) -> io::Result<()> {
+        let is_meant = |failing: &&mut Failing| {
+            failing.operation == operation && failing.times > 0 && name.contains(&failing.name)
+        };
+        let Some(failing) = self.failing.iter_mut().find(is_meant) else { return Ok(()) };
+        failing.times -= 1;
+        Err(failing.kind.into())
+    }
+
+    fn check_file_failing(&mut self, operation: Operation, index: usize) -> io::Result<()> {
+        if self.failing.is_empty() {
+            return Ok(());
+        }
+        let name = self.names.iter().find(|(_, named)| **named == index).map(|(name, _)| name.clone());
+        self.check_failing(operation, &name.unwrap_or_default())
     }
 
     fn content(&mut self, index: usize) -> io::Result<&mut Content> {
@@ -307,16 +422,23 @@ impl Content {
     fn surviving(&self, random: &mut Random) -> Self {
         let mut bytes = self.synced.clone();
         for write in &self.unsynced {
-            let at = random.below(write.bytes.len() + 1);
-            let (before, after) = write.bytes.split_at(at);
-            match random.below(4) {
-                0 => {}
-                1 => overwrite(&mut bytes, write.offset, &write.bytes),
-                2 => overwrite(&mut bytes, write.offset, before),
-                _ => overwrite(&mut bytes, write.offset + at, after),
-            }
+            write.survive(&mut bytes, random);
         }
         Self::of(bytes)
+    }
+}
+
+impl Write {
+    /// Puts what reached the disk by chance into `content`: all, nothing, the beginning or the end.
+    fn survive(&self, content: &mut Vec<u8>, random: &mut Random) {
+        let at = random.below(self.bytes.len() + 1);
+        let (before, after) = self.bytes.split_at(at);
+        match random.below(4) {
+            0 => {}
+            1 => overwrite(content, self.offset, &self.bytes),
+            2 => overwrite(content, self.offset, before),
+            _ => overwrite(content, self.offset + at, after),
+        }
     }
 }
 
@@ -335,13 +457,13 @@ fn overwrite(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
 
 /// A small generator whose whole state is the seed, so that a failing case can be named by one number.
 #[derive(Debug)]
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     /// The next number below `bound`; zero when the bound is.
     ///
     /// Source: the mixing constants are those of splitmix64.
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -399,6 +521,60 @@ mod tests {
         assert!(file.write_at(b"no", 0).is_err() && file.sync_data().is_err() && files.create("b").is_err());
         assert_eq!(content(&files, "a"), "yes");
         assert_eq!(files.operations(), Operations { writes: 2, syncs: 0 });
+    }
+
+    #[test]
+    fn what_a_failed_sync_left_is_read_but_never_made_durable_until_it_is_written_again() {
+        let files = MemoryFiles::new();
+        let file = files.create("a").expect("created");
+        files.sync_dir().expect("synced");
+        file.write_at(b"gone", 0).expect("written");
+        files.fail(Operation::Sync, "a", 1, io::ErrorKind::Other);
+        assert!(file.sync_data().is_err());
+        file.sync_data().expect("has nothing to write");
+        assert_eq!(content(&files, "a"), "gone");
+        let left: Vec<String> = (0..20).map(|seed| content(&files.after_power_loss(seed), "a")).collect();
+        assert!(left.iter().all(|text| *text == left[0] && text != "gone"), "{left:?}");
+        let evicted = files.after_kill();
+        evicted.drop_cache();
+        assert_eq!(content(&evicted, "a"), left[0]);
+        file.write_at(b"gone", 0).expect("written again");
+        file.sync_data().expect("synced");
+        assert!((0..20).all(|seed| content(&files.after_power_loss(seed), "a") == "gone"));
+    }
+
+    #[test]
+    fn operations_fail_as_often_as_they_are_told_to_and_only_on_the_named_files() {
+        let files = MemoryFiles::new();
+        files.create("b").expect("created");
+        let denied = io::ErrorKind::PermissionDenied;
+        for operation in [
+            Operation::Open,
+            Operation::Create,
+            Operation::Rename,
+            Operation::Remove,
+            Operation::SyncDir,
+            Operation::Read,
+            Operation::Write,
+            Operation::Sync,
+        ] {
+            let name = if operation == Operation::SyncDir { "" } else { "a" };
+            let file = files.create("a").expect("created");
+            let run = |name: &str| match operation {
+                Operation::Open => files.open(name).map(drop),
+                Operation::Create => files.create(name).map(drop),
+                Operation::Rename => files.rename(name, name),
+                Operation::Remove => files.remove(name).and_then(|()| files.create(name).map(drop)),
+                Operation::SyncDir => files.sync_dir(),
+                Operation::Read => file.read_at(&mut [0], 0).map(drop),
+                Operation::Write => file.write_at(b"x", 0),
+                Operation::Sync => file.sync_data(),
+            };
+            files.fail(operation, name, 1, denied);
+            files.remove("b").and_then(|()| files.create("b").map(drop)).expect("not meant");
+            assert_eq!(run("a").map_err(|error| error.kind()), Err(denied), "{operation:?}");
+            run("a").unwrap_or_else(|error| panic!("{operation:?}: {error}"));
+        }
     }
 
     fn content(files: &MemoryFiles, name: &str) -> String {

@@ -131,7 +131,8 @@ impl Packer {
     /// Adds the record that comes next; returns whether a block was written.
     pub(super) fn push(&mut self, record: Record<'_>) -> io::Result<bool> {
         self.begin.get_or_insert(record.seq);
-        record::encode(record.kind, record.seq, record.time, record.body, &mut self.raw);
+        // Only what is durable is sealed.
+        record::encode(record, record.seq.previous(), &mut self.raw);
         self.last = record.seq;
         self.time = self.time.max(record.time);
         let is_full = self.raw.len() >= BLOCK_BYTES;
@@ -263,6 +264,13 @@ impl PackedFile {
         Ok(entry.map_or((self.seal.first, HEADER_BYTES), |entry| (entry.seq, entry.raw)))
     }
 
+    /// The first record of the block after the one that `seq` is in.
+    pub(super) fn place_after(&self, seq: Seq) -> io::Result<Option<Seq>> {
+        let index = self.index()?;
+        let after = index.partition_point(|entry| entry.seq <= seq);
+        Ok(index.get(after).map(|entry| entry.seq))
+    }
+
     /// Whether the index can be used; reads it.
     pub(super) fn check_index(&self) -> io::Result<()> {
         self.index().map(|_| ())
@@ -329,6 +337,10 @@ impl File for PackedFile {
 
     fn sync_data(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        self.file.is_linked()
     }
 }
 
@@ -408,7 +420,7 @@ mod tests {
         for number in numbers {
             let body = body(number);
             let record = record(number, &body);
-            record::encode(record.kind, record.seq, record.time, record.body, &mut raw);
+            record::encode(record, record.seq.previous(), &mut raw);
             packer.push(record).expect("written");
         }
         let seal = packer.finish().expect("sealed");

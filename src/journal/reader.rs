@@ -155,6 +155,17 @@ impl Reader {
         Ok(Records { cursor: Some(&place.cursor), entries: &self.entries })
     }
 
+    /// Goes on behind a place that cannot be read, where that is known to be: at the next block of a sealed segment, at the next
+    /// place of an open one that is remembered, or else in the next segment. Returns whether there is such a place.
+    pub(super) fn skip_damaged(&mut self) -> bool {
+        let Ok((segment, following)) = self.shared.segment_of(self.next) else { return false };
+        // Of a damaged index nothing is known.
+        let within = segment.place_after(self.next).ok().flatten();
+        let Some(next) = within.or(following) else { return false };
+        (self.next, self.place) = (next, None);
+        true
+    }
+
     /// Waits until there is something to take; at once if there is.
     ///
     /// Errors: the journal was closed, and nothing is left to take.
@@ -195,11 +206,8 @@ impl Reader {
 impl Place {
     fn refill(&mut self, shared: &Shared) -> Result<bool, ReadError> {
         // Whole records only are before the end, so what was read once never needs to be read again.
-        self.cursor.refill(self.segment.end()).map_err(|source| ReadError::Io {
-            path: shared.files.path(&self.segment.name()),
-            offset: self.cursor.offset(),
-            source,
-        })
+        let offset = self.cursor.offset();
+        self.cursor.refill(self.segment.end()).map_err(|source| failed(shared, &self.segment, offset, source))
     }
 
     /// Goes to the nearest known place before `seq`, keeping the buffer's memory.
@@ -217,19 +225,25 @@ impl Place {
             Step::Record(entry) => Damage::Order { expected, found: entry.seq },
             Step::Short | Step::End => Damage::Missing { expected },
         };
-        let path = shared.files.path(&self.segment.name());
-        ReadError::Damaged { path, offset: self.cursor.offset(), damage }
+        let (path, offset) = (shared.files.path(&self.segment.name()), self.cursor.offset());
+        shared.health.note_damage(&path, Some(offset), damage.to_string());
+        ReadError::Damaged { path, offset, damage }
     }
 }
 
 /// Where to begin reading for the record `seq`.
 fn offset_before(shared: &Shared, segment: &Segment, seq: Seq) -> Result<u64, ReadError> {
-    let place = segment.place_before(seq).map_err(|source| ReadError::Io {
-        path: shared.files.path(&segment.name()),
-        offset: HEADER_BYTES,
-        source,
-    })?;
+    let place = segment.place_before(seq).map_err(|source| failed(shared, segment, HEADER_BYTES, source))?;
     Ok(place.1)
+}
+
+/// The error of a read from `offset` on; one that says that the file is damaged is remembered.
+fn failed(shared: &Shared, segment: &Segment, offset: u64, source: io::Error) -> ReadError {
+    let path = shared.files.path(&segment.name());
+    if source.kind() == io::ErrorKind::InvalidData {
+        shared.health.note_damage(&path, Some(offset), source.to_string());
+    }
+    ReadError::Io { path, offset, source }
 }
 
 impl<'a> Records<'a> {
@@ -339,7 +353,7 @@ mod tests {
         journal.append_blocking(batch_of(1..4), Level::Synced).expect("appended");
         let file = super::super::files::Files::open(&files, "00000000000000000001.seg").expect("there");
         let second = 16 + record_size(1);
-        file.write_at(b"!", second + 26).expect("written");
+        file.write_at(b"!", second + 30).expect("written");
         let mut reader = journal.read_from(Seq(1));
         assert_eq!(reader.next_batch(9).expect("the first is good").len(), 1);
         for _ in 0..2 {

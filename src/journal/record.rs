@@ -1,20 +1,23 @@
 //! How one record lies in a segment: framing and checksum, nothing else.
 //!
 //! ```text
-//! length u32 | crc-32c u32 | kind u8 | version u8 | seq u64 | time u64 | body
+//! length u32 | crc-32c u32 | kind u8 | version u8 | seq u64 | time u64 | unsynced u32 | body
 //! ```
 //!
 //! Numbers are little-endian. `length` counts what follows the checksum; the checksum covers the length and all that follows
-//! it. A length of zero is the preallocated rest of a segment. The module reads and writes bytes in memory and does not
-//! know where they are kept or what a body means.
+//! it. `unsynced` is how many records directly before this one were not known to be durable when it was written; so each
+//! record says how far the journal was durable. Records of version 1 lack it and say nothing. A length of zero is the
+//! preallocated rest of a segment. The module reads and writes bytes in memory and does not know where they are kept or what
+//! a body means.
 //!
 //! ```
-//! use aside::{event::Seq, journal::record::{self, Decoded, RecordKind}, time::Timestamp};
+//! use aside::{event::Seq, journal::record::{self, Decoded, Record, RecordKind}, time::Timestamp};
 //!
 //! let mut bytes = Vec::new();
-//! record::encode(RecordKind(1), Seq(7), Timestamp::from_millis(5), b"body", &mut bytes);
-//! let Decoded::Record { record, size } = record::decode(&bytes) else { panic!("a whole record") };
-//! assert_eq!((record.seq, record.body, size), (Seq(7), b"body".as_slice(), bytes.len()));
+//! let written = Record { kind: RecordKind(1), seq: Seq(7), time: Timestamp::from_millis(5), body: b"body" };
+//! record::encode(written, Seq(4), &mut bytes);
+//! let Decoded::Record { record, durable, size } = record::decode(&bytes) else { panic!("a whole record") };
+//! assert_eq!((record, durable, size), (written, Seq(4), bytes.len()));
 //! ```
 
 use std::fmt;
@@ -27,16 +30,22 @@ use crate::{event::Seq, time::Timestamp};
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// The version of the framing that this program writes, and the newest that it reads.
-pub const RECORD_VERSION: u8 = 1;
+pub const RECORD_VERSION: u8 = 2;
+
+/// The first version, whose records do not say how far the journal was durable.
+const VERSION_WITHOUT_DURABLE: u8 = 1;
 
 /// What a record costs beside its body, in bytes.
-pub const OVERHEAD_BYTES: usize = PREFIX_BYTES + HEAD_BYTES;
+pub const OVERHEAD_BYTES: usize = PREFIX_BYTES + HEAD_BYTES + UNSYNCED_BYTES;
 
 /// Length and checksum.
 const PREFIX_BYTES: usize = 8;
 
-/// Kind, version, seq and time: what the length counts before the body.
+/// Kind, version, seq and time: what every version has after the checksum.
 const HEAD_BYTES: usize = 18;
+
+/// How many records before this one were not known to be durable.
+const UNSYNCED_BYTES: usize = 4;
 
 /// What a body is; the journal carries it and does not interpret it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +71,8 @@ pub enum Decoded<'a> {
     Record {
         /// The record.
         record: Record<'a>,
+        /// The last record that was known to be durable when this one was written; [`Seq::ZERO`] when it does not say.
+        durable: Seq,
         /// How many bytes it takes up.
         size: usize,
     },
@@ -112,19 +123,26 @@ pub const fn size_of(body_bytes: usize) -> usize {
     OVERHEAD_BYTES + body_bytes
 }
 
-/// Appends one framed record to `out`.
+/// Appends one framed record to `out`; it says that everything up to `durable` is.
 ///
 /// # Panics
 ///
 /// When the body is larger than 4 GiB; one over [`BODY_BYTES_MAX`] is written and does not decode, so callers check first.
-pub fn encode(kind: RecordKind, seq: Seq, time: Timestamp, body: &[u8], out: &mut Vec<u8>) {
+pub fn encode(record: Record<'_>, durable: Seq, out: &mut Vec<u8>) {
+    let Record { kind, seq, time, body } = record;
     debug_assert!(body.len() <= BODY_BYTES_MAX, "a body over the limit does not decode");
-    let length = u32::try_from(HEAD_BYTES + body.len()).expect("a body is smaller than 4 GiB").to_le_bytes();
-    let mut head = [0; HEAD_BYTES];
+    debug_assert!(durable < seq, "a record is not durable before it is written");
+    let counted = HEAD_BYTES + UNSYNCED_BYTES + body.len();
+    let length = u32::try_from(counted).expect("a body is smaller than 4 GiB").to_le_bytes();
+    let unsynced = seq.0.saturating_sub(durable.0).saturating_sub(1);
+    // What is in flight is bounded far below this; if it were not, the record would say nothing.
+    let unsynced = u32::try_from(unsynced).unwrap_or(u32::MAX).to_le_bytes();
+    let mut head = [0; HEAD_BYTES + UNSYNCED_BYTES];
     head[0] = kind.0;
     head[1] = RECORD_VERSION;
     head[2..10].copy_from_slice(&seq.0.to_le_bytes());
     head[10..18].copy_from_slice(&time.as_millis().to_le_bytes());
+    head[18..].copy_from_slice(&unsynced);
     out.reserve(size_of(body.len()));
     out.extend_from_slice(&length);
     out.extend_from_slice(&checksum(length, &head, body).to_le_bytes());
@@ -139,32 +157,42 @@ pub fn decode(bytes: &[u8]) -> Decoded<'_> {
     if length == 0 {
         return Decoded::End;
     }
-    let Some(body_bytes) = (length as usize).checked_sub(HEAD_BYTES).filter(|size| *size <= BODY_BYTES_MAX)
-    else {
-        return Decoded::Damaged(Damage::Length(length));
-    };
+    let rest_bytes =
+        (length as usize).checked_sub(HEAD_BYTES).filter(|size| *size <= UNSYNCED_BYTES + BODY_BYTES_MAX);
+    let Some(rest_bytes) = rest_bytes else { return Decoded::Damaged(Damage::Length(length)) };
     let Some((crc, rest)) = rest.split_first_chunk::<4>() else { return Decoded::Incomplete };
     let Some((head, rest)) = rest.split_first_chunk::<HEAD_BYTES>() else { return Decoded::Incomplete };
-    let Some(body) = rest.get(..body_bytes) else { return Decoded::Incomplete };
-    if u32::from_le_bytes(*crc) != checksum(*length_bytes, head, body) {
+    let Some(rest) = rest.get(..rest_bytes) else { return Decoded::Incomplete };
+    if u32::from_le_bytes(*crc) != checksum(*length_bytes, head, rest) {
         return Decoded::Damaged(Damage::Checksum);
     }
     let [kind, version, numbers @ ..] = *head;
-    if version > RECORD_VERSION {
-        return Decoded::Damaged(Damage::Version(version));
-    }
-    let record = Record {
-        kind: RecordKind(kind),
-        seq: Seq(number(numbers.first_chunk())),
-        time: Timestamp::from_millis(number(numbers.last_chunk())),
-        body,
+    let seq = Seq(number(numbers.first_chunk()));
+    let (durable, body) = match version {
+        VERSION_WITHOUT_DURABLE => (Seq::ZERO, rest),
+        RECORD_VERSION => {
+            let Some((unsynced, body)) = rest.split_first_chunk::<UNSYNCED_BYTES>() else {
+                return Decoded::Damaged(Damage::Length(length));
+            };
+            (durable_before(seq, u32::from_le_bytes(*unsynced)), body)
+        }
+        version => return Decoded::Damaged(Damage::Version(version)),
     };
-    Decoded::Record { record, size: size_of(body_bytes) }
+    let time = Timestamp::from_millis(number(numbers.last_chunk()));
+    let record = Record { kind: RecordKind(kind), seq, time, body };
+    Decoded::Record { record, durable, size: PREFIX_BYTES + HEAD_BYTES + rest_bytes }
 }
 
-fn checksum(length: [u8; 4], head: &[u8; HEAD_BYTES], body: &[u8]) -> u32 {
+fn durable_before(seq: Seq, unsynced: u32) -> Seq {
+    if unsynced == u32::MAX {
+        return Seq::ZERO;
+    }
+    Seq(seq.0.saturating_sub(1).saturating_sub(unsynced.into()))
+}
+
+fn checksum(length: [u8; 4], head: &[u8], rest: &[u8]) -> u32 {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&length), head);
-    crc32c::crc32c_append(crc, body)
+    crc32c::crc32c_append(crc, rest)
 }
 
 fn number(bytes: Option<&[u8; 8]>) -> u64 {
@@ -180,14 +208,17 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded_and_what_follows_is_left(
-            kind: u8, seq: u64, time: u64, body in prop::collection::vec(any::<u8>(), 0..300), rest: Vec<u8>
+            kind: u8, seq in 1_u64.., unsynced: u32, time: u64, body in prop::collection::vec(any::<u8>(), 0..300),
+            rest: Vec<u8>
         ) {
             let (kind, seq, time) = (RecordKind(kind), Seq(seq), Timestamp::from_millis(time));
-            let mut bytes = encoded(kind, seq, time, &body);
+            let durable = durable_before(seq, unsynced);
+            let record = Record { kind, seq, time, body: &body };
+            let mut bytes = Vec::new();
+            encode(record, durable, &mut bytes);
             let size = bytes.len();
             bytes.extend(rest);
-            let record = Record { kind, seq, time, body: &body };
-            prop_assert_eq!(decode(&bytes), Decoded::Record { record, size });
+            prop_assert_eq!(decode(&bytes), Decoded::Record { record, durable, size });
         }
 
         #[test]
@@ -233,23 +264,36 @@ mod tests {
     fn a_newer_version_is_told_from_damage() {
         let mut bytes = encoded(RecordKind(1), Seq(1), Timestamp::ZERO, b"later");
         bytes[9] = RECORD_VERSION + 1;
-        let head: [u8; HEAD_BYTES] = bytes[8..26].try_into().expect("a whole head");
-        let crc = checksum(bytes[..4].try_into().expect("four bytes"), &head, b"later");
+        let crc = checksum(bytes[..4].try_into().expect("four bytes"), &bytes[8..], b"");
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(decode(&bytes), Decoded::Damaged(Damage::Version(2)));
+        assert_eq!(decode(&bytes), Decoded::Damaged(Damage::Version(RECORD_VERSION + 1)));
     }
 
     #[test]
-    fn the_bytes_of_version_1_do_not_change() {
-        let bytes = encoded(RecordKind(3), Seq(2), Timestamp::from_millis(1), b"ab");
+    fn the_bytes_of_version_2_do_not_change() {
+        let record =
+            Record { kind: RecordKind(3), seq: Seq(9), time: Timestamp::from_millis(1), body: b"ab" };
+        let mut bytes = Vec::new();
+        encode(record, Seq(5), &mut bytes);
         let (framing, rest) = bytes.split_at(8);
-        assert_eq!(&framing[..4], [20, 0, 0, 0]);
-        assert_eq!(rest, [3, 1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, b'a', b'b']);
+        assert_eq!(&framing[..4], [24, 0, 0, 0]);
+        assert_eq!(rest, [3, 2, 9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, b'a', b'b']);
+    }
+
+    #[test]
+    fn a_record_of_version_1_is_read_and_does_not_say_what_was_durable() {
+        let mut bytes = [20, 0, 0, 0, 0, 0, 0, 0].to_vec();
+        bytes.extend([3, 1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, b'a', b'b']);
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..4]), &bytes[8..]);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        let record =
+            Record { kind: RecordKind(3), seq: Seq(2), time: Timestamp::from_millis(1), body: b"ab" };
+        assert_eq!(decode(&bytes), Decoded::Record { record, durable: Seq::ZERO, size: bytes.len() });
     }
 
     fn encoded(kind: RecordKind, seq: Seq, time: Timestamp, body: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        encode(kind, seq, time, body, &mut bytes);
+        encode(Record { kind, seq, time, body }, seq.previous(), &mut bytes);
         bytes
     }
 

@@ -1,28 +1,37 @@
-//! What is found at the start: scans what has to be, and cuts the torn end that a crash may leave.
+//! What is found at the start: scans what has to be, and says what a crash left and what is damaged.
 //!
 //! A sealed segment is taken at its seal's word, unless its publish keys are needed; every other one is read through.
 //!
 //! Only the last segment, or the unnamed file after it, can be torn, since a file gets a segment's name when all before it is
-//! durable. There, everything after the last good record is overwritten with zeros, so that nothing old can follow what is
-//! appended next. Anything bad elsewhere is a reason not to start. Nothing is changed before everything was looked at.
+//! durable. There, a place without a good record is what a crash left only if nothing says that the record was durable: no good
+//! record behind it, no mark of a journal that was closed, and nothing that the caller knows. Anything else is damage, and a
+//! reason not to start. Nothing is changed before everything was looked at; `settle` does what follows.
 
-use std::{collections::VecDeque, io, path::PathBuf, sync::Arc};
+pub(super) mod settle;
+
+use std::{
+    collections::VecDeque,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{
     event::Seq,
     journal::{
         cursor::{Cursor, Step},
-        files::{Files, fill_with_zeros},
+        files::Files,
+        mark,
         packed::{PackedFile, SealDamage},
         published::{PUBLISHED_KEYS_MAX, PublishedKey, PublishedKeys},
         record::{Damage, Record},
-        segment::{self, HEADER_BYTES, Header, NEXT_NAME, Segment, UNFINISHED_NAME},
+        salvage,
+        segment::{self, HEADER_BYTES, Header, NEXT_NAME, Segment},
     },
     time::Timestamp,
 };
 
-/// How large the first segment of a journal is at most, in bytes; small, so that the first start does not wait for the disk.
-const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
+pub(super) use self::settle::settle;
 
 /// Why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +117,7 @@ pub struct Known {
 pub struct KnownRecord {
     /// Its position; [`Seq::ZERO`] when nothing is known.
     pub seq: Seq,
-    /// Where it is; what is before it in its segment is then not read, if it is there.
+    /// Where it is.
     pub place: Option<RecordPlace>,
 }
 
@@ -128,9 +137,12 @@ impl Known {
     }
 }
 
-/// A torn end that was cut off.
+/// A torn end that was cut off, or would be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the torn end of {} was cut at byte {offset}: {bytes} bytes of an append that nobody was answered for", path.display())]
+#[error(
+    "the torn end of {} was cut at byte {offset}: {bytes} bytes that were not known to be durable{}",
+    path.display(), kept_as(kept.as_deref())
+)]
 pub struct Cut {
     /// In which file.
     pub path: PathBuf,
@@ -138,6 +150,12 @@ pub struct Cut {
     pub offset: u64,
     /// How many bytes after it were not preallocated space any more.
     pub bytes: u64,
+    /// Where they are kept, if there is a good record among them.
+    pub kept: Option<PathBuf>,
+}
+
+fn kept_as(kept: Option<&Path>) -> String {
+    kept.map_or_else(String::new, |kept| format!("; they are kept in {}", kept.display()))
 }
 
 /// What was found, with all torn ends cut.
@@ -149,6 +167,8 @@ pub(super) struct Recovered {
     pub(super) time: Timestamp,
     pub(super) published: PublishedKeys,
     pub(super) cuts: Vec<Cut>,
+    /// What the mark says is durable.
+    pub(super) marked: Seq,
 }
 
 /// What the journal asks its caller about a record that is not known yet: its publish key, if it has one.
@@ -162,8 +182,21 @@ pub(super) struct Scan {
     time: Timestamp,
     /// What is in its place, unless that is preallocated space.
     damage: Option<Damage>,
+    /// The last record that one of those here says was durable.
+    durable: Seq,
     /// The newest publish keys, in order.
     keys: VecDeque<PublishedKey>,
+}
+
+/// What is behind the last good record of a file.
+#[derive(Debug, Clone)]
+struct Torn {
+    /// Where, with nothing kept yet.
+    cut: Cut,
+    /// Whether a good record is among it.
+    has_records: bool,
+    /// The last record that one of those says was durable.
+    durable: Seq,
 }
 
 /// What a look into the folder of a journal found. Nothing was changed for it.
@@ -173,8 +206,16 @@ pub struct Found {
     segments: Vec<Arc<Segment>>,
     /// Of the same, the last one first.
     scans: Vec<Scan>,
-    /// The file that is to follow, if it was finished.
+    /// The file that is to follow, if it goes on where the last segment ends.
     next: Option<(Segment, Scan)>,
+    /// What is behind the last good record.
+    torn: Option<Torn>,
+    /// What is in the file that is to follow, if that does not go on where the last segment ends.
+    dropped: Option<Torn>,
+    /// The last record that is known to be durable.
+    durable: Seq,
+    /// What the mark says of that.
+    marked: Seq,
 }
 
 impl Found {
@@ -212,54 +253,13 @@ pub(super) fn look(files: &dyn Files, key_of: &KeyOf<'_>, known: KnownRecord) ->
         following = *first;
     }
 
-    Found { segments, scans, next }.check_reach(known)
-}
-
-/// Cuts or creates what is needed to go on from what was found; `published` are the keys of what was known.
-pub(super) fn settle(
-    files: &dyn Files,
-    segment_bytes: u64,
-    found: Found,
-    mut published: PublishedKeys,
-) -> Result<Recovered, OpenError> {
-    let scanner = Scanner::new(files, &|_| None, KnownRecord::default());
-    let Found { mut segments, mut scans, next } = found;
-    if segments.is_empty() {
-        return scanner.create(segment_bytes);
-    }
-    let mut cuts = Vec::new();
-    if let Some((next, scan)) = next {
-        if scan.expected > next.first {
-            scanner.adopt(&segments, &next)?;
-            segments.push(Arc::new(next));
-            scans.insert(0, scan);
-        } else {
-            cuts.extend(scanner.discard(&next)?);
-        }
-    }
-    let last = scans.first().map_or(Seq::ZERO, |scan| scan.expected.previous());
-    match segments.last() {
-        // What is sealed takes nothing more; a repair leaves such an end.
-        Some(tail) if tail.seal().is_some() => {
-            segments.push(Arc::new(scanner.begin(last.next(), segment_bytes)?));
-        }
-        Some(tail) => cuts.extend(scanner.cut_torn_end(tail)?),
-        None => {}
-    }
-    scanner.clean()?;
-    for segment in &segments {
-        segment.set_named();
-    }
-    let time = scans.iter().map(|scan| scan.time).max().unwrap_or_default();
-    for mut scan in scans.into_iter().rev() {
-        published.remember_all(scan.keys.make_contiguous());
-    }
-    Ok(Recovered { segments, last, time, published, cuts })
+    let found = Found { segments, scans, ..Found::default() };
+    scanner.judge_end(found, next)?.check_reach(known)
 }
 
 impl Scan {
     fn of_nothing(expected: Seq) -> Self {
-        Self { expected, time: Timestamp::ZERO, damage: None, keys: VecDeque::new() }
+        Self { expected, time: Timestamp::ZERO, damage: None, durable: Seq::ZERO, keys: VecDeque::new() }
     }
 }
 
@@ -285,40 +285,13 @@ impl<'a> Scanner<'a> {
         Ok((firsts, names.iter().any(|name| name == NEXT_NAME)))
     }
 
-    /// Begins a journal.
-    fn create(&self, segment_bytes: u64) -> Result<Recovered, OpenError> {
-        let segment = self.begin(Seq::ZERO.next(), segment_bytes)?;
-        segment.set_named();
-        Ok(Recovered {
-            segments: vec![Arc::new(segment)],
-            last: Seq::ZERO,
-            time: Timestamp::ZERO,
-            published: PublishedKeys::new(PUBLISHED_KEYS_MAX),
-            cuts: Vec::new(),
-        })
-    }
-
-    /// Makes the segment that begins with `first`.
-    fn begin(&self, first: Seq, segment_bytes: u64) -> Result<Segment, OpenError> {
-        let name = segment::name_of(first);
-        segment::prepare(self.files, segment_bytes.min(FIRST_SEGMENT_BYTES))
-            .and_then(|file| self.files.rename(NEXT_NAME, &name).map(|()| file))
-            .and_then(|file| self.files.sync_dir().map(|()| Segment::new(first, file)))
-            .map_err(|source| self.failed("create", &name, source))
-    }
-
-    /// Removes what a crash left of a segment that was being packed.
-    fn clean(&self) -> Result<(), OpenError> {
-        match self.files.remove(UNFINISHED_NAME) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(self.failed("remove", UNFINISHED_NAME, source))
-            }
-            Ok(()) | Err(_) => Ok(()),
-        }
-    }
-
     fn open(&self, name: &str, first: Seq) -> Result<Segment, OpenError> {
-        let file = self.files.open(name).map_err(|source| self.failed("open", name, source))?;
+        let file = match self.files.open(name) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                return Err(OpenError::NotASegment { path: self.files.path(name) });
+            }
+            file => file.map_err(|source| self.failed("open", name, source))?,
+        };
         match segment::header_of(file.as_ref()).map_err(|source| self.failed("read", name, source))? {
             Header::Plain => Ok(Segment::new(first, file)),
             Header::Packed => {
@@ -329,7 +302,14 @@ impl<'a> Scanner<'a> {
                 let damage = Damage::Order { expected: first, found: packed.seal.first };
                 Err(OpenError::Damaged { path: self.files.path(name), offset: HEADER_BYTES, damage })
             }
-            Header::Newer(found) => Err(OpenError::Newer { path: self.files.path(name), found }),
+            Header::Newer(found) => {
+                let known =
+                    salvage::known_inside(&file).map_err(|source| self.failed("read", name, source))?;
+                let path = self.files.path(name);
+                Err(known.map_or(OpenError::Newer { path: path.clone(), found }, |_| {
+                    OpenError::NotASegment { path }
+                }))
+            }
             Header::Other => Err(OpenError::NotASegment { path: self.files.path(name) }),
         }
     }
@@ -337,7 +317,15 @@ impl<'a> Scanner<'a> {
     /// Scans the file that has no segment's name, as if it followed; `None` when it was never finished.
     fn scan_next(&mut self, first: Seq) -> Result<Option<(Segment, Scan)>, OpenError> {
         let next = match self.open(NEXT_NAME, first) {
-            Err(OpenError::NotASegment { .. }) => return Ok(None),
+            Err(error @ OpenError::NotASegment { .. }) => {
+                let failed = |source| self.failed("read", NEXT_NAME, source);
+                let Ok(file) = self.files.open(NEXT_NAME) else { return Err(error) };
+                if !segment::begins_used(file.as_ref()).map_err(failed)? {
+                    return Ok(None);
+                }
+                // Its header is damaged, and what it holds is not to be overwritten unseen.
+                return Ok(Some((Segment::new(first, file), Scan::of_nothing(first))));
+            }
             next => next?,
         };
         let scan = self.scan(NEXT_NAME, &next, None)?;
@@ -371,14 +359,11 @@ impl<'a> Scanner<'a> {
 
     fn scan(&mut self, name: &str, segment: &Segment, until: Option<Seq>) -> Result<Scan, OpenError> {
         if let Some(seal) = segment.seal().filter(|seal| self.keys_left == 0 || seal.last <= self.known.seq) {
-            let (expected, time) = (seal.last.next(), seal.time);
-            return Ok(Scan { time, ..Scan::of_nothing(expected) });
+            let (expected, time, durable) = (seal.last.next(), seal.time, seal.last);
+            return Ok(Scan { time, durable, ..Scan::of_nothing(expected) });
         }
-        let failed = |source| self.failed("read", name, source);
-        let (mut cursor, mut scan) = match self.known_begin(segment).map_err(failed)? {
-            Some(begin) => begin,
-            None => (Cursor::new(Arc::clone(&segment.file), HEADER_BYTES), Scan::of_nothing(segment.first)),
-        };
+        let mut cursor = Cursor::new(Arc::clone(&segment.file), HEADER_BYTES);
+        let mut scan = Scan::of_nothing(segment.first);
         while until != Some(scan.expected) {
             let expected = scan.expected;
             match cursor.step() {
@@ -391,6 +376,7 @@ impl<'a> Scanner<'a> {
                         }
                     }
                     scan.time = scan.time.max(entry.time);
+                    scan.durable = scan.durable.max(entry.durable);
                     if segment.seal().is_none() {
                         segment.note_place(expected, segment.end());
                         segment.set_end(cursor.offset(), scan.time);
@@ -418,75 +404,59 @@ impl<'a> Scanner<'a> {
         Ok(scan)
     }
 
-    /// What a scan of `segment` up to the known record would come to, if that is where it is said to be.
-    fn known_begin(&self, segment: &Segment) -> io::Result<Option<(Cursor, Scan)>> {
-        let place = self.known.place.filter(|place| place.segment == segment.first);
-        let Some(place) = place else { return Ok(None) };
-        let mut cursor = Cursor::new(Arc::clone(&segment.file), place.offset);
-        while cursor.refill(u64::MAX)? {
-            match cursor.step() {
-                Step::Record(entry) if entry.seq == self.known.seq => {
-                    segment.note_place(entry.seq, place.offset);
-                    if segment.seal().is_none() {
-                        segment.set_end(cursor.offset(), entry.time);
-                    }
-                    let scan = Scan { time: entry.time, ..Scan::of_nothing(entry.seq.next()) };
-                    return Ok(Some((cursor, scan)));
-                }
-                Step::Short => {}
-                Step::Record(_) | Step::End | Step::Damaged(_) => break,
-            }
-        }
-        Ok(None)
-    }
-
-    /// Gives the unnamed file, which continues the last segment, its name.
-    fn adopt(&self, segments: &[Arc<Segment>], next: &Segment) -> Result<(), OpenError> {
-        let name = next.name();
-        let full = segments.last().map_or(Ok(()), |full| full.file.sync_data());
-        full.and_then(|()| self.files.rename(NEXT_NAME, &name))
-            .map_err(|source| self.failed("name", &name, source))
-    }
-
-    /// Removes the unnamed file if it begins with something: that continues what was lost.
+    /// Decides what a crash left at the end and what is damaged; `next` is the file that is to follow the last segment.
     ///
-    /// Shape: one that begins with zeros is not read further here; whoever prepares it looks at all of it before it is used.
-    fn discard(&self, next: &Segment) -> Result<Option<Cut>, OpenError> {
-        let failed = |source| self.failed("read", NEXT_NAME, source);
-        if !segment::begins_used(next.file.as_ref()).map_err(failed)? {
-            return Ok(None);
-        }
-        let used = segment::used_end(next.file.as_ref(), HEADER_BYTES);
-        let Some(end) = used.map_err(|source| self.failed("read", NEXT_NAME, source))? else {
-            return Ok(None);
+    /// Errors: a record that is known to be durable is not there, and something else is.
+    fn judge_end(&self, found: Found, next: Option<(Segment, Scan)>) -> Result<Found, OpenError> {
+        let marked = mark::read(self.files).map_err(|source| self.failed("read", mark::MARK_NAME, source))?;
+        let (next, other) = match next {
+            Some((next, scan)) if scan.expected > next.first => (Some((next, scan)), None),
+            other => (None, other),
         };
-        let cut = Cut { path: self.files.path(NEXT_NAME), offset: HEADER_BYTES, bytes: end - HEADER_BYTES };
-        tracing::warn!(path = %cut.path.display(), cut.bytes, "dropped a segment that continued what was lost");
-        self.files.remove(NEXT_NAME).map_err(|source| self.failed("remove", NEXT_NAME, source))?;
-        Ok(Some(cut))
-    }
+        let tail = next.as_ref().map(|(next, _)| next).or(found.segments.last().map(Arc::as_ref));
+        let scan = next.as_ref().map(|(_, scan)| scan).or(found.scans.first());
+        let (Some(tail), Some(scan)) = (tail, scan) else { return Ok(found) };
+        let name = if next.is_some() { NEXT_NAME.to_owned() } else { tail.name() };
+        let is_open = tail.seal().is_none();
+        let torn = if is_open { self.torn(&name, tail, tail.end())? } else { None };
+        let dropped =
+            other.map(|(other, _)| self.torn(NEXT_NAME, &other, HEADER_BYTES)).transpose()?.flatten();
 
-    /// Overwrites what follows the last good record, and makes durable what a killed process had only written.
-    fn cut_torn_end(&self, tail: &Segment) -> Result<Option<Cut>, OpenError> {
-        let (name, file) = (tail.name(), tail.file.as_ref());
-        let torn = self.torn_end(tail)?;
-        if let Some(cut) = &torn {
-            tracing::warn!(path = %cut.path.display(), cut.offset, cut.bytes, "cut the torn end of the journal");
-            fill_with_zeros(file, cut.offset, cut.offset + cut.bytes)
-                .map_err(|source| self.failed("write", &name, source))?;
+        let said = [&torn, &dropped].into_iter().flatten().map(|torn| torn.durable);
+        let in_order = next.iter().map(|(_, scan)| scan).chain(found.scans.first()).map(|scan| scan.durable);
+        let durable = said.chain(in_order).fold(marked.max(self.known.seq), Seq::max);
+        let (expected, has_ended) = (scan.expected, torn.is_none() && dropped.is_none());
+        // A journal that ends where what the caller knows does not is a matter of the caller's.
+        if expected <= marked || (expected <= durable && !has_ended) {
+            let damage = scan.damage.unwrap_or(Damage::Missing { expected });
+            return Err(OpenError::Damaged { path: self.files.path(&name), offset: tail.end(), damage });
         }
-        file.sync_data()
-            .and_then(|()| self.files.sync_dir())
-            .map_err(|source| self.failed("sync", &name, source))?;
-        Ok(torn)
+        Ok(Found { next, torn, dropped, durable: durable.min(expected.previous()), marked, ..found })
     }
 
-    /// What follows the last good record of the last segment and is not preallocated space.
-    pub(super) fn torn_end(&self, tail: &Segment) -> Result<Option<Cut>, OpenError> {
-        let (name, offset) = (tail.name(), tail.end());
-        let used = segment::used_end(tail.file.as_ref(), offset)
-            .map_err(|source| self.failed("read", &name, source))?;
-        Ok(used.map(|end| Cut { path: self.files.path(&name), offset, bytes: end - offset }))
+    /// What is in a file from `offset` on, if that is not all preallocated space.
+    ///
+    /// Shape: a file that is to follow and begins with zeros is not read further: whoever prepares it looks at all of it.
+    fn torn(&self, name: &str, segment: &Segment, offset: u64) -> Result<Option<Torn>, OpenError> {
+        let failed = |source| self.failed("read", name, source);
+        if name == NEXT_NAME && !segment::begins_used(segment.file.as_ref()).map_err(failed)? {
+            return Ok(None);
+        }
+        let used = segment::used_end(segment.file.as_ref(), offset).map_err(failed)?;
+        let Some(end) = used else { return Ok(None) };
+        let (mut has_records, mut durable) = (false, Seq::ZERO);
+        let mut note = |_, found: salvage::Found<'_>| {
+            if let salvage::Found::Record(record, said) = found
+                && record.seq >= segment.first
+            {
+                has_records = true;
+                durable = durable.max(said);
+            }
+            Ok(())
+        };
+        salvage::walk_plain(&segment.file, offset, &mut note).map_err(failed)?;
+        let cut = Cut { path: self.files.path(name), offset, bytes: end - offset, kept: None };
+        Ok(Some(Torn { cut, has_records, durable }))
     }
 
     fn failed(&self, operation: &'static str, name: &str, source: io::Error) -> OpenError {

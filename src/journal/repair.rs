@@ -12,14 +12,12 @@ use crate::{
         files::{File, Files},
         packed::Packer,
         record::{Record, RecordKind},
+        recover::settle::{copy_part, free_name},
         segment::UNFINISHED_NAME,
-        verify::{Part, Segment, UNKNOWN_TIME, Verified, VerifyError, examine, verify},
+        verify::{Part, Segment, UNKNOWN_TIME, Verified, VerifyError, Within, examine, verify},
     },
     time::Timestamp,
 };
-
-/// How much is copied at a time, in bytes.
-const COPY_BYTES: usize = 1 << 20;
 
 /// What stands in the place of a record that is lost.
 #[derive(Debug, Clone, Copy)]
@@ -87,10 +85,11 @@ pub fn repair(
             continue;
         }
         let failed = |source| RepairError::Io { path: segment.path.clone(), source };
-        let kept = free_name(files, &segment.name).map_err(failed)?;
+        let kept = free_name(files, &segment.name, "damaged").map_err(failed)?;
         if !is_rehearsal {
-            copy(files, &segment.name, &kept).map_err(failed)?;
-            time = write_anew(files, segment, filler, time).map_err(failed)?;
+            let keep = if segment.is_folder { move_away } else { copy };
+            keep(files, &segment.name, &kept).map_err(failed)?;
+            time = write_anew(files, segment, filler, (time, verified.marked)).map_err(failed)?;
         }
         repaired.push(Repaired {
             path: segment.path.clone(),
@@ -102,33 +101,29 @@ pub fn repair(
     Ok((verified, repaired))
 }
 
-fn free_name(files: &dyn Files, name: &str) -> io::Result<String> {
-    let names = files.list()?;
-    let mut wanted = (1_u32..).map(|number| format!("{name}.damaged-{number}"));
-    wanted.find(|name| !names.contains(name)).ok_or(io::ErrorKind::AlreadyExists.into())
-}
-
 fn copy(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
     let (from, to) = (files.open(from)?, files.create(to)?);
-    let (mut buffer, mut offset) = (vec![0; COPY_BYTES], 0);
-    loop {
-        let count = from.read_at(&mut buffer, offset)?;
-        let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
-        to.write_at(bytes, offset)?;
-        offset += count as u64;
-    }
+    copy_part(from.as_ref(), (0, from.size()?), to.as_ref(), 0)?;
     to.sync_data()?;
     files.sync_dir()
 }
 
-/// Returns the time of the last record.
+/// A folder is kept as it is, whatever is in it.
+fn move_away(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
+    files.rename(from, to)?;
+    files.sync_dir()
+}
+
+/// Returns the time of the last record; `time` is that of the one before, `marked` the last record that the mark says is durable.
 fn write_anew(
     files: &dyn Files,
     segment: &Segment,
     filler: Filler<'_>,
-    time: Timestamp,
+    (time, marked): (Timestamp, Seq),
 ) -> io::Result<Timestamp> {
-    let file: Arc<dyn File> = files.open(&segment.name)?;
+    if segment.is_folder && segment.end == segment.first {
+        return Ok(time);
+    }
     let mut packer = Packer::new(files.create(UNFINISHED_NAME)?, segment.first)?;
     let mut time = time;
     let mut write = |part: Part<'_>| {
@@ -145,10 +140,16 @@ fn write_anew(
         }
         Ok(())
     };
-    examine(&file, segment.first, segment.following, &mut write)?;
+    if segment.is_folder {
+        write(Part::Lost(segment.first, segment.end))?;
+    } else {
+        let file: Arc<dyn File> = files.open(&segment.name)?;
+        let within = Within { first: segment.first, following: segment.following, marked };
+        examine(&file, within, &mut write)?;
+    }
     packer.finish()?;
     files.rename(UNFINISHED_NAME, &crate::journal::segment::name_of(segment.first))?;
-    if segment.name == crate::journal::segment::NEXT_NAME {
+    if segment.name == crate::journal::segment::NEXT_NAME && !segment.is_folder {
         files.remove(&segment.name)?;
     }
     files.sync_dir()?;
@@ -159,7 +160,8 @@ fn write_anew(
 mod tests {
     use super::{super::testing::*, *};
     use crate::journal::{
-        Level,
+        Journal, JournalSettings, Known, Level,
+        files::DirFiles,
         memory::{Faults, MemoryFiles},
         segment,
     };
@@ -191,7 +193,7 @@ mod tests {
             "the last record of a segment",
             true,
             false,
-            |files, names| write(files, &names[0], 360, &[9; 40]),
+            |files, names| write(files, &names[0], 330, &[9; 40]),
             1,
         ),
         ("the header", true, true, |files, names| write(files, &names[1], 0, b"XXXX"), 0),
@@ -321,9 +323,71 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_in_the_place_of_a_file_is_moved_away_and_what_was_there_is_filled_in() {
+        let open = |dir: &std::path::Path| {
+            let files = Arc::new(DirFiles::new(dir).expect("a folder"));
+            let settings = JournalSettings {
+                segment_bytes: SEGMENT_BYTES,
+                compress: false,
+                ..JournalSettings::default()
+            };
+            Journal::open(
+                files,
+                settings,
+                Arc::new(|| Timestamp::from_millis(5)),
+                &|_| None,
+                Known::nothing(),
+            )
+        };
+        for at in 0..3 {
+            let dir = tempfile::tempdir().expect("a folder");
+            let journal = open(dir.path()).expect("opened").journal;
+            journal.append_blocking(batch_of(1..=40), Level::Synced).expect("appended");
+            journal.close_blocking().expect("closed");
+            let files = DirFiles::new(dir.path()).expect("a folder");
+            let mut names = files.list().expect("listed");
+            names.sort();
+            names.retain(|name| name != crate::journal::mark::MARK_NAME);
+            // The second segment, the last one, and the file after it.
+            let place = [1, names.len() - 2, names.len() - 1][at];
+            let path = dir.path().join(&names[place]);
+            std::fs::remove_file(&path).and_then(|()| std::fs::create_dir(&path)).expect("replaced");
+            std::fs::write(path.join("inside"), b"kept").expect("written");
+            let refused = open(dir.path()).map(|_| ()).expect_err("refused").to_string();
+            assert!(
+                refused.contains(&names[place]) && refused.contains("`aside journal repair`"),
+                "{refused}"
+            );
+            let (verified, repaired) = repair(&files, FILLER, false).expect("repaired");
+            assert_eq!((verified.findings(), repaired.len()), (1, 1), "{verified:?}");
+            assert!(repaired[0].kept.join("inside").exists());
+            let opened = open(dir.path()).expect("opened");
+            assert_eq!(opened.last_seq, Seq(40));
+            let records = read_all(&opened.journal, Seq(1));
+            let lost = records.iter().filter(|record| record.kind == FILLER.kind).count();
+            assert_eq!((records.len(), lost as u64, lost > 0), (40, repaired[0].lost, at < 2));
+        }
+    }
+
+    #[test]
+    fn a_damaged_version_field_is_no_newer_format() {
+        for packs in [false, true] {
+            let files = filled(40, packs);
+            write(&files, &segments(&files)[1], 8, &[9]);
+            let refused = try_open_plainly(&files).map(|_| ()).expect_err("refused").to_string();
+            assert!(refused.contains("is not a segment; `aside journal verify`"), "{refused}");
+            let (verified, repaired) = repair(&files, FILLER, false).expect("repaired");
+            assert_eq!((verified.findings(), repaired[0].lost), (1, 0), "{verified:?}");
+            assert_eq!(check(&files, "a version field"), 0);
+        }
+    }
+
+    #[test]
     fn what_a_newer_program_wrote_is_left_alone() {
         let files = filled(40, false);
         write(&files, &segments(&files)[1], 8, &[9]);
+        // Nothing in it is as this program knows it.
+        write(&files, &segments(&files)[1], 16, &[7; 384]);
         let before = files.operations();
         let error = repair(&files, FILLER, false).map(|_| ()).expect_err("refused").to_string();
         assert!(error.contains("was written by a newer version"), "{error}");

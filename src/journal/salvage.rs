@@ -5,19 +5,22 @@
 
 use std::{io, sync::Arc};
 
-use crate::journal::{
-    cursor::{Cursor, Step},
-    files::File,
-    packed::{BLOCK_HEAD_BYTES, PackedFile, Scratch, SealDamage, block_lengths},
-    record::{self, Damage, Decoded, Record},
-    segment::{self, HEADER_BYTES, Header},
+use crate::{
+    event::Seq,
+    journal::{
+        cursor::{Cursor, Step},
+        files::File,
+        packed::{BLOCK_HEAD_BYTES, PackedFile, Scratch, SealDamage, block_lengths},
+        record::{self, Damage, Decoded, Record},
+        segment::{self, HEADER_BYTES, Header},
+    },
 };
 
 /// What is at a place of a file.
 #[derive(Debug)]
 pub(super) enum Found<'a> {
-    /// A record whose checksum holds.
-    Record(Record<'a>),
+    /// A record whose checksum holds, and the last record that it says was durable when it was written.
+    Record(Record<'a>, Seq),
     /// The beginning of something else, up to the next record.
     Damage(FoundDamage),
 }
@@ -25,6 +28,9 @@ pub(super) enum Found<'a> {
 /// Why there is no record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FoundDamage {
+    /// There is a folder of the file's name.
+    #[error("it is a folder")]
+    Folder,
     /// The file does not begin as a segment.
     #[error("the file does not begin as a segment")]
     Header,
@@ -52,10 +58,16 @@ pub(super) fn walk(
     let is_packed = match segment::header_of(file.as_ref())? {
         Header::Plain => false,
         Header::Packed => true,
-        Header::Newer(version) => {
-            visit(0, Found::Damage(FoundDamage::Newer(version)))?;
-            return Ok(false);
-        }
+        Header::Newer(version) => match known_inside(file)? {
+            Some(is_packed) => {
+                visit(0, Found::Damage(FoundDamage::Header))?;
+                is_packed
+            }
+            None => {
+                visit(0, Found::Damage(FoundDamage::Newer(version)))?;
+                return Ok(false);
+            }
+        },
         Header::Other => {
             visit(0, Found::Damage(FoundDamage::Header))?;
             PackedFile::open(Arc::clone(file)).is_ok()
@@ -64,16 +76,38 @@ pub(super) fn walk(
     if is_packed {
         walk_packed(file, visit)?
     } else {
-        walk_plain(file, visit)?
+        walk_plain(file, HEADER_BYTES, visit)?
     }
     Ok(is_packed)
 }
 
-fn walk_plain(
+/// Whether a file whose header tells a newer format is of one that this program knows all the same, and then whether it is a sealed
+/// one: its seal is whole, or it begins with a good record. So what is damaged is the header.
+///
+/// Errors: the file cannot be read.
+pub(super) fn known_inside(file: &Arc<dyn File>) -> io::Result<Option<bool>> {
+    if PackedFile::open(Arc::clone(file)).is_ok() {
+        return Ok(Some(true));
+    }
+    let mut cursor = Cursor::new(Arc::clone(file), HEADER_BYTES);
+    loop {
+        match cursor.step() {
+            Step::Record(_) => return Ok(Some(false)),
+            Step::Short if cursor.refill(u64::MAX)? => {}
+            Step::Short | Step::End | Step::Damaged(_) => return Ok(None),
+        }
+    }
+}
+
+/// Calls `visit` with the place of all that is in a file of framed records from `offset` on.
+///
+/// Errors: the file cannot be read, or `visit` failed.
+pub(super) fn walk_plain(
     file: &Arc<dyn File>,
+    offset: u64,
     visit: &mut dyn FnMut(u64, Found<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut cursor = Cursor::new(Arc::clone(file), HEADER_BYTES);
+    let mut cursor = Cursor::new(Arc::clone(file), offset);
     // Whether the last that was told is damage, and where zeros began that may be the end.
     let (mut is_damaged, mut zeros_at) = (false, None);
     loop {
@@ -84,7 +118,7 @@ fn walk_plain(
                     visit(zeros_at, Found::Damage(FoundDamage::Zeros))?;
                 }
                 is_damaged = false;
-                visit(offset, Found::Record(cursor.record(&entry)))?;
+                visit(offset, Found::Record(cursor.record(&entry), entry.durable))?;
             }
             Step::End => {
                 zeros_at.get_or_insert(offset);
@@ -134,8 +168,8 @@ fn walk_packed(
         if let Some(damage_at) = damage_at.take() {
             visit(damage_at, Found::Damage(FoundDamage::Sealed(SealDamage::Block(damage_at))))?;
         }
-        while let Decoded::Record { record, size } = record::decode(raw) {
-            visit(at as u64, Found::Record(record))?;
+        while let Decoded::Record { record, durable, size } = record::decode(raw) {
+            visit(at as u64, Found::Record(record, durable))?;
             raw = raw.get(size..).unwrap_or_default();
         }
         at += block.len();

@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeSet,
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -21,9 +22,10 @@ use crate::{
         cursor::{Cursor, Step},
         files::Files,
         packed::{PackedFile, Packer},
-        retention::{Full, Retention},
+        retention::{Forgettable, Full, Retention},
         segment::{HEADER_BYTES, Segment, UNFINISHED_NAME},
     },
+    time::Timestamp,
 };
 
 /// How many blocks are packed before a pause: about a millisecond of work.
@@ -59,6 +61,8 @@ pub(super) struct Sealer {
     pub(super) retention: Retention,
     /// Segments that cannot be packed, by their first record.
     pub(super) given_up: BTreeSet<Seq>,
+    /// When a segment was last deleted for its age.
+    pub(super) aged_at: Option<Timestamp>,
 }
 
 impl Sealing {
@@ -112,20 +116,35 @@ impl Sealer {
             tracing::debug!(%error, "the thread that packs segments runs at the priority of the others");
         }
         while self.shared.sealing.wait() {
-            self.forget();
-            while let Some((segment, following)) = self.next_full() {
-                match self.seal(&segment, following) {
-                    Ok(true) => self.forget(),
-                    Ok(false) => return,
-                    // It is tried again after the next segment, or when there was no space for that and is again.
-                    Err(error) if DiskFull::is_reason_of(&error) => break,
-                    Err(error) => {
-                        tracing::warn!(
-                            path = %self.shared.files.path(&segment.name()).display(), %error,
-                            "a segment of the journal could not be packed; it stays as it is"
-                        );
-                        self.given_up.insert(segment.first);
-                    }
+            // A lack of memory shows as a panic in places; what is left undone is tried again when something is asked next.
+            if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
+                tracing::error!("sealing the journal failed for now");
+                self.shared.files.remove(UNFINISHED_NAME).ok();
+            }
+        }
+    }
+
+    /// Deletes and packs until there is nothing to do, or the journal closes.
+    fn work(&mut self) {
+        self.forget();
+        while let Some((segment, following)) = self.next_full() {
+            match self.seal(&segment, following) {
+                Ok(true) => self.forget(),
+                Ok(false) => return,
+                // It is tried again after the next segment, or when there was no space for that and is again.
+                Err(error)
+                    if DiskFull::is_reason_of(&error) || error.kind() == io::ErrorKind::OutOfMemory =>
+                {
+                    return;
+                }
+                Err(error) => {
+                    let path = self.shared.files.path(&segment.name());
+                    tracing::warn!(
+                        path = %path.display(), %error,
+                        "a segment of the journal could not be packed; it stays as it is"
+                    );
+                    self.shared.health.note_damage(&path, None, format!("it cannot be sealed: {error}"));
+                    self.given_up.insert(segment.first);
                 }
             }
         }
@@ -162,17 +181,23 @@ impl Sealer {
     }
 
     /// Deletes what is too old or too much.
-    fn forget(&self) {
-        let before = match self.forgettable() {
-            Ok(before) => before.min(*self.synced.borrow()),
+    fn forget(&mut self) {
+        let now = (self.clock)();
+        let Forgettable { before, by_age } = match self.forgettable(now) {
+            Ok(forgettable) => forgettable,
             Err(error) => {
                 tracing::warn!(%error, "the size of the journal is not known, so none of it is deleted");
                 return;
             }
         };
-        match self.shared.forget_before(before) {
+        match self.shared.forget_before(before.min(*self.synced.borrow())) {
             Ok(0) => {}
-            Ok(segments) => tracing::info!(segments, %before, "deleted the oldest segments of the journal"),
+            Ok(segments) => {
+                if by_age {
+                    self.aged_at = Some(now);
+                }
+                tracing::info!(segments, %before, "deleted the oldest segments of the journal");
+            }
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
                 tracing::warn!(error, "a segment of the journal could not be deleted");
@@ -180,9 +205,9 @@ impl Sealer {
         }
     }
 
-    fn forgettable(&self) -> io::Result<Seq> {
+    fn forgettable(&self, now: Timestamp) -> io::Result<Forgettable> {
         if self.retention == Retention::default() {
-            return Ok(Seq::ZERO);
+            return Ok(Forgettable::default());
         }
         let segments = self.shared.read_segments();
         let sizes = segments.iter().map(|segment| segment.stored_bytes()).collect::<io::Result<Vec<_>>>()?;
@@ -197,11 +222,11 @@ impl Sealer {
             })
             .collect();
         let needed = Seq(self.shared.needed_from.load(Ordering::Acquire));
-        Ok(self.retention.forgettable(&full, sizes.iter().sum(), needed, (self.clock)()))
+        Ok(self.retention.forgettable(&full, sizes.iter().sum(), needed, now, self.aged_at))
     }
 }
 
-/// Writes a packed copy of a full segment, durably; `None` when `go_on`, asked after each block, says so.
+/// Writes a packed copy of a full segment, durably, and reads it back; `None` when `go_on`, asked after each block, says so.
 pub(super) fn pack(
     files: &dyn Files,
     segment: &Segment,
@@ -228,6 +253,23 @@ pub(super) fn pack(
         }
     }
     packer.finish()?;
+    let copy = Arc::new(PackedFile::open(Arc::clone(&file))?);
+    let mut cursor = Cursor::new(copy, HEADER_BYTES);
+    let mut expected = segment.first;
+    while expected < following {
+        match cursor.step() {
+            Step::Record(entry) if entry.seq == expected => expected = expected.next(),
+            Step::Short if cursor.refill(u64::MAX)? => {
+                if !go_on() {
+                    return Ok(None);
+                }
+            }
+            Step::Record(_) | Step::Short | Step::End | Step::Damaged(_) => {
+                let place = format!("record {expected} is not in the sealed copy as it was written");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, place));
+            }
+        }
+    }
     PackedFile::open(file).map(Some)
 }
 

@@ -159,6 +159,20 @@ impl Segment {
     }
 }
 
+impl Segment {
+    /// The nearest record after `seq` of which it is known where it is; `None` when none is in this segment.
+    ///
+    /// Errors: the index of a sealed segment cannot be read.
+    pub(super) fn place_after(&self, seq: Seq) -> io::Result<Option<Seq>> {
+        if let Some(packed) = &self.packed {
+            return packed.place_after(seq);
+        }
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = places.partition_point(|(placed, _)| *placed <= seq);
+        Ok(places.get(after).map(|(placed, _)| *placed))
+    }
+}
+
 /// The file name of the segment that begins with `first`.
 pub(super) fn name_of(first: Seq) -> String {
     format!("{:020}.seg", first.0)
@@ -172,16 +186,22 @@ pub(super) fn first_of(name: &str) -> Option<Seq> {
 
 /// Makes an empty segment of `size` bytes under [`NEXT_NAME`], durably.
 ///
-/// What an earlier run prepared and did not fill is taken as it is.
+/// What an earlier run prepared and did not fill is taken as it is; whoever fills it writes its header again, which may be on no
+/// disk. On a disk with too little space nothing is written at all, so that others are left what there is.
 pub(super) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>> {
+    let mut there = 0;
     if files.list()?.iter().any(|name| name == NEXT_NAME) {
         let file = files.open(NEXT_NAME)?;
-        if file.size()? == size
+        there = file.size()?;
+        if there == size
             && header_of(file.as_ref())? == Header::Plain
             && used_end(file.as_ref(), HEADER_BYTES)?.is_none()
         {
             return Ok(file);
         }
+    }
+    if files.free_bytes().is_ok_and(|free| free.saturating_add(there) < size) {
+        return Err(io::ErrorKind::StorageFull.into());
     }
     let file = files.create(NEXT_NAME)?;
     let prepared = file
@@ -270,6 +290,17 @@ mod tests {
         assert_eq!(used_end(file.as_ref(), HEADER_BYTES).expect("read"), Some(4_001));
         let again = prepare(&files, 4_096).expect("prepared");
         assert_eq!(used_end(again.as_ref(), HEADER_BYTES).expect("read"), None);
+    }
+
+    #[test]
+    fn nothing_is_written_where_there_is_too_little_space() {
+        let files = MemoryFiles::new();
+        files.set_space(Some(4_095));
+        let error = prepare(&files, 4_096).map(|_| ()).expect_err("too little");
+        assert_eq!((error.kind(), files.operations().writes), (io::ErrorKind::StorageFull, 0));
+        assert_eq!(files.list().expect("listed"), Vec::<String>::new());
+        files.set_space(Some(4_096));
+        prepare(&files, 4_096).expect("enough");
     }
 
     #[test]

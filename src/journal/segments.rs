@@ -104,24 +104,78 @@ impl Shared {
     }
 
     /// Deletes the segments all of whose records are before `seq`, oldest first; returns how many.
+    ///
+    /// Errors: the oldest one that is left cannot be deleted; it is tried again by the next call, and nothing after it before.
     pub(super) fn forget_before(&self, seq: Seq) -> Result<usize, ForgetError> {
         let _changing = self.changing_files.lock().unwrap_or_else(PoisonError::into_inner);
         let mut count = 0;
-        while let Some(oldest) = self.take_oldest_before(seq) {
-            // One after the other, so that no crash can leave a gap.
-            self.files
-                .remove(&oldest.name())
-                .and_then(|()| self.files.sync_dir())
-                .map_err(|source| ForgetError { path: self.files.path(&oldest.name()), source })?;
-            count += 1;
+        while let Some(oldest) = self.oldest_before(seq) {
+            // One after the other, so that no crash can leave a gap; and out of the list only when its file is gone, so that
+            // one that stays leaves none either.
+            let removed = match self.files.remove(&oldest.name()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                Ok(()) | Err(_) => {
+                    self.take_out(&oldest);
+                    count += 1;
+                    self.files.sync_dir()
+                }
+            };
+            if let Err(source) = removed {
+                let path = self.files.path(&oldest.name());
+                self.health.block_retention(&path, source.to_string());
+                return Err(ForgetError { path, source });
+            }
         }
+        self.health.unblock_retention();
         Ok(count)
     }
 
-    /// Takes the oldest segment out if another one follows that begins at or before `seq`.
-    fn take_oldest_before(&self, seq: Seq) -> Option<Arc<Segment>> {
-        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+    /// The oldest segment, if another one follows that begins at or before `seq`.
+    fn oldest_before(&self, seq: Seq) -> Option<Arc<Segment>> {
+        let segments = self.read_segments();
         let is_before = segments.get(1).is_some_and(|following| following.first <= seq);
-        is_before.then(|| segments.remove(0))
+        segments.first().filter(|_| is_before).map(Arc::clone)
+    }
+
+    fn take_out(&self, segment: &Segment) {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        segments.retain(|kept| kept.first != segment.first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{files::Files, memory::Operation, testing::*};
+    use super::*;
+
+    #[test]
+    fn a_segment_that_cannot_be_deleted_keeps_those_after_it_and_is_tried_again() {
+        let files = filled(40, false);
+        let names = files.list().expect("listed");
+        let journal = open(&files).journal;
+        files.fail(Operation::Remove, &names[0], 2, io::ErrorKind::PermissionDenied);
+        for _ in 0..2 {
+            let error = journal.forget_before(Seq(40)).expect_err("it cannot be deleted");
+            assert!(error.path.ends_with(&names[0]), "{error}");
+            assert_eq!(files.list().expect("listed").first(), names.first());
+            let blocked = journal.health().retention_blocked.expect("said");
+            assert!(blocked.path.ends_with(&names[0]), "{blocked:?}");
+            assert_eq!(read_all(&journal, Seq(1)).len(), 40);
+        }
+        assert!(journal.forget_before(Seq(40)).expect("deleted") > 2);
+        assert_eq!(journal.health().retention_blocked, None);
+        journal.close_blocking().expect("closed");
+        assert_eq!(open(&files).last_seq, Seq(40));
+    }
+
+    #[test]
+    fn a_start_after_a_deletion_that_failed_finds_no_gap() {
+        let files = filled(40, false);
+        let names = files.list().expect("listed");
+        let journal = open(&files).journal;
+        files.fail(Operation::Remove, &names[0], 1, io::ErrorKind::PermissionDenied);
+        assert!(journal.forget_before(Seq(40)).is_err());
+        journal.close_blocking().expect("closed");
+        assert_eq!(numbers(&open(&files).journal), (1..=40).collect::<Vec<_>>());
     }
 }

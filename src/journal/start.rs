@@ -19,6 +19,7 @@ use crate::{
         Clock, IN_FLIGHT_MAX, Inner, Journal, JournalSettings, Opened, Shared,
         files::{File, Files},
         flusher::{self, Commits, Flusher},
+        health::Health,
         published::PublishedKeys,
         recover::{self, Found, OpenError, Recovered},
         sealer::{Sealer, Sealing},
@@ -46,17 +47,17 @@ impl Journal {
         published: PublishedKeys,
     ) -> Result<Opened, OpenError> {
         let recovered = recover::settle(files.as_ref(), settings.segment_bytes, found, published)?;
-        let Recovered { segments, last, time, published, cuts } = recovered;
+        let Recovered { segments, last, time, published, cuts, marked } = recovered;
         let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
         let capacity = tail.file.size().map_err(|source| OpenError::Io {
             operation: "read",
             path: files.path(&tail.name()),
             source,
         })?;
-        let shared = Arc::new(shared(files, segments));
+        let shared = Arc::new(shared(files, segments, &clock));
         let (written_sender, written) = watch::channel(last);
         let (synced_sender, synced) = watch::channel(last);
-        let commits = Arc::new(Commits::new(Arc::clone(&shared), Arc::clone(&tail), synced_sender));
+        let commits = Arc::new(Commits::new(Arc::clone(&shared), Arc::clone(&tail), synced_sender, marked));
         let helpers = start_helpers(&shared, &commits, settings, &clock, &synced)?;
         let place = Place {
             offset: tail.end(),
@@ -64,6 +65,7 @@ impl Journal {
             capacity,
             segment_bytes: settings.segment_bytes,
             last,
+            durable: last,
             time,
         };
         let writer = Writer {
@@ -96,7 +98,7 @@ impl Journal {
     }
 }
 
-fn shared(files: Arc<dyn Files>, segments: Vec<Arc<Segment>>) -> Shared {
+fn shared(files: Arc<dyn Files>, segments: Vec<Arc<Segment>>, clock: &Clock) -> Shared {
     Shared {
         files,
         segments: RwLock::new(segments),
@@ -106,6 +108,7 @@ fn shared(files: Arc<dyn Files>, segments: Vec<Arc<Segment>>) -> Shared {
         full: Mutex::default(),
         poison: watch::Sender::new(None),
         meters: OnceLock::new(),
+        health: Health::new(Arc::clone(clock)),
     }
 }
 
@@ -146,10 +149,20 @@ fn start_helpers(
         compress: settings.compress,
         retention: settings.retention,
         given_up: BTreeSet::new(),
+        aged_at: None,
     };
-    let sealer = start("journal-sealer", move || sealer.run())?;
+    let mut threads = vec![flusher, preparer];
+    match start("journal-sealer", move || sealer.run()) {
+        Ok(sealer) => threads.push(sealer),
+        // Nothing waits for it, so its lack is no reason not to start.
+        Err(error) => {
+            let what = format!("nothing is sealed or deleted until the next start: {error}");
+            tracing::warn!(error = &error as &dyn std::error::Error, "the journal seals and deletes nothing");
+            shared.health.note_damage(&shared.files.path(""), None, what);
+        }
+    }
     shared.sealing.ask();
-    Ok(Helpers { threads: vec![flusher, preparer, sealer], prepared })
+    Ok(Helpers { threads, prepared })
 }
 
 /// Starts the thread that writes what others leave; it ends last and takes the others with it.

@@ -272,8 +272,8 @@ mod tests {
     /// somebody writes who will have to sync.
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
     async fn a_batch_of_several_segments_waits_for_no_file_on_a_thread_that_has_to_sync() {
-        let (entered, has_entered) = mpsc::channel();
-        let (go_on, may_go_on) = mpsc::channel();
+        let (entered, has_entered) = mpsc::sync_channel(1);
+        let (go_on, may_go_on) = mpsc::sync_channel(1);
         let first = Mutex::new(Some((entered, may_go_on)));
         let clock = move || {
             if let Some((entered, may_go_on)) = first.lock().expect("no panic").take() {
@@ -287,7 +287,9 @@ mod tests {
         let journal = open_with(&files, 4_096, Durability::Sync, Arc::new(clock)).expect("opened").journal;
         let append = |batch: AppendBatch| {
             let journal = journal.clone();
-            tokio::spawn(async move { journal.append(batch, Level::Synced).await })
+            tokio::task::spawn_blocking(move || {
+                Handle::current().block_on(journal.append(batch, Level::Synced))
+            })
         };
         let single = append(batch(1));
         tokio::task::spawn_blocking(move || has_entered.recv()).await.expect("no panic").expect("entered");

@@ -6,6 +6,7 @@ use crate::{
     event::Seq,
     journal::{
         files::{File, Files},
+        mark,
         record::{Damage, Record, RecordKind},
         recover::Cut,
         salvage::{Found, FoundDamage, walk},
@@ -21,6 +22,10 @@ pub struct Verified {
     pub segments: Vec<Segment>,
     /// What the next start cuts from the last segment.
     pub torn: Option<Cut>,
+    /// What starts and repairs kept of damaged and torn files; nothing reads or deletes it.
+    pub kept: Vec<PathBuf>,
+    /// The last record that the mark of the journal says is durable.
+    pub(super) marked: Seq,
 }
 
 /// What one file holds.
@@ -38,6 +43,8 @@ pub struct Segment {
     pub is_packed: bool,
     /// Everything that is wrong, in the order of the file.
     pub findings: Vec<Finding>,
+    /// A folder is in its place.
+    pub(super) is_folder: bool,
     pub(super) name: String,
     /// The first record of the following segment.
     pub(super) following: Option<Seq>,
@@ -86,7 +93,9 @@ pub(super) type Sink<'s> = dyn FnMut(Part<'_>) -> io::Result<()> + 's;
 /// Errors: the folder or a file cannot be read; whatever is wrong in a file is in the result.
 pub fn verify(files: &dyn Files, filler: RecordKind) -> Result<Verified, VerifyError> {
     let mut verified = Verified::default();
-    let segments = list(files)?;
+    let marked = mark::read(files).map_err(|source| failed(files, mark::MARK_NAME, source))?;
+    let Listed { segments, kept, has_folder } = list(files)?;
+    (verified.kept, verified.marked) = (kept, marked);
     for (at, (name, first, file)) in segments.iter().enumerate() {
         let following = segments.get(at + 1).map(|(_, first, _)| *first);
         let (mut filled, mut last_time) = (0, UNKNOWN_TIME);
@@ -97,16 +106,24 @@ pub fn verify(files: &dyn Files, filler: RecordKind) -> Result<Verified, VerifyE
             }
             Ok(())
         };
-        let examined = examine(file, *first, following, &mut count);
-        let Examined { findings, records, end, torn_at, is_packed } =
-            examined.map_err(|source| failed(files, name, source))?;
-        if let Some(offset) = torn_at {
+        let within = Within { first: *first, following, marked };
+        let examined = match file {
+            Some(file) => examine(file, within, &mut count).map_err(|source| failed(files, name, source))?,
+            None => within.lost_whole(),
+        };
+        let Examined { findings, records, end, torn_at, is_packed } = examined;
+        if let (Some(offset), Some(file)) = (torn_at, file) {
             let used =
                 segment::used_end(file.as_ref(), offset).map_err(|source| failed(files, name, source))?;
-            verified.torn =
-                used.map(|used| Cut { path: files.path(name), offset, bytes: used.saturating_sub(offset) });
+            let cut = |used: u64| Cut {
+                path: files.path(name),
+                offset,
+                bytes: used.saturating_sub(offset),
+                kept: None,
+            };
+            verified.torn = used.map(cut);
         }
-        let (path, name, first) = (files.path(name), name.clone(), *first);
+        let (path, name, first, is_folder) = (files.path(name), name.clone(), *first, file.is_none());
         verified.segments.push(Segment {
             path,
             first,
@@ -114,45 +131,104 @@ pub fn verify(files: &dyn Files, filler: RecordKind) -> Result<Verified, VerifyE
             filled,
             is_packed,
             findings,
+            is_folder,
             name,
             following,
             end,
             last_time,
         });
     }
+    if has_folder {
+        let first = verified.last().next();
+        verified.segments.push(Segment::folder(files, NEXT_NAME, first));
+    }
     Ok(verified)
 }
 
-/// A file that holds a segment: its name, and its first record.
-type Listed = (String, Seq, Arc<dyn File>);
+impl Segment {
+    /// A folder in the place of a file that holds nothing.
+    fn folder(files: &dyn Files, name: &str, first: Seq) -> Self {
+        Self {
+            path: files.path(name),
+            first,
+            records: 0,
+            filled: 0,
+            is_packed: false,
+            findings: vec![Finding { offset: 0, damage: FoundDamage::Folder, lost: None, next: None }],
+            is_folder: true,
+            name: name.to_owned(),
+            following: None,
+            end: first,
+            last_time: UNKNOWN_TIME,
+        }
+    }
+}
+
+/// A file that holds a segment: its name, and its first record; without a file when a folder has the name.
+type NamedFile = (String, Seq, Option<Arc<dyn File>>);
+
+/// What is in the folder of a journal.
+struct Listed {
+    /// In order.
+    segments: Vec<NamedFile>,
+    kept: Vec<PathBuf>,
+    /// A folder is in the place of the file that is to follow.
+    has_folder: bool,
+}
 
 /// All segments in order; the one that has no name yet is the last, if it holds something that goes on.
-fn list(files: &dyn Files) -> Result<Vec<Listed>, VerifyError> {
+fn list(files: &dyn Files) -> Result<Listed, VerifyError> {
     let names = files.list().map_err(|source| failed(files, "", source))?;
-    let mut segments = Vec::new();
+    let (mut segments, mut kept): (Vec<NamedFile>, _) = (Vec::new(), Vec::new());
     for name in names {
+        if name.contains(".seg.") {
+            kept.push(files.path(&name));
+        }
         let Some(first) = segment::first_of(&name) else { continue };
-        match files.open(&name) {
-            Ok(file) => segments.push((name, first, file)),
+        match open(files, &name)? {
+            Opened::File(file) => segments.push((name, first, Some(file))),
+            Opened::Folder => segments.push((name, first, None)),
             // It was deleted meanwhile, as the oldest are while the daemon runs.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(failed(files, &name, source)),
+            Opened::Gone => {}
         }
     }
     segments.sort_by_key(|(_, first, _)| *first);
-    if let Ok(next) = files.open(NEXT_NAME) {
-        let mut begin = None;
-        let mut note = |_, found: Found<'_>| {
-            if let (Found::Record(record), None) = (found, begin) {
-                begin = Some(record.seq);
-            }
-            Ok(())
-        };
-        walk(&next, &mut note).map_err(|source| failed(files, NEXT_NAME, source))?;
-        let last = segments.last().map_or(Seq::ZERO, |(_, first, _)| *first);
-        segments.extend(begin.filter(|begin| *begin > last).map(|begin| (NEXT_NAME.to_owned(), begin, next)));
+    kept.sort();
+    let last = segments.last().map_or(Seq::ZERO, |(_, first, _)| *first);
+    let mut has_folder = false;
+    match open(files, NEXT_NAME)? {
+        Opened::File(next) => {
+            let mut begin = None;
+            let mut note = |_, found: Found<'_>| {
+                if let (Found::Record(record, _), None) = (found, begin) {
+                    begin = Some(record.seq);
+                }
+                Ok(())
+            };
+            walk(&next, &mut note).map_err(|source| failed(files, NEXT_NAME, source))?;
+            let begin = begin.filter(|begin| *begin > last);
+            segments.extend(begin.map(|begin| (NEXT_NAME.to_owned(), begin, Some(next))));
+        }
+        Opened::Folder => has_folder = true,
+        Opened::Gone => {}
     }
-    Ok(segments)
+    Ok(Listed { segments, kept, has_folder })
+}
+
+/// What a name of the journal's folder stands for.
+enum Opened {
+    File(Arc<dyn File>),
+    Folder,
+    Gone,
+}
+
+fn open(files: &dyn Files, name: &str) -> Result<Opened, VerifyError> {
+    match files.open(name) {
+        Ok(file) => Ok(Opened::File(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Opened::Gone),
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(Opened::Folder),
+        Err(source) => Err(failed(files, name, source)),
+    }
 }
 
 /// What one file was found to hold.
@@ -165,24 +241,40 @@ pub(super) struct Examined {
     is_packed: bool,
 }
 
+/// Which records a file ought to have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Within {
+    pub(super) first: Seq,
+    /// The first one of the following segment.
+    pub(super) following: Option<Seq>,
+    /// The last one that the mark of the journal says is durable.
+    pub(super) marked: Seq,
+}
+
+impl Within {
+    /// What is found when nothing can be read: everything that ought to be there is lost.
+    fn lost_whole(self) -> Examined {
+        let end = self.following.unwrap_or(self.marked.next()).max(self.first);
+        let lost = (end > self.first).then(|| (self.first, end.previous()));
+        let finding = Finding { offset: 0, damage: FoundDamage::Folder, lost, next: None };
+        Examined { findings: vec![finding], records: 0, end, torn_at: None, is_packed: false }
+    }
+}
+
 /// Goes through one file, telling `sink` what is good and what is missing.
-pub(super) fn examine(
-    file: &Arc<dyn File>,
-    first: Seq,
-    following: Option<Seq>,
-    sink: &mut Sink<'_>,
-) -> io::Result<Examined> {
+pub(super) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>) -> io::Result<Examined> {
+    let Within { first, following, marked } = within;
     let mut findings: Vec<Finding> = Vec::new();
     // Those before it have a good record behind them.
     let mut settled = 0;
-    let (mut expected, mut records) = (first, 0);
+    let (mut expected, mut records, mut durable) = (first, 0, marked);
     let mut visit = |offset, found: Found<'_>| {
-        let record = match found {
+        let (record, said) = match found {
             Found::Damage(damage) => {
                 findings.push(Finding { offset, damage, lost: None, next: None });
                 return Ok(());
             }
-            Found::Record(record) => record,
+            Found::Record(record, said) => (record, said),
         };
         if record.seq < expected || following.is_some_and(|following| record.seq >= following) {
             let damage = FoundDamage::Record(Damage::Order { expected, found: record.seq });
@@ -198,25 +290,35 @@ pub(super) fn examine(
         }
         settled = findings.len();
         expected = record.seq.next();
+        durable = durable.max(said);
         records += 1;
         sink(Part::Good(record))
     };
     let is_packed = walk(file, &mut visit)?;
+    let end = following.unwrap_or(durable.next()).max(expected);
     let mut torn_at = None;
-    match following {
-        Some(following) if expected < following => {
-            note_loss(&mut findings, settled, file.size()?, (expected, following.previous()));
-            sink(Part::Lost(expected, following))?;
-        }
-        Some(_) => {}
-        // What a crash leaves at the end of the journal is no damage.
-        None if !is_packed && findings.iter().skip(settled).all(Finding::may_be_torn) => {
-            torn_at = findings.get(settled).map(|finding| finding.offset);
-            findings.truncate(settled);
-        }
-        None => {}
+    if expected < end {
+        note_loss(&mut findings, settled, file.size()?, (expected, end.previous()));
+        sink(Part::Lost(expected, end))?;
+    } else if following.is_none() && !is_packed {
+        torn_at = take_torn(&mut findings, settled, durable);
     }
-    Ok(Examined { findings, records, end: following.unwrap_or(expected), torn_at, is_packed })
+    Ok(Examined { findings, records, end, torn_at, is_packed })
+}
+
+/// Takes out of the findings of the last segment what a crash left, which is no damage; returns where it begins.
+///
+/// Shape: what is torn begins with records that nothing says were durable, and reaches to the end.
+fn take_torn(findings: &mut Vec<Finding>, settled: usize, durable: Seq) -> Option<u64> {
+    let is_unknown = |finding: &Finding| finding.lost.is_some_and(|(first, _)| first > durable);
+    let says_something = durable > Seq::ZERO;
+    let begin = findings.iter().position(|finding| says_something && is_unknown(finding)).unwrap_or(settled);
+    if !findings.iter().skip(begin).all(Finding::may_be_torn) {
+        return None;
+    }
+    let torn_at = findings.get(begin).map(|finding| finding.offset);
+    findings.truncate(begin);
+    torn_at
 }
 
 /// Says at the last finding that was not settled which records are missing, or at `offset` when there is none.
@@ -232,10 +334,12 @@ fn note_loss(findings: &mut Vec<Finding>, settled: usize, offset: u64, lost: (Se
 
 impl Finding {
     fn may_be_torn(&self) -> bool {
-        use FoundDamage::{Header, Newer, Record, Sealed, Zeros};
+        use FoundDamage::{Folder, Header, Newer, Record, Sealed, Zeros};
         match &self.damage {
             Record(Damage::Length(_) | Damage::Checksum | Damage::Missing { .. }) | Zeros => true,
-            Record(Damage::Version(_) | Damage::Order { .. }) | Header | Newer(_) | Sealed(_) => false,
+            Record(Damage::Version(_) | Damage::Order { .. }) | Folder | Header | Newer(_) | Sealed(_) => {
+                false
+            }
         }
     }
 
@@ -311,7 +415,8 @@ mod tests {
         let names = files.list().expect("listed");
         files.open(&names[0]).expect("there").write_at(b"!", 50).expect("written");
         files.open(&names[2]).expect("there").write_at(b"X", 0).expect("written");
-        let last = files.open(&names[names.len() - 2]).expect("there");
+        let last = files.open(&names[names.len() - 3]).expect("there");
+        // What is behind the last record that is known to be durable is what a crash leaves.
         last.write_at(b"!", SEGMENT_BYTES - 1).expect("written");
         let writes = files.operations().writes;
         let verified = verify(&files, FILLER).expect("readable");

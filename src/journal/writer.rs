@@ -26,8 +26,8 @@ use crate::{
         files::File,
         flusher::{self, Commits, Reply, Waiter},
         published::{PublishedKey, PublishedKeys},
-        record::{self, RecordKind},
-        segment::{HEADER_BYTES, NEXT_NAME, Segment},
+        record::{self, Record, RecordKind},
+        segment::{HEADER_BYTES, NEXT_NAME, PLAIN_VERSION, Segment, header},
         start,
         turns::Who,
     },
@@ -99,6 +99,8 @@ pub(super) struct Place {
     pub(super) capacity: u64,
     pub(super) segment_bytes: u64,
     pub(super) last: Seq,
+    /// The last record that was known to be durable when the group was begun.
+    pub(super) durable: Seq,
     pub(super) time: Timestamp,
 }
 
@@ -119,6 +121,7 @@ impl Writer {
     /// Shape: only the thread waits for the next file; others leave a batch for which it is not there yet.
     pub(super) fn write_group(&mut self, who: Who) -> bool {
         let may_wait = who == Who::Thread;
+        self.place.durable = self.commits.durable();
         while self.group.buffer.len() < GROUP_BYTES_MAX
             && let Some(command) = self.waiting.pop_front()
         {
@@ -148,6 +151,7 @@ impl Writer {
         for thread in threads {
             start::join(thread);
         }
+        commits.mark();
         drop(written);
     }
 
@@ -263,7 +267,8 @@ impl Writer {
             self.write()?;
         }
         self.place.segment.note_place(seq, used);
-        record::encode(kind, seq, self.place.time, body, &mut self.group.buffer);
+        let record = Record { kind, seq, time: self.place.time, body };
+        record::encode(record, self.place.durable, &mut self.group.buffer);
         self.place.last = seq;
         Ok(())
     }
@@ -296,6 +301,9 @@ impl Writer {
             self.look_for_next(true)?;
         }
         let Some(file) = self.next.take() else { return Ok(()) };
+        // An earlier process may have prepared it, and what it wrote may be on no disk.
+        file.write_at(&header(PLAIN_VERSION), 0)
+            .map_err(|error| self.shared.poison("write", NEXT_NAME, error))?;
         let segment = Arc::new(Segment::new(self.place.last.next(), file));
         self.shared.add_segment(Arc::clone(&segment));
         let full = std::mem::replace(&mut self.place.segment, Arc::clone(&segment));

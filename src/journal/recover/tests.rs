@@ -3,7 +3,8 @@
 use super::{super::testing::*, *};
 use crate::journal::{
     Level,
-    memory::{Faults, MemoryFiles},
+    files::fill_with_zeros,
+    memory::{Faults, MemoryFiles, Operation},
     record,
 };
 
@@ -54,41 +55,8 @@ fn what_is_known_is_not_asked_for_again_and_reaches_no_further_than_the_journal(
 }
 
 #[test]
-fn a_segment_is_read_from_the_known_record_on_if_that_is_where_it_is_said_to_be() {
-    let files = MemoryFiles::new();
-    let journal = open_prepared(&files, 1 << 16);
-    journal.append_blocking(batch_of(1..=30), Level::Synced).expect("appended");
-    let mut reader = journal.read_from(Seq(1));
-    assert_eq!(reader.last_place(), None);
-    assert_eq!(reader.next_batch(20).expect("readable").len(), 20);
-    let place = reader.last_place().expect("taken");
-    let offset = HEADER_BYTES + (1..=19).map(size).sum::<u64>();
-    assert_eq!(place, RecordPlace { segment: Seq(1), offset });
-    journal.close_blocking().expect("closed");
-    // Nothing before the known record is read, so that this goes unnoticed until somebody wants it.
-    files.open(FIRST).expect("there").write_at(b"!", HEADER_BYTES + 20).expect("written");
-    let known = |seq, place| KnownRecord { seq: Seq(seq), place: Some(place) };
-    let settled = |known| {
-        let found = look(&files, &|found| Some(number_of(found.body).into()), known)?;
-        settle(&files, 1 << 16, found, PublishedKeys::new(100))
-    };
-    let recovered = settled(known(20, place)).expect("sound from there on");
-    assert_eq!((recovered.last, recovered.cuts), (Seq(30), Vec::new()));
-    let keys: Vec<u64> = recovered.published.since(Seq::ZERO).iter().map(|key| key.seq.0).collect();
-    assert_eq!(keys, (21..=30).collect::<Vec<_>>());
-    let tail = recovered.segments.last().expect("one");
-    assert_eq!(tail.end(), HEADER_BYTES + (1..=30).map(size).sum::<u64>());
-    // Anything else has the segment read from its beginning, and there it ends with what is damaged.
-    for (seq, offset) in [(19, offset), (20, offset + 1), (20, 1 << 15), (20, 1 << 30), (20, 0)] {
-        let place = RecordPlace { offset, ..place };
-        let refused = settled(known(seq, place)).map(|_| ()).expect_err("not there");
-        assert!(matches!(refused, OpenError::Behind { last: Seq(0), .. }), "{refused}");
-    }
-}
-
-#[test]
 fn the_last_record_is_cut_wherever_it_is_torn() {
-    let whole = journal_of(3);
+    let whole = journal_killed_at(3);
     let end: u64 = HEADER_BYTES + (1..=3).map(size).sum::<u64>();
     let start = end - size(3);
     for torn_at in start..end {
@@ -97,7 +65,8 @@ fn the_last_record_is_cut_wherever_it_is_torn() {
         fill_with_zeros(file.as_ref(), torn_at, end).expect("written");
         let left = segment::used_end(file.as_ref(), start).expect("read");
         let opened = open(&files);
-        let cut = left.map(|left| Cut { path: files.path(FIRST), offset: start, bytes: left - start });
+        let cut =
+            left.map(|left| Cut { path: files.path(FIRST), offset: start, bytes: left - start, kept: None });
         assert_eq!(opened.cuts, Vec::from_iter(cut), "torn at {torn_at}");
         assert_eq!((opened.last_seq, numbers(&opened.journal)), (Seq(2), vec![1, 2]));
         opened.journal.append_blocking(batch(3), Level::Synced).expect("appended");
@@ -108,16 +77,121 @@ fn the_last_record_is_cut_wherever_it_is_torn() {
 }
 
 #[test]
-fn a_whole_record_after_the_torn_one_does_not_come_back() {
-    let files = journal_of(3);
+fn a_whole_record_after_the_torn_one_is_kept_beside_and_does_not_come_back() {
+    let files = journal_killed_at(3);
     let second = HEADER_BYTES + size(1);
     let file = files.open(FIRST).expect("there");
     fill_with_zeros(file.as_ref(), second, second + size(2)).expect("written");
     let opened = open(&files);
-    assert_eq!(opened.cuts.iter().map(|cut| cut.offset).collect::<Vec<_>>(), [second]);
+    let kept = format!("{FIRST}.cut-1");
+    let cuts = opened.cuts.iter().map(|cut| (cut.offset, cut.kept.clone())).collect::<Vec<_>>();
+    assert_eq!(cuts, [(second, Some(files.path(&kept)))]);
+    let mut good = Vec::new();
+    let mut note = |_, found: salvage::Found<'_>| {
+        if let salvage::Found::Record(record, _) = found {
+            good.push(record.seq);
+        }
+        Ok(())
+    };
+    salvage::walk(&files.open(&kept).expect("there"), &mut note).expect("readable");
+    assert_eq!(good, [Seq(3)]);
     opened.journal.append_blocking(batch(2), Level::Synced).expect("appended");
     opened.journal.close_blocking().expect("closed");
     assert_eq!(numbers(&open(&files).journal), [1, 2]);
+    let kept_again = crate::journal::verify(&files, record::RecordKind(255)).expect("readable").kept;
+    assert_eq!(kept_again, [files.path(&kept)]);
+}
+
+/// All of it was synced and answered for, so it is no torn end, whether or not the journal was closed and whether or not a good
+/// record follows.
+#[test]
+fn a_damaged_record_that_was_durable_stops_the_start_and_a_repair_helps() {
+    for (at, is_closed, packs) in [(28, false, false), (28, true, false), (30, true, false), (30, true, true)]
+    {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 1 << 16);
+        for number in 1..=30 {
+            journal.append_blocking(batch(number), Level::Synced).expect("appended");
+        }
+        let files = if is_closed {
+            journal.close_blocking().expect("closed");
+            files
+        } else {
+            files.after_kill()
+        };
+        let offset = HEADER_BYTES + (1..at).map(size).sum::<u64>();
+        files.open(FIRST).expect("there").write_at(b"!", offset + 31).expect("written");
+        let reopen = || {
+            let clock: crate::journal::Clock = Arc::new(|| Timestamp::from_millis(5));
+            let settings = crate::journal::JournalSettings {
+                segment_bytes: 1 << 16,
+                compress: packs,
+                ..Default::default()
+            };
+            let known = crate::journal::Known::nothing();
+            crate::journal::Journal::open(Arc::new(files.clone()), settings, clock, &|_| None, known)
+        };
+        let names = files.list().expect("listed");
+        let error = reopen().map(|opened| opened.last_seq).expect_err("refused").to_string();
+        let said = format!("the record at byte {offset} of memory/{FIRST} is damaged: its checksum does not");
+        assert!(error.contains(&said), "{error}");
+        assert_eq!(files.list().expect("listed"), names);
+        let filler = crate::journal::Filler { kind: record::RecordKind(255), body: b"lost" };
+        let (verified, repaired) = crate::journal::repair(&files, filler, false).expect("repaired");
+        assert_eq!((verified.findings(), repaired.len(), repaired[0].lost), (1, 1, 1), "{verified:?}");
+        let again = reopen().expect("opened");
+        let records = read_all(&again.journal, Seq(1));
+        let lost = records.iter().filter(|record| record.kind == filler.kind).map(|record| record.seq.0);
+        assert_eq!((records.len(), lost.collect::<Vec<_>>()), (30, vec![at]));
+    }
+}
+
+#[test]
+fn what_the_caller_knows_tells_damage_from_a_torn_end() {
+    let files = journal_killed_at(3);
+    let third = HEADER_BYTES + size(1) + size(2);
+    files.open(FIRST).expect("there").write_at(b"!", third + 31).expect("written");
+    let known = |seq| KnownRecord { seq: Seq(seq), place: None };
+    let error = look(&files, &|_| None, known(3)).map(|_| ()).expect_err("refused");
+    assert!(matches!(error, OpenError::Damaged { offset, .. } if offset == third), "{error}");
+    assert_eq!(look(&files, &|_| None, known(2)).expect("torn").last(), Seq(2));
+}
+
+/// Linux forgets that something was dirty when its sync fails, so a later sync that succeeds says nothing.
+#[test]
+fn what_a_failed_sync_left_is_durable_after_the_next_start_or_was_never_counted() {
+    for seed in 0..8 {
+        for count in [2, 12] {
+            let files = MemoryFiles::new();
+            let journal = open_prepared(&files, SEGMENT_BYTES);
+            journal.append_blocking(batch(1), Level::Synced).expect("appended");
+            files.fail(Operation::Sync, "", 1, io::ErrorKind::Other);
+            for number in 2..=count {
+                if journal.append_blocking(batch(number), Level::Written).is_err() {
+                    break;
+                }
+            }
+            assert!(journal.append_blocking(batch(99), Level::Synced).is_err());
+            let killed = files.after_kill();
+            let opened = open(&killed);
+            let found = numbers(&opened.journal);
+            assert!(found.len() > 1, "{found:?}");
+            opened.journal.append_blocking(batch(50), Level::Synced).expect("appended");
+            let expected: Vec<u64> = found.into_iter().chain([50]).collect();
+            let left = killed.after_power_loss(seed);
+            assert_eq!(numbers(&open(&left).journal), expected, "seed {seed}, {count} records");
+        }
+    }
+}
+
+#[test]
+fn a_next_file_whose_header_is_damaged_is_kept_and_not_overwritten() {
+    let files = journal_ahead_of_the_disk(12);
+    files.open(NEXT_NAME).expect("there").write_at(b"X", 0).expect("written");
+    let opened = open(&files);
+    let kept = opened.cuts.iter().filter_map(|cut| cut.kept.clone()).collect::<Vec<_>>();
+    assert_eq!(kept, [files.path("next.seg.cut-1")]);
+    assert_eq!(numbers(&opened.journal), (1..=7).collect::<Vec<_>>());
 }
 
 #[test]
@@ -141,7 +215,8 @@ fn a_file_that_continues_what_was_lost_is_dropped() {
     let next = files.open(NEXT_NAME).expect("there");
     let end = segment::used_end(next.as_ref(), HEADER_BYTES).expect("read").expect("used");
     let opened = open(&files);
-    let cut = Cut { path: files.path(NEXT_NAME), offset: HEADER_BYTES, bytes: end - HEADER_BYTES };
+    let kept = Some(files.path("next.seg.cut-1"));
+    let cut = Cut { path: files.path(NEXT_NAME), offset: HEADER_BYTES, bytes: end - HEADER_BYTES, kept };
     assert_eq!((opened.cuts, numbers(&opened.journal)), (vec![cut], vec![1, 2, 3, 4]));
 }
 
@@ -175,18 +250,23 @@ fn a_newer_format_and_a_newer_record_are_refused() {
     let files = journal_of(1);
     let file = files.open(FIRST).expect("there");
     file.write_at(&[3], 8).expect("written");
+    // What is inside is as this program knows it, so the header is what is wrong.
+    let found = error(&files);
+    assert!(found.contains(&format!("memory/{FIRST} is not a segment")), "{found}");
+    file.write_at(&[7; 384], HEADER_BYTES).expect("written");
     let found = error(&files);
     assert!(found.contains("has format 3, this program reads up to 2"), "{found}");
 
     let files = journal_of(1);
     let mut bytes = Vec::new();
-    record::encode(record::RecordKind(1), Seq(2), Timestamp::ZERO, b"", &mut bytes);
-    bytes[9] = 2;
+    let newer = Record { kind: record::RecordKind(1), seq: Seq(2), time: Timestamp::ZERO, body: b"" };
+    record::encode(newer, Seq(1), &mut bytes);
+    bytes[9] = record::RECORD_VERSION + 1;
     let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..4]), &bytes[8..]);
     bytes[4..8].copy_from_slice(&crc.to_le_bytes());
     files.open(FIRST).expect("there").write_at(&bytes, HEADER_BYTES + size(1)).expect("written");
     let found = error(&files);
-    assert!(found.contains("its version 2 is newer than 1"), "{found}");
+    assert!(found.contains("its version 3 is newer than 2"), "{found}");
 }
 
 #[test]
@@ -273,6 +353,14 @@ fn journal_of(count: u64) -> MemoryFiles {
     journal.append_blocking(batch_of(1..=count), Level::Synced).expect("appended");
     journal.close_blocking().expect("closed");
     files
+}
+
+/// What a process leaves that is killed after it has appended records in one batch, of which the last sync is not told.
+fn journal_killed_at(count: u64) -> MemoryFiles {
+    let files = MemoryFiles::new();
+    let journal = open(&files).journal;
+    journal.append_blocking(batch_of(1..=count), Level::Synced).expect("appended");
+    files.after_kill()
 }
 
 /// What a process leaves that is killed while no sync ends; twelve records are too many for one segment.

@@ -1,12 +1,14 @@
 //! Packing and deleting, whatever happens meanwhile.
 
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
 use proptest::prelude::*;
 
 use super::{super::testing::*, *};
 use crate::{
     journal::{
-        Durability, Journal, Known, KnownRecord, Level, OpenError, Outcome, ReadError,
-        memory::{Faults, MemoryFiles},
+        Durability, Journal, JournalSettings, Known, KnownRecord, Level, OpenError, Outcome, ReadError,
+        memory::{Faults, MemoryFiles, Operation},
         segment,
     },
     time::Timestamp,
@@ -133,6 +135,67 @@ fn a_record_that_is_damaged_keeps_its_segment_from_being_packed() {
 }
 
 #[test]
+fn a_look_up_goes_on_behind_a_damaged_block_and_the_damage_is_remembered() {
+    let files = filled(200, false);
+    open_packing(&files).journal.close_blocking().expect("closed");
+    let names = segments(&files);
+    let known = Known { last: KnownRecord { seq: Seq(200), place: None }, ..Known::nothing() };
+    files.open(&names[1]).expect("there").write_at(b"!", 30).expect("written");
+    let journal = try_open_packing(&files, Retention::default(), known).expect("opened").journal;
+    assert!(journal.health().is_good());
+    let [second, third] = [1, 2].map(|at| segment::first_of(&names[at]).expect("a segment"));
+    let find = |wanted: Seq| journal.find(|record| number_of(record.body) == wanted.0);
+    for wanted in [Seq(1), second.previous(), third, Seq(200)] {
+        assert_eq!(find(wanted).expect("readable").expect("there").seq, wanted);
+    }
+    assert!(find(second).is_err(), "whether it is there is not known");
+    let found = journal.health();
+    assert_eq!(found.damaged.len(), 1, "{found:?}");
+    assert!(found.damaged[0].path.ends_with(&names[1]), "{found:?}");
+    assert!(found.damaged[0].what.contains("the block at byte 16 is damaged"), "{found:?}");
+}
+
+#[test]
+fn a_segment_that_cannot_be_sealed_is_remembered() {
+    let files = filled(40, false);
+    let names = segments(&files);
+    files.fail(Operation::Sync, UNFINISHED_NAME, 1, std::io::ErrorKind::Other);
+    let journal = open_packing(&files).journal;
+    let found = journal.health();
+    assert_eq!(found.damaged.len(), 1, "{found:?}");
+    assert!(found.damaged[0].path.ends_with(&names[0]), "{found:?}");
+    assert_eq!(numbers(&journal), (1..=40).collect::<Vec<_>>());
+}
+
+/// A lack of memory shows as a panic in places.
+#[test]
+fn a_panic_of_the_sealer_ends_neither_the_journal_nor_its_thread() {
+    let files = filled(40, false);
+    let panics = Arc::new(AtomicU32::new(1));
+    let left = Arc::clone(&panics);
+    let clock: Clock = Arc::new(move || {
+        let is_sealer = std::thread::current().name() == Some("journal-sealer");
+        let is_due = is_sealer && left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+        assert!(!is_due, "the clock is told to fail");
+        Timestamp::from_millis(5)
+    });
+    let settings =
+        JournalSettings { segment_bytes: SEGMENT_BYTES, retention: BYTES, ..JournalSettings::default() };
+    let opened = Journal::open(Arc::new(files.clone()), settings, clock, &|_| None, Known::nothing());
+    let journal = opened.expect("opened").journal;
+    let sealing = &journal.inner.shared.sealing;
+    sealing.wait_until_idle();
+    assert_eq!(panics.load(SeqCst), 0);
+    assert!(!is_packed(&files, &segments(&files)[0]));
+    sealing.ask();
+    sealing.wait_until_idle();
+    assert!(is_packed(&files, &segments(&files)[0]));
+    journal.append_blocking(batch(41), Level::Synced).expect("appended");
+}
+
+const BYTES: Retention = Retention { age: None, bytes: Some(1 << 30) };
+
+#[test]
 fn retention_deletes_the_oldest_and_never_what_is_needed() {
     let files = filled(200, false);
     let retention = Retention { age: None, bytes: Some(1_500) };
@@ -160,6 +223,10 @@ fn the_end_of_a_repaired_journal_is_followed_by_a_new_segment() {
     let names = segments(&files);
     open_packing(&files).journal.close_blocking().expect("closed");
     files.remove(names.last().expect("segments")).expect("removed");
+    let error = try_open(&files).map(|_| ()).expect_err("the journal was closed with more records");
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    // As a repair leaves it.
+    crate::journal::mark::remove(&files).expect("removed");
     let opened = open(&files);
     let last = opened.last_seq;
     assert!(last < Seq(40) && opened.cuts.is_empty());

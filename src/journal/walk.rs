@@ -1,0 +1,368 @@
+//! A random walk over all that can happen to a journal, on a disk as unkind as a real one, checked against a model.
+//!
+//! After every start, what was answered as durable is there, nothing is there that was never appended, and what was only written
+//! is there after a mere kill. Or the start was refused, with a cause, and what it advises leads to a start. One number decides
+//! the whole walk.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, io,
+    sync::Arc,
+};
+
+use super::{
+    AppendError, Filler, Journal, JournalSettings, Known, Level, OpenError, Opened, ReadError, Record,
+    RecordKind,
+    files::Files,
+    mark::MARK_NAME,
+    memory::{MemoryFiles, Operation, Random},
+    repair, segment,
+    testing::{SEGMENT_BYTES, batch_of, number_of},
+    verify,
+};
+use crate::{event::Seq, time::Timestamp};
+
+/// How many walks there are, unless `ASIDE_WALK_SEEDS` says otherwise.
+const SEEDS: u64 = 300;
+const STEPS: usize = 14;
+/// How many records one flipped byte can cost: all of a segment of the smallest ones, or those that a damaged seal hides.
+const LOST_MAX: usize = 16;
+const FILLER: Filler<'static> = Filler { kind: RecordKind(255), body: b"lost" };
+
+/// What was promised.
+#[derive(Debug, Default)]
+struct Model {
+    /// Every number below it was handed over once.
+    next_number: u64,
+    /// The records that were answered as durable, or that a start found.
+    durable: BTreeMap<u64, u64>,
+    /// Those that were answered as written since.
+    written: BTreeMap<u64, u64>,
+    /// What records say: their position, and how far the journal was durable; those of a mark have position 0.
+    said: Vec<(u64, u64)>,
+    /// Everything before it may have been deleted.
+    forgotten: u64,
+    /// Records that a repair gave up.
+    lost: BTreeSet<u64>,
+}
+
+/// How a life of the journal ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Closed,
+    Killed,
+    /// Killed, and what a failed sync left is read from the disk.
+    Evicted,
+    PowerLost,
+}
+
+struct Walk {
+    random: Random,
+    files: MemoryFiles,
+    model: Model,
+    /// What was done, for the message of a failure.
+    steps: Vec<String>,
+}
+
+#[test]
+fn what_was_promised_is_there_after_every_start_or_the_start_is_refused_with_a_cause() {
+    let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let seeds = match number("ASIDE_WALK_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("ASIDE_WALK_SEEDS").unwrap_or(SEEDS),
+    };
+    for seed in seeds {
+        let mut walk = Walk::new(seed);
+        if let Err(what) = walk.run() {
+            let steps = walk.steps.join("\n  ");
+            panic!(
+                "seed {seed}: {what}\n  {steps}\nagain with: ASIDE_WALK_SEED={seed} cargo nextest run --lib journal::walk"
+            );
+        }
+    }
+}
+
+impl Walk {
+    fn new(seed: u64) -> Self {
+        let model = Model { next_number: 1, ..Model::default() };
+        Self { random: Random(seed), files: MemoryFiles::new(), model, steps: Vec::new() }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        let mut journal = self.start(End::Closed, false)?;
+        for _ in 0..STEPS {
+            match self.random.below(9) {
+                0..=3 => self.append(&journal),
+                4 => self.forget(&journal),
+                5 => self.fail(),
+                _ => {
+                    let (end, is_flipped) = self.end(journal);
+                    journal = self.start(end, is_flipped)?;
+                }
+            }
+        }
+        let (end, is_flipped) = self.end(journal);
+        self.start(end, is_flipped)?.close_blocking().map_err(|poisoned| poisoned.to_string())
+    }
+
+    fn append(&mut self, journal: &Journal) {
+        let count = if self.random.below(6) == 0 { 25 } else { 1 + self.random.below(3) as u64 };
+        let level = if self.random.below(2) == 0 { Level::Written } else { Level::Synced };
+        let first = self.model.next_number;
+        self.model.next_number += count;
+        let said = journal.synced().borrow().0;
+        let appended = journal.append_blocking(batch_of(first..first + count), level);
+        self.steps.push(match &appended {
+            Ok(appended) => format!("append {first}..{} {level:?}: {:?}", first + count, appended.begin),
+            Err(error) => format!("append {first}..{} {level:?}: {error}", first + count),
+        });
+        match appended {
+            Ok(appended) => {
+                let seqs = (appended.begin.0..).zip(first..first + count);
+                self.model.said.push((appended.begin.0, said));
+                if level == Level::Synced {
+                    self.model.durable.append(&mut self.model.written);
+                    self.model.durable.extend(seqs);
+                } else {
+                    self.model.written.extend(seqs);
+                }
+            }
+            Err(AppendError::Full(_) | AppendError::Poisoned(_) | AppendError::Closed) => {}
+        }
+        idle(&self.files, journal);
+    }
+
+    fn forget(&mut self, journal: &Journal) {
+        let before = 1 + self.random.below(journal.synced().borrow().0 as usize) as u64;
+        self.model.forgotten = self.model.forgotten.max(before);
+        let forgotten = journal.forget_before(Seq(before));
+        self.steps.push(format!("forget before {before}: {forgotten:?}"));
+    }
+
+    /// Has something fail soon.
+    fn fail(&mut self) {
+        const OPERATIONS: [Operation; 7] = [
+            Operation::Open,
+            Operation::Create,
+            Operation::Rename,
+            Operation::Remove,
+            Operation::SyncDir,
+            Operation::Write,
+            Operation::Sync,
+        ];
+        const NAMES: [&str; 5] = [".seg", "next.seg", "unfinished", MARK_NAME, "0"];
+        let operation = OPERATIONS[self.random.below(OPERATIONS.len())];
+        let name = if operation == Operation::SyncDir { "" } else { NAMES[self.random.below(NAMES.len())] };
+        let kind = if self.random.below(3) == 0 { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
+        let times = 1 + self.random.below(2) as u32;
+        self.steps.push(format!("fail {operation:?} of {name:?} {times} times: {kind}"));
+        self.files.fail(operation, name, times, kind);
+    }
+
+    /// Ends a life, and may flip a byte then; returns how, and whether it did.
+    fn end(&mut self, journal: Journal) -> (End, bool) {
+        let ends = [End::Closed, End::Killed, End::Evicted, End::PowerLost];
+        let mut end = ends[self.random.below(ends.len())];
+        let seed = self.random.below(1 << 30) as u64;
+        match end {
+            End::Closed => {
+                self.files.fail_no_more();
+                if journal.close_blocking().is_ok() {
+                    self.model.durable.append(&mut self.model.written);
+                    self.model.said.push((0, journal.synced().borrow().0));
+                } else {
+                    end = End::Killed;
+                }
+                self.files = self.files.after_kill();
+            }
+            End::Killed | End::Evicted | End::PowerLost => {
+                let left = if end == End::PowerLost {
+                    self.files.after_power_loss(seed)
+                } else {
+                    self.files.after_kill()
+                };
+                // Its threads end on the disk that is left behind.
+                self.files.fail_no_more();
+                journal.close_blocking().ok();
+                self.files = left;
+                if end == End::Evicted {
+                    self.files.drop_cache();
+                }
+            }
+        }
+        let is_flipped = self.random.below(4) == 0 && self.flip();
+        self.steps.push(format!("{end:?}, flipped {is_flipped}"));
+        (end, is_flipped)
+    }
+
+    /// Flips a byte of a file.
+    fn flip(&mut self) -> bool {
+        let mut names = self.files.list().expect("listed");
+        names.retain(|name| segment::first_of(name).is_some() || name == "next.seg" || name == MARK_NAME);
+        let Some(name) = names.get(self.random.below(names.len())) else { return false };
+        let file = self.files.open(name).expect("there");
+        let size = file.size().expect("sized") as usize;
+        let (at, bit) = (self.random.below(size) as u64, self.random.below(8));
+        let mut byte = [0];
+        if file.read_at(&mut byte, at).expect("read") == 0 {
+            return false;
+        }
+        file.write_at(&[byte[0] ^ (1 << bit)], at).and_then(|()| file.sync_data()).expect("written");
+        self.steps.push(format!("flip bit {bit} of byte {at} of {name}"));
+        true
+    }
+
+    /// Starts, whatever it takes, and checks what is there.
+    fn start(&mut self, end: End, is_flipped: bool) -> Result<Journal, String> {
+        let must = self.promised(end, is_flipped);
+        if self.random.below(6) == 0 {
+            self.fail();
+            match self.open() {
+                Ok(opened) => drop(opened.journal.close_blocking()),
+                Err(error) => self.steps.push(format!("the start failed: {error}")),
+            }
+            self.files.fail_no_more();
+            if self.random.below(2) == 0 {
+                let seed = self.random.below(1 << 30) as u64;
+                self.files = self.files.after_power_loss(seed);
+                // A start makes durable what it finds; one that failed promised nothing.
+                return self.start_checked(&self.promised(End::PowerLost, is_flipped), is_flipped);
+            }
+        }
+        self.start_checked(&must, is_flipped)
+    }
+
+    /// What has to be there.
+    fn promised(&self, end: End, is_flipped: bool) -> BTreeMap<u64, u64> {
+        let Model { durable, written, said, .. } = &self.model;
+        let mut must = durable.clone();
+        if is_flipped {
+            // What nothing speaks for is what a crash may leave, as far as anybody can tell.
+            let durable_to = durable.last_key_value().map_or(0, |(seq, _)| *seq);
+            let survives = |(seq, _): &&(u64, u64)| end == End::Killed || *seq <= durable_to;
+            let said_to = said.iter().filter(survives).map(|(_, said)| *said).max().unwrap_or(0);
+            must.retain(|seq, _| *seq <= said_to);
+        } else if end == End::Killed {
+            must.extend(written);
+        }
+        must
+    }
+
+    fn start_checked(&mut self, must: &BTreeMap<u64, u64>, is_flipped: bool) -> Result<Journal, String> {
+        let refused = match self.open() {
+            Ok(opened) => match self.check(&opened.journal, must) {
+                Ok(()) => return Ok(opened.journal),
+                Err(Wrong::Model(what)) => return Err(what),
+                Err(Wrong::Read(error)) => {
+                    opened.journal.close_blocking().ok();
+                    error.to_string()
+                }
+            },
+            Err(error) => error.to_string(),
+        };
+        self.steps.push(format!("refused: {refused}"));
+        if !is_flipped {
+            return Err(format!("refused without a cause: {refused}"));
+        }
+        let verified = verify(&self.files, FILLER.kind).map_err(|error| error.to_string())?;
+        if verified.findings() == 0 {
+            return Err(format!("refused, and nothing is found to be wrong: {refused}"));
+        }
+        let (_, repaired) = repair(&self.files, FILLER, false).map_err(|error| error.to_string())?;
+        self.steps.push(format!("repaired: {repaired:?}"));
+        let opened = self.open().map_err(|error| format!("refused after a repair: {error}"))?;
+        match self.check(&opened.journal, must) {
+            Ok(()) => Ok(opened.journal),
+            Err(wrong) => Err(format!("after a repair: {wrong:?}")),
+        }
+    }
+
+    fn open(&mut self) -> Result<Opened, OpenError> {
+        let compress = self.random.below(2) == 0;
+        let settings =
+            JournalSettings { segment_bytes: SEGMENT_BYTES, compress, ..JournalSettings::default() };
+        let files = Arc::new(self.files.clone());
+        let opened = Journal::open(
+            files,
+            settings,
+            Arc::new(|| Timestamp::from_millis(5)),
+            &|_| None,
+            Known::nothing(),
+        )?;
+        idle(&self.files, &opened.journal);
+        Ok(opened)
+    }
+
+    /// Compares all that is there with what has to be, and takes it for promised.
+    fn check(&mut self, journal: &Journal, must: &BTreeMap<u64, u64>) -> Result<(), Wrong> {
+        let first = journal.stored().expect("in memory").first;
+        let mut reader = journal.read_from(first);
+        let (mut found, mut lost) = (BTreeMap::new(), BTreeSet::new());
+        loop {
+            let records = reader.next_batch(100).map_err(Wrong::Read)?;
+            if records.is_empty() {
+                break;
+            }
+            for Record { kind, seq, body, .. } in records.iter() {
+                if kind == FILLER.kind {
+                    lost.insert(seq.0);
+                } else {
+                    found.insert(seq.0, number_of(body));
+                }
+            }
+        }
+        let model = &mut self.model;
+        let wrong = |what: String| Err(Wrong::Model(what));
+        if first.0 > model.forgotten.max(1) {
+            return wrong(format!(
+                "begins with {first}, and nothing from {} on was deleted",
+                model.forgotten
+            ));
+        }
+        if lost.difference(&model.lost).count() > LOST_MAX {
+            return wrong(format!("a single byte cost {lost:?}"));
+        }
+        for (seq, number) in must.range(first.0..) {
+            if found.get(seq) != Some(number) && !lost.contains(seq) {
+                return wrong(format!("record {seq} was promised as {number}, and is {:?}", found.get(seq)));
+            }
+        }
+        let mut numbers: Vec<&u64> = found.values().collect();
+        if let Some(other) = numbers.iter().find(|number| ***number >= model.next_number) {
+            return wrong(format!("{other} was never appended"));
+        }
+        let is_in_order = numbers.is_sorted();
+        numbers.dedup();
+        if !is_in_order || numbers.len() < found.len() {
+            return wrong(format!("{numbers:?} is not what was appended"));
+        }
+        let last = journal.written().borrow().0;
+        model.said.retain(|(seq, said)| *seq <= last && *said <= last);
+        (model.durable, model.lost, model.written) = (found, lost, BTreeMap::new());
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+enum Wrong {
+    Model(String),
+    Read(ReadError),
+}
+
+/// Waits until the journal's threads have nothing to do, so that the same number makes the same walk.
+fn idle(files: &MemoryFiles, journal: &Journal) {
+    let inner = &journal.inner;
+    let (mut quiet, mut before) = (0, files.operations());
+    loop {
+        std::thread::yield_now();
+        // Where there is no next file, there will be none, or it is tried again and again.
+        let has_next = files.list().expect("listed").iter().any(|name| name == "next.seg");
+        if quiet == if has_next { 4 } else { 100 } {
+            break;
+        }
+        let now = files.operations();
+        quiet = if inner.commits.is_idle() && now == before { quiet + 1 } else { 0 };
+        before = now;
+    }
+    inner.shared.sealing.wait_until_idle();
+}
