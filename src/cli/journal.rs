@@ -72,11 +72,16 @@ fn report(verified: &Verified) -> String {
     }
     if let Some(cut) = &verified.torn {
         text += &format!(
-            "{}: byte {}: {} bytes of an append that was not finished; the next start cuts them, or the daemon is writing them\n",
+            "{}: byte {}: {} bytes that are not known to be durable; the next start cuts them and keeps a copy if there is a good record among \
+             them, or the daemon is writing them\n",
             cut.path.display(),
             cut.offset,
             cut.bytes
         );
+    }
+    for kept in &verified.kept {
+        text +=
+            &format!("{}: kept of an earlier cut or repair; nothing reads or deletes it\n", kept.display());
     }
     let (first, records) = verified.totals();
     let packed = verified.segments.iter().filter(|segment| segment.is_packed).count();

@@ -64,6 +64,8 @@ struct Journal {
     unpacked_bytes: u64,
     full: Option<String>,
     failed: Option<String>,
+    #[serde(default)]
+    problems: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -160,7 +162,9 @@ impl Status {
             "tokens": tokens.text(),
             "sessions": format!("{} open, {} waiting", sessions.open, sessions.waiting),
         });
-        format!("{}{}", table::pairs(&lines), self.subscribers())
+        let problems: String =
+            journal.problems.iter().map(|problem| format!("PROBLEM: {problem}\n")).collect();
+        format!("{}{problems}{}", table::pairs(&lines), self.subscribers())
     }
 
     /// Those that did something; of the others only how many there are.
@@ -282,6 +286,7 @@ mod tests {
                 unpacked_bytes: 1 << 20,
                 full: None,
                 failed: None,
+                problems: Vec::new(),
             },
             projection: ProjectionView { seq: 96, behind: 0, failed: None },
             rules: RulesView { hash: "b21532ec8694b10c52aa".to_owned(), enabled: 3, disabled: 0 },

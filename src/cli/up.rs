@@ -90,6 +90,15 @@ pub enum UpError {
 pub(super) struct Running {
     pub(super) version: String,
     pub(super) pid: u32,
+    #[serde(default)]
+    pub(super) journal: RunningJournal,
+}
+
+/// What is asked of its journal.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct RunningJournal {
+    #[serde(default)]
+    pub(super) problems: Vec<String>,
 }
 
 /// Who listens at `client`'s socket; `None` if nobody answers as a daemon.
@@ -135,7 +144,7 @@ fn begun_by_another(client: &Client, state: &Path) -> Option<Running> {
 
 fn say(context: &mut Context<'_>, daemon: &Running, how: &str) -> Result<(), CliError> {
     let own = env!("CARGO_PKG_VERSION");
-    let Running { version, pid } = daemon;
+    let Running { version, pid, .. } = daemon;
     let mut text =
         format!("aside {version} {how} as process {pid}\n  socket   {}\n", context.client.socket().display());
     if version != own {

@@ -260,8 +260,11 @@ fn has_content(folder: &Path) -> io::Result<bool> {
         entries => entries?,
     };
     for entry in entries {
-        let name = entry?.file_name();
-        if name != UNFINISHED && name != "daemon.lock" {
+        let entry = entry?;
+        let name = entry.file_name();
+        // A lock makes the journal's folder, so an empty one says nothing.
+        let is_empty_journal = name == JOURNAL && fs::read_dir(entry.path())?.next().is_none();
+        if name != UNFINISHED && name != "daemon.lock" && !is_empty_journal {
             return Ok(true);
         }
     }
@@ -465,7 +468,8 @@ mod tests {
         fs::write(&file, &bytes).expect("written");
         let restored = folder.path().join("restored");
         assert!(matches!(restore(&file, &restored), Err(BackupError::Damaged { places: 1 })));
-        assert!(!restored.join(JOURNAL).exists());
+        // The lock makes the folder, and nothing was put into it.
+        assert_eq!(names(&restored.join(JOURNAL)), Vec::<String>::new());
 
         let mut tar = Builder::new(Vec::new());
         let mut header = header_of(2);

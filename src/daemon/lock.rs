@@ -1,19 +1,24 @@
 //! One daemon for one state folder.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{DirBuilder, File, OpenOptions, TryLockError},
     io,
     io::{Read, Seek, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 /// The file in the state folder that its daemon holds locked, with the number of its process.
 pub const LOCK_FILE: &str = "daemon.lock";
 
+/// The folder in the state folder that is locked too: without it there is no journal, so nobody deletes it to get in.
+const JOURNAL_FOLDER: &str = "journal";
+
 /// Holds the state folder until it is dropped, also by a crash.
 #[derive(Debug)]
 pub(super) struct StateLock {
     _file: File,
+    _journal: File,
 }
 
 /// Why the state folder cannot be had.
@@ -26,6 +31,12 @@ pub enum LockError {
         folder: PathBuf,
         /// The other daemon's process, if it could be read.
         pid: String,
+    },
+    /// Nothing can be written there.
+    #[error("the state folder {} is on a file system that is read-only; mount it for writing, or set ASIDE_STATE", folder.display())]
+    ReadOnly {
+        /// The folder.
+        folder: PathBuf,
     },
     /// The lock file cannot be used.
     #[error("the lock file {} cannot be used", path.display())]
@@ -42,39 +53,75 @@ fn by(pid: &str) -> String {
 }
 
 impl StateLock {
-    /// Takes `folder` for this process.
+    /// Takes `folder` for this process: a file in it, and the folder of its journal, as a file can be deleted by mistake.
     ///
-    /// Errors: another daemon has it, or the file `daemon.lock` in it cannot be made.
+    /// Errors: another daemon has it, or nothing can be made in it.
     pub(super) fn take(folder: &Path) -> Result<Self, LockError> {
         let path = folder.join(LOCK_FILE);
-        let io_error = |source| LockError::Io { path: path.clone(), source };
-        let mut file = OpenOptions::new()
+        let io_error = |source: io::Error| {
+            if source.kind() == io::ErrorKind::ReadOnlyFilesystem {
+                return LockError::ReadOnly { folder: folder.into() };
+            }
+            LockError::Io { path: path.clone(), source }
+        };
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(0o600)
             .open(&path)
             .map_err(io_error)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut pid = String::new();
-                // The number is a courtesy; without it the message still stands.
-                file.read_to_string(&mut pid).ok();
-                return Err(LockError::Held { folder: folder.into(), pid: pid.trim().into() });
-            }
-            Err(TryLockError::Error(source)) => return Err(io_error(source)),
+        lock(&file, folder, &file)?.map_err(io_error)?;
+        let journal = folder.join(JOURNAL_FOLDER);
+        DirBuilder::new().recursive(true).mode(0o700).create(&journal).map_err(io_error)?;
+        let journal = File::open(&journal).map_err(io_error)?;
+        if let Err(error) = lock(&journal, folder, &file)? {
+            // Some network file systems lock no folders; the file is locked.
+            tracing::warn!(%error, "the folder of the journal cannot be locked");
         }
-        file.set_len(0).map_err(io_error)?;
-        file.rewind().map_err(io_error)?;
-        writeln!(file, "{}", std::process::id()).map_err(io_error)?;
-        Ok(Self { _file: file })
+        if let Err(error) = note_pid(&file) {
+            tracing::debug!(%error, "the number of the process is not in the lock file");
+        }
+        Ok(Self { _file: file, _journal: journal })
     }
+}
+
+/// Locks `file`; whoever else has it is in `pid_file`.
+fn lock(file: &File, folder: &Path, mut pid_file: &File) -> Result<io::Result<()>, LockError> {
+    match file.try_lock() {
+        Ok(()) => Ok(Ok(())),
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            // The number is a courtesy; without it the message still stands.
+            pid_file.read_to_string(&mut pid).ok();
+            Err(LockError::Held { folder: folder.into(), pid: pid.trim().into() })
+        }
+        Err(TryLockError::Error(source)) => Ok(Err(source)),
+    }
+}
+
+/// Writes the number of this process, which is a courtesy: a full disk must not stop a start here.
+fn note_pid(mut file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_its_lock_file_the_folder_is_still_held() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let held = StateLock::take(folder.path()).expect("the first one gets it");
+        std::fs::remove_file(folder.path().join(LOCK_FILE)).expect("there");
+        let error = StateLock::take(folder.path()).expect_err("the second one does not");
+        assert!(matches!(error, LockError::Held { .. }), "{error}");
+        drop(held);
+        StateLock::take(folder.path()).expect("it is free again");
+    }
 
     #[test]
     fn a_second_daemon_is_refused_and_told_who_has_the_folder() {

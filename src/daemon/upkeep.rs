@@ -2,7 +2,10 @@
 
 use std::{io, path::Path};
 
-use super::lock::{LockError, StateLock};
+use super::{
+    limits,
+    lock::{LockError, StateLock},
+};
 use crate::{
     journal::{
         self, Filler, RepairError, Repaired, Verified, VerifyError, files::DirFiles, record::RecordKind,
@@ -53,5 +56,7 @@ pub(super) fn files(state: &Path) -> Result<DirFiles, UpkeepError> {
     if !folder.is_dir() {
         return Err(UpkeepError::Missing(state.to_owned()));
     }
+    // Every segment is held open while it is read or copied.
+    limits::raise_open_files();
     DirFiles::new(&folder).map_err(UpkeepError::Folder)
 }

@@ -115,6 +115,7 @@ fn journal(fold: &Fold, about: &About, bus: &Bus) -> JournalView {
         unpacked_bytes: stored.unpacked_bytes,
         full: journal.disk_full().map(|full| full.to_string()),
         failed: bus.poisoned().map(|poisoned| poisoned.to_string()),
+        problems: journal.health().sentences(),
     }
 }
 

@@ -70,6 +70,9 @@ pub struct JournalView {
     /// Why nothing more is taken, if the disk failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// What is wrong without stopping the journal: places that cannot be read or sealed, segments that cannot be deleted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
 }
 
 /// The rules in force.

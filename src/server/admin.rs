@@ -18,8 +18,11 @@ use crate::{
 /// That the daemon is there.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
-    /// Always `ok`.
+    /// `ok`, or `degraded` while something is wrong that does not keep events from being taken.
     status: &'static str,
+    /// What is wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<String>,
 }
 
 /// Shows how the daemon is.
@@ -38,7 +41,11 @@ pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiE
     let poisoned = app.bus.poisoned().map(AppendError::Poisoned);
     match poisoned.or_else(|| app.bus.disk_full().map(AppendError::Full)) {
         Some(error) => Err(ApiError::append(&error)),
-        None => Ok(Json(Health { status: "ok" })),
+        None => {
+            let problems = app.bus.journal().health().sentences();
+            let status = if problems.is_empty() { "ok" } else { "degraded" };
+            Ok(Json(Health { status, problems }))
+        }
     }
 }
 

@@ -16,7 +16,9 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let socket = context.client.socket();
     let own = env!("CARGO_PKG_VERSION");
     let mut checks = Vec::new();
-    match up::running(&context.client) {
+    let running = up::running(&context.client);
+    let problems = running.as_ref().map(|daemon| daemon.journal.problems.clone()).unwrap_or_default();
+    match running {
         None => {
             let found = format!("nothing answers at {}", socket.display());
             return vec![Check::fail(NAME, found, "aside up")];
@@ -28,6 +30,12 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
         Some(daemon) => {
             checks.push(Check::ok(NAME, format!("process {} at {}", daemon.pid, socket.display())));
         }
+    }
+    if problems.is_empty() {
+        checks.push(Check::ok("journal", "no damage was met since the daemon started"));
+    }
+    for problem in problems {
+        checks.push(Check::warn("journal", problem, "aside journal verify"));
     }
     checks.push(private("socket", socket, "chmod 600"));
     match &context.paths {

@@ -275,6 +275,11 @@ fn journal(journal: &JournalView) -> Vec<Family> {
             "1 when the disk failed and nothing more is taken.",
             is(&journal.failed),
         ),
+        gauge(
+            "aside_journal_problems",
+            "Damaged places of the journal and segments that cannot be deleted, as far as they were met.",
+            journal.problems.len() as u64,
+        ),
     ]
 }
 
