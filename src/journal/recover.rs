@@ -317,11 +317,15 @@ impl<'a> Scanner<'a> {
     /// Scans the file that has no segment's name, as if it followed; `None` when it was never finished.
     fn scan_next(&mut self, first: Seq) -> Result<Option<(Segment, Scan)>, OpenError> {
         let next = match self.open(NEXT_NAME, first) {
-            Err(error @ OpenError::NotASegment { .. }) => {
+            Err(error @ (OpenError::NotASegment { .. } | OpenError::Newer { .. })) => {
                 let failed = |source| self.failed("read", NEXT_NAME, source);
                 let Ok(file) = self.files.open(NEXT_NAME) else { return Err(error) };
+                // Whatever its header says, there is nothing in it.
                 if !segment::begins_used(file.as_ref()).map_err(failed)? {
                     return Ok(None);
+                }
+                if matches!(error, OpenError::Newer { .. }) {
+                    return Err(error);
                 }
                 // Its header is damaged, and what it holds is not to be overwritten unseen.
                 return Ok(Some((Segment::new(first, file), Scan::of_nothing(first))));

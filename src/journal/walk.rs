@@ -94,7 +94,10 @@ impl Walk {
             match self.random.below(9) {
                 0..=3 => self.append(&journal),
                 4 => self.forget(&journal),
-                5 => self.fail(),
+                5 => {
+                    idle(&self.files, &journal);
+                    self.fail();
+                }
                 _ => {
                     let (end, is_flipped) = self.end(journal);
                     journal = self.start(end, is_flipped)?;
@@ -129,7 +132,6 @@ impl Walk {
             }
             Err(AppendError::Full(_) | AppendError::Poisoned(_) | AppendError::Closed) => {}
         }
-        idle(&self.files, journal);
     }
 
     fn forget(&mut self, journal: &Journal) {
@@ -164,6 +166,7 @@ impl Walk {
         let ends = [End::Closed, End::Killed, End::Evicted, End::PowerLost];
         let mut end = ends[self.random.below(ends.len())];
         let seed = self.random.below(1 << 30) as u64;
+        idle(&self.files, &journal);
         match end {
             End::Closed => {
                 self.files.fail_no_more();
@@ -282,15 +285,7 @@ impl Walk {
         let settings =
             JournalSettings { segment_bytes: SEGMENT_BYTES, compress, ..JournalSettings::default() };
         let files = Arc::new(self.files.clone());
-        let opened = Journal::open(
-            files,
-            settings,
-            Arc::new(|| Timestamp::from_millis(5)),
-            &|_| None,
-            Known::nothing(),
-        )?;
-        idle(&self.files, &opened.journal);
-        Ok(opened)
+        Journal::open(files, settings, Arc::new(|| Timestamp::from_millis(5)), &|_| None, Known::nothing())
     }
 
     /// Compares all that is there with what has to be, and takes it for promised.
@@ -357,7 +352,7 @@ fn idle(files: &MemoryFiles, journal: &Journal) {
         std::thread::yield_now();
         // Where there is no next file, there will be none, or it is tried again and again.
         let has_next = files.list().expect("listed").iter().any(|name| name == "next.seg");
-        if quiet == if has_next { 4 } else { 100 } {
+        if quiet == if has_next { 2 } else { 20 } {
             break;
         }
         let now = files.operations();
