@@ -27,6 +27,7 @@ mod status;
 mod statusline;
 mod table;
 mod tail;
+mod token;
 mod up;
 mod why;
 
@@ -47,6 +48,7 @@ use serde_json::Value;
 use crate::{
     client::{Client, ClientError, hook, start_if_absent},
     daemon::{DaemonError, backup::BackupError, upkeep::UpkeepError},
+    server::TokensError,
 };
 use paths::{Paths, PathsError};
 
@@ -114,6 +116,8 @@ enum Command {
     Statusline(statusline::Args),
     /// Run a command, and publish how it ends
     Run(run::Args),
+    /// Make and list the tokens for TCP
+    Token(token::Args),
     /// Look for errors in configuration, subscribers and templates
     Check(check::Args),
     /// Look at the files of the journal, or repair them
@@ -152,6 +156,9 @@ pub enum CliError {
     /// The folders are not known.
     #[error("find the socket and folders")]
     Paths(#[source] PathsError),
+    /// The token file cannot be used.
+    #[error(transparent)]
+    Tokens(TokensError),
     /// The daemon was not reached.
     #[error("{doing}")]
     Client {
@@ -359,6 +366,7 @@ fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliE
         Command::Attach(args) => attach::run(&args, &context.client)?,
         Command::Statusline(args) => statusline::run(&args, context.client.socket())?,
         Command::Run(args) => return run::run(&args, &context.client).map(ExitCode::from),
+        Command::Token(args) => token::run(&args, &mut context)?,
         Command::Check(args) => check::run(&args, &mut context)?,
         Command::Journal(args) => journal::run(&args, &mut context)?,
         Command::Backup(args) => backup::run(&args, &mut context)?,

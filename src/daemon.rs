@@ -39,7 +39,7 @@ use tokio::{
 pub use self::{
     clock::{Clock, steady_now},
     event_loop::LoopError,
-    listen::{ListenError, Passed},
+    listen::{ListenError, Passed, TOKEN_FILE},
     lock::{LOCK_FILE, LockError},
     projector::ProjectorError,
     reload::ReloadError,
@@ -138,6 +138,12 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     let watched = daemon.watch(&mut signals).await;
     let stopped = daemon.stop().await;
     watched.and(stopped)
+}
+
+/// The file of tokens for TCP that the configuration in `config` names, or the one in the state folder.
+pub fn token_file(config: &Path, state: &Path) -> PathBuf {
+    let (_, compiled) = reload::read(config);
+    compiled.daemon.http.and_then(|http| http.token_file).unwrap_or_else(|| state.join(TOKEN_FILE))
 }
 
 /// A history that was made again.
@@ -380,9 +386,8 @@ async fn listen_everywhere(
     app: App,
 ) -> Result<bool, ListenError> {
     if let Some(http) = http {
-        let (listener, token) = listen::tcp(http, &options.state).await?;
-        let app = app.clone();
-        tasks.start(TaskKind::Listener, async move { server::serve_tcp(listener, app, &token).await });
+        let (listener, tokens) = listen::tcp(http, &options.state).await?;
+        tasks.start(TaskKind::Listener, server::serve_tcp(listener, app.clone(), tokens));
     }
     let passed = passed.take(&options.socket)?;
     let owns_socket = passed.is_none();

@@ -27,13 +27,14 @@ mod transcripts;
 
 pub mod engine_handle;
 pub mod sessions;
+pub mod tokens;
 
 #[cfg(test)]
 mod tests;
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::Path,
     sync::Arc,
 };
@@ -52,6 +53,7 @@ pub use engine_handle::{EngineHandle, Query, Standing};
 pub use room::Rooms;
 pub use router::openapi;
 pub use sessions::Registry;
+pub use tokens::{Tokens, TokensError};
 pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
 
 /// What every handler works with; cloning it is cheap.
@@ -92,14 +94,44 @@ impl App {
 
 /// Opens the Unix socket: its folder is made for this user alone, the socket too.
 ///
-/// Errors: the folder cannot be made, or something is at `path`; whether that is a living daemon is for the caller to find out.
+/// Between its making and the change of its mode the socket is open by the umask. That does no harm,
+/// as every request of another user's process is refused; a umask for the whole process would also
+/// hold for what other threads make meanwhile.
+///
+/// Errors: the folder cannot be made or is not [safe](safe_folder), or something is at `path`; whether
+/// that is a living daemon is for the caller to find out.
 pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+    let folder = folder_of(path);
+    if !folder.exists() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
+    safe_folder(folder)?;
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+/// The folder that `path` is in.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether nobody else can put a socket of their own in the place of one in `folder`.
+///
+/// Errors: it belongs to another user than this one or root, or others may write there and may
+/// remove what is not theirs, as it has no sticky bit.
+pub fn safe_folder(folder: &Path) -> io::Result<()> {
+    let found = fs::metadata(folder)?;
+    let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    let shown = folder.display();
+    if found.uid() != 0 && found.uid() != rustix::process::geteuid().as_raw() {
+        return refused(format!("{shown} belongs to another user"));
+    }
+    if found.mode() & 0o022 != 0 && found.mode() & 0o1000 == 0 {
+        let mode = found.mode() & 0o7777;
+        return refused(format!("others may write to {shown} (mode {mode:o}): chmod go-w it"));
+    }
+    Ok(())
 }
 
 /// Serves processes of this user until the daemon stops and open requests are answered.
@@ -109,9 +141,9 @@ pub async fn serve_unix(listener: UnixListener, app: App) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves whoever has the token until the daemon stops and open requests are answered.
-pub async fn serve_tcp(listener: TcpListener, app: App, token: &str) -> io::Result<()> {
+/// Serves whoever has one of `tokens` until the daemon stops and open requests are answered.
+pub async fn serve_tcp(listener: TcpListener, app: App, tokens: Tokens) -> io::Result<()> {
     let stopping = app.shutdown.clone();
-    connections::serve(listener, auth::token_only(router::router(app), token), stopping).await;
+    connections::serve(listener, auth::token_only(router::router(app), tokens), stopping).await;
     Ok(())
 }

@@ -2,10 +2,9 @@
 
 use std::{
     fs, io,
-    io::{Read, Write},
     net::SocketAddr,
     os::unix::{
-        fs::{FileTypeExt, OpenOptionsExt, PermissionsExt},
+        fs::FileTypeExt,
         net::{SocketAddr as UnixAddr, UnixListener as StdUnixListener, UnixStream},
     },
     path::{Path, PathBuf},
@@ -14,10 +13,13 @@ use std::{
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, UnixListener};
 
-use crate::{config::daemon::HttpConfig, server};
+use crate::{
+    config::daemon::HttpConfig,
+    server::{self, Tokens, TokensError},
+};
 
-/// Random bytes of a token that the daemon makes: 256 bits.
-const TOKEN_BYTES: usize = 32;
+/// The file of tokens in the state folder.
+pub const TOKEN_FILE: &str = "token";
 
 /// Why the daemon cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -52,14 +54,9 @@ pub enum ListenError {
         /// Why.
         source: io::Error,
     },
-    /// The token's file cannot be used.
-    #[error("use the token file {}", path.display())]
-    Token {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    /// The tokens' file cannot be used.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
 }
 
 /// Listening sockets that a service manager opened before it started the daemon.
@@ -134,55 +131,33 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens the TCP listener and finds the token that it asks for.
-pub(super) async fn tcp(http: &HttpConfig, state: &Path) -> Result<(TcpListener, String), ListenError> {
-    let path = http.token_file.clone().unwrap_or_else(|| state.join("token"));
-    let token = token(&path).map_err(|source| ListenError::Token { path, source })?;
+/// Opens the TCP listener and finds the tokens that it asks for.
+pub(super) async fn tcp(http: &HttpConfig, state: &Path) -> Result<(TcpListener, Tokens), ListenError> {
+    let path = http.token_file.clone().unwrap_or_else(|| state.join(TOKEN_FILE));
+    let tokens = Tokens::open(&path)?;
     let listener = TcpListener::bind(http.listen)
         .await
         .map_err(|source| ListenError::Tcp { address: http.listen, source })?;
-    Ok((listener, token))
-}
-
-/// Reads the token in `path`, or makes one there that only this user can read.
-fn token(path: &Path) -> io::Result<String> {
-    match fs::read_to_string(path) {
-        Ok(token) if token.trim().is_empty() => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty"))
-        }
-        Ok(token) => {
-            let mode = fs::metadata(path)?.permissions().mode();
-            if mode & 0o077 != 0 {
-                tracing::warn!(path = %path.display(), "the token file can be read by others");
-            }
-            Ok(token.trim().to_owned())
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => make_token(path),
-        Err(error) => Err(error),
-    }
-}
-
-fn make_token(path: &Path) -> io::Result<String> {
-    let mut random = [0; TOKEN_BYTES];
-    fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
-    let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    writeln!(file, "{token}")?;
-    Ok(token)
+    Ok((listener, tokens))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
-    #[test]
-    fn a_token_is_made_once_and_only_for_its_user() {
+    #[tokio::test]
+    async fn a_folder_in_which_others_may_replace_the_socket_is_refused() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("token");
-        let made = token(&path).expect("made");
-        assert_eq!(made.len(), 2 * TOKEN_BYTES);
-        assert_eq!(token(&path).expect("read"), made);
-        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        for (mode, is_safe) in [(0o700, true), (0o755, true), (0o1777, true), (0o777, false), (0o720, false)]
+        {
+            let inner = folder.path().join(format!("{mode:o}"));
+            fs::create_dir(&inner).expect("a folder");
+            fs::set_permissions(&inner, fs::Permissions::from_mode(mode)).expect("its own");
+            let opened = unix(&inner.join("aside.sock"));
+            assert_eq!(opened.is_ok(), is_safe, "{mode:o}: {opened:?}");
+        }
     }
 
     #[tokio::test]

@@ -9,12 +9,15 @@ use axum::{
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
 };
-use subtle::ConstantTimeEq;
 use tokio::net::UnixStream;
 
 use crate::{
     event::Provenance,
-    server::{error::ApiError, extract},
+    server::{
+        error::ApiError,
+        extract,
+        tokens::{Scope, Tokens},
+    },
 };
 
 /// The process at the other end of a Unix socket.
@@ -84,25 +87,35 @@ fn refuse_user() -> Response {
     ApiError::new(StatusCode::FORBIDDEN, "the daemon answers only the user it runs as").into_response()
 }
 
-/// Refuses whoever does not send `Authorization: Bearer <token>`.
-pub(crate) fn token_only(router: Router, token: &str) -> Router {
-    let token: Arc<str> = token.into();
+/// Refuses whoever does not send `Authorization: Bearer <token>` with a token for what is asked.
+pub(crate) fn token_only(router: Router, tokens: Tokens) -> Router {
+    let tokens = Arc::new(tokens);
     router.layer(from_fn(move |request: Request, next: Next| {
-        let is_known = has_token(&request, &token);
-        async move { if is_known { next.run(request).await } else { refuse_token() } }
+        let refusal = refusal(&request, &tokens);
+        async move {
+            match refusal {
+                Some(refusal) => refusal.into_response(),
+                None => next.run(request).await,
+            }
+        }
     }))
 }
 
-fn has_token(request: &Request, token: &str) -> bool {
+fn refusal(request: &Request, tokens: &Tokens) -> Option<ApiError> {
     let sent = extract::header(request.headers(), header::AUTHORIZATION.as_str());
     let sent = sent
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    // An empty token would let everybody in who sends an empty one.
-    !token.is_empty() && sent.is_some_and(|(_, sent)| sent.trim().as_bytes().ct_eq(token.as_bytes()).into())
-}
-
-fn refuse_token() -> Response {
-    ApiError::new(StatusCode::UNAUTHORIZED, "send the daemon's token as `Authorization: Bearer <token>`")
-        .into_response()
+    let Some(token) = sent.and_then(|(_, sent)| tokens.find(sent.trim())) else {
+        let message = "send one of the daemon's tokens as `Authorization: Bearer <token>`";
+        return Some(ApiError::new(StatusCode::UNAUTHORIZED, message));
+    };
+    let needed = Scope::needed(request.method(), request.uri().path());
+    match needed {
+        Some(scope) if !token.allows(Some(scope)) => {
+            let message = format!("this token lacks the scope `{scope}`");
+            Some(ApiError::new(StatusCode::FORBIDDEN, message))
+        }
+        Some(_) | None => None,
+    }
 }

@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::Check;
-use crate::cli::{Context, install::quoted, up};
+use crate::{
+    cli::{Context, install::quoted, up},
+    server,
+};
 
 /// The check whose failure makes others pointless.
 pub(super) const NAME: &str = "daemon";
@@ -38,6 +41,10 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
         checks.push(Check::warn("journal", problem, "aside journal verify"));
     }
     checks.push(private("socket", socket, "chmod 600"));
+    if let Err(error) = server::safe_folder(server::folder_of(socket)) {
+        let remedy = "set ASIDE_SOCKET to a place in a folder of your own";
+        checks.push(Check::fail("folder", error.to_string(), remedy));
+    }
     match &context.paths {
         Ok(paths) => checks.push(private("state", &paths.state, "chmod 700")),
         Err(error) => checks.push(Check::warn("state", error.to_string(), "set one of them")),

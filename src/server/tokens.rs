@@ -1,0 +1,351 @@
+//! The tokens that let programs in over TCP, and what each of them may do.
+//!
+//! A token file has a line for each token: the token, its scopes with commas between them, and a note
+//! for people. A line that is empty or begins with `#` says nothing; a token without scopes may do all.
+//!
+//! ```text
+//! 6b1f..9c
+//! 90aa..07  publish           the build server
+//! 1c33..f2  publish,exchange  an agent in a container
+//! ```
+//!
+//! The file is looked at again for each request, so what is added or taken out counts at once. One
+//! that others may read, or that cannot be read, lets nobody in.
+
+use std::{
+    fmt,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::http::Method;
+use subtle::ConstantTimeEq;
+
+/// Random bytes of a token that is made: 256 bits.
+const TOKEN_BYTES: usize = 32;
+/// Fewest characters of a token: what nobody can guess.
+const TOKEN_CHARS_MIN: usize = 16;
+/// Largest token file, in bytes: some thousand tokens.
+const FILE_BYTES_MAX: u64 = 256 * 1024;
+
+/// What a request needs its token to be for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Publish events
+    Publish,
+    /// Be an agent's harness: exchanges, hooks, waiting for notifications
+    Exchange,
+    /// Look: events, history, sessions, status, metrics
+    Read,
+    /// Everything, also to decide for the user
+    Admin,
+}
+
+impl Scope {
+    const ALL: [Self; 4] = [Self::Publish, Self::Exchange, Self::Read, Self::Admin];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Exchange => "exchange",
+            Self::Read => "read",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// What a request needs; `None` if any token will do. What is not listed here needs [`Scope::Admin`].
+    pub(super) fn needed(method: &Method, path: &str) -> Option<Self> {
+        let is_harness =
+            ["/v1/sessions/", "/v1/hooks/", "/v1/statusline/"].iter().any(|begin| path.starts_with(begin));
+        match path {
+            "/healthz" | "/v1/openapi.json" => None,
+            "/v1/events" if method == Method::POST => Some(Self::Publish),
+            _ if is_harness => Some(Self::Exchange),
+            _ if method == Method::GET || method == Method::HEAD => Some(Self::Read),
+            _ => Some(Self::Admin),
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = UnknownScope;
+
+    fn from_str(text: &str) -> Result<Self, UnknownScope> {
+        Self::ALL
+            .into_iter()
+            .find(|scope| scope.as_str() == text)
+            .ok_or_else(|| UnknownScope(text.to_owned()))
+    }
+}
+
+/// A word that is no scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no scope: there are publish, exchange, read and admin")]
+pub struct UnknownScope(String);
+
+/// One line of a token file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    secret: String,
+    /// What it is for, at least one.
+    pub scopes: Vec<Scope>,
+    /// What people call it, or empty.
+    pub note: String,
+}
+
+impl Token {
+    /// Whether it is for what needs `scope`.
+    pub(super) fn allows(&self, scope: Option<Scope>) -> bool {
+        scope.is_none_or(|needed| self.scopes.iter().any(|own| *own == needed || *own == Scope::Admin))
+    }
+
+    /// The first characters of the token, by which its line is found.
+    pub fn begin(&self) -> &str {
+        self.secret.get(..8).unwrap_or_default()
+    }
+}
+
+/// Why a token file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensError {
+    /// It cannot be read or written.
+    #[error("use the token file {}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others may read or write it.
+    #[error("use the token file {}, which is open to others (mode {mode:o}): chmod 600 it", path.display())]
+    OpenToOthers {
+        /// Which.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A line of it makes no sense.
+    #[error("use the token file {}: line {line}: {why}", path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// The tokens of a file, as they are at each moment.
+#[derive(Debug)]
+pub struct Tokens {
+    path: PathBuf,
+    read: Mutex<(Stamp, Arc<[Token]>)>,
+}
+
+/// What changes with a file's contents or permissions.
+type Stamp = Option<(u64, u64, i64, i64, u32)>;
+
+impl Tokens {
+    /// Reads the tokens in `path`; makes a file with one that may do all if there is none.
+    pub fn open(path: &Path) -> Result<Self, TokensError> {
+        let stamp = stamp(path);
+        if stamp.is_none() {
+            add(path, &[], "")?;
+        }
+        let tokens = load(path)?;
+        Ok(Self { path: path.to_owned(), read: Mutex::new((stamp, tokens.into())) })
+    }
+
+    /// The token that was sent, if it is one.
+    pub(super) fn find(&self, sent: &str) -> Option<Token> {
+        let tokens = self.current();
+        let mut found = None;
+        // Every token is compared, so that the time it takes tells nothing.
+        for token in tokens.iter() {
+            if token.secret.as_bytes().ct_eq(sent.as_bytes()).into() {
+                found = Some(token.clone());
+            }
+        }
+        found
+    }
+
+    fn current(&self) -> Arc<[Token]> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = stamp(&self.path);
+        if stamp != read.0 {
+            let tokens = load(&self.path).unwrap_or_else(|error| {
+                tracing::error!(error = &error as &dyn std::error::Error, "no token is taken");
+                Vec::new()
+            });
+            *read = (stamp, tokens.into());
+        }
+        Arc::clone(&read.1)
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let found = fs::metadata(path).ok()?;
+    Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec(), found.mode()))
+}
+
+/// Reads a token file.
+///
+/// Errors: also one that is open to others, as what they can read is no secret.
+pub fn load(path: &Path) -> Result<Vec<Token>, TokensError> {
+    let failed = |source| TokensError::File { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(TokensError::OpenToOthers { path: path.to_owned(), mode });
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+    let tokens =
+        parse(&text).map_err(|(line, why)| TokensError::Line { path: path.to_owned(), line, why })?;
+    if tokens.is_empty() {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it has no token")));
+    }
+    Ok(tokens)
+}
+
+/// Reads the lines of a token file; an error is a line's number, from 1, and what is wrong there.
+fn parse(text: &str) -> Result<Vec<Token>, (usize, String)> {
+    let mut tokens = Vec::new();
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (secret, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        if secret.len() < TOKEN_CHARS_MIN {
+            return Err((number, format!("a token has at least {TOKEN_CHARS_MIN} characters")));
+        }
+        let (scopes, note) = rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
+        let scopes = match scopes {
+            "" => vec![Scope::Admin],
+            listed => listed
+                .split(',')
+                .map(|scope| scope.parse().map_err(|error: UnknownScope| (number, error.to_string())))
+                .collect::<Result<_, _>>()?,
+        };
+        tokens.push(Token { secret: secret.to_owned(), scopes, note: note.trim().to_owned() });
+    }
+    Ok(tokens)
+}
+
+/// Makes a token, adds it to the file at `path`, which is made if need be, and gives it.
+///
+/// Shape: one without scopes may do all, and its line is the token alone, so that a file of one token
+/// can be given to programs that send what a file holds.
+/// Control characters of `note` are left out.
+pub fn add(path: &Path, scopes: &[Scope], note: &str) -> Result<String, TokensError> {
+    let failed = |source| TokensError::File { path: path.to_owned(), source };
+    let mut random = [0; TOKEN_BYTES];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).map_err(failed)?;
+    let secret: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+    let note: String = note.chars().filter(|c| !c.is_control()).collect();
+    let line = format!("{secret} {} {note}", scopes.join(","));
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;
+    // A file that was written by hand may lack the end of its last line.
+    let is_begun = !ends_with_newline(path).map_err(failed)?;
+    let begin = if is_begun { "\n" } else { "" };
+    file.write_all(format!("{begin}{}\n", line.trim_end()).as_bytes()).map_err(failed)?;
+    Ok(secret)
+}
+
+fn ends_with_newline(path: &Path) -> io::Result<bool> {
+    let text = fs::read(path)?;
+    Ok(text.last().is_none_or(|last| *last == b'\n'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const LONG: &str = "0123456789abcdef";
+
+    #[test]
+    fn a_line_is_a_token_its_scopes_and_a_note() {
+        let text = format!("# mine\n\n{LONG}\n  {LONG}1 publish\n{LONG}2\tread,exchange  two words \n");
+        let token = |end: &str, scopes: &[Scope], note: &str| Token {
+            secret: format!("{LONG}{end}"),
+            scopes: scopes.to_vec(),
+            note: note.to_owned(),
+        };
+        let expected = [
+            token("", &[Scope::Admin], ""),
+            token("1", &[Scope::Publish], ""),
+            token("2", &[Scope::Read, Scope::Exchange], "two words"),
+        ];
+        assert_eq!(parse(&text), Ok(expected.to_vec()));
+        for (text, line, why) in [
+            ("short", 1, "a token has at least 16 characters"),
+            (
+                &*format!("{LONG}\n{LONG} all"),
+                2,
+                "`all` is no scope: there are publish, exchange, read and admin",
+            ),
+        ] {
+            assert_eq!(parse(text), Err((line, why.to_owned())));
+        }
+    }
+
+    #[test]
+    fn what_is_not_listed_needs_all() {
+        let needed = |method: &str, path: &str| Scope::needed(&method.parse().expect("a method"), path);
+        for (method, path, scope) in [
+            ("GET", "/healthz", None),
+            ("POST", "/v1/events", Some(Scope::Publish)),
+            ("GET", "/v1/events", Some(Scope::Read)),
+            ("GET", "/v1/events/stream", Some(Scope::Read)),
+            ("GET", "/metrics", Some(Scope::Read)),
+            ("GET", "/v1/sessions", Some(Scope::Read)),
+            ("POST", "/v1/sessions/s1/exchange", Some(Scope::Exchange)),
+            ("GET", "/v1/sessions/s1/wait", Some(Scope::Exchange)),
+            ("POST", "/v1/hooks/claude", Some(Scope::Exchange)),
+            ("POST", "/v1/notifications/n1/dismiss", Some(Scope::Admin)),
+            ("POST", "/v1/admin/rebuild", Some(Scope::Admin)),
+            ("DELETE", "/v1/events", Some(Scope::Admin)),
+        ] {
+            assert_eq!(needed(method, path), scope, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_made_for_its_user_alone_and_read_again_when_it_changes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        let tokens = Tokens::open(&path).expect("made");
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        let made = fs::read_to_string(&path).expect("text");
+        let own = made.trim_end();
+        assert_eq!(own.len(), 2 * TOKEN_BYTES);
+        assert!(tokens.find(own).expect("known").allows(Some(Scope::Admin)));
+        assert_eq!((tokens.find(""), tokens.find(&own[1..])), (None, None));
+        let added = add(&path, &[Scope::Publish], "ci\n").expect("added");
+        let found = tokens.find(&added).expect("it counts at once");
+        assert!(found.allows(Some(Scope::Publish)) && found.allows(None) && !found.allows(Some(Scope::Read)));
+        assert_eq!(found.note, "ci");
+        fs::write(&path, made.replace('\n', "")).expect("written");
+        assert_eq!(tokens.find(&added), None, "it was taken out");
+        let added = add(&path, &[Scope::Read], "").expect("added");
+        assert!(tokens.find(own).is_some() && tokens.find(&added).is_some());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("its own");
+        assert_eq!(tokens.find(own), None, "others may know it");
+        let error = Tokens::open(&path).expect_err("open to others").to_string();
+        assert!(error.ends_with("which is open to others (mode 640): chmod 600 it"), "{error}");
+    }
+}
