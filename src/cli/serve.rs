@@ -1,14 +1,25 @@
 //! `aside serve`: the daemon, in the foreground.
 
 mod log;
+mod log_file;
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    panic,
+    path::PathBuf,
+    process,
+    sync::Arc,
+    thread,
+};
 
 use sd_notify::NotifyState;
 use tokio::runtime::Builder;
-use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{fmt::writer::BoxMakeWriter, util::SubscriberInitExt};
 
-use self::log::{LogFormat, log_to, parse_filter};
+use self::{
+    log::{LogFormat, log_to, parse_filter},
+    log_file::LogFile,
+};
 use super::{CliError, paths::Paths};
 use crate::daemon::{self, Passed, ServeOptions};
 
@@ -21,6 +32,9 @@ const TRY: &str =
         aside exchange demo after_tool      what a session named demo is told after its next tool
         aside tail                          every event as it comes; aside status counts what became of them";
 
+/// The name of the runtime's threads.
+const WORKER_NAME: &str = "aside-worker";
+
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// What is written to stderr: error, warn, info, debug or trace, also a module at a time as in `warn,aside::journal=debug`
@@ -29,6 +43,9 @@ pub(super) struct Args {
     /// How it is written: text, or an object of JSON a line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
+    /// Write it to this file instead; at 4 MiB it is renamed to end with `.1` and a new one is begun
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
     /// Leave the terminal and its session
     #[arg(long, hide = true)]
     new_session: bool,
@@ -40,10 +57,15 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
         // The leader of a session cannot leave it, and need not.
         rustix::process::setsid().ok();
     }
+    let log_file = args.log_file.as_deref().map(LogFile::open).transpose().map_err(CliError::Output)?;
     let is_terminal = io::stderr().is_terminal();
-    log_to(io::stderr, is_terminal, &args.log, args.log_format, daemon::steady_now).init();
+    let writer =
+        log_file.map_or_else(|| BoxMakeWriter::new(io::stderr), |file| BoxMakeWriter::new(Arc::new(file)));
+    log_to(writer, is_terminal, &args.log, args.log_format, daemon::steady_now).init();
+    end_with_a_broken_worker();
     let runtime = Builder::new_multi_thread()
         .worker_threads(WORKER_THREADS)
+        .thread_name(WORKER_NAME)
         .enable_all()
         .build()
         .map_err(CliError::Runtime)?;
@@ -59,4 +81,41 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
     runtime
         .block_on(daemon::run(ServeOptions { socket, config, state }, passed, say))
         .map_err(CliError::Daemon)
+}
+
+/// Ends the process when a thread of the runtime breaks outside any task.
+///
+/// A task that panics is seen by what waits for it. A worker that does, because the system refuses its
+/// wake-up or its poll, leaves a runtime that takes connections and answers none. Nothing that was
+/// acknowledged is lost: the next start goes on as after a kill.
+fn end_with_a_broken_worker() {
+    let say = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        say(info);
+        if is_broken_worker(thread::current().name(), tokio::task::try_id().is_some()) {
+            tracing::error!(panic = %info, "a thread of the runtime broke; the daemon ends");
+            process::exit(1);
+        }
+    }));
+}
+
+fn is_broken_worker(thread: Option<&str>, is_in_task: bool) -> bool {
+    thread == Some(WORKER_NAME) && !is_in_task
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_worker_outside_its_tasks_ends_the_daemon() {
+        for (thread, is_in_task, ends) in [
+            (Some(WORKER_NAME), false, true),
+            (Some(WORKER_NAME), true, false),
+            (Some("projection"), false, false),
+            (None, false, false),
+        ] {
+            assert_eq!(is_broken_worker(thread, is_in_task), ends, "{thread:?}");
+        }
+    }
 }

@@ -28,8 +28,6 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often, and with what pause, it is looked whether a daemon that another start began listens.
 const LOOKS: (u32, Duration) = (100, Duration::from_millis(50));
-/// Size of the log, in bytes, from which on a start begins a new one and keeps the old one beside it.
-const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Lines of the log that are shown when the daemon does not start.
 const LOG_LINES_SHOWN: usize = 12;
 /// Variables that belong to whoever calls, with its secrets; a daemon outlives that one.
@@ -160,7 +158,7 @@ fn start(paths: &Paths, filter: &str) -> Result<Log, UpError> {
     // The daemon says one thing on stdout, when it is ready. A socket can be waited for with a limit, a pipe cannot.
     let (mut ready, stdout) = UnixStream::pair().map_err(failed("make a socket"))?;
     ready.set_read_timeout(Some(READY_TIMEOUT)).map_err(failed("make a socket"))?;
-    let mut child = spawn(paths, filter, stdout, log_file).map_err(failed("run this program again"))?;
+    let mut child = spawn(paths, filter, stdout, &log, log_file).map_err(failed("run this program again"))?;
     let mut first = [0];
     match ready.read(&mut first) {
         Ok(1..) => Ok(log),
@@ -181,7 +179,7 @@ struct Log {
 }
 
 impl Log {
-    /// Opens the log in the state folder, which is made, to be added to; one that has grown large is put aside first.
+    /// Opens the log in the state folder, which is made, to be added to; the daemon bounds its size.
     fn open(state: &Path) -> Result<(Self, File), UpError> {
         let failed = |doing, path: &Path| {
             let path = path.to_owned();
@@ -190,10 +188,8 @@ impl Log {
         let folder = fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
         folder.map_err(failed("make the state folder", state))?;
         let path = state.join("daemon.log");
-        let opened = put_aside(&path).and_then(|()| {
-            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
-            Ok((file.metadata()?.len(), file))
-        });
+        let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+        let opened = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
         let (begin, file) = opened.map_err(failed("open the log", &path))?;
         Ok((Self { path, begin }, file))
     }
@@ -212,25 +208,19 @@ impl Log {
     }
 }
 
-fn put_aside(log: &Path) -> io::Result<()> {
-    if fs::metadata(log).is_ok_and(|found| found.len() > LOG_BYTES_MAX) {
-        fs::rename(log, log.with_extension("log.1"))?;
-    }
-    Ok(())
-}
-
-fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: File) -> io::Result<Child> {
+fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: &Log, log_file: File) -> io::Result<Child> {
     let absolute = |path: &Path| std::path::absolute(path);
     let mut command = Command::new(env::current_exe()?);
     command
-        .args(["serve", "--new-session", "--log", filter])
+        .args(["serve", "--new-session", "--log", filter, "--log-file"])
+        .arg(absolute(&log.path)?)
         .env("ASIDE_SOCKET", absolute(&paths.socket)?)
         .env("ASIDE_CONFIG", absolute(&paths.config)?)
         .env("ASIDE_STATE", absolute(&paths.state)?)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(OwnedFd::from(stdout))
-        .stderr(log);
+        .stderr(log_file);
     let is_callers = |name: &str| CALLERS_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_callers)) {
         command.env_remove(name);

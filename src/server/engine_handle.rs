@@ -1,6 +1,11 @@
 //! How handlers ask the event loop, which alone owns the engine.
 
-use tokio::sync::{mpsc, oneshot};
+use std::time::Duration;
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 
 use crate::{
     event::{Seq, SessionId},
@@ -13,9 +18,14 @@ use crate::{
 /// Most questions that wait for the event loop; it answers each in microseconds, so more than this is a loop that is stuck.
 pub const QUERIES_MAX: usize = 64;
 
+/// How long a ping waits; the event loop is never held up for as long.
+const PING_WAIT_MAX: Duration = Duration::from_secs(5);
+
 /// One question, with the place for its answer.
 #[derive(Debug)]
 pub enum Query {
+    /// Whether it answers.
+    Ping(oneshot::Sender<()>),
     /// How the daemon is.
     Status(oneshot::Sender<StatusView>),
     /// Every session, by id.
@@ -54,6 +64,12 @@ impl EngineHandle {
     pub fn new() -> (Self, mpsc::Receiver<Query>) {
         let (queries, receiver) = mpsc::channel(QUERIES_MAX);
         (Self { queries }, receiver)
+    }
+
+    /// Whether the event loop answers within [`PING_WAIT_MAX`].
+    pub(crate) async fn ping(&self) -> Result<(), ApiError> {
+        let late = |_| ApiError::busy("the event loop does not answer");
+        timeout(PING_WAIT_MAX, self.ask(Query::Ping)).await.map_err(late)?
     }
 
     /// How the daemon is.

@@ -34,6 +34,12 @@ use crate::{
     },
 };
 
+/// Most records that are looked at for an event that the projection does not have yet: some seconds'
+/// worth of a storm. The projection follows within milliseconds, unless it is being made again.
+const LOOKED_AT_MAX: u64 = 100_000;
+/// Most records that are looked at before other requests have a turn.
+const LOOKED_AT_ONCE_MAX: usize = 1_000;
+
 /// How the answer is given.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -239,38 +245,57 @@ async fn what_became_of(app: &App, seq: Seq) -> Result<(Vec<LedgerLine>, Seq), A
     }
 }
 
-/// Looks in the journal, newest segment first, on a thread that may block.
+/// Looks in what the projection does not have yet, and then for the position.
 ///
-/// A number may be a producer's id as well as a position; the id goes first, because positions can always be had by id.
+/// A number may be a producer's id as well as a position; the id goes first, because positions can
+/// always be had by id. At most [`LOOKED_AT_MAX`] records are read; nothing is when the caller is gone.
 async fn find(
     app: &App,
     name: String,
     source: Option<String>,
 ) -> Result<Option<(Seq, Box<RawValue>)>, ApiError> {
-    let journal = app.bus.journal().clone();
-    let looked = tokio::task::spawn_blocking(move || {
-        let is_wanted = |found: Record<'_>| {
-            as_event(&found).is_some_and(|event| {
-                event.id == name && source.as_deref().is_none_or(|source| event.source == source)
-            })
-        };
-        match journal.find(is_wanted)? {
-            Some(found) => Ok(Some(found)),
-            None => match name.parse().ok().filter(|_| source.is_none()) {
-                Some(seq) => journal.read_at(Seq(seq)),
-                None => Ok(None),
-            },
-        }
-    })
-    .await;
-    let internal = |error: &dyn std::error::Error| {
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the journal cannot be read: {error}"))
+    let unreadable = |error: ReadError| {
+        let message = format!("the journal cannot be read: {error}");
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     };
-    let found = looked.map_err(|error| internal(&error))?.map_err(|error: ReadError| internal(&error))?;
-    let Some(found) = found else { return Ok(None) };
-    let shown = as_event(&found.as_record()).map(|event| to_json(&event, Some(found.seq)));
-    let shown = shown.map(RawValue::from_string).transpose().map_err(|error| internal(&error))?;
-    Ok(shown.map(|event| (found.seq, event)))
+    let is_wanted = |event: &EventRef<'_>| {
+        event.id == name && source.as_deref().is_none_or(|source| event.source == source)
+    };
+    let head = *app.bus.written().borrow();
+    let mut next = app.projection.progress().projected().next();
+    let is_far = head.0.saturating_sub(next.0) >= LOOKED_AT_MAX;
+    while !is_far && next <= head {
+        let mut reader = app.bus.read_from(next);
+        let records = match reader.next_batch(LOOKED_AT_ONCE_MAX) {
+            // It was deleted before the projection had it.
+            Err(ReadError::Gone { oldest, .. }) => {
+                next = oldest;
+                continue;
+            }
+            records => records.map_err(unreadable)?,
+        };
+        let Some(last) = records.iter().last().map(|record| record.seq) else { break };
+        let found = records.iter().find(|found| as_event(found).is_some_and(|event| is_wanted(&event)));
+        if let Some(found) = found {
+            return Ok(shown(&found));
+        }
+        next = last.next();
+        // Others have their turn between two readings, and this ends here if nobody waits for it.
+        tokio::task::yield_now().await;
+    }
+    let position = name.parse().ok().filter(|_| source.is_none());
+    let found = match position {
+        Some(seq) => app.bus.journal().read_at(Seq(seq)).map_err(unreadable)?,
+        None => None,
+    };
+    match found.and_then(|found| shown(&found.as_record())) {
+        None if is_far => Err(ApiError::busy("the history is behind, and the event is not in it yet")),
+        found => Ok(found),
+    }
+}
+
+fn shown(found: &Record<'_>) -> Option<(Seq, Box<RawValue>)> {
+    as_event(found).map(|event| (found.seq, raw(to_json(&event, Some(found.seq)))))
 }
 
 fn as_event<'a>(found: &Record<'a>) -> Option<EventRef<'a>> {

@@ -91,6 +91,15 @@ fn daemon() -> Daemon {
     Daemon { app, queries, orders, stop, pending: 0, folder }
 }
 
+/// A token that may do all, and one that may publish.
+fn tokens(folder: &TempDir) -> Tokens {
+    let path = folder.path().join("token");
+    let text = "secret-secret-secret\nof-a-publisher-only publish\n";
+    fs::write(&path, text).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its own");
+    Tokens::open(&path).expect("readable")
+}
+
 fn post(path: &str, content_type: &str, body: impl Into<Body>) -> Request<Body> {
     let builder = Request::post(path).header("content-type", content_type);
     builder.body(body.into()).expect("a request")
@@ -197,6 +206,7 @@ async fn send_asked(daemon: &mut Daemon, request: Request<Body>) -> Reply {
 async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
     while let Some(query) = queries.recv().await {
         match query {
+            Query::Ping(reply) => drop(reply),
             Query::Status(reply) => drop(reply),
             Query::Sessions(reply) => drop(reply.send(vec![session("s1", pending)])),
             Query::Session(id, reply) => {
@@ -330,15 +340,38 @@ async fn sessions_and_events_are_shown_and_what_is_not_known_is_not_found() {
 }
 
 #[tokio::test]
+async fn an_event_that_is_not_there_is_not_looked_for_in_the_whole_journal() {
+    let daemon = daemon();
+    let app = &daemon.app;
+    let lines = "{\"type\":\"a.b\",\"id\":\"one\"}\n".to_owned() + &"{\"type\":\"a.b\"}\n".repeat(100_001);
+    let published = send(app, post("/v1/events", "application/x-ndjson", lines)).await;
+    assert_eq!(published.status, StatusCode::OK, "{}", published.body);
+    // The projection has nothing of it, as nobody feeds it.
+    let unknown = send(app, get("/v1/events/nobody")).await;
+    assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(unknown.headers["retry-after"], "1");
+    assert!(unknown.body.contains("the history is behind"), "{}", unknown.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_health_check_of_an_event_loop_that_is_stuck_has_an_end() {
+    let daemon = daemon();
+    let reply = send(&daemon.app, get("/healthz")).await;
+    assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(reply.json()["error"]["message"], "the event loop does not answer");
+}
+
+#[tokio::test]
 async fn tcp_needs_the_token_and_the_unix_socket_the_same_user() {
-    let Daemon { app, .. } = daemon();
-    let guarded = auth::token_only(router::router(app.clone()), "secret");
+    let Daemon { app, folder, .. } = daemon();
+    let guarded = auth::token_only(router::router(app.clone()), tokens(&folder));
     for (authorization, status) in [
         (None, StatusCode::UNAUTHORIZED),
         (Some("Bearer wrong"), StatusCode::UNAUTHORIZED),
-        (Some("Bearer secre"), StatusCode::UNAUTHORIZED),
-        (Some("Basic secret"), StatusCode::UNAUTHORIZED),
-        (Some("bearer secret"), StatusCode::OK),
+        (Some("Bearer "), StatusCode::UNAUTHORIZED),
+        (Some("Bearer secret-secret-secre"), StatusCode::UNAUTHORIZED),
+        (Some("Basic secret-secret-secret"), StatusCode::UNAUTHORIZED),
+        (Some("bearer secret-secret-secret"), StatusCode::OK),
     ] {
         let mut request = get("/v1/openapi.json");
         if let Some(value) = authorization {
@@ -348,10 +381,21 @@ async fn tcp_needs_the_token_and_the_unix_socket_the_same_user() {
         assert_eq!(reply.status, status, "{authorization:?}");
         assert_eq!(reply.headers.contains_key("www-authenticate"), status == StatusCode::UNAUTHORIZED);
     }
-    let open = auth::token_only(router::router(app.clone()), "");
-    let mut request = get("/v1/openapi.json");
-    request.headers_mut().insert("authorization", "Bearer ".parse().expect("a value"));
-    assert_eq!(send_to(open, request).await.status, StatusCode::UNAUTHORIZED);
+    for (secret, path, status) in [
+        ("of-a-publisher-only", "/v1/events/stream", StatusCode::FORBIDDEN),
+        ("of-a-publisher-only", "/v1/sessions/s1/wait", StatusCode::FORBIDDEN),
+        ("secret-secret-secret", "/v1/nowhere", StatusCode::NOT_FOUND),
+    ] {
+        let mut request = get(path);
+        let value = format!("Bearer {secret}").parse().expect("a value");
+        request.headers_mut().insert("authorization", value);
+        let reply = send_to(guarded.clone(), request).await;
+        assert_eq!(reply.status, status, "{path}");
+        if status == StatusCode::FORBIDDEN {
+            let scope = if path.contains("stream") { "read" } else { "exchange" };
+            assert_eq!(reply.json()["error"]["message"], format!("this token lacks the scope `{scope}`"));
+        }
+    }
     let unknown = send_to(auth::same_user_only(router::router(app)), get("/v1/openapi.json")).await;
     assert_eq!(unknown.status, StatusCode::FORBIDDEN);
 }

@@ -1,13 +1,14 @@
 //! The real daemon over its real socket: what it promises its users, as they see it.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read, Write},
     net::{TcpListener, TcpStream},
     os::unix::net::UnixStream,
     thread,
 };
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal, getrlimit};
 use serde_json::{Value, json};
 
 use crate::support::daemon::{Ended, Home, PATIENCE, eventually, roundtrip, text};
@@ -404,6 +405,48 @@ fn an_event_is_published_once_also_across_a_restart() {
     );
 }
 
+/// As many connections as this process may have, each with one answered request, held open.
+fn hold<T: Read + Write>(connect: impl Fn() -> io::Result<T>) -> Vec<T> {
+    const OTHER_FILES: u64 = 64;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let count = (limit - OTHER_FILES).min(1_500);
+    assert!(count > 600, "too few files for more connections than the daemon keeps: {limit}");
+    let hold = |_| {
+        let mut connection = connect().expect("connected");
+        connection.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").expect("sent");
+        // Some bytes of the answer are enough to know that the connection was taken.
+        connection.read_exact(&mut [0; 12]).expect("answered");
+        connection
+    };
+    (0..count).map(hold).collect()
+}
+
+#[test]
+fn who_holds_more_connections_than_there_are_keeps_nobody_out() {
+    let address = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let home = Home::with(&[("aside.toml", &format!("[http]\nlisten = \"{address}\"\n"))]);
+    let daemon = home.serve();
+    let local = hold(|| UnixStream::connect(home.socket()));
+    assert_eq!(home.ask("GET", "/healthz", "").status(), 200);
+    let start = r#"{"hook_event_name":"SessionStart","session_id":"s1","source":"startup"}"#;
+    let output = home.hook(start);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(home.get("/v1/sessions/s1")["id"], "s1", "the hook was answered");
+    drop(local);
+    let _strangers = hold(|| TcpStream::connect(address));
+    let token = fs::read_to_string(home.state().join("token")).expect("text");
+    let mut connection = TcpStream::connect(address).expect("connected");
+    let request = format!(
+        "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\n\r\n",
+        token.trim()
+    );
+    connection.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).expect("text");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
 #[test]
 fn tcp_is_served_when_it_is_configured_and_the_token_is_right() {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
@@ -425,7 +468,7 @@ fn tcp_is_served_when_it_is_configured_and_the_token_is_right() {
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         (head.lines().next().expect("a status").to_owned(), body.to_owned())
     };
-    let message = "send the daemon's token as `Authorization: Bearer <token>`";
+    let message = "send one of the daemon's tokens as `Authorization: Bearer <token>`";
     let refusal =
         ("HTTP/1.1 401 Unauthorized".to_owned(), json!({ "error": { "message": message } }).to_string());
     for wrong in

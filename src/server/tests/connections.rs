@@ -134,10 +134,10 @@ async fn one_that_was_refused_with_a_body_gets_one_answer() {
 
 #[tokio::test]
 async fn a_stranger_keeps_no_connection() {
-    let Daemon { app, .. } = daemon();
+    let Daemon { app, folder, .. } = daemon();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
-    let _serving = Serving::start(listener, auth::token_only(router::router(app), "secret"));
+    let _serving = Serving::start(listener, auth::token_only(router::router(app), tokens(&folder)));
     let mut connection = TcpStream::connect(address).await.expect("connected");
     let (head, _) = ask(&mut connection, "/healthz").await;
     assert!(head.starts_with("http/1.1 401 ") && head.contains("\r\nconnection: close\r\n"), "{head}");

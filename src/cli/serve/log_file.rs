@@ -1,0 +1,89 @@
+//! The file that stderr is, begun anew when it is full.
+//!
+//! A daemon in the background writes for months, and what it writes is bounded: when the file has
+//! [`LOG_BYTES_MAX`], it is renamed to end with `.1`, in place of the one before, and a new one is begun.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+/// Size of the file, in bytes, at which a new one is begun.
+const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// A file that is stderr.
+///
+/// Shape: what goes to stderr past this, such as a panic, is in the file too, but not counted.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    bytes_max: u64,
+    /// How many bytes the file has.
+    bytes: Mutex<u64>,
+}
+
+impl LogFile {
+    /// Makes `path` stderr; what is in it stays.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = open(path)?;
+        rustix::stdio::dup2_stderr(&file)?;
+        let bytes = Mutex::new(file.metadata()?.len());
+        Ok(Self { path: path.to_owned(), bytes_max: LOG_BYTES_MAX, bytes })
+    }
+
+    /// Adds `count` bytes; whether a new file is to be begun before they are written.
+    fn is_full(&self, count: usize) -> bool {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = *bytes > 0 && bytes.saturating_add(count) > self.bytes_max;
+        *bytes = if is_full { count } else { bytes.saturating_add(count) };
+        is_full
+    }
+
+    fn begin_anew(&self) -> io::Result<()> {
+        fs::rename(&self.path, older(&self.path))?;
+        rustix::stdio::dup2_stderr(&open(&self.path)?)?;
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// The name of the file before the one at `path`.
+fn older(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
+}
+
+impl Write for &LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_full(bytes.len()) {
+            // Without a new file the old one grows, which is better than no log.
+            self.begin_anew().ok();
+        }
+        io::stderr().write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_begun_before_the_size_is_exceeded() {
+        let log = LogFile { path: "daemon.log".into(), bytes_max: 100, bytes: Mutex::new(0) };
+        let full: Vec<bool> = [60, 40, 1, 99, 1, 500, 1].map(|count| log.is_full(count)).to_vec();
+        assert_eq!(full, [false, false, true, false, true, true, true]);
+        assert_eq!(older(&log.path), Path::new("daemon.log.1"));
+    }
+}
