@@ -18,6 +18,8 @@ mod wake;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod stories;
+#[cfg(test)]
 mod tests;
 
 use std::{
@@ -44,7 +46,7 @@ use self::{
 };
 
 pub use self::{
-    budget::{Candidate, Fitted, Limits, Offer, fit},
+    budget::{CARRIER_CHARS_MAX, Candidate, Fitted, Limits, Offer, Writer, fit},
     epoch::TOLD_MAX,
     handover::{Earlier, Left},
     lease::{CARRIERS_MAX, PARALLEL_MS},
@@ -80,8 +82,8 @@ pub struct Injector {
     turn: Option<Arc<str>>,
     /// How often in a row the agent was asked to go on.
     continuations: u32,
-    /// How many of each subscriber a full queue let go of since the agent was last told how many; no zeroes.
-    dropped: BTreeMap<SubscriberId, u32>,
+    /// How many events of each subscriber were evicted since the agent was last told how many; no zeroes.
+    evicted: BTreeMap<SubscriberId, u32>,
     #[serde(skip)]
     outputs: VecDeque<LedgerEntry>,
 }
@@ -100,14 +102,14 @@ impl Injector {
             releases_all: false,
             turn: None,
             continuations: 0,
-            dropped: BTreeMap::new(),
+            evicted: BTreeMap::new(),
             outputs: VecDeque::new(),
         }
     }
 
     /// Takes in a notification, unless this session has or recently had it.
     ///
-    /// A full queue lets go of the newest of its least important ones, a critical one only if all are critical.
+    /// A full queue evicts the oldest of its least important ones, a critical one only if all are critical.
     pub fn push(&mut self, notification: Arc<Notification>) -> Pushed {
         let id = &notification.id;
         if self.queue.contains(id) || self.recent.contains(id) || self.leases.contains(id) {
@@ -158,8 +160,8 @@ impl Injector {
     pub fn undelivered(&mut self, injection: &InjectionId) -> Option<InjectionPoint> {
         let lease = self.leases.take_undelivered(injection)?;
         self.answers.forget(&lease.carrier);
-        for (subscriber, count) in lease.dropped {
-            self.note_dropped(subscriber, count);
+        for (subscriber, count) in lease.evicted {
+            self.add_evicted(subscriber, count);
         }
         for mut entry in lease.entries {
             // The call that it would have come in place of was made.
@@ -182,7 +184,8 @@ impl Injector {
         self.releases_all = true;
     }
 
-    /// What the point of `exchange` releases: critical ones, and others up to the number that `limits` allow in all.
+    /// What the point of `exchange` releases: critical ones, and others up to the number that `limits` allow in all. With a
+    /// critical one goes everything that waits for the agent.
     ///
     /// A carrier that makes the agent go on gets nothing unless one of them asks for that, and then only
     /// [`CONTINUATIONS_MAX`] times in a row; one that comes in place of a tool call gets nothing unless one of them is worth a
@@ -190,7 +193,9 @@ impl Injector {
     pub fn offer(&mut self, exchange: &Exchange, limits: &Limits, now: Timestamp) -> Offer {
         self.expire_pending(now);
         self.note_turn(exchange);
-        let is_due = |lane| point::lets_out(exchange.point, lane, self.releases_all);
+        let is_due_alone = |lane| point::lets_out(exchange.point, lane, self.releases_all);
+        let takes_all = self.releases_all || self.queue.has_critical(is_due_alone);
+        let is_due = |lane| point::lets_out(exchange.point, lane, takes_all);
         let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
         let candidates: Vec<Candidate> =
             self.queue.first_due(others_max, is_due).into_iter().map(candidate).collect();
@@ -205,9 +210,9 @@ impl Injector {
         Offer { candidates, due: self.queue.count_due(is_due), directive }
     }
 
-    /// How many of each subscriber a full queue let go of and the next injection is to say so.
-    pub fn dropped(&self) -> &BTreeMap<SubscriberId, u32> {
-        &self.dropped
+    /// How many events of each subscriber were evicted with their notifications and the next injection is to say so.
+    pub fn evicted(&self) -> &BTreeMap<SubscriberId, u32> {
+        &self.evicted
     }
 
     /// Releases what fits under a lease, and keeps the answer for the carrier of `exchange`.
@@ -402,7 +407,7 @@ impl Injector {
             expires_at: now + lease,
             answers: 1,
             entries,
-            dropped: std::mem::take(&mut self.dropped),
+            evicted: std::mem::take(&mut self.evicted),
         });
         if let Some(oldest) = self.leases.take_overflow() {
             self.run_out(oldest);
@@ -448,15 +453,16 @@ impl Injector {
         }
         let evicted = self.queue.evict()?;
         if !evicted.is_for_user() {
-            self.note_dropped(evicted.notification.subscriber.clone(), 1);
+            let events = u32::try_from(evicted.notification.events.len()).unwrap_or(u32::MAX);
+            self.add_evicted(evicted.notification.subscriber.clone(), events);
         }
         self.end(&evicted.notification, Reason::QueueOverflow);
         Some(evicted.notification)
     }
 
-    fn note_dropped(&mut self, subscriber: SubscriberId, count: u32) {
-        let dropped = self.dropped.entry(subscriber).or_default();
-        *dropped = dropped.saturating_add(count);
+    fn add_evicted(&mut self, subscriber: SubscriberId, events: u32) {
+        let evicted = self.evicted.entry(subscriber).or_default();
+        *evicted = evicted.saturating_add(events);
     }
 
     fn expire_pending(&mut self, now: Timestamp) {
@@ -518,6 +524,7 @@ fn candidate(entry: &Entry) -> Candidate {
         notification: entry.notification.clone(),
         redelivered: entry.is_redelivered(),
         has_cancelled: entry.has_cancelled,
+        cut: None,
     }
 }
 

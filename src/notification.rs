@@ -3,6 +3,7 @@
 //! A notification is immutable. It is shared between the queues of the sessions it concerns; what became of it in each of
 //! them is the ledger's business.
 
+mod counts;
 mod state;
 
 use std::{fmt, str::FromStr, sync::Arc};
@@ -16,6 +17,8 @@ use crate::{
     toon::Document,
 };
 
+pub use counts::{Counts, Detail, NAMED_MAX};
+
 /// How urgent a notification is; ordered, the most urgent greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -26,7 +29,7 @@ pub enum Priority {
     Normal,
     /// At its own injection point and after any tool.
     High,
-    /// At any point, and never cut.
+    /// At any point, and over the budget; no carrier is given more than it can hold.
     Critical,
 }
 
@@ -109,6 +112,17 @@ impl Activation {
             Self::Active => "active",
         }
     }
+}
+
+/// Whether a notification tells of something that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Nature {
+    /// Something that happened; it is delivered once.
+    #[default]
+    Occurrence,
+    /// Something that holds until it is resolved; it is delivered once more where the context is lost in which it was.
+    Condition,
 }
 
 /// What a critical notification does to a turn that is under way.
@@ -244,6 +258,12 @@ pub struct Notification {
     pub activation: Activation,
     /// What it does to a turn that is under way, if it is critical.
     pub interrupt: Interrupt,
+    /// Whether it tells of something that is over.
+    #[serde(default)]
+    pub nature: Nature,
+    /// The source of its events, if that is not trusted; its item says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untrusted_source: Option<Arc<str>>,
     /// The worst severity among its events.
     pub severity: Severity,
     /// Strict TOON, without a trailing newline.
@@ -259,4 +279,13 @@ pub struct Notification {
     pub created_at: Timestamp,
     /// When it is no longer worth telling.
     pub expires_at: Option<Timestamp>,
+}
+
+/// What is delivered of a notification for which there is less room than it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// A part of its content, as TOON.
+    pub content: Document,
+    /// What is left, and where the whole is; one line.
+    pub mark: Arc<str>,
 }

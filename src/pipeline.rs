@@ -293,6 +293,8 @@ impl Pipeline {
             inject_at,
             activation,
             interrupt: rule.output.interrupt,
+            nature: rule.nature(),
+            untrusted_source: None,
             severity,
             content: rendered.content.into(),
             tokens: rendered.tokens,

@@ -1,5 +1,7 @@
 //! What an exchange gets: confirm what arrived, close what is due, offer, fit, write, release.
 
+use std::collections::BTreeMap;
+
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -9,11 +11,11 @@ use super::{
 };
 use crate::{
     event::Seq,
-    exchange::{Answer, Exchange, InjectionId, Trigger},
+    exchange::{Answer, Exchange, Format, InjectionId, Trigger},
     format::{self, Overflow},
     injector::{self, Candidate, Limits},
     ledger::ConfirmedBy,
-    notification::{InjectionPoint, Priority},
+    notification::{Counts, Cut, Detail, InjectionPoint, Notification, Priority, SubscriberId, Tokens},
     time::Timestamp,
     tokens,
 };
@@ -78,43 +80,53 @@ impl Engine {
     fn release(&mut self, seq: Seq, exchange: &Exchange, now: Timestamp) -> Answer {
         let settings = &self.rules.injection;
         let limits = limits(settings).lowered_to(&exchange.budget);
-        let format = exchange.format.unwrap_or(settings.format);
         let lease = settings.lease;
-        let id = injection_id(exchange, seq);
+        let injection = injection_id(exchange, seq);
         let session = self.sessions.get_mut(&exchange.session).expect("an exchange opens its session");
         let offer = session.injector.offer(exchange, &limits, now);
-        let dropped = session.injector.dropped().clone();
-        let fitted = injector::fit(
-            offer,
-            &limits,
-            |chosen, left_out| {
-                let items: Vec<_> = chosen.iter().map(item).collect();
-                format::write(
-                    format,
-                    &id,
-                    &items,
-                    &Overflow { by_subscriber: left_out, dropped: dropped.clone() },
-                )
-            },
-            tokens::estimate,
-        );
+        let writer = Text {
+            format: exchange.format.unwrap_or(settings.format),
+            injection: &injection,
+            evicted: session.injector.evicted(),
+        };
+        let fitted = injector::fit(offer, &limits, &writer);
         if let Some(fitted) = &fitted {
             self.tally.count_injection(fitted);
         }
-        session.injector.release(exchange, fitted, &id, lease, now)
+        session.injector.release(exchange, fitted, &injection, lease, now)
+    }
+}
+
+/// How the text of an injection is written.
+struct Text<'a> {
+    format: Format,
+    injection: &'a InjectionId,
+    evicted: &'a BTreeMap<SubscriberId, u32>,
+}
+
+impl injector::Writer for Text<'_> {
+    fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String {
+        let items: Vec<_> = chosen.iter().map(item).collect();
+        let overflow = Overflow { pending: left_out.clone(), evicted: Counts::new(self.evicted, detail) };
+        format::write(self.format, self.injection, &items, &overflow)
+    }
+
+    fn tokens(&self, text: &str) -> Tokens {
+        tokens::estimate(text)
+    }
+
+    fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut {
+        format::shorten(&notification.id, &notification.content, chars_max)
     }
 }
 
 fn item(candidate: &Candidate) -> format::Item<'_> {
-    format::Item { notification: &candidate.notification, redelivered: candidate.redelivered }
+    let Candidate { notification, redelivered, has_cancelled: _, cut } = candidate;
+    format::Item { notification, redelivered: *redelivered, cut: cut.as_ref() }
 }
 
 fn limits(settings: &InjectionSettings) -> Limits {
-    Limits {
-        max_notifications: settings.max_notifications,
-        max_tokens: settings.max_tokens,
-        max_chars: settings.max_chars,
-    }
+    Limits::new(settings.max_notifications, settings.max_tokens, settings.max_chars)
 }
 
 /// A short name that the same exchange always gets.

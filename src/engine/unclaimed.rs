@@ -292,6 +292,8 @@ mod tests {
             inject_at: InjectionPoint::AfterTool,
             activation: Activation::Passive,
             interrupt: Interrupt::InjectAndContinue,
+            nature: Default::default(),
+            untrusted_source: None,
             severity: Severity::Info,
             content: "key: value".into(),
             tokens: Tokens(3),

@@ -2,28 +2,41 @@
 
 use serde_json::{Value, json};
 
-use crate::exchange::InjectionId;
+use crate::{exchange::InjectionId, notification::Counts};
 
-use super::{Item, Overflow, toon};
+use super::{Item, Overflow, count_if_more, to_json, toon};
 
 /// Writes the object; `<` is escaped, so no tag stands in it.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
-    let notifications: Vec<Value> = items.iter().map(notification).collect();
-    let mut object = json!({ "injection": injection.as_str(), "notifications": notifications });
-    let (pending, dropped) = (overflow.pending(), overflow.dropped());
-    if pending.is_some() || dropped.is_some() {
-        let mut more = json!({});
-        if let Some(pending) = pending {
-            insert(&mut more, "pending", pending.total.into());
-            insert(&mut more, "by_subscriber", pending.to_json());
-        }
-        if let Some(dropped) = dropped {
-            insert(&mut more, "dropped", dropped.total.into());
-            insert(&mut more, "dropped_by_subscriber", dropped.to_json());
-        }
+    let count = count_if_more(items, overflow);
+    let mut object = json!({ "injection": injection.as_str(), "count": count.unwrap_or(items.len() as u64) });
+    if count.is_some() {
+        insert(&mut object, "shown", items.len().into());
+    }
+    insert(&mut object, "notifications", items.iter().map(notification).collect());
+    let mut more = json!({});
+    insert_counts(&mut more, ["pending", "by_subscriber", "others"], &overflow.pending);
+    insert_counts(
+        &mut more,
+        ["evicted_events", "evicted_by_subscriber", "evicted_others"],
+        &overflow.evicted,
+    );
+    if more != json!({}) {
         insert(&mut object, "more", more);
     }
     object.to_string().replace('<', "\\u003c")
+}
+
+/// Inserts the total, the parts, and what is in none of the parts; nothing where there is nothing to count.
+fn insert_counts(more: &mut Value, [total, parts, others]: [&str; 3], counts: &Counts) {
+    if counts.total() == 0 {
+        return;
+    }
+    insert(more, total, counts.total().into());
+    insert(more, parts, to_json(counts));
+    if counts.others() > 0 {
+        insert(more, others, counts.others().into());
+    }
 }
 
 fn notification(item: &Item<'_>) -> Value {
@@ -34,10 +47,8 @@ fn notification(item: &Item<'_>) -> Value {
         "priority": notification.priority.as_str(),
         "severity": notification.severity.as_str(),
     });
-    if item.redelivered {
-        insert(&mut object, "redelivered", Value::Bool(true));
-    }
-    insert(&mut object, "content", toon::decode(&notification.content));
+    item.marks().for_each(|(key, value)| insert(&mut object, key, value));
+    insert(&mut object, "content", toon::decode(item.content()));
     object
 }
 

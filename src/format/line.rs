@@ -1,23 +1,25 @@
 //! Everything on one line, for a carrier that makes an event of each line.
 //!
-//! The injection's name comes first, then a JSON array of the notifications, then what was left out. JSON has no line breaks
+//! The injection's name comes first, then how many notifications there are, a JSON array of them, and what was left out. JSON has no line breaks
 //! but those it escapes; the characters that others take for one are escaped here too.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::exchange::InjectionId;
 
-use super::{Item, Overflow, toon};
+use super::{Item, Overflow, count_if_more, toon};
 
 /// Writes the line, without its end.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     let notifications: Value = items.iter().map(notification).collect();
-    let mut line = format!("{injection} {notifications}");
-    if let Some(pending) = overflow.pending() {
-        line.push_str(&format!(" {} more pending: {pending}", pending.total));
-    }
-    if let Some(dropped) = overflow.dropped() {
-        line.push_str(&format!(" {} dropped from a full queue: {dropped}", dropped.total));
+    let shown = items.len();
+    let count =
+        count_if_more(items, overflow).map_or(shown.to_string(), |count| format!("{shown} of {count}"));
+    let mut line = format!("{injection} {count} {notifications}");
+    let more = overflow.in_words().join("; ");
+    if !more.is_empty() {
+        line.push(' ');
+        line.push_str(&more);
     }
     line.chars().fold(String::with_capacity(line.len()), |mut escaped, c| {
         match c {
@@ -32,15 +34,12 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
 
 fn notification(item: &Item<'_>) -> Value {
     let notification = item.notification;
-    let mut object = json!({
-        "subscriber": notification.subscriber.as_str(),
-        "priority": notification.priority.as_str(),
-    });
-    if let Value::Object(fields) = &mut object {
-        if item.redelivered {
-            fields.insert("redelivered".to_owned(), Value::Bool(true));
-        }
-        fields.insert("content".to_owned(), toon::decode(&notification.content));
-    }
-    object
+    let head = [
+        ("subscriber", Value::from(notification.subscriber.as_str())),
+        ("priority", Value::from(notification.priority.as_str())),
+        ("severity", Value::from(notification.severity.as_str())),
+    ];
+    let content = ("content", toon::decode(item.content()));
+    let fields = head.into_iter().chain(item.marks()).chain([content]);
+    Value::Object(fields.map(|(key, value)| (key.to_owned(), value)).collect::<Map<String, Value>>())
 }

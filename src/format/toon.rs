@@ -1,48 +1,66 @@
-//! Several notifications as one TOON document.
+//! Notifications as one TOON document.
 //!
-//! Each notification's content is a document of its own. Where their root keys differ, the documents stand one after the
-//! other, which costs nothing; where they meet, or one has to be marked as told again, they become the items of one list.
-//! Either way the result decodes, strictly, to what the parts decode to. Most contents are flat (`toon::Form::Flat`) and are
-//! put together as text, without being decoded again.
+//! Each notification's content is a document of its own. One alone is written as it is, below the marks it needs; two or more are
+//! the items of one list, each with its subscriber, its severity, its marks and its content. A content that has a key which the
+//! frame uses stands under a key of its own, so that no content can be taken for a part of the frame or for another item. The
+//! result decodes, strictly, to what the parts decode to. Most contents are flat (`toon::Form::Flat`) and are put together as text,
+//! without being decoded again.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{Item, Overflow, fence};
-use crate::toon::{self, Document, Form};
+use super::{CUT, Item, Overflow, REDELIVERED, UNTRUSTED_SOURCE, count_if_more, fence};
+use crate::{
+    notification::Counts,
+    toon::{self, Document, Form},
+};
 
 /// The root key of the overflow line.
 const MORE: &str = "more";
-/// The root key of the list that holds notifications which cannot stand side by side.
+/// The root key of the list of two or more notifications.
 const LIST: &str = "notifications";
-/// The key of a content that is not an object.
+/// The key of a content that is not an object, or has a key of the frame.
 const UNNAMED: &str = "notification";
-/// The key that marks a notification which may have been told before.
-const REDELIVERED: &str = "redelivered";
+/// The keys that say in an item whose it is.
+const SUBSCRIBER: &str = "subscriber";
+const SEVERITY: &str = "severity";
+/// The root keys that say how many there are and how many of them stand in the document.
+const COUNT: &str = "count";
+const SHOWN: &str = "shown";
+
+/// The keys that mean something to a reader of the frame wherever they stand; no content has one of them beside the frame's own.
+const FRAME_KEYS: [&str; 7] = [LIST, MORE, SUBSCRIBER, SEVERITY, UNTRUSTED_SOURCE, REDELIVERED, CUT];
+
+/// Fields of the frame, in their order.
+type Fields = Vec<(&'static str, Value)>;
 
 /// Writes the document and nothing around it.
 pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
-    let more = more(overflow);
-    let joined = flat_side_by_side(items, more.as_deref()).unwrap_or_else(|| {
-        let parts: Vec<Part<'_>> = items.iter().map(Part::from_item).collect();
-        if can_stand_side_by_side(parts.iter().flat_map(Part::keys), parts.len(), more.is_some()) {
-            side_by_side(&parts, more.as_deref())
-        } else {
-            as_list(&parts, more.as_deref())
-        }
-    });
-    match fence::neutralise(&joined, UNNAMED) {
-        Cow::Borrowed(_) => joined,
-        Cow::Owned(neutral) => neutral,
-    }
+    compose(items, items.len(), Fields::new(), more(overflow).as_deref())
+}
+
+/// Writes the document for a carrier that has nothing around it: how many there are stands in it, if that is more than it shows.
+pub(super) fn write_alone(items: &[Item<'_>], overflow: &Overflow) -> String {
+    let shown = (SHOWN, Value::from(items.len()));
+    let head = count_if_more(items, overflow).map(|count| vec![(COUNT, Value::from(count)), shown]);
+    compose(items, items.len(), head.unwrap_or_default(), more(overflow).as_deref())
+}
+
+/// Writes `group`, which is all or a part of the `total` notifications of a text.
+pub(super) fn write_group(group: &[Item<'_>], total: usize) -> String {
+    compose(group, total, Fields::new(), None)
 }
 
 /// What the overflow line says; it needs no quotes.
 fn more(overflow: &Overflow) -> Option<String> {
-    let pending = overflow.pending().map(|pending| format!("{} pending ({pending})", pending.total));
-    let dropped = overflow.dropped().map(|dropped| format!("{} dropped ({dropped})", dropped.total));
-    let said: Vec<String> = pending.into_iter().chain(dropped).collect();
+    let say = |counts: &Counts, what: &str| match (counts.total(), counts.named()) {
+        (0, _) => None,
+        (total, []) => Some(format!("{total} {what}")),
+        (total, _) => Some(format!("{total} {what} ({counts})")),
+    };
+    let pending = say(&overflow.pending, "pending");
+    let said: Vec<String> = pending.into_iter().chain(say(&overflow.evicted, "events evicted")).collect();
     (!said.is_empty()).then(|| said.join("; "))
 }
 
@@ -54,6 +72,78 @@ pub(super) fn decode(content: &Document) -> Value {
         }
         Form::Text => Value::from(content.text().as_ref()),
     }
+}
+
+fn compose(items: &[Item<'_>], total: usize, head: Fields, more: Option<&str>) -> String {
+    let has_head = !head.is_empty();
+    let contents = || items.iter().map(|item| Part::from_content(item.content()).beside_frame(has_head));
+    let document = match items {
+        [item] if total == 1 => {
+            let part = Part::from_content(item.content()).beside_frame(has_head);
+            single(part.below(head.into_iter().chain(item.marks()).collect()), more)
+        }
+        _ => {
+            let parts: Vec<Part<'_>> =
+                contents().zip(items).map(|(part, item)| part.below(item_fields(item))).collect();
+            list(&parts, head, more)
+        }
+    };
+    match fence::neutralise(&document, UNNAMED) {
+        Cow::Borrowed(_) => document,
+        Cow::Owned(neutral) => neutral,
+    }
+}
+
+/// What stands above the content of an item of the list.
+fn item_fields(item: &Item<'_>) -> Fields {
+    let notification = item.notification;
+    let subscriber = (SUBSCRIBER, Value::from(notification.subscriber.as_str()));
+    let severity = (SEVERITY, Value::from(notification.severity.as_str()));
+    [subscriber, severity].into_iter().chain(item.marks()).collect()
+}
+
+/// The part, and what was left out.
+fn single(part: Part<'_>, more: Option<&str>) -> String {
+    let mut document = String::with_capacity(capacity(std::slice::from_ref(&part)));
+    for line in &part.lines {
+        push_line(&mut document, "", line);
+    }
+    push_more(&mut document, more);
+    match part.object {
+        Object::Flat => document,
+        Object::Read(mut expected) => {
+            expected.extend(more.map(|more| (MORE.to_owned(), Value::from(more))));
+            checked(document, Value::Object(expected))
+        }
+    }
+}
+
+/// The parts as the items of one list.
+///
+/// Flat ones need no second look: each of their lines keeps its meaning behind a hyphen or two levels deeper.
+fn list(parts: &[Part<'_>], head: Fields, more: Option<&str>) -> String {
+    let mut document = String::with_capacity(capacity(parts));
+    for (key, value) in &head {
+        push_line(&mut document, "", &toon::encode_field(key, value));
+    }
+    push_line(&mut document, "", &format!("{LIST}[{}]:", parts.len()));
+    for part in parts {
+        for (index, line) in part.lines.iter().enumerate() {
+            push_line(&mut document, if index == 0 { "  - " } else { "    " }, line);
+        }
+    }
+    push_more(&mut document, more);
+    if parts.iter().all(|part| matches!(part.object, Object::Flat)) {
+        return document;
+    }
+    let items = (LIST, parts.iter().map(|part| Value::Object(part.value())).collect());
+    let fields = head.into_iter().chain([items]).chain(more.map(|more| (MORE, Value::from(more))));
+    checked(document, Value::Object(fields.map(|(key, value)| (key.to_owned(), value)).collect()))
+}
+
+/// The document if it says what is expected of it, else one that does.
+fn checked(document: String, expected: Value) -> String {
+    if toon::decode(&document).as_ref() == Ok(&expected) { document } else { toon::encode(&expected) }
 }
 
 /// One notification as the lines of an object.
@@ -71,11 +161,6 @@ enum Object {
 }
 
 impl<'a> Part<'a> {
-    fn from_item(item: &Item<'a>) -> Self {
-        let part = Self::from_content(&item.notification.content);
-        if item.redelivered { part.marked() } else { part }
-    }
-
     fn from_content(content: &'a Document) -> Self {
         if content.form() == Form::Flat {
             return Self { lines: toon::lines(content).map(Cow::Borrowed).collect(), object: Object::Flat };
@@ -110,24 +195,32 @@ impl<'a> Part<'a> {
         Self { lines, object: Object::Read(Map::from_iter([(UNNAMED.to_owned(), value)])) }
     }
 
-    /// The whole object as the one field of another.
-    fn nested(self) -> Self {
-        let value = self.value();
-        let lines = self.lines.iter().map(|line| format!("  {line}").into());
-        let lines = std::iter::once(format!("{UNNAMED}:").into()).chain(lines).collect();
-        Self { lines, object: Object::Read(Map::from_iter([(UNNAMED.to_owned(), Value::Object(value))])) }
+    /// The same, under one key if it has a key that the frame uses; `has_head` when the frame counts.
+    fn beside_frame(self, has_head: bool) -> Self {
+        let is_taken = |key: &str| FRAME_KEYS.contains(&key) || has_head && [COUNT, SHOWN].contains(&key);
+        if self.keys().any(is_taken) { self.nested() } else { self }
     }
 
-    /// The same, saying that it may have been told before.
-    fn marked(self) -> Self {
-        let is_marked = self.keys().any(|key| key == REDELIVERED);
-        let mut part = if is_marked { self.nested() } else { self };
-        part.lines.insert(0, format!("{REDELIVERED}: true").into());
-        if let Object::Read(value) = part.object {
-            let mark = (REDELIVERED.to_owned(), Value::Bool(true));
-            part.object = Object::Read(std::iter::once(mark).chain(value).collect());
+    /// The whole object as the one field of another. Flat lines keep their meaning one level deeper.
+    fn nested(self) -> Self {
+        let lines = self.lines.iter().map(|line| format!("  {line}").into());
+        let lines = std::iter::once(format!("{UNNAMED}:").into()).chain(lines).collect();
+        let object = match self.object {
+            Object::Flat => Object::Flat,
+            Object::Read(value) => Object::Read(Map::from_iter([(UNNAMED.to_owned(), Value::Object(value))])),
+        };
+        Self { lines, object }
+    }
+
+    /// The same with `fields` above it.
+    fn below(mut self, fields: Fields) -> Self {
+        let lines = fields.iter().map(|(key, value)| toon::encode_field(key, value).into());
+        self.lines.splice(0..0, lines.collect::<Vec<Cow<'a, str>>>());
+        if let Object::Read(value) = self.object {
+            let fields = fields.into_iter().map(|(key, value)| (key.to_owned(), value));
+            self.object = Object::Read(fields.chain(value).collect());
         }
-        part
+        self
     }
 
     /// Its keys.
@@ -173,65 +266,6 @@ fn is_comment(line: &str) -> bool {
     line.trim_start_matches([' ', '\t']).starts_with('#')
 }
 
-/// Whether no two of so many parts, nor the overflow line, share one of these root keys, and no mark would seem to belong to all.
-fn can_stand_side_by_side<'a>(mut keys: impl Iterator<Item = &'a str>, parts: usize, has_more: bool) -> bool {
-    let mut known: BTreeSet<&str> = has_more.then_some(MORE).into_iter().collect();
-    keys.all(|key| known.insert(key)) && (parts == 1 || !known.contains(REDELIVERED))
-}
-
-/// What [`side_by_side`] writes of contents that are all flat and need no mark, without taking them apart; `None` for others, or when
-/// they cannot stand so.
-fn flat_side_by_side(items: &[Item<'_>], more: Option<&str>) -> Option<String> {
-    let contents = || items.iter().map(|item| &item.notification.content);
-    let are_flat = contents().all(|content| content.form() == Form::Flat);
-    let keys = contents().flat_map(|content| toon::lines(content)).filter_map(bare_key);
-    if !are_flat
-        || items.iter().any(|item| item.redelivered)
-        || !can_stand_side_by_side(keys, items.len(), more.is_some())
-    {
-        return None;
-    }
-    let mut document =
-        String::with_capacity(contents().map(|content| content.len() + 1).sum::<usize>() + LAST_LINE);
-    contents().for_each(|content| push_line(&mut document, "", content));
-    push_more(&mut document, more);
-    Some(document)
-}
-
-fn side_by_side(parts: &[Part<'_>], more: Option<&str>) -> String {
-    let mut document = String::with_capacity(capacity(parts));
-    for line in parts.iter().flat_map(|part| &part.lines) {
-        push_line(&mut document, "", line);
-    }
-    push_more(&mut document, more);
-    document
-}
-
-/// The parts as the items of one list.
-///
-/// Flat ones need no second look: each of their lines keeps its meaning behind a hyphen or two levels deeper.
-fn as_list(parts: &[Part<'_>], more: Option<&str>) -> String {
-    let mut document = String::with_capacity(capacity(parts));
-    push_line(&mut document, "", &format!("{LIST}[{}]:", parts.len()));
-    for part in parts {
-        let first = part.lines.iter().position(|line| !is_comment(line)).unwrap_or(0);
-        for (index, line) in part.lines.iter().enumerate() {
-            let indent = match index {
-                _ if index < first => "  ",
-                _ if index == first => "  - ",
-                _ => "    ",
-            };
-            push_line(&mut document, indent, line);
-        }
-    }
-    push_more(&mut document, more);
-    if parts.iter().all(|part| matches!(part.object, Object::Flat)) {
-        return document;
-    }
-    let expected = list_value(parts, more);
-    if toon::decode(&document).as_ref() == Ok(&expected) { document } else { toon::encode(&expected) }
-}
-
 /// About how long the overflow line is.
 const LAST_LINE: usize = 100;
 
@@ -254,19 +288,14 @@ fn push_more(document: &mut String, more: Option<&str>) {
     }
 }
 
-fn list_value(parts: &[Part<'_>], more: Option<&str>) -> Value {
-    let items: Vec<Map<String, Value>> = parts.iter().map(Part::value).collect();
-    let mut value = Map::from_iter([(LIST.to_owned(), json!(items))]);
-    value.extend(more.map(|more| (MORE.to_owned(), Value::from(more))));
-    Value::Object(value)
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::{
-        format::tests::{item, notification},
-        notification::{Priority, SubscriberId},
+        format::tests::{counts, item, notification},
+        notification::Priority,
     };
 
     /// The document of these contents, of which `again` come again, with three others left out if `is_over`.
@@ -275,52 +304,78 @@ mod tests {
             contents.iter().map(|content| notification("n", Priority::High, content)).collect();
         let items: Vec<Item<'_>> =
             made.iter().enumerate().map(|(index, made)| item(made, again.contains(&index))).collect();
-        let by_subscriber = is_over.then(|| (SubscriberId::new("ci"), 3)).into_iter().collect();
-        let document = write(&items, &Overflow { by_subscriber, ..Overflow::default() });
+        let pending = if is_over { counts(&[("ci", 3)]) } else { Counts::default() };
+        let document = write(&items, &Overflow { pending, ..Overflow::default() });
         assert!(toon::decode(&document).is_ok(), "{document}");
         document
     }
 
     #[test]
-    fn documents_with_different_keys_stand_one_after_the_other() {
-        let joined = document(&["a: 1\nb[2]: x,y", "# hint\nc[1]{d}:\n  2"], &[], true);
-        assert_eq!(joined, "a: 1\nb[2]: x,y\n# hint\nc[1]{d}:\n  2\nmore: 3 pending (ci 3)");
-    }
-
-    #[test]
-    fn documents_with_a_common_key_become_a_list() {
+    fn two_are_separate_items_whatever_their_keys() {
         for (contents, expected) in [
             (
                 ["a[1]{b,c}:\n  1,2\nd: x", "a:\n  e: 1\n  f[1]:\n    - g: 2\nh: y"],
-                "notifications[2]:\n  - a[1]{b,c}:\n      1,2\n    d: x\n  - a:\n      e: 1\n      f[1]:\n        \
-                 - g: 2\n    h: y",
+                "notifications[2]:\n  - subscriber: ci_check\n    severity: error\n    a[1]{b,c}:\n      1,2\n    d: x\n  \
+                 - subscriber: ci_check\n    severity: error\n    a:\n      e: 1\n      f[1]:\n        - g: 2\n    h: y",
             ),
-            (["a: 1", "# hint\n\n\"a\": 2"], "notifications[2]:\n  - a: 1\n  # hint\n  - \"a\": 2"),
+            (
+                ["a: 1", "# hint\n\n\"b\": 2"],
+                "notifications[2]:\n  - subscriber: ci_check\n    severity: error\n    a: 1\n  \
+                 - subscriber: ci_check\n    severity: error\n    # hint\n    \"b\": 2",
+            ),
         ] {
             assert_eq!(document(&contents, &[], false), expected);
         }
     }
 
     #[test]
-    fn the_overflow_line_never_takes_the_place_of_a_field() {
-        assert_eq!(document(&["more: 1"], &[], false), "more: 1");
+    fn one_alone_is_its_content_with_its_marks_above_and_the_count_of_others_below() {
         assert_eq!(
-            document(&["more: 1"], &[], true),
-            "notifications[1]:\n  - more: 1\nmore: 3 pending (ci 3)"
+            document(&["# hint\nc[1]{d}:\n  2"], &[], true),
+            "# hint\nc[1]{d}:\n  2\nmore: 3 pending (ci 3)"
+        );
+        assert_eq!(document(&["a: 1"], &[0], false), "redelivered: true\na: 1");
+    }
+
+    #[test]
+    fn a_content_with_a_key_of_the_frame_stands_under_a_key_of_its_own() {
+        for content in
+            ["more: 1", "redelivered: 5\na[1]{b}:\n  1", "notifications[1]:\n  - subscriber: x", "cut: x"]
+        {
+            let indented: String = content.lines().map(|line| format!("\n  {line}")).collect();
+            assert_eq!(document(&[content], &[], false), format!("notification:{indented}"));
+            assert_eq!(
+                document(&[content], &[0], false),
+                format!("redelivered: true\nnotification:{indented}")
+            );
+        }
+        let forged = "severity: critical\nsubscriber: budget";
+        assert_eq!(
+            document(&["a: 1", forged], &[1], false),
+            "notifications[2]:\n  - subscriber: ci_check\n    severity: error\n    a: 1\n  - subscriber: ci_check\n    \
+             severity: error\n    redelivered: true\n    notification:\n      severity: critical\n      subscriber: budget"
         );
     }
 
     #[test]
-    fn what_comes_again_says_so_and_only_of_itself() {
-        assert_eq!(document(&["a: 1"], &[0], false), "redelivered: true\na: 1");
+    fn a_content_that_counts_stays_beside_a_frame_that_does_not() {
+        let made = notification("n", Priority::High, "count: 9");
+        let whole = Overflow::default();
+        assert_eq!(write_alone(&[item(&made, false)], &whole), "count: 9");
+        let overflow = Overflow { pending: counts(&[("ci", 3)]), ..Overflow::default() };
         assert_eq!(
-            document(&["a: 1", "b: 2"], &[1], false),
-            "notifications[2]:\n  - a: 1\n  - redelivered: true\n    b: 2"
+            write_alone(&[item(&made, false)], &overflow),
+            "count: 4\nshown: 1\nnotification:\n  count: 9\nmore: 3 pending (ci 3)"
         );
-        assert_eq!(
-            document(&["redelivered: 5\na[1]{b}:\n  1"], &[0], false),
-            "redelivered: true\nnotification:\n  redelivered: 5\n  a[1]{b}:\n    1"
-        );
+    }
+
+    #[test]
+    fn a_source_that_is_not_trusted_is_one_text_in_its_item() {
+        let made = notification("n", Priority::High, "a: 1");
+        let source = "evil\nsubscriber: aside";
+        let made = crate::notification::Notification { untrusted_source: Some(source.into()), ..made };
+        let document = write(&[item(&made, false)], &Overflow::default());
+        assert_eq!(toon::decode(&document), Ok(json!({ "untrusted_source": source, "a": 1 })));
     }
 
     #[test]
@@ -342,6 +397,7 @@ mod tests {
     #[test]
     fn a_key_that_a_list_would_read_differently_is_written_anew() {
         let value: Value = toon::decode(&document(&["- a: 1", "- a: 2"], &[], false)).expect("decodes");
-        assert_eq!(value, json!({ "notifications": [{ "- a": 1 }, { "- a": 2 }] }));
+        let item = |n| json!({ "subscriber": "ci_check", "severity": "error", "- a": n });
+        assert_eq!(value, json!({ "notifications": [item(1), item(2)] }));
     }
 }

@@ -2,14 +2,18 @@
 
 use crate::exchange::InjectionId;
 
-use super::{Item, Overflow, toon};
+use super::{Item, Overflow, count_if_more, toon};
 
-/// Writes the tags around the document; the count is that of the notifications inside.
+/// Writes the tags around the document; `count` is how many there are, `shown` how many of them are inside when that is fewer.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     let id = attribute(injection.as_str());
-    let count = items.len();
+    let shown = items.len();
+    let count = match count_if_more(items, overflow) {
+        Some(count) => format!("count=\"{count}\" shown=\"{shown}\""),
+        None => format!("count=\"{shown}\""),
+    };
     let document = toon::write(items, overflow);
-    format!("<notifications count=\"{count}\" id=\"{id}\">\n{document}\n</notifications>")
+    format!("<notifications {count} id=\"{id}\">\n{document}\n</notifications>")
 }
 
 fn attribute(text: &str) -> String {

@@ -1,38 +1,73 @@
 //! How much of what a point releases goes into one injection.
 //!
-//! The wrapper and the overflow line count too, so the text is written and measured as it will be sent, and the tail is cut
-//! until it fits. Critical notifications stay whatever they cost. How text is written and measured is the caller's.
+//! The wrapper and the overflow line count too, so the text is written and measured as it will be sent. As many as fit are chosen,
+//! the most urgent first; the rest stays pending. Critical notifications may exceed the budget, nothing exceeds what the carrier
+//! holds. One that does not fit even alone is cut, so that every exchange with any room at all makes the queue shorter. How text is
+//! written, measured and cut is the caller's.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     exchange::{Budget, Directive},
-    notification::{Notification, Priority, SubscriberId, Tokens},
+    notification::{Counts, Cut, Detail, Notification, Priority, SubscriberId, Tokens},
 };
 
-/// The most an injection may hold, critical notifications excepted.
+/// Most characters of a carrier that does not say how many it holds, unless more are configured.
+///
+/// Source: about 8,000 tokens, which every model that uses tools takes in one message.
+pub const CARRIER_CHARS_MAX: u32 = 32_000;
+
+/// The most an injection may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Notifications.
+    /// The budget: notifications. Critical ones may exceed it.
     pub max_notifications: u32,
-    /// Estimated tokens of the whole text.
+    /// The budget: estimated tokens of the whole text. Critical ones may exceed it.
     pub max_tokens: Tokens,
-    /// Characters of the whole text.
+    /// The budget: characters of the whole text. Critical ones may exceed it.
     pub max_chars: u32,
+    /// What the carrier holds, in characters of the whole text. Nothing exceeds it.
+    pub carrier_chars_max: u32,
 }
 
 impl Limits {
-    /// These limits, lowered to what a harness asks for; a higher wish changes nothing.
+    /// The limits that are configured, for a carrier that does not say what it holds.
+    pub fn new(max_notifications: u32, max_tokens: Tokens, max_chars: u32) -> Self {
+        let carrier_chars_max = max_chars.max(CARRIER_CHARS_MAX);
+        Self { max_notifications, max_tokens, max_chars, carrier_chars_max }
+    }
+
+    /// These limits, lowered to what an exchange asks for; a higher wish changes no budget. The characters it states are what its
+    /// carrier holds.
     #[must_use]
     pub fn lowered_to(self, budget: &Budget) -> Self {
+        let lower = |wish: Option<u32>, own: u32| wish.map_or(own, |wish| wish.min(own));
         Self {
-            max_notifications: budget
-                .max_notifications
-                .map_or(self.max_notifications, |n| n.min(self.max_notifications)),
-            max_tokens: budget.max_tokens.map_or(self.max_tokens, |n| n.min(self.max_tokens)),
-            max_chars: budget.max_chars.map_or(self.max_chars, |n| n.min(self.max_chars)),
+            max_notifications: lower(budget.max_notifications, self.max_notifications),
+            max_tokens: budget.max_tokens.map_or(self.max_tokens, |wish| wish.min(self.max_tokens)),
+            max_chars: lower(budget.max_chars, self.max_chars),
+            carrier_chars_max: budget.max_chars.unwrap_or(self.carrier_chars_max),
         }
     }
+
+    fn holds(&self, text: &str, tokens: Tokens, allowance: Allowance) -> bool {
+        let chars = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+        match allowance {
+            Allowance::Budget => {
+                chars <= self.max_chars.min(self.carrier_chars_max) && tokens <= self.max_tokens
+            }
+            Allowance::Carrier => chars <= self.carrier_chars_max,
+        }
+    }
+}
+
+/// Which of the limits hold for a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Allowance {
+    /// All: something in it is not critical.
+    Budget,
+    /// What the carrier holds: all in it is critical.
+    Carrier,
 }
 
 /// A notification that could be released.
@@ -40,10 +75,12 @@ impl Limits {
 pub struct Candidate {
     /// What it is.
     pub notification: Arc<Notification>,
-    /// Whether it may have been told before.
+    /// Whether it may have been delivered before.
     pub redelivered: bool,
     /// Whether it came in place of a tool call before.
     pub has_cancelled: bool,
+    /// The part of it that there is room for; `None` when that is all.
+    pub cut: Option<Cut>,
 }
 
 /// What a point would release if there were room.
@@ -70,53 +107,116 @@ pub struct Fitted {
     pub directive: Option<Directive>,
 }
 
+/// How text is made of notifications.
+pub trait Writer {
+    /// Writes the chosen ones, and how many are left out, in as much detail as it says.
+    fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String;
+
+    /// Counts the tokens of a text.
+    fn tokens(&self, text: &str) -> Tokens;
+
+    /// The part of a notification's content that about `chars_max` characters hold.
+    fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut;
+}
+
 /// Chooses from `offer` what `limits` leave room for; `None` when that is nothing.
 ///
-/// `write` gets the chosen ones and how many of each subscriber are left out, and `estimate` counts the tokens of what it
-/// wrote. The last candidate that is not critical is left out until the text fits. Where that would leave nothing, the first
-/// one is too big for these limits by itself: it is passed over so that those behind it are not held up.
-pub fn fit(
-    offer: Offer,
-    limits: &Limits,
-    write: impl Fn(&[Candidate], BTreeMap<SubscriberId, u32>) -> String,
-    estimate: impl Fn(&str) -> Tokens,
-) -> Option<Fitted> {
+/// Shape: the first of the candidates, as many as fit. Where the first alone is too large, the line about those left out is made
+/// shorter, and then the notification is cut. `None` means that there is no candidate, or no room for a frame and a mark.
+pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Option<Fitted> {
     let Offer { mut candidates, due, directive } = offer;
-    while !candidates.is_empty() {
-        let mut chosen = candidates.clone();
-        while !chosen.is_empty() {
-            let text = write(&chosen, left_out(&due, &chosen));
-            let tokens = estimate(&text);
-            if is_within(&text, tokens, limits) || chosen.iter().all(is_critical) {
-                return Some(Fitted { chosen, text, tokens, directive });
-            }
-            if let Some(last) = chosen.iter().rposition(|candidate| !is_critical(candidate)) {
-                chosen.remove(last);
+    let criticals = candidates.iter().filter(|candidate| is_critical(candidate)).count();
+    let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
+    candidates.truncate(criticals.max(others_max));
+    let fitting = Fitting { due: &due, limits, writer };
+    let (count, written) = fitting
+        .most(&candidates)
+        .or_else(|| fitting.first_cut(candidates.first_mut()?).map(|text| (1, text)))?;
+    candidates.truncate(count);
+    let Written { text, tokens } = written;
+    Some(Fitted { chosen: candidates, text, tokens, directive })
+}
+
+struct Fitting<'a, W> {
+    due: &'a BTreeMap<SubscriberId, u32>,
+    limits: &'a Limits,
+    writer: &'a W,
+}
+
+struct Written {
+    text: String,
+    tokens: Tokens,
+}
+
+impl<W: Writer> Fitting<'_, W> {
+    /// As many of the first candidates as fit, at least one.
+    ///
+    /// All are tried first, as mostly all fit; then the number is found by halving, since a text grows with what is in it. Where a
+    /// shorter overflow line makes room for one more all the same, that one is added.
+    fn most(&self, candidates: &[Candidate]) -> Option<(usize, Written)> {
+        let try_first = |count: usize| self.written(candidates.get(..count)?, Detail::Subscribers);
+        if candidates.is_empty() {
+            return None;
+        }
+        if let Some(all) = try_first(candidates.len()) {
+            return Some((candidates.len(), all));
+        }
+        let (mut fitted, mut too_many) = (None, candidates.len());
+        let mut fits = 0;
+        while fits + 1 < too_many {
+            let middle = fits + (too_many - fits) / 2;
+            match try_first(middle) {
+                Some(written) => (fits, fitted) = (middle, Some(written)),
+                None => too_many = middle,
             }
         }
-        candidates.remove(0);
+        while let Some(written) = try_first(fits + 1) {
+            (fits, fitted) = (fits + 1, Some(written));
+        }
+        match fitted {
+            Some(written) => Some((fits, written)),
+            None => self.written(candidates.get(..1)?, Detail::Total).map(|written| (1, written)),
+        }
     }
-    None
+
+    /// The text of the first candidate alone, cut until it fits.
+    fn first_cut(&self, candidate: &mut Candidate) -> Option<Written> {
+        let mut room = candidate.notification.content.chars().count();
+        room = room.min(usize::try_from(self.limits.carrier_chars_max).unwrap_or(usize::MAX));
+        loop {
+            candidate.cut = Some(self.writer.shorten(&candidate.notification, room));
+            if let Some(written) = self.written(std::slice::from_ref(candidate), Detail::Total) {
+                return Some(written);
+            }
+            if room == 0 {
+                return None;
+            }
+            room = room * 3 / 4;
+        }
+    }
+
+    /// The text of `chosen`, if it is within the limits that hold for them.
+    fn written(&self, chosen: &[Candidate], detail: Detail) -> Option<Written> {
+        let text = self.writer.write(chosen, &self.left_out(chosen, detail), detail);
+        let tokens = self.writer.tokens(&text);
+        let allowance = if chosen.iter().all(is_critical) { Allowance::Carrier } else { Allowance::Budget };
+        self.limits.holds(&text, tokens, allowance).then_some(Written { text, tokens })
+    }
+
+    fn left_out(&self, chosen: &[Candidate], detail: Detail) -> Counts {
+        let mut left = self.due.clone();
+        for candidate in chosen {
+            if let Some(count) = left.get_mut(&candidate.notification.subscriber) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        left.retain(|_, count| *count > 0);
+        Counts::new(&left, detail)
+    }
 }
 
 fn is_critical(candidate: &Candidate) -> bool {
     candidate.notification.priority == Priority::Critical
-}
-
-fn is_within(text: &str, tokens: Tokens, limits: &Limits) -> bool {
-    let max_chars = usize::try_from(limits.max_chars).unwrap_or(usize::MAX);
-    text.chars().count() <= max_chars && tokens <= limits.max_tokens
-}
-
-fn left_out(due: &BTreeMap<SubscriberId, u32>, chosen: &[Candidate]) -> BTreeMap<SubscriberId, u32> {
-    let mut left = due.clone();
-    for candidate in chosen {
-        if let Some(count) = left.get_mut(&candidate.notification.subscriber) {
-            *count = count.saturating_sub(1);
-        }
-    }
-    left.retain(|_, count| *count > 0);
-    left
 }
 
 #[cfg(test)]
@@ -130,8 +230,9 @@ mod tests {
             .iter()
             .map(|name| {
                 let priority = if name.starts_with('!') { Priority::Critical } else { Priority::Normal };
-                let notification = Arc::new(notification(name, priority, InjectionPoint::AfterTool));
-                Candidate { notification, redelivered: false, has_cancelled: false }
+                let made = notification(name, priority, InjectionPoint::AfterTool);
+                let notification = Arc::new(Notification { content: (*name).into(), ..made });
+                Candidate { notification, redelivered: false, has_cancelled: false, cut: None }
             })
             .collect();
         let mut due: BTreeMap<SubscriberId, u32> = BTreeMap::new();
@@ -144,54 +245,94 @@ mod tests {
         Offer { candidates, due, directive: None }
     }
 
-    /// The text that fits: names joined by spaces, then how many are left out; a token is a byte.
-    fn fitted(offer: Offer, max_tokens: u32, max_chars: u32) -> Option<String> {
-        let limits = Limits { max_notifications: 10, max_tokens: Tokens(max_tokens), max_chars };
-        let write = |chosen: &[Candidate], left: BTreeMap<SubscriberId, u32>| {
-            let names: Vec<&str> =
-                chosen.iter().map(|candidate| candidate.notification.id.as_str()).collect();
-            let left: String = left.iter().map(|(name, count)| format!(" +{count}{name}")).collect();
-            names.join(" ") + &left
-        };
-        let estimate = |text: &str| Tokens(u32::try_from(text.len()).expect("short"));
-        fit(offer, &limits, write, estimate).map(|fitted| fitted.text)
+    /// Contents joined by spaces, then how many are left out; a token is a byte, and a cut content ends with `~`.
+    struct Plain;
+
+    impl Writer for Plain {
+        fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String {
+            let content = |candidate: &Candidate| match &candidate.cut {
+                Some(cut) => cut.content.to_string(),
+                None => candidate.notification.content.to_string(),
+            };
+            let contents: Vec<String> = chosen.iter().map(content).collect();
+            let left = match (left_out.total(), detail) {
+                (0, _) => String::new(),
+                (total, Detail::Total) => format!(" +{total}"),
+                (_, Detail::Subscribers) => format!(" +{left_out}"),
+            };
+            contents.join(" ") + &left
+        }
+
+        fn tokens(&self, text: &str) -> Tokens {
+            Tokens(u32::try_from(text.len()).expect("short"))
+        }
+
+        fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut {
+            let kept = notification.content.get(..chars_max).expect("as long as that");
+            Cut { content: format!("{kept}~").into(), mark: "cut".into() }
+        }
+    }
+
+    /// The text that fits into these tokens, characters, and characters of the carrier.
+    fn fitted(offer: Offer, max_tokens: u32, max_chars: u32, carrier_chars_max: u32) -> Option<String> {
+        let max_tokens = Tokens(max_tokens);
+        let limits = Limits { max_notifications: 10, max_tokens, max_chars, carrier_chars_max };
+        fit(offer, &limits, &Plain).map(|fitted| fitted.text)
     }
 
     #[test]
-    fn the_tail_is_cut_until_the_whole_text_fits_and_is_counted_by_subscriber() {
+    fn as_many_as_fit_are_chosen_and_the_rest_is_counted_by_subscriber() {
         for (max, expected) in [
-            (39, Some("a#aaaaaaaa a#bbbbbbbb b#cccccccc +2late")),
-            (38, Some("a#aaaaaaaa a#bbbbbbbb +1b +2late")),
-            (31, Some("a#aaaaaaaa +1a +1b +2late")),
-            (25, Some("a#aaaaaaaa +1a +1b +2late")),
-            (24, Some("b#cccccccc +2a +2late")),
-            (20, None),
+            (40, Some("a#aaaaaaaa a#bbbbbbbb b#cccccccc +late 2")),
+            (39, Some("a#aaaaaaaa a#bbbbbbbb +late 2; b 1")),
+            (33, Some("a#aaaaaaaa +late 2; a 1; b 1")),
+            (27, Some("a#aaaaaaaa +4")),
+            (12, Some("a#aaaaa~ +4")),
+            (4, Some("~ +4")),
+            (3, None),
         ] {
             let offered = || offer(&["a#aaaaaaaa", "a#bbbbbbbb", "b#cccccccc"], 2);
-            assert_eq!(fitted(offered(), max, 1_000).as_deref(), expected, "{max} tokens");
-            assert_eq!(fitted(offered(), 1_000, max).as_deref(), expected, "{max} characters");
+            assert_eq!(fitted(offered(), max, 1_000, 1_000).as_deref(), expected, "{max} tokens");
+            assert_eq!(fitted(offered(), 1_000, max, 1_000).as_deref(), expected, "{max} characters");
+            assert_eq!(fitted(offered(), 1_000, 1_000, max).as_deref(), expected, "{max} of the carrier");
         }
     }
 
     #[test]
-    fn critical_ones_stay_whatever_they_cost() {
-        let text = fitted(offer(&["!aaaaaaaa", "!bbbbbbbb", "cccc"], 0), 5, 5);
-        assert_eq!(text.as_deref(), Some("!aaaaaaaa !bbbbbbbb +1cccc"));
+    fn critical_ones_exceed_the_budget_and_take_nothing_along_then() {
+        let offered = || offer(&["!aaaaaaaa", "!bbbbbbbb", "cccc"], 0);
+        assert_eq!(fitted(offered(), 5, 5, 100).as_deref(), Some("!aaaaaaaa !bbbbbbbb +cccc 1"));
+        assert_eq!(fitted(offered(), 24, 24, 100).as_deref(), Some("!aaaaaaaa !bbbbbbbb cccc"));
     }
 
     #[test]
-    fn one_that_is_too_big_by_itself_does_not_hold_up_those_behind_it() {
-        let big = "x#xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
-        assert_eq!(fitted(offer(&[big, "b", "c"], 0), 20, 20).as_deref(), Some("b c +1x"));
-        assert_eq!(fitted(offer(&[big], 0), 20, 20), None);
-        assert_eq!(fitted(offer(&[], 0), 20, 20), None);
+    fn critical_ones_do_not_exceed_the_carrier() {
+        let offered = || offer(&["!aaaaaaaa", "!bbbbbbbb", "!cccccccc"], 0);
+        assert_eq!(fitted(offered(), 5, 5, 29).as_deref(), Some("!aaaaaaaa !bbbbbbbb !cccccccc"));
+        assert_eq!(fitted(offered(), 5, 5, 28).as_deref(), Some("!aaaaaaaa +2"));
+        assert_eq!(fitted(offered(), 5, 5, 12).as_deref(), Some("!aaaaaaaa +2"));
+        assert_eq!(fitted(offered(), 5, 5, 10).as_deref(), Some("!aaaaa~ +2"));
     }
 
     #[test]
-    fn a_harness_can_lower_the_limits_but_not_raise_them() {
-        let configured = Limits { max_notifications: 10, max_tokens: Tokens(800), max_chars: 8_000 };
+    fn of_a_thousand_critical_ones_as_many_leave_as_the_carrier_holds() {
+        let names: Vec<String> = (0..1_000).map(|n| format!("!a#{n:04}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let text = fitted(offer(&names, 0), 5, 5, 800).expect("some fit");
+        assert!((790..=800).contains(&text.len()), "{} characters", text.len());
+    }
+
+    #[test]
+    fn an_exchange_can_lower_the_budget_and_says_what_its_carrier_holds() {
+        let configured = Limits::new(10, Tokens(800), 8_000);
+        assert_eq!(configured.carrier_chars_max, CARRIER_CHARS_MAX);
         let wish = Budget { max_notifications: Some(20), max_tokens: Some(Tokens(100)), max_chars: None };
         let lowered = Limits { max_tokens: Tokens(100), ..configured };
         assert_eq!(configured.lowered_to(&wish), lowered);
+        for (chars, max_chars) in [(9_500, 8_000), (400, 400)] {
+            let wish = Budget { max_chars: Some(chars), ..Budget::default() };
+            let lowered = Limits { max_chars, carrier_chars_max: chars, ..configured };
+            assert_eq!(configured.lowered_to(&wish), lowered);
+        }
     }
 }

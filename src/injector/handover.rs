@@ -92,7 +92,7 @@ impl Injector {
     /// Adds to what the next injection says was evicted.
     pub fn note_evicted(&mut self, counts: BTreeMap<SubscriberId, u32>) {
         for (subscriber, count) in counts {
-            self.note_dropped(subscriber, count);
+            self.add_evicted(subscriber, count);
         }
     }
 

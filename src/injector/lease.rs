@@ -42,8 +42,8 @@ pub(super) struct Lease {
     /// How many answers hold it that are not known to have been lost.
     pub(super) answers: u32,
     pub(super) entries: Vec<Entry>,
-    /// What its text says that a full queue let go of.
-    pub(super) dropped: BTreeMap<SubscriberId, u32>,
+    /// How many events of each subscriber its text says were evicted.
+    pub(super) evicted: BTreeMap<SubscriberId, u32>,
 }
 
 impl Lease {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{
-    tests::{exchange, notification},
+    tests::{Brief, exchange, limits, notification},
     *,
 };
 use crate::{
-    notification::{Activation, Interrupt, NotificationId, Tokens},
+    notification::{Activation, Interrupt, NotificationId},
     session::WakeKind,
 };
 
@@ -142,8 +142,13 @@ impl Naive {
     fn evict(&mut self) {
         let waiting = self.known.iter_mut().filter(|known| known.place == Place::Queue);
         let mut waiting: Vec<&mut Known> = waiting.collect();
-        waiting.sort_by(|a, b| Self::told_before(a, b));
-        for known in waiting.into_iter().skip(QUEUE_LEN_MAX) {
+        waiting.sort_by(|a, b| {
+            let rank =
+                |known: &Known| (known.notification.priority, known.notification.created_at, known.arrival);
+            rank(a).cmp(&rank(b))
+        });
+        let too_many = waiting.len().saturating_sub(QUEUE_LEN_MAX);
+        for known in waiting.into_iter().take(too_many) {
             known.place = Place::Ended;
         }
     }
@@ -201,7 +206,11 @@ impl Naive {
             self.continuations = 0;
         }
         self.turn = exchange.turn.clone().or(self.turn.take());
-        let is_woken = self.is_woken;
+        let is_pending = |known: &&Known| known.place == Place::Queue;
+        let takes_all = self.known.iter().filter(is_pending).any(|known| {
+            known.notification.priority == Priority::Critical && known.is_let_out_at(exchange.point, false)
+        });
+        let is_woken = self.is_woken || takes_all;
         let waiting = self.known.iter_mut().filter(|known| known.place == Place::Queue);
         let mut due: Vec<&mut Known> =
             waiting.filter(|known| known.is_let_out_at(exchange.point, is_woken)).collect();
@@ -340,12 +349,11 @@ impl Pair {
             return;
         }
         self.injector.confirm_by_exchange(exchange, now);
-        let max_notifications = NOTIFICATIONS_MAX;
-        let limits = Limits { max_notifications, max_tokens: Tokens(0), max_chars: 0 };
+        let limits = limits(NOTIFICATIONS_MAX);
         let offer = self.injector.offer(exchange, &limits, now);
         let due: u32 = offer.due.values().sum();
         assert!(usize::try_from(due).expect("small") >= offer.candidates.len());
-        let fitted = fit(offer, &limits, |_, _| String::new(), |_| Tokens(0));
+        let fitted = fit(offer, &limits, &Brief);
         let id = InjectionId::new(&format!("i{}", self.naive.releases.len()));
         let answer = self.injector.release(exchange, fitted, &id, Duration::from_millis(LEASE_MS), now);
         let (expected, goes_on) = self.naive.exchange(exchange, self.now);

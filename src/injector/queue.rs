@@ -233,13 +233,13 @@ impl Queue {
         self.remove(key)
     }
 
-    /// Takes out the newest of the least important ones.
+    /// Takes out the oldest of the least important ones.
     pub(super) fn evict(&mut self) -> Option<Entry> {
         let (least, _) = self.entries.last_key_value()?;
         let urgency = least.lane.urgency;
-        let newest_of_lanes =
-            self.lanes_of(urgency).filter_map(|lane| self.lane(lane).next_back().map(|(key, _)| *key));
-        let key = newest_of_lanes.max_by_key(|key| key.age)?;
+        let oldest_of_lanes =
+            self.lanes_of(urgency).filter_map(|lane| self.lane(lane).next().map(|(key, _)| *key));
+        let key = oldest_of_lanes.min_by_key(|key| key.age)?;
         self.remove(key)
     }
 
@@ -312,6 +312,11 @@ impl Queue {
     /// Whether `is_due` lets anything out.
     pub(super) fn has_due(&self, is_due: impl Fn(Lane) -> bool) -> bool {
         self.counts.keys().any(|lane| is_due(*lane))
+    }
+
+    /// Whether `is_due` lets out a critical one.
+    pub(super) fn has_critical(&self, is_due: impl Fn(Lane) -> bool) -> bool {
+        self.lanes_of(Reverse(Priority::Critical)).any(is_due)
     }
 
     /// Marks the notification named `id` as one that the agent is to be told of; whether it waited for that.
@@ -390,7 +395,7 @@ impl Queue {
         self.counts.range(first..=last).map(|(lane, _)| *lane)
     }
 
-    fn lane(&self, lane: Lane) -> impl DoubleEndedIterator<Item = (&Key, &Entry)> {
+    fn lane(&self, lane: Lane) -> impl Iterator<Item = (&Key, &Entry)> {
         self.entries.range(Key { lane, age: Age::OLDEST }..=Key { lane, age: Age::NEWEST })
     }
 
@@ -528,8 +533,8 @@ mod tests {
         entry.returned_from = Some(InjectionId::new("i1"));
         queue.restore(entry);
         assert_eq!(queue.take_returned_from(&InjectionId::new("i2")), []);
-        assert!(queue.evict().is_some_and(|entry| entry.notification.id.as_str() == "b"));
-        assert!(queue.take(&NotificationId::new("a")).is_some());
+        assert!(queue.evict().is_some_and(|entry| entry.notification.id.as_str() == "a"));
+        assert!(queue.take(&NotificationId::new("b")).is_some());
         let Queue { entries, by_id, by_expiry, returned, active, unshown, for_user, counts, arrivals: _ } =
             queue;
         assert!(entries.is_empty() && by_id.is_empty() && by_expiry.is_empty());

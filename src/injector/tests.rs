@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
-    event::Scope,
+    event::{Scope, Seq},
     exchange::Role,
-    notification::{Activation, Interrupt, NotificationId, Tokens},
+    notification::{Activation, Counts, Cut, Detail, Interrupt, Nature, NotificationId, Tokens},
 };
 
 use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
@@ -27,7 +27,7 @@ impl Story {
         Self { injector, injections: 0, max_notifications: 10 }
     }
 
-    fn push(&mut self, name: &str, priority: Priority, inject_at: InjectionPoint) -> Pushed {
+    pub(super) fn push(&mut self, name: &str, priority: Priority, inject_at: InjectionPoint) -> Pushed {
         self.injector.push(Arc::new(notification(name, priority, inject_at)))
     }
 
@@ -44,8 +44,7 @@ impl Story {
         self.injector.confirm_by_exchange(exchange, now);
         let limits = limits(self.max_notifications);
         let offer = self.injector.offer(exchange, &limits, now);
-        let write = |chosen: &[Candidate], _| format!("{} notifications", chosen.len());
-        let fitted = fit(offer, &limits, write, |_| Tokens(0));
+        let fitted = fit(offer, &limits, &Brief);
         self.injections += 1;
         let id = InjectionId::new(&format!("i{}", self.injections));
         self.injector.release(exchange, fitted, &id, LEASE, now)
@@ -61,8 +60,25 @@ impl Story {
     }
 }
 
-fn limits(max_notifications: u32) -> Limits {
-    Limits { max_notifications, max_tokens: Tokens(u32::MAX), max_chars: u32::MAX }
+/// Texts that take no room.
+pub(super) struct Brief;
+
+impl Writer for Brief {
+    fn write(&self, _: &[Candidate], _: &Counts, _: Detail) -> String {
+        String::new()
+    }
+
+    fn tokens(&self, _: &str) -> Tokens {
+        Tokens(0)
+    }
+
+    fn shorten(&self, notification: &Notification, _: usize) -> Cut {
+        panic!("{} fits", notification.id)
+    }
+}
+
+pub(super) fn limits(max_notifications: u32) -> Limits {
+    Limits::new(max_notifications, Tokens(u32::MAX), u32::MAX)
 }
 
 fn ledger_line(entry: &LedgerEntry) -> String {
@@ -87,7 +103,7 @@ fn ledger_line(entry: &LedgerEntry) -> String {
     }
 }
 
-fn names(injection: Option<&Injection>) -> Vec<String> {
+pub(super) fn names(injection: Option<&Injection>) -> Vec<String> {
     let released = injection.map(|injection| injection.notifications.as_slice()).unwrap_or_default();
     released.iter().map(|released| released.id.to_string()).collect()
 }
@@ -101,6 +117,8 @@ pub(super) fn notification(name: &str, priority: Priority, inject_at: InjectionP
         inject_at,
         activation: Activation::Passive,
         interrupt: Interrupt::InjectAndContinue,
+        nature: Nature::Occurrence,
+        untrusted_source: None,
         severity: Severity::Info,
         content: "key: value".into(),
         tokens: Tokens(3),
@@ -115,11 +133,11 @@ pub(super) fn exchange(point: InjectionPoint, carrier: &str) -> Exchange {
     Exchange::new(SessionId::new("s1"), point, carrier)
 }
 
-fn in_turn(turn: &str, exchange: Exchange) -> Exchange {
+pub(super) fn in_turn(turn: &str, exchange: Exchange) -> Exchange {
     Exchange { turn: Some(turn.into()), ..exchange }
 }
 
-fn only_to_continue(carrier: &str) -> Exchange {
+pub(super) fn only_to_continue(carrier: &str) -> Exchange {
     Exchange { carries: Carries::OnlyToContinue, ..exchange(TurnEnd, carrier) }
 }
 
@@ -370,12 +388,12 @@ fn a_lower_bound_takes_effect_at_once() {
     }
     story.ledger();
     story.injector.set_queue_len_max(1);
-    let ended = ["low queue_overflow", "normal#2 queue_overflow", "normal#1 queue_overflow"];
+    let ended = ["low queue_overflow", "normal#1 queue_overflow", "normal#2 queue_overflow"];
     assert_eq!(story.ledger(), ended);
 }
 
 #[test]
-fn a_full_queue_lets_the_newest_of_the_least_important_go() {
+fn a_full_queue_evicts_the_oldest_of_the_least_important() {
     let mut story = Story::new();
     story.injector.set_queue_len_max(3);
     story.push("low#1", Low, TurnEnd);
@@ -394,7 +412,7 @@ fn a_full_queue_lets_the_newest_of_the_least_important_go() {
         assert!(pushed.is_new, "{name}");
         evicted.extend(pushed.evicted.map(|notification| notification.id.to_string()));
     }
-    assert_eq!(evicted, ["low#1", "normal#3", "low#2", "normal#2", "normal#1", "critical#4"]);
+    assert_eq!(evicted, ["low#1", "normal#1", "low#2", "normal#2", "normal#3", "critical#1"]);
     let overflowed: Vec<String> = story
         .ledger()
         .into_iter()
@@ -402,6 +420,46 @@ fn a_full_queue_lets_the_newest_of_the_least_important_go() {
         .collect();
     assert_eq!(overflowed, evicted);
     assert_eq!(story.injector.pending(), (3, Some(Critical)));
+}
+
+#[test]
+fn what_is_evicted_is_counted_in_events_until_it_was_said() {
+    let mut story = Story::new();
+    story.injector.set_queue_len_max(1);
+    for (name, events) in [("reminder#1", 15), ("reminder#2", 7), ("ci#1", 2)] {
+        let events = (1..=events).map(Seq).collect();
+        story.injector.push(Arc::new(Notification { events, ..notification(name, Normal, AfterTool) }));
+    }
+    let evicted = BTreeMap::from([(SubscriberId::new("reminder"), 22)]);
+    assert_eq!(*story.injector.evicted(), evicted);
+    story.exchange(&exchange(AfterTool, "c1"), 0);
+    assert_eq!(*story.injector.evicted(), BTreeMap::new());
+    story.injector.undelivered(&InjectionId::new("i1"));
+    assert_eq!(*story.injector.evicted(), evicted);
+}
+
+#[test]
+fn with_a_critical_one_goes_everything_at_any_point() {
+    for point in InjectionPoint::ALL {
+        let mut story = Story::new();
+        for (name, priority, inject_at) in
+            [("low", Low, TurnEnd), ("start", Normal, TurnStart), ("critical", Critical, Immediate)]
+        {
+            story.push(name, priority, inject_at);
+        }
+        let prompt =
+            Notification { activation: Activation::Prompt, ..notification("prompt", High, AfterTool) };
+        story.injector.push(Arc::new(prompt));
+        let next_turn =
+            Notification { interrupt: Interrupt::QueueForNext, ..notification("next", Critical, Immediate) };
+        story.injector.push(Arc::new(next_turn));
+        let expected: &[&str] = if point == TurnStart {
+            &["critical", "next", "start", "low"]
+        } else {
+            &["critical", "start", "low"]
+        };
+        assert_eq!(story.exchange(&exchange(point, "c1"), 0), expected, "{point}");
+    }
 }
 
 #[test]
@@ -419,71 +477,6 @@ fn an_expired_notification_is_not_told() {
 }
 
 #[test]
-fn the_end_of_a_turn_goes_on_only_for_something_critical_and_twice_in_a_row_at_most() {
-    let go_on =
-        |subscriber: &str| Some(Directive::Continue { reason: format!("critical: {subscriber}").into() });
-    let mut story = Story::new();
-    story.push("normal", Normal, AfterTool);
-    assert!(story.exchange(&only_to_continue("c1"), 0).is_empty());
-    for (carrier, name) in [("c2", "budget#1"), ("c3", "budget#2")] {
-        story.push(name, Critical, Immediate);
-        let answer = story.answer(&only_to_continue(carrier), 1_000);
-        assert_eq!(answer.directive, go_on("budget"), "{carrier}");
-        assert_eq!(names(answer.injection.as_ref()).first().map(String::as_str), Some(name));
-    }
-    story.push("budget#3", Critical, Immediate);
-    let third = story.answer(&only_to_continue("c4"), 2_000);
-    assert_eq!((third.injection, third.directive, third.pending), (None, None, 1));
-    assert!(third.check_before_tool);
-    story.push("normal#2", Normal, TurnStart);
-    assert_eq!(story.exchange(&exchange(TurnStart, "c5"), 3_000), ["budget#3", "normal#2"]);
-    story.push("budget#4", Critical, Immediate);
-    assert_eq!(story.answer(&only_to_continue("c6"), 4_000).directive, go_on("budget"));
-}
-
-#[test]
-fn a_carrier_that_takes_text_anyway_is_told_to_go_on_under_the_same_cap() {
-    let mut story = Story::new();
-    story.push("normal", Normal, TurnEnd);
-    let quiet = story.answer(&exchange(TurnEnd, "c0"), 0);
-    assert_eq!((names(quiet.injection.as_ref()), quiet.directive), (vec!["normal".to_owned()], None));
-    let mut directives = Vec::new();
-    for n in 1..=3 {
-        story.push(&format!("loop#{n}"), Critical, Immediate);
-        let answer = story.answer(&exchange(TurnEnd, &format!("c{n}")), n * 1_000);
-        assert_eq!(names(answer.injection.as_ref()), [format!("loop#{n}")]);
-        directives.push(answer.directive.is_some());
-    }
-    assert_eq!(directives, [true, true, false]);
-}
-
-#[test]
-fn an_end_that_nothing_asks_to_go_on_from_begins_the_count_anew() {
-    let mut story = Story::new();
-    let mut is_continued = Vec::new();
-    for (n, is_asked) in [(1, true), (2, true), (3, false), (4, true), (5, true), (6, true)] {
-        if is_asked {
-            story.push(&format!("loop#{n}"), Critical, Immediate);
-        }
-        let answer = story.answer(&only_to_continue(&format!("c{n}")), n * 1_000);
-        is_continued.push(answer.directive.is_some());
-    }
-    assert_eq!(is_continued, [true, true, false, true, true, false]);
-}
-
-#[test]
-fn a_turn_with_another_name_begins_the_count_of_continuations_anew() {
-    let mut story = Story::new();
-    let mut is_continued = Vec::new();
-    for (n, turn) in [(1, "t1"), (2, "t1"), (3, "t1"), (4, "t2")] {
-        story.push(&format!("loop#{n}"), Critical, Immediate);
-        let at_end = in_turn(turn, only_to_continue(&format!("c{n}")));
-        is_continued.push(story.answer(&at_end, n * 1_000).directive.is_some());
-    }
-    assert_eq!(is_continued, [true, true, false, true]);
-}
-
-#[test]
 fn the_cap_by_number_spares_critical_ones_and_the_rest_is_counted_by_subscriber() {
     let mut story = Story::new();
     for n in 0..12 {
@@ -497,7 +490,8 @@ fn the_cap_by_number_spares_critical_ones_and_the_rest_is_counted_by_subscriber(
         offer.candidates.iter().map(|candidate| candidate.notification.id.as_str()).collect();
     assert_eq!(offered.len(), 12);
     assert!(offered.iter().all(|name| name.starts_with("fire#")));
-    assert_eq!(offer.due, [(SubscriberId::new("ci"), 2), (SubscriberId::new("fire"), 12)].into());
+    let due = [("ci", 2), ("fire", 12), ("later", 1)].map(|(id, count)| (SubscriberId::new(id), count));
+    assert_eq!(offer.due, due.into());
 }
 
 #[test]

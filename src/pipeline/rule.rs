@@ -6,7 +6,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use crate::{
     event::{FieldPath, Pattern, Severity},
-    notification::{Activation, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
+    notification::{Activation, InjectionPoint, Interrupt, Nature, Priority, SubscriberId, Tokens},
     pipeline::{activation::WakeSettings, condition::Condition},
 };
 
@@ -43,6 +43,13 @@ pub struct Subscriber {
     pub output: OutputRule,
     /// What the user allows notifications to do by themselves; the same for all subscribers.
     pub wake: Arc<WakeSettings>,
+}
+
+impl Subscriber {
+    /// Whether its notifications tell of something that is over: always, as long as no event can resolve one.
+    pub fn nature(&self) -> Nature {
+        Nature::Occurrence
+    }
 }
 
 /// Whether a subscriber runs. A core one has no off state.

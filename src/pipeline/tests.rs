@@ -7,7 +7,7 @@ use std::{num::NonZeroU32, time::Duration};
 use super::*;
 use crate::{
     event::{FieldPath, Payload, SessionId, Severity},
-    notification::{Activation, Interrupt, SubscriberId, Tokens},
+    notification::{Activation, Interrupt, Nature, SubscriberId, Tokens},
     pipeline::{
         condition::Condition,
         rule::{Activity, BatchMode, Batching, DedupeRule, OutputRule, Rate},
@@ -33,6 +33,8 @@ fn one_event_alone_is_told_when_its_window_closes() {
         inject_at: InjectionPoint::AfterTool,
         activation: Activation::Passive,
         interrupt: Interrupt::InjectAndContinue,
+        nature: Nature::Occurrence,
+        untrusted_source: None,
         severity: Severity::Warning,
         content: notification.content.clone(),
         tokens: notification.tokens,

@@ -132,7 +132,7 @@ const LEASE: Kind = Struct(&[
     ("expires_at", Number),
     ("answers", Number),
     ("entries", List(&ENTRY)),
-    ("dropped", Map(&Name, &Number)),
+    ("evicted", Map(&Name, &Number)),
 ]);
 
 const REASON: Kind = Struct(&[("reason", Name)]);
@@ -172,7 +172,7 @@ const INJECTOR: Kind = Struct(&[
     ("releases_all", Flag),
     ("turn", Optional(&Name)),
     ("continuations", Number),
-    ("dropped", Map(&Name, &Number)),
+    ("evicted", Map(&Name, &Number)),
 ]);
 
 const WAKE: Kind =

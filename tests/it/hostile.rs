@@ -233,25 +233,17 @@ fn expected_of(format: Format, expected: &[(Priority, Value)]) -> Said {
     };
     match format {
         Format::Json | Format::Line => Said::Contents(of(None)),
-        Format::Xml | Format::Toon => Said::Documents(vec![(None, one_document(&of(None)))]),
+        Format::Xml | Format::Toon => Said::Documents(vec![(None, of(None))]),
         Format::Markdown => {
             let groups = Priority::ALL.into_iter().rev().map(|priority| (priority, of(Some(priority))));
             let documents = groups.filter(|(_, contents)| !contents.is_empty());
             Said::Documents(
                 documents
-                    .map(|(priority, contents)| (Some(priority.as_str().to_owned()), one_document(&contents)))
+                    .map(|(priority, contents)| (Some(priority.as_str().to_owned()), contents))
                     .collect(),
             )
         }
     }
-}
-
-/// Side by side if no key stands twice, else a list.
-fn one_document(contents: &[Value]) -> Value {
-    let fields: Vec<(String, Value)> =
-        contents.iter().flat_map(|content| content.as_object().expect("an object").clone()).collect();
-    let root: Map<String, Value> = fields.iter().cloned().collect();
-    if root.len() == fields.len() { Value::Object(root) } else { json!({ "notifications": contents }) }
 }
 
 fn clean(value: &Value) -> Value {
@@ -506,7 +498,9 @@ fn a_text_of_60_kb_is_cut_with_a_mark_and_breaks_nothing() {
         for (format, injection) in stage.tell(&events) {
             let contents = match read(format, &injection.text, 2) {
                 Said::Contents(contents) => contents,
-                Said::Documents(documents) => documents.into_iter().map(|(_, value)| value).collect(),
+                Said::Documents(documents) => {
+                    documents.into_iter().flat_map(|(_, contents)| contents).collect()
+                }
             };
             let found = |key: &str| contents.iter().find_map(|content| content[key].as_str());
             let plain = found("tool_fail").and_then(|line| line.strip_prefix("grep timeout - "));

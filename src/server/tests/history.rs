@@ -7,7 +7,7 @@ use crate::{
     exchange::Harness,
     journal::record::{Record, RecordKind},
     ledger::{ConfirmedBy, Reason},
-    notification::{Activation, InjectionPoint, Interrupt, Notification, Tokens},
+    notification::{Activation, InjectionPoint, Interrupt, Nature, Notification, Tokens},
     projection::{Notes, Writer},
 };
 
@@ -24,6 +24,8 @@ fn written() -> Notes {
         inject_at: InjectionPoint::AfterTool,
         activation: Activation::default(),
         interrupt: Interrupt::default(),
+        nature: Nature::default(),
+        untrusted_source: None,
         severity: Severity::Error,
         content: "ci: failed".into(),
         tokens: Tokens(4),

@@ -24,6 +24,8 @@ use crate::support::generations;
 
 /// Longest chain of causes that is dispatched.
 const CHAIN_MAX: u32 = 8;
+/// Most characters of a carrier that does not say how many it holds.
+const CARRIER_CHARS_MAX: u32 = 32_000;
 /// How often in a row an agent is asked to go on.
 const CONTINUATIONS_MAX: u32 = 2;
 
@@ -420,8 +422,13 @@ impl Account {
             && !is_cancelled;
         let waiting = view.injector.view(Timestamp::ZERO).pending;
         let mut critical = waiting.iter().filter(|waiting| waiting.priority == Priority::Critical);
+        let released = answer.injection.iter().flat_map(|injection| &injection.notifications);
+        // What the carrier holds bounds these too; then nothing less urgent takes the room.
+        let is_full = exchange.budget.max_chars.is_some()
+            && released.clone().all(|released| released.priority == Priority::Critical);
         let may_wait = |id: &NotificationId| {
-            waits_to_continue && open.continuations >= CONTINUATIONS_MAX
+            is_full
+                || waits_to_continue && open.continuations >= CONTINUATIONS_MAX
                 || waits_to_cancel && self.cancelled.contains(&(session.clone(), id.clone()))
         };
         assert!(critical.all(|waiting| may_wait(&waiting.id)), "what is critical waits for nothing");
@@ -432,9 +439,8 @@ impl Account {
         }
 
         let left: Vec<NotificationId> = outputs.iter().filter_map(injected).collect();
-        let told = answer.injection.iter().flat_map(|injection| &injection.notifications);
         assert_eq!(
-            told.map(|told| told.id.clone()).collect::<Vec<_>>(),
+            released.map(|told| told.id.clone()).collect::<Vec<_>>(),
             left,
             "the ledger says what was told"
         );
@@ -451,6 +457,9 @@ impl Account {
         assert!((1..told.len()).all(|index| rank(index - 1) <= rank(index)), "priority, then age: {told:?}");
 
         let limits = &self.rules.injection;
+        let chars = injection.text.chars().count();
+        let held = exchange.budget.max_chars.unwrap_or(limits.max_chars.max(CARRIER_CHARS_MAX));
+        assert!(chars <= usize::try_from(held).expect("small"), "more than the carrier holds: {told:?}");
         if told.iter().any(|told| told.priority != Priority::Critical) {
             let budget = &exchange.budget;
             let max_notifications =
@@ -458,7 +467,7 @@ impl Account {
             let max_chars = budget.max_chars.unwrap_or(u32::MAX).min(limits.max_chars);
             let max_tokens = budget.max_tokens.unwrap_or(limits.max_tokens).min(limits.max_tokens);
             assert!(told.len() <= usize::try_from(max_notifications).expect("small"), "{told:?}");
-            assert!(injection.text.chars().count() <= usize::try_from(max_chars).expect("small"));
+            assert!(chars <= usize::try_from(max_chars).expect("small"));
             assert!(tokens::estimate(&injection.text) <= max_tokens);
         }
         check_text(exchange.format.unwrap_or(limits.format), injection);
@@ -564,9 +573,15 @@ fn check_text(format: Format, injection: &Injection) {
     let text = &*injection.text;
     match format {
         Format::Xml => {
-            let count = injection.notifications.len();
-            let opening = format!("<notifications count=\"{count}\" id=\"{}\">\n", injection.id);
-            let inside = text.strip_prefix(&opening).and_then(|text| text.strip_suffix("\n</notifications>"));
+            let shown = injection.notifications.len();
+            let (opening, inside) = text.split_once('\n').expect("a first line");
+            let count =
+                opening.strip_prefix("<notifications count=\"").and_then(|rest| rest.split('"').next());
+            let count: usize = count.and_then(|count| count.parse().ok()).expect("a count");
+            let fewer = if count > shown { format!(" shown=\"{shown}\"") } else { String::new() };
+            let id = &injection.id;
+            assert_eq!(opening, format!("<notifications count=\"{count}\"{fewer} id=\"{id}\">"));
+            let inside = inside.strip_suffix("\n</notifications>");
             let inside = inside.unwrap_or_else(|| panic!("not in its tags:\n{text}"));
             assert!(!inside.contains("<notifications") && !inside.contains("</notifications"), "{text}");
             toon::decode(inside).unwrap_or_else(|error| panic!("{error}\n{text}"));

@@ -15,11 +15,13 @@
 //! @MS close       SESSION [may_return=true]
 //! @MS shutdown
 //! @MS tick
+//! for n=0..29                                     the lines up to `end` for each of the numbers, the last included, with {n} replaced
+//! end
 //! ```
 //!
 //! A cause is an event's id, or a notification by the name that the second half gave. A value is JSON if it reads as JSON, `repeat(N,TEXT)` is a long text, anything else is text.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
 
 use aside::{
     event::{EventType, SessionId, Severity},
@@ -86,14 +88,59 @@ impl fmt::Display for TimelineError {
 /// Reads everything before the separator.
 pub(crate) fn parse(text: &str) -> Result<Scenario, TimelineError> {
     let mut scenario = Scenario::default();
+    let mut repeated: Option<Repeated<'_>> = None;
     for (index, line) in text.lines().enumerate() {
-        let in_line = |what| TimelineError { line: index + 1, what };
-        read_line(line, index + 1, &mut scenario).map_err(in_line)?;
+        let number = index + 1;
+        let in_line = |what| TimelineError { line: number, what };
+        if let Some(head) = line.strip_prefix("for ") {
+            let begun = Repeated::begin(head).map_err(in_line)?;
+            if repeated.replace(begun).is_some() {
+                return Err(in_line("`for` within `for`".to_owned()));
+            }
+        } else if line == "end" {
+            let repeated = repeated.take().ok_or_else(|| in_line("`end` without `for`".to_owned()))?;
+            repeated.read(&mut scenario)?;
+        } else if let Some(repeated) = &mut repeated {
+            repeated.lines.push((number, line));
+        } else {
+            read_line(line, &number.to_string(), &mut scenario).map_err(in_line)?;
+        }
     }
-    Ok(scenario)
+    match repeated {
+        Some(_) => Err(TimelineError { line: text.lines().count(), what: "`for` without `end`".to_owned() }),
+        None => Ok(scenario),
+    }
 }
 
-fn read_line(line: &str, number: usize, scenario: &mut Scenario) -> Result<(), String> {
+/// Lines that are read once for each of some numbers.
+struct Repeated<'t> {
+    name: &'t str,
+    numbers: RangeInclusive<u32>,
+    lines: Vec<(usize, &'t str)>,
+}
+
+impl<'t> Repeated<'t> {
+    fn begin(head: &'t str) -> Result<Self, String> {
+        let parts = head.split_once('=').and_then(|(name, range)| Some((name, range.split_once("..")?)));
+        let range = parts.and_then(|(name, (from, to))| Some((name, from.parse().ok()?..=to.parse().ok()?)));
+        let (name, numbers) = range.ok_or("`for` is followed by NAME=FIRST..LAST")?;
+        Ok(Self { name, numbers, lines: Vec::new() })
+    }
+
+    fn read(self, scenario: &mut Scenario) -> Result<(), TimelineError> {
+        let placeholder = format!("{{{}}}", self.name);
+        for n in self.numbers {
+            for (number, line) in &self.lines {
+                let line = line.replace(&placeholder, &n.to_string());
+                let in_line = |what| TimelineError { line: *number, what };
+                read_line(&line, &format!("{number}.{n}"), scenario).map_err(in_line)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_line(line: &str, number: &str, scenario: &mut Scenario) -> Result<(), String> {
     if line.is_empty() || line.starts_with('#') {
         return Ok(());
     }
@@ -117,7 +164,7 @@ fn read_line(line: &str, number: usize, scenario: &mut Scenario) -> Result<(), S
     Ok(())
 }
 
-fn read_action(words: &[String], number: usize) -> Result<Action, String> {
+fn read_action(words: &[String], number: &str) -> Result<Action, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["open", session, fields @ ..] => {
@@ -174,7 +221,7 @@ fn read_emit(event_type: &str, words: &[&str]) -> Result<Emitted, String> {
     }
 }
 
-fn read_exchange(session: &str, point: &str, words: &[&str], number: usize) -> Result<Action, String> {
+fn read_exchange(session: &str, point: &str, words: &[&str], number: &str) -> Result<Action, String> {
     let point = InjectionPoint::from_str(point).map_err(|error| error.to_string())?;
     let mut fields = read_fields(words)?;
     let acks = fields.remove("ack").map(|acks| acks.split(',').map(str::to_owned).collect());
@@ -342,8 +389,33 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_repeated_for_each_number() {
+        let scenario =
+            parse("for n=3..4\nfile s{n}.toml\n| id = {n}\n@{n} exchange s{n} turn_end\nend\n@5 tick")
+                .expect("valid");
+        assert_eq!(
+            scenario.files,
+            [("s3.toml".into(), "id = 3\n".into()), ("s4.toml".into(), "id = 4\n".into())]
+        );
+        let carrier = |step: &Step| {
+            if let Action::Exchange(exchange, _) = &step.action {
+                return format!("{} {} {}", step.at, exchange.session, exchange.carrier);
+            }
+            format!("{:?}", step.action)
+        };
+        assert_eq!(
+            scenario.steps.iter().map(carrier).collect::<Vec<_>>(),
+            ["3 s3 line4.3", "4 s4 line4.4", "Tick"]
+        );
+    }
+
+    #[test]
     fn a_bad_line_is_named_with_what_is_wrong() {
         for (text, part) in [
+            ("for n=1\nend", "1: `for` is followed by"),
+            ("for n=1..2\n@0 jump\nend", "2: `jump` is no action"),
+            ("for n=1..2\n@0 tick", "2: `for` without `end`"),
+            ("@0 tick\nend", "2: `end` without `for`"),
             ("@0 tick\n@x tick", "2: no milliseconds"),
             ("@5 tick\n@4 tick", "2: earlier"),
             ("tick", "1: neither"),

@@ -30,6 +30,7 @@ const INTRO: &str = "Automated notifications from the environment (injection ";
 #[serde(deny_unknown_fields)]
 struct Injection {
     injection: String,
+    count: usize,
     notifications: Vec<Notification>,
 }
 
@@ -41,8 +42,8 @@ struct Notification {
 /// What an injection says.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Said {
-    /// TOON documents, each with the level it stands under if it has one.
-    Documents(Vec<(Option<String>, Value)>),
+    /// The content of each notification, by the level it stands under if it has one.
+    Documents(Vec<(Option<String>, Vec<Value>)>),
     /// The content of each notification.
     Contents(Vec<Value>),
 }
@@ -53,15 +54,49 @@ pub(crate) enum Said {
 /// When it is not one block of `format`, or not strict TOON or JSON.
 pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
     match format {
-        Format::Xml => Said::Documents(vec![(None, read_xml(text, count))]),
+        Format::Xml => Said::Documents(vec![(None, items(read_xml(text, count), count))]),
         Format::Toon => {
             assert_no_tag(text);
-            Said::Documents(vec![(None, decode(text))])
+            Said::Documents(vec![(None, items(decode(text), count))])
         }
-        Format::Markdown => Said::Documents(read_markdown(text)),
-        Format::Json => Said::Contents(read_json(text)),
-        Format::Line => Said::Contents(read_line(text)),
+        Format::Markdown => {
+            let documents = read_markdown(text).into_iter();
+            Said::Documents(documents.map(|(level, document)| (level, items(document, count))).collect())
+        }
+        Format::Json => Said::Contents(read_json(text, count)),
+        Format::Line => Said::Contents(read_line(text, count)),
     }
+}
+
+/// The contents in a document that holds all or some of `count` notifications: one alone is the document, of several each is an
+/// item that says whose it is.
+fn items(document: Value, count: usize) -> Vec<Value> {
+    if count == 1 {
+        return vec![content(document)];
+    }
+    let Value::Object(mut root) = document else { panic!("no object: {document}") };
+    let Some(Value::Array(items)) = root.remove("notifications") else { panic!("no list in {root:?}") };
+    assert!(root.is_empty(), "beside the list stands {root:?}");
+    let strip = |item: Value| {
+        let Value::Object(mut fields) = item else { panic!("no object: {item}") };
+        assert!(fields.remove("subscriber").is_some_and(|name| name.is_string()), "{fields:?}");
+        assert!(fields.remove("severity").is_some_and(|word| word.is_string()), "{fields:?}");
+        content(Value::Object(fields))
+    };
+    items.into_iter().map(strip).collect()
+}
+
+/// What a content says, that stands under a key of its own because it has a key of the frame.
+fn content(value: Value) -> Value {
+    const FRAME_KEYS: [&str; 7] =
+        ["notifications", "more", "subscriber", "severity", "untrusted_source", "redelivered", "cut"];
+    let Some(inside) =
+        value.get("notification").filter(|_| value.as_object().is_some_and(|fields| fields.len() == 1))
+    else {
+        return value;
+    };
+    let is_nested = FRAME_KEYS.iter().any(|key| inside.get(*key).is_some());
+    if is_nested { inside.clone() } else { value }
 }
 
 /// Strict TOON as this program and another one read it.
@@ -120,19 +155,21 @@ fn read_markdown(text: &str) -> Vec<(Option<String>, Value)> {
     documents
 }
 
-fn read_json(text: &str) -> Vec<Value> {
+fn read_json(text: &str, count: usize) -> Vec<Value> {
     assert!(!text.contains(['<', '\n', '\r']), "more than one line, or a bracket, in\n{text}");
     let injection: Injection =
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
     assert!(!injection.injection.is_empty());
+    assert_eq!(injection.count, count);
     injection.notifications.into_iter().map(|notification| notification.content).collect()
 }
 
-/// The injection's name, a JSON array, and nothing that anything could take for the end of the line.
-fn read_line(text: &str) -> Vec<Value> {
+/// The injection's name, how many there are, a JSON array, and nothing that anything could take for the end of the line.
+fn read_line(text: &str, count: usize) -> Vec<Value> {
     let ends = |c: char| c.is_control() || "<\u{2028}\u{2029}".contains(c);
     assert!(!text.contains(ends), "more than one line, or a bracket, in\n{text:?}");
-    let (id, array) = text.split_once(' ').expect("a name and what it names");
+    let (id, rest) = text.split_once(' ').expect("a name and what it names");
+    let array = rest.strip_prefix(&format!("{count} ")).expect("how many there are");
     assert!(!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "the id is {id}");
     let notifications: Vec<Notification> =
         serde_json::from_str(array).unwrap_or_else(|error| panic!("{error} in\n{text}"));
