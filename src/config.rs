@@ -18,6 +18,7 @@ pub mod layers;
 pub mod shipped;
 
 mod later;
+mod protected;
 mod raw;
 mod values;
 

@@ -13,6 +13,7 @@ pub mod rules;
 mod deadlines;
 mod departures;
 mod dispatch;
+mod explain;
 mod folders;
 mod lineage;
 mod offers;
@@ -34,6 +35,7 @@ use self::{
     deadlines::Deadlines, lineage::Lineage, sessions::Sessions, throttle::Throttle, unclaimed::Unclaimed,
 };
 pub use self::{
+    explain::{Explanation, Verdict},
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
     rules::{CompiledRules, InjectionSettings, SessionSettings, SourceSettings},
     sessions::SessionView,

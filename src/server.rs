@@ -18,6 +18,7 @@ mod hooks;
 mod inbox;
 mod intake;
 mod lines;
+mod matching;
 mod metrics;
 mod room;
 mod router;

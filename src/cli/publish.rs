@@ -1,22 +1,31 @@
 //! `aside publish`: one event from the command line, or many from a file or a pipe.
 //!
-//! With a TYPE the arguments are one event: `key=value` pairs are its payload, on top of the object in `--json` if that is
+//! With a TYPE the arguments are one event: `key=value` pairs are its payload, on top of the object in `--input` if that is
 //! given. A value that is a JSON number, boolean, null, string, array or object is that; anything else is text, and so is a
-//! number that would lose digits or its spelling, such as `1.50` or `1e5`. Without a TYPE, `--json` holds whole events: one
+//! number that would lose digits or its spelling, such as `1.50` or `1e5`. Without a TYPE, `--input` holds whole events: one
 //! object, an array, or one object a line, which are published as the lines come.
+//!
+//! An event that names neither a session nor a folder is for the current folder, unless `--everywhere` says otherwise. Of one event
+//! the daemon is asked who takes it, so that a type nobody asks for is noticed.
+
+mod matching;
+mod scope;
 
 use std::{
+    borrow::Cow,
     fs::File,
     io::{self, BufRead, BufReader, Read, Write},
 };
 
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::{CliError, Context, Refusal, absolute_folder, parse, refusal};
+use super::{CliError, Context, Refusal, absolute_folder, parse, refusal, workspace_or_current};
 use crate::event::{EventType, Severity};
 
 const DOING: &str = "publish";
+/// The content type of events that are one a line.
+const LINES: &str = "application/x-ndjson";
 /// The source of events that name none.
 const SOURCE: &str = "cli";
 /// Most lines of one request; beyond it a larger one publishes no faster.
@@ -43,27 +52,46 @@ pub(super) struct Args {
     /// The session it is for
     #[arg(long, value_name = "ID", requires = "event_type")]
     session: Option<String>,
-    /// The folder it concerns
+    /// The folder it concerns [default: the current one]
     #[arg(long, value_name = "DIR", requires = "event_type")]
     workspace: Option<String>,
+    /// It is for all sessions, wherever they work
+    #[arg(long, conflicts_with_all = ["session", "workspace"])]
+    everywhere: bool,
     /// Its id; publishing the same source and id again changes nothing [default: a new one]
     #[arg(long, requires = "event_type")]
     id: Option<String>,
     /// File with the payload, or without TYPE with whole events; `-` is stdin
     #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    input: Option<String>,
+    /// Print what the daemon says as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    /// The folder of events that say nothing of whom they are for.
+    fn default_workspace(&self) -> Option<String> {
+        match (self.everywhere, &self.session) {
+            (true, _) | (false, Some(_)) => self.workspace.as_deref().map(absolute_folder),
+            (false, None) => workspace_or_current(self.workspace.as_deref()),
+        }
+    }
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
-    match (&args.event_type, &args.json) {
+    match (&args.event_type, &args.input) {
         (Some(event_type), _) => publish_one(args, event_type, context),
-        (None, Some(name)) => publish_whole(name, open(name)?, context),
-        (None, None) => Err(CliError::Usage("a TYPE, or --json with whole events, is needed".to_owned())),
+        (None, Some(name)) => {
+            let input = Input { name, workspace: args.default_workspace(), as_json: args.json };
+            publish_whole(&input, open(name)?, context)
+        }
+        (None, None) => Err(CliError::Usage("a TYPE, or --input with whole events, is needed".to_owned())),
     }
 }
 
 fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -> Result<(), CliError> {
-    let mut payload = args.json.as_ref().map(|name| read_payload(name)).transpose()?.unwrap_or_default();
+    let mut payload = args.input.as_ref().map(|name| read_payload(name)).transpose()?.unwrap_or_default();
     payload.extend(parse_pairs(&args.pairs)?);
     let fields = [
         ("id", args.id.clone().map(Value::from)),
@@ -71,20 +99,28 @@ fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -
         ("source", Some(args.source.as_deref().unwrap_or(SOURCE).into())),
         ("severity", args.severity.map(|severity| severity.as_str().into())),
         ("session", args.session.clone().map(Value::from)),
-        ("workspace", args.workspace.as_deref().map(|folder| absolute_folder(folder).into())),
+        ("workspace", args.default_workspace().map(Value::from)),
         ("payload", Some(Value::Object(payload))),
     ];
     let event: Value =
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-    let answer = send(context, "application/json", event.to_string().as_bytes())?;
+    let body = event.to_string();
+    let answer = send(context, "application/json", body.as_bytes())?;
     let Some(Verdict { seq, duplicate, error }) = answer.results.into_iter().flatten().next() else {
         return context.print("published\n");
     };
-    match (seq, duplicate) {
-        (Some(seq), false) => context.print(&format!("published as {seq}\n")),
-        (Some(seq), true) => context.print(&format!("already published as {seq}\n")),
-        (None, _) => Err(CliError::Refused { doing: DOING, refusal: error.unwrap_or_default() }),
+    let Some(seq) = seq else {
+        return Err(CliError::Refused { doing: DOING, refusal: error.unwrap_or_default() });
+    };
+    let matched = matching::ask(context, &body);
+    if args.json {
+        let matched = matched.as_ref().map(|matched| &matched.json);
+        return context
+            .print(&format!("{}\n", json!({ "seq": seq, "duplicate": duplicate, "match": matched })));
     }
+    let already = if duplicate { "already " } else { "" };
+    let lines = matched.map(|matched| matched.lines(event_type.as_str(), &event)).unwrap_or_default();
+    context.print(&format!("{already}published as {seq}\n{lines}"))
 }
 
 fn parse_pairs(pairs: &[String]) -> Result<Map<String, Value>, CliError> {
@@ -147,9 +183,20 @@ struct Tally {
     refused: u64,
     /// Lines of the requests so far.
     lines_before: u64,
+    /// The folder of events that say nothing of whom they are for.
+    workspace: Option<String>,
 }
 
-fn publish_whole(name: &str, input: impl Read, context: &mut Context<'_>) -> Result<(), CliError> {
+/// Whole events, and how they are published.
+struct Input<'a> {
+    name: &'a str,
+    /// The folder of those that say nothing of whom they are for; `None` leaves them for all.
+    workspace: Option<String>,
+    as_json: bool,
+}
+
+fn publish_whole(wanted: &Input<'_>, input: impl Read, context: &mut Context<'_>) -> Result<(), CliError> {
+    let Input { name, as_json, .. } = wanted;
     let failed = |source| CliError::Input { name: shown(name).to_owned(), source };
     let mut reader = BufReader::new(input);
     let mut first = Vec::new();
@@ -158,7 +205,7 @@ fn publish_whole(name: &str, input: impl Read, context: &mut Context<'_>) -> Res
             return Err(CliError::Usage(format!("{} holds no event", shown(name))));
         }
     }
-    let mut tally = Tally::default();
+    let mut tally = Tally { workspace: wanted.workspace.clone(), ..Tally::default() };
     if first.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(&first).is_ok() {
         publish_lines(first, &mut reader, &mut tally, context, failed)?;
     } else {
@@ -166,7 +213,12 @@ fn publish_whole(name: &str, input: impl Read, context: &mut Context<'_>) -> Res
         tally.send(context, "application/json", &first)?;
     }
     let Tally { published, duplicates, refused, .. } = tally;
-    context.print(&format!("published {published}, {duplicates} already known, {refused} refused\n"))?;
+    context.print(&match as_json {
+        true => {
+            format!("{}\n", json!({ "published": published, "duplicates": duplicates, "refused": refused }))
+        }
+        false => format!("published {published}, {duplicates} already known, {refused} refused\n"),
+    })?;
     match refused {
         0 => Ok(()),
         refused => Err(CliError::PartlyRefused { refused, total: published + duplicates + refused }),
@@ -186,7 +238,7 @@ fn publish_lines<R: Read>(
         let would_wait = memchr::memchr(b'\n', reader.buffer()).is_none();
         if would_wait || lines >= BATCH_LINES_MAX || batch.len() >= BATCH_BYTES_MAX {
             if !batch.trim_ascii().is_empty() {
-                tally.send(context, "application/x-ndjson", &batch)?;
+                tally.send(context, LINES, &batch)?;
             }
             batch.clear();
             lines = 0;
@@ -212,7 +264,12 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize>
 
 impl Tally {
     fn send(&mut self, context: &mut Context<'_>, content_type: &str, body: &[u8]) -> Result<(), CliError> {
-        let Answer { results, accepted, duplicates, refused, errors } = send(context, content_type, body)?;
+        let scoped = match &self.workspace {
+            Some(workspace) if content_type == LINES => scope::in_lines(body, workspace),
+            Some(workspace) => scope::in_document(body, workspace),
+            None => Cow::Borrowed(body),
+        };
+        let Answer { results, accepted, duplicates, refused, errors } = send(context, content_type, &scoped)?;
         self.published += accepted.unwrap_or(0);
         self.duplicates += duplicates;
         self.refused += refused;
@@ -288,6 +345,8 @@ mod tests {
     use crate::cli::tests::{bodies, run_against};
     use crate::client::fake::{FakeDaemon, Scratch};
 
+    const STDIN: Input<'static> = Input { name: "-", workspace: None, as_json: false };
+
     #[test]
     fn a_value_is_json_if_it_is_and_text_if_not() {
         for (text, expected) in [
@@ -330,15 +389,60 @@ mod tests {
             "e1",
         ];
         assert_eq!(run_against(&daemon, &args).as_deref(), Ok("published as 12\n"));
-        assert_eq!(run_against(&daemon, &["publish", "task.started"]).as_deref(), Ok("published as 12\n"));
         assert_eq!(
-            bodies(&daemon),
-            [
-                json!({ "id": "e1", "type": "tool.call.failure", "source": "executor", "severity": "warning",
-                    "session": "s1", "workspace": "/w", "payload": { "tool_name": "grep", "retry_count": 2 } }),
-                json!({ "type": "task.started", "source": "cli", "payload": {} }),
-            ]
+            run_against(&daemon, &["publish", "task.started", "--everywhere"]).as_deref(),
+            Ok("published as 12\n")
         );
+        let first = json!({ "id": "e1", "type": "tool.call.failure", "source": "executor", "severity": "warning",
+            "session": "s1", "workspace": "/w", "payload": { "tool_name": "grep", "retry_count": 2 } });
+        let second = json!({ "type": "task.started", "source": "cli", "payload": {} });
+        // Each is published, and asked about.
+        assert_eq!(bodies(&daemon), [first.clone(), first, second.clone(), second]);
+    }
+
+    #[test]
+    fn an_event_without_a_scope_is_for_the_current_folder() {
+        let here = workspace_or_current(None).expect("a folder");
+        let daemon = FakeDaemon::answering_json(200, r#"{"results":[{"seq":1}]}"#);
+        for (args, expected) in [
+            (&["publish", "a.b"][..], json!(here)),
+            (&["publish", "a.b", "--everywhere"][..], Value::Null),
+            (&["publish", "a.b", "--session", "s1"][..], Value::Null),
+            (&["publish", "a.b", "--workspace", "/w"][..], json!("/w")),
+        ] {
+            run_against(&daemon, args).expect("published");
+            assert_eq!(bodies(&daemon).last().expect("a request")["workspace"], expected, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn who_takes_an_event_is_said() {
+        // One answer to both requests: each finds its own fields in it.
+        for (matched, expected) in [
+            (
+                r#""subscribers":[],"sessions":[],"session_count":0,"nearest":"tool.call.failure""#,
+                "no subscriber asks for `tool.call.falure`; did you mean `tool.call.failure`?\n",
+            ),
+            (
+                r#""subscribers":[{"subscriber":"a","verdict":"takes"},{"subscriber":"b","verdict":"filtered","filtered_by":"where"},
+                    {"subscriber":"c","verdict":"off"}],"sessions":["s1","s2"],"session_count":3"#,
+                "a takes it for sessions s1, s2 and 1 more\nb refuses it by its `where`\nc is off\n",
+            ),
+            (
+                r#""subscribers":[{"subscriber":"a","verdict":"takes"}],"sessions":[],"session_count":0"#,
+                "a takes it for the next session in, under or above /w\n",
+            ),
+            (r#""subscribers":"of an older daemon""#, ""),
+        ] {
+            let daemon =
+                FakeDaemon::answering_json(200, &format!(r#"{{"results":[{{"seq":4}}],{matched}}}"#));
+            let output = run_against(&daemon, &["publish", "tool.call.falure", "--workspace", "/w"]);
+            assert_eq!(output, Ok(format!("published as 4\n{expected}")));
+            let output = run_against(&daemon, &["publish", "tool.call.falure", "--json"]).expect("published");
+            let output: Value = serde_json::from_str(&output).expect("JSON");
+            assert_eq!((&output["seq"], &output["duplicate"]), (&json!(4), &json!(false)));
+            assert_eq!(output["match"].is_object(), !expected.is_empty());
+        }
     }
 
     #[test]
@@ -348,7 +452,7 @@ mod tests {
         std::fs::write(&file, r#"{"a":1,"b":{"c":[]}}"#).expect("written");
         let daemon = FakeDaemon::answering_json(200, r#"{"results":[{"seq":3,"duplicate":true}]}"#);
         let file = file.display().to_string();
-        let output = run_against(&daemon, &["publish", "a.b", "a=2", "--json", &file]);
+        let output = run_against(&daemon, &["publish", "a.b", "a=2", "--input", &file]);
         assert_eq!(output.as_deref(), Ok("already published as 3\n"));
         assert_eq!(bodies(&daemon)[0]["payload"], json!({ "a": 2, "b": { "c": [] } }));
     }
@@ -370,7 +474,7 @@ mod tests {
             std::fs::write(&file, text).expect("written");
             let daemon =
                 FakeDaemon::answering_json(200, r#"{"results":[{"seq":1},{"seq":1,"duplicate":true}]}"#);
-            let output = run_against(&daemon, &["publish", "--json", &path]);
+            let output = run_against(&daemon, &["publish", "--everywhere", "--input", &path]);
             assert_eq!(output.as_deref(), Ok("published 1, 1 already known, 0 refused\n"), "{text}");
             let [request] = daemon.requests().try_into().expect("one request");
             assert!(request.contains(&format!("\r\ncontent-type: {content_type}\r\n")), "{request}");
@@ -384,9 +488,9 @@ mod tests {
         let mut out = Vec::new();
         let mut context = crate::cli::tests::context(&daemon, &mut out);
         let slow = io::Cursor::new(b"{\"n\":1}\n").chain(io::Cursor::new(b"{\"n\":2}\n{\"n\":3}\n".to_vec()));
-        publish_whole("-", slow, &mut context).expect("published");
+        publish_whole(&STDIN, slow, &mut context).expect("published");
         let many = "{\"type\":\"a.b\"}\n".repeat(BATCH_LINES_MAX + 1);
-        publish_whole("-", many.as_bytes(), &mut context).expect("published");
+        publish_whole(&STDIN, many.as_bytes(), &mut context).expect("published");
         let lines: Vec<usize> =
             daemon.requests().iter().map(|request| request.matches("}\n").count()).collect();
         assert_eq!(lines[..2], [1, 2]);
@@ -401,7 +505,7 @@ mod tests {
         let daemon = FakeDaemon::answering_json(207, answer);
         let mut out = Vec::new();
         let mut context = crate::cli::tests::context(&daemon, &mut out);
-        let error = publish_whole("-", &b"{}\n{}\n{}\n{}\n"[..], &mut context).expect_err("one refused");
+        let error = publish_whole(&STDIN, &b"{}\n{}\n{}\n{}\n"[..], &mut context).expect_err("one refused");
         assert_eq!(error.to_string(), "publish 1 of 4 events");
         assert_eq!(String::from_utf8(out).as_deref(), Ok("published 2, 1 already known, 1 refused\n"));
     }
@@ -412,7 +516,7 @@ mod tests {
         let daemon = FakeDaemon::answering_json(207, answer);
         let mut out = Vec::new();
         let mut context = crate::cli::tests::context(&daemon, &mut out);
-        let error = publish_whole("-", &b"[{},{}]"[..], &mut context).expect_err("one refused");
+        let error = publish_whole(&STDIN, &b"[{},{}]"[..], &mut context).expect_err("one refused");
         assert_eq!(error.to_string(), "publish 1 of 2 events");
         assert_eq!(String::from_utf8(out).as_deref(), Ok("published 1, 0 already known, 1 refused\n"));
         for body in [
@@ -429,14 +533,15 @@ mod tests {
     fn arguments_that_make_no_sense_are_explained() {
         let daemon = FakeDaemon::silent();
         for (args, part) in [
-            (&["publish"][..], "a TYPE, or --json with whole events, is needed"),
+            (&["publish"][..], "a TYPE, or --input with whole events, is needed"),
+            (&["publish", "a.b", "--everywhere", "--session", "s"], "cannot be used with"),
             (&["publish", "a.b", "novalue"], "`novalue` is not KEY=VALUE"),
             (&["publish", "a.b", "=x"], "`=x` is not KEY=VALUE"),
             (&["publish", "a.b", "k=1", "l=2", "k=3"], "`k` is given twice"),
             (&["publish", "single"], "has 1"),
-            (&["publish", "--json", "/absent/file"], "read /absent/file"),
+            (&["publish", "--input", "/absent/file"], "read /absent/file"),
             (&["publish", "a.b", "--severity", "loud"], "`loud` is no severity"),
-            (&["publish", "--json", "x", "--id", "e1"], "required arguments were not provided"),
+            (&["publish", "--input", "x", "--id", "e1"], "required arguments were not provided"),
         ] {
             let error = run_against(&daemon, args).expect_err(part);
             assert!(error.contains(part), "{args:?}: {error}");

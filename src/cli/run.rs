@@ -41,6 +41,9 @@ pub(super) struct Args {
     /// The folder that the events concern [default: the current one]
     #[arg(long, value_name = "DIR")]
     workspace: Option<String>,
+    /// The events are for all sessions, wherever they work
+    #[arg(long, conflicts_with_all = ["session", "workspace"])]
+    everywhere: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -114,7 +117,7 @@ impl Task {
             name: args.name.clone().unwrap_or_else(|| program_name.into_owned()),
             command: command_line(&args.command),
             session: args.session.clone(),
-            workspace: workspace_or_current(args.workspace.as_deref()),
+            workspace: if args.everywhere { None } else { workspace_or_current(args.workspace.as_deref()) },
         }
     }
 
@@ -219,6 +222,7 @@ mod tests {
             name: None,
             session: Some("s1".to_owned()),
             workspace: Some("/w".to_owned()),
+            everywhere: false,
             command: command.iter().map(Into::into).collect(),
         };
         let (stdout, stderr, mut warnings) = (Collected::default(), Collected::default(), Vec::new());

@@ -10,6 +10,7 @@ use crate::{
         case::SubscriberTest,
         daemon::{self, DaemonConfig},
         layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
+        protected::Protected,
         raw::Document,
         report::{Diagnostic, Place, Report, sentence, shown},
         subscriber::{self, Context, SubscriberFile, TEMPLATE_SUFFIX},
@@ -156,7 +157,8 @@ fn compile_subscribers(
         match (compiled, kept.get(&id)) {
             (Some((subscriber, own_tests)), _) => {
                 if subscriber.activity == Activity::Core {
-                    context.core.insert(id.clone(), Arc::clone(&file.path));
+                    let protected = || Protected::new(&file.path, &subscriber);
+                    context.core.entry(id.clone()).or_insert_with(protected);
                 }
                 kept.insert(id.clone(), (Arc::new(subscriber), Arc::clone(&file.path)));
                 tests.insert(id, own_tests);

@@ -17,6 +17,7 @@ use crate::{
         case::{self, SubscriberTest},
         later,
         layers::SourceFile,
+        protected::Protected,
         raw::{Document, Parsed, Section, Value, finish_all},
         report::{Diagnostic, Level, Place, sentence, shown},
         values,
@@ -80,8 +81,8 @@ pub(crate) struct Context<'a> {
     pub(crate) injection_tokens: Tokens,
     /// What the user allows notifications to do by themselves.
     pub(crate) wake: Arc<WakeSettings>,
-    /// The core subscribers of earlier layers, and where they are.
-    pub(crate) core: BTreeMap<SubscriberId, Arc<str>>,
+    /// The core subscribers of earlier layers.
+    pub(crate) core: BTreeMap<SubscriberId, Protected>,
 }
 
 /// What became of a file.
@@ -114,6 +115,10 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     let version = text(&mut subscriber, "version").unwrap_or_default();
     let activity = read_activity(&mut subscriber, &mut output, id.as_ref(), context);
     let events_rule = read_events(&mut events, file, context);
+    if let Some(core) = id.as_ref().and_then(|id| context.core.get(id)) {
+        let EventsRule { types, sources, severity_min, .. } = &events_rule;
+        core.check(&mut events, types, sources, *severity_min);
+    }
     let (batching_rule, dedupe) = (read_batching(&mut batching), read_dedupe(&mut batching));
     let (rate, ttl) = read_limits(&mut limits);
     let output_rule = read_output(&mut output, id.as_ref(), context);
@@ -176,10 +181,8 @@ fn read_activity(
         (true, true, _) => return Activity::Core,
         (true, false, _) => subscriber
             .object("enabled", |value| value.error("a subscriber with `core = true` cannot be switched off")),
-        (false, false, Some(path)) => subscriber.object("enabled", |value| {
-            let note = format!("it replaces a core subscriber, which is in {path}");
-            value.error("a core subscriber cannot be switched off").with_note(note)
-        }),
+        (false, false, Some(core)) => subscriber
+            .object("enabled", |value| core.refusal(value, "a core subscriber cannot be switched off")),
         (false, true, _) => return Activity::Enabled,
         (false, false, None) => {}
     }
@@ -283,7 +286,8 @@ fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
     Condition::compile(source).map_err(|error| {
         let mut wrong = value.error(format!("`where` is no expression: {}", sentence(&error.message)));
         if let Some(range) = error.range {
-            wrong.nearest = source.get(range.clone()).and_then(field_meant);
+            let is_unknown_field = error.message.starts_with("unknown field");
+            wrong.nearest = source.get(range.clone()).filter(|_| is_unknown_field).and_then(field_meant);
             wrong.place = value.place().within(source, range);
         }
         vec![wrong]

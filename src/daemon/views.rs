@@ -65,6 +65,9 @@ pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waitin
             });
             drop(reply.send(standing.unwrap_or_default()));
         }
+        Query::Explain(event, reply) => {
+            drop(reply.send((fold.engine.explain(&event), named_types(fold))));
+        }
         Query::History(seq, reply) => drop(reply.send(fold.history.of_event(seq))),
     }
 }
@@ -89,6 +92,12 @@ fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp)
         },
         subscribers: subscribers(fold),
     }
+}
+
+/// The patterns of subscribers that are types.
+fn named_types(fold: &Fold) -> Vec<String> {
+    let patterns = fold.engine.rules().subscribers.iter().flat_map(|rule| &rule.types);
+    patterns.map(ToString::to_string).filter(|pattern| !pattern.contains('*')).collect()
 }
 
 fn projection(projection: &Projection, bus: &Bus) -> ProjectionView {

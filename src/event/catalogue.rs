@@ -11,7 +11,7 @@
 //! assert_eq!(catalogue::default_severity("shop.order.placed"), None);
 //! ```
 
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::Deserialize;
 
@@ -34,6 +34,8 @@ pub struct CatalogueEntry {
     pub description: String,
     /// A payload as producers send it.
     pub example: Payload,
+    /// Other names under which producers send a field of the example, each with that field.
+    pub aliases: BTreeMap<String, String>,
 }
 
 /// The whole catalogue, sorted by type.
@@ -68,6 +70,8 @@ struct RawEntry {
     severity: String,
     description: String,
     example: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    aliases: BTreeMap<String, String>,
 }
 
 /// Reads the embedded text; a test reads it too, so a binary whose catalogue is broken cannot be released.
@@ -78,6 +82,7 @@ fn read(text: &str) -> Vec<CatalogueEntry> {
         severity: raw.severity.parse().expect("the embedded catalogue has valid severities"),
         description: raw.description,
         example: Payload::from(serde_json::Value::Object(raw.example)),
+        aliases: raw.aliases,
     };
     raw.event.into_iter().map(entry).collect()
 }
@@ -97,6 +102,11 @@ mod tests {
         for entry in types() {
             assert_eq!(Payload::check(entry.example.as_str()), Ok(()), "{}", entry.event_type);
             assert!(entry.example.as_str() != "{}", "{}", entry.event_type);
+            for (alias, field) in &entry.aliases {
+                let example = entry.example.value();
+                assert!(example.get(field).is_some(), "{}: `{alias}` stands for `{field}`", entry.event_type);
+                assert!(example.get(alias).is_none(), "{}: `{alias}` is a field", entry.event_type);
+            }
             let is_sentence = entry.description.ends_with('.')
                 && entry.description.starts_with(|first: char| first.is_ascii_uppercase());
             assert!(is_sentence, "{}: {}", entry.event_type, entry.description);

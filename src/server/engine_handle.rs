@@ -1,6 +1,6 @@
 //! How handlers ask the event loop, which alone owns the engine.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -8,7 +8,8 @@ use tokio::{
 };
 
 use crate::{
-    event::{Seq, SessionId},
+    engine::Explanation,
+    event::{Event, Seq, SessionId},
     exchange::InjectionId,
     ledger::LedgerEntry,
     protocol::views::{SessionView, StatusView, WaitingView},
@@ -38,6 +39,8 @@ pub enum Query {
     Standing(SessionId, oneshot::Sender<Standing>),
     /// What waits in the queue of a session, or of all.
     Waiting(Option<SessionId>, oneshot::Sender<Vec<WaitingView>>),
+    /// Who would take an event, and the types that subscribers name in full.
+    Explain(Arc<Event>, oneshot::Sender<(Explanation, Vec<String>)>),
     /// What was written down of the event at a position and of what was made of it, oldest first; empty when nothing is known.
     History(Seq, oneshot::Sender<Vec<LedgerEntry>>),
 }
@@ -100,6 +103,11 @@ impl EngineHandle {
     /// What waits in the queue of a session, or of all.
     pub(crate) async fn waiting(&self, session: Option<SessionId>) -> Result<Vec<WaitingView>, ApiError> {
         self.ask(|reply| Query::Waiting(session, reply)).await
+    }
+
+    /// Who would take an event, and the types that subscribers name in full.
+    pub(crate) async fn explain(&self, event: Arc<Event>) -> Result<(Explanation, Vec<String>), ApiError> {
+        self.ask(|reply| Query::Explain(event, reply)).await
     }
 
     /// What became of the event at a position.

@@ -8,8 +8,8 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
-    App, admin, error::ApiError, events, exchange, history, hooks, inbox, metrics, sessions, statusline,
-    stream,
+    App, admin, error::ApiError, events, exchange, history, hooks, inbox, matching, metrics, sessions,
+    statusline, stream,
 };
 
 /// The routes, ready to serve; whoever serves them says who may ask.
@@ -33,6 +33,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(events::publish, history::events))
         .routes(routes!(stream::events))
         .routes(routes!(events::get))
+        .routes(routes!(matching::explain))
         .routes(routes!(exchange::exchange))
         .routes(routes!(history::notifications))
         .routes(routes!(history::notification))

@@ -215,6 +215,7 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             Query::Standing(_, reply) => drop(reply.send(Standing::default())),
             Query::Waiting(_, reply) => drop(reply.send(vec![waiting("n1")])),
             Query::SessionNow(id, reply) => drop(reply.send(id)),
+            Query::Explain(_, reply) => drop(reply),
             Query::History(seq, reply) => drop(reply.send(vec![LedgerEntry::Unmatched { seq }])),
         }
     }
@@ -456,6 +457,7 @@ fn the_document_lists_every_route() {
         "post /v1/admin/rebuild",
         "post /v1/events",
         "post /v1/hooks/{harness}",
+        "post /v1/match",
         "post /v1/notifications/{id}/discuss",
         "post /v1/notifications/{id}/dismiss",
         "post /v1/sessions/{id}/exchange",

@@ -164,8 +164,7 @@ fn severity_of(event_type: &EventType, entries: &[&CatalogueEntry]) -> Severity 
 
 fn passes(rule: &Subscriber, event: &Arc<Event>) -> bool {
     rule.types.iter().any(|pattern| pattern.matches_text(event.event_type.as_str()))
-        && filter::check(rule, event).is_ok()
-        && rule.condition.as_ref().is_none_or(|condition| condition.test(event) == Ok(true))
+        && filter::whole(rule, event).is_ok()
 }
 
 /// Each example alone, then three together, with the words for them.

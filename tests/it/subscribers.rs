@@ -1,12 +1,14 @@
 //! The shipped subscribers do what their own `[[tests]]` say, in simulated time, through the whole engine.
 
+use std::collections::BTreeSet;
+
 use aside::{
     config::{
         compile::compile,
         layers::{LayerKind, SourceFile, Sources},
     },
     engine::{CompiledRules, Engine, Input, Output, RequestId},
-    event::{Event, Payload, Seq, SessionId, Severity},
+    event::{Event, Payload, Seq, SessionId, Severity, catalogue},
     exchange::{Begins, Budget, Carries, Exchange, Format, Harness, Trigger},
     ledger::{LedgerEntry, Reason},
     notification::{InjectionPoint, SubscriberId},
@@ -125,4 +127,77 @@ fn nothing_more_is_told_of_a_subscriber_that_is_switched_off() {
     engine.handle(Input::RulesReplaced(waiting(true)), at(7));
     assert_eq!(contents(&mut engine, at(8), &SubscriberId::new("waiting")), Vec::<Value>::new());
     assert_eq!(engine.unclaimed_len(), 0);
+}
+
+/// The fields of `value`, those below others with a dot.
+fn fields(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(own) => {
+            for (key, below) in own {
+                found.insert(format!("{prefix}{key}"));
+                fields(below, &format!("{prefix}{key}."), found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| fields(item, prefix, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The names that a template looks up in payloads: what follows `r.`, `p.`, `d.` or `payload.`, and the sources of columns.
+fn looked_up(template: &str) -> BTreeSet<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut names = BTreeSet::new();
+    for root in ["r.", "p.", "payload."] {
+        for (at, _) in template.match_indices(root) {
+            if !template[..at].ends_with(is_name) && !template[..at].ends_with('.') {
+                let name: String = template[at + root.len()..].chars().take_while(|c| is_name(*c)).collect();
+                names.insert(name);
+            }
+        }
+    }
+    for columns in template.split("columns={").skip(1) {
+        let columns = columns.split('}').next().expect("a first part");
+        for pair in columns.split("\": ").skip(1) {
+            let sources =
+                pair.split(if pair.starts_with('[') { ']' } else { ',' }).next().expect("a first part");
+            let quoted = sources.split('"').skip(1).step_by(2).filter(|name| !name.starts_with('@'));
+            names.extend(quoted.map(str::to_owned));
+        }
+    }
+    names.remove("repeats");
+    names
+}
+
+#[test]
+fn the_shipped_templates_and_tests_use_the_names_of_the_catalogue() {
+    let compiled = compile(&Sources::shipped(), &[]);
+    for rule in &compiled.rules.subscribers {
+        let entries: Vec<_> = catalogue::types()
+            .filter(|entry| rule.types.iter().any(|pattern| pattern.matches(&entry.event_type)))
+            .collect();
+        assert!(!entries.is_empty(), "{} takes nothing of the catalogue", rule.id);
+        let (mut known, mut aliases) = (BTreeSet::new(), BTreeSet::new());
+        for entry in entries {
+            fields(entry.example.value(), "", &mut known);
+            aliases.extend(entry.aliases.keys().cloned());
+        }
+        // What a list of diagnostics may hold besides what LSP names.
+        known.extend(["diagnostics.line", "diagnostics.severity"].map(str::to_owned));
+        let path = format!("templates/{}", rule.output.template);
+        let template = std::fs::read_to_string(&path).expect("a shipped template");
+        let unknown: Vec<_> = looked_up(&template)
+            .into_iter()
+            .filter(|name| !known.contains(name) && !aliases.contains(name))
+            .collect();
+        assert_eq!(unknown, Vec::<String>::new(), "{path}");
+        for test in compiled.tests.get(&rule.id).into_iter().flatten() {
+            for event in &test.at {
+                let mut used = BTreeSet::new();
+                fields(&event.payload, "", &mut used);
+                used.retain(|name| !known.contains(name) && !aliases.contains(name) && !name.contains('.'));
+                let is_of_another_shape = test.name.contains("without") || test.name.contains("no text");
+                assert!(used.is_empty() || is_of_another_shape, "{}, {}: {used:?}", rule.id, test.name);
+            }
+        }
+    }
 }

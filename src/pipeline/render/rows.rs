@@ -25,6 +25,8 @@ use crate::{
 const LIST_WORDS_MAX: usize = 8;
 /// Fields of the event itself, under the names by which a picked column asks for them.
 const TYPE: &str = "@type";
+/// The last segment of the type, such as `failed`.
+const TYPE_LAST: &str = "@type.last";
 const SOURCE: &str = "@source";
 const SEVERITY: &str = "@severity";
 const TIME: &str = "@time";
@@ -35,6 +37,7 @@ pub(super) const REPEATS: &str = "repeats";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
     Type,
+    TypeLast,
     Source,
     Severity,
     Time,
@@ -47,6 +50,7 @@ impl Origin {
     pub(super) fn named(name: &str) -> Self {
         match name {
             TYPE => Self::Type,
+            TYPE_LAST => Self::TypeLast,
             SOURCE => Self::Source,
             SEVERITY => Self::Severity,
             TIME => Self::Time,
@@ -58,6 +62,7 @@ impl Origin {
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Type => TYPE,
+            Self::TypeLast => TYPE_LAST,
             Self::Source => SOURCE,
             Self::Severity => SEVERITY,
             Self::Time => TIME,
@@ -353,6 +358,11 @@ impl Rows {
     ) -> Cell<'r> {
         let name = match from {
             Origin::Type => return Cell::Text(event.event_type().into()),
+            Origin::TypeLast => {
+                let event_type = event.event_type();
+                let last = event_type.rfind('.').and_then(|dot| event_type.get(dot + 1..));
+                return Cell::Text(last.unwrap_or(event_type).into());
+            }
             Origin::Source => return Cell::Text(event.source()),
             Origin::Severity => return Cell::Text(event.severity().into()),
             Origin::Time => return Cell::Text(event.event.timestamp.to_string().into()),

@@ -1,0 +1,83 @@
+//! What the daemon says of an event that was published: who takes it, and whom it reaches.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::{Context, table::one_line};
+use crate::client::Client;
+
+/// How long the question may take; the event is published, whatever the answer is.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The daemon's answer.
+pub(super) struct Matched {
+    /// As it came.
+    pub(super) json: Value,
+    answer: Answer,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    subscribers: Vec<Taker>,
+    sessions: Vec<String>,
+    session_count: usize,
+    nearest: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Taker {
+    subscriber: String,
+    verdict: String,
+    filtered_by: Option<String>,
+}
+
+/// Asks who takes the event in `body`; `None` when the daemon does not say in time.
+pub(super) fn ask(context: &Context<'_>, body: &str) -> Option<Matched> {
+    let client = Client::new(context.client.socket().to_owned(), ANSWER_TIMEOUT);
+    let headers = [("content-type", "application/json")];
+    let response = client.request("POST", "/v1/match", &headers, body.as_bytes()).ok()?;
+    let json: Value = serde_json::from_slice(&response.body).ok().filter(|_| response.status == 200)?;
+    let answer = Answer::deserialize(&json).ok()?;
+    Some(Matched { json, answer })
+}
+
+impl Matched {
+    /// The answer for people, a line a subscriber.
+    pub(super) fn lines(&self, event_type: &str, event: &Value) -> String {
+        let Answer { subscribers, nearest, .. } = &self.answer;
+        if subscribers.is_empty() {
+            let meant = nearest.as_ref().map(|meant| format!("; did you mean `{}`?", one_line(meant)));
+            return format!("no subscriber asks for `{event_type}`{}\n", meant.unwrap_or_default());
+        }
+        let reached = self.reached(event);
+        let line = |taker: &Taker| {
+            let what = match (taker.verdict.as_str(), &taker.filtered_by) {
+                ("takes", _) => format!("takes it {reached}"),
+                ("filtered", Some(key)) => format!("refuses it by its `{}`", one_line(key)),
+                (verdict, _) => format!("is {}", one_line(verdict)),
+            };
+            format!("{} {what}\n", one_line(&taker.subscriber))
+        };
+        subscribers.iter().map(line).collect()
+    }
+
+    fn reached(&self, event: &Value) -> String {
+        let Answer { sessions, session_count, .. } = &self.answer;
+        let folder = event.get("workspace").and_then(Value::as_str).map(one_line);
+        let session = event.get("session").and_then(Value::as_str).map(one_line);
+        match (sessions.as_slice(), session, folder) {
+            ([], Some(session), _) => format!("for session {session}, which is not open yet"),
+            ([], None, Some(folder)) => format!("for the next session in, under or above {folder}"),
+            ([], None, None) => "for the next session".to_owned(),
+            ([only], _, _) => format!("for session {}", one_line(only)),
+            (shown, _, _) => {
+                let names = shown.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ");
+                let more = session_count.saturating_sub(shown.len());
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("for sessions {names}{more}")
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a later layer may not change of a core subscriber: whether it speaks. How it speaks is its own.
+
+use std::sync::Arc;
+
+use crate::{
+    config::{
+        raw::{Section, Value},
+        report::Diagnostic,
+    },
+    event::{Pattern, PatternSegment, Severity},
+    pipeline::rule::Subscriber,
+};
+
+/// A core subscriber of an earlier layer.
+pub(crate) struct Protected {
+    path: Arc<str>,
+    types: Vec<Pattern>,
+    severity_min: Severity,
+}
+
+impl Protected {
+    /// What `rule`, which stands in the file `path`, keeps.
+    pub(crate) fn new(path: &Arc<str>, rule: &Subscriber) -> Self {
+        Self { path: Arc::clone(path), types: rule.types.clone(), severity_min: rule.severity_min }
+    }
+
+    /// Something that a later file may not say of it.
+    pub(crate) fn refusal(&self, value: &Value<'_>, message: impl Into<String>) -> Diagnostic {
+        let note = format!("it replaces a core subscriber, which is in {}", self.path);
+        value.error(message).with_note(note)
+    }
+
+    /// Finds what in a later file's `[events]` keeps events from it.
+    pub(crate) fn check(
+        &self,
+        section: &mut Section<'_>,
+        types: &[Pattern],
+        sources: &[String],
+        severity_min: Severity,
+    ) {
+        let is_kept = |pattern: &&Pattern| types.iter().any(|own| covers(own, pattern));
+        let (_, missing): (Vec<&Pattern>, Vec<&Pattern>) = self.types.iter().partition(is_kept);
+        if let (Some(first), false) = (missing.first(), types.is_empty()) {
+            let message = format!("a core subscriber keeps its types, and `{first}` is missing");
+            section.object("types", |value| self.refusal(value, message));
+        }
+        section.object("where", |value| self.refusal(value, "a core subscriber takes no `where`"));
+        if !sources.is_empty() {
+            section.object("sources", |value| self.refusal(value, "a core subscriber takes no `sources`"));
+        }
+        if severity_min > self.severity_min {
+            let message = format!(
+                "a core subscriber's `severity_filter` may be lower than before, not higher: it was {}",
+                self.severity_min
+            );
+            section.object("severity_filter", |value| self.refusal(value, message));
+        }
+    }
+}
+
+/// Whether every type that `narrow` selects is one that `wide` selects.
+fn covers(wide: &Pattern, narrow: &Pattern) -> bool {
+    let mut narrow = narrow.segments();
+    for segment in wide.segments() {
+        let is_covered = match (segment, narrow.next()) {
+            (PatternSegment::Rest, Some(_)) => return true,
+            (PatternSegment::One, Some(PatternSegment::One | PatternSegment::Exact(_))) => true,
+            (PatternSegment::Exact(wide), Some(PatternSegment::Exact(narrow))) => wide == narrow,
+            (PatternSegment::One | PatternSegment::Exact(_), Some(_)) | (_, None) => false,
+        };
+        if !is_covered {
+            return false;
+        }
+    }
+    narrow.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_covers_those_that_select_no_more() {
+        let pattern = |text: &str| text.parse::<Pattern>().expect("a pattern");
+        for (wide, narrow, expected) in [
+            ("tool.call.failure", "tool.call.failure", true),
+            ("tool.call.*", "tool.call.failure", true),
+            ("tool.**", "tool.call.*", true),
+            ("tool.**", "tool.call.**", true),
+            ("**", "tool.call.failure", true),
+            ("tool.call.*", "tool.call.**", false),
+            ("tool.call.failure", "tool.call.*", false),
+            ("tool.call.failure.**", "tool.call.failure", false),
+            ("tool.call", "tool.call.failure", false),
+        ] {
+            assert_eq!(covers(&pattern(wide), &pattern(narrow)), expected, "{wide} {narrow}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What would become of an event that comes now, as far as the rules and the open sessions tell.
+//!
+//! It looks at types and filters only: whether the event repeats another, is over a rate or waits in a batch is not asked.
+
+use std::sync::Arc;
+
+use super::Engine;
+use crate::{
+    event::{Event, SessionId},
+    ledger::FilteredBy,
+    notification::SubscriberId,
+    pipeline::{filter, rule::Activity},
+};
+
+/// Who asks for an event, and whom what comes of it would reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The subscribers that take its type, by id.
+    pub subscribers: Vec<(SubscriberId, Verdict)>,
+    /// The open sessions in its scope, by id.
+    pub sessions: Vec<SessionId>,
+}
+
+/// What a subscriber that takes an event's type makes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It takes the event.
+    Takes,
+    /// Its filter refuses the event.
+    Filtered(FilteredBy),
+    /// It is switched off.
+    Off,
+}
+
+impl Engine {
+    /// Who would take `event`, and which sessions it concerns. Changes nothing.
+    pub fn explain(&self, event: &Arc<Event>) -> Explanation {
+        let verdict = |rule: &crate::pipeline::rule::Subscriber| match rule.activity {
+            Activity::Disabled => Verdict::Off,
+            Activity::Core | Activity::Enabled => {
+                filter::whole(rule, event).map_or_else(Verdict::Filtered, |()| Verdict::Takes)
+            }
+        };
+        let takes_type =
+            |types: &[crate::event::Pattern]| types.iter().any(|pattern| pattern.matches(&event.event_type));
+        let rules = self.rules.subscribers.iter().filter(|rule| takes_type(&rule.types));
+        Explanation {
+            subscribers: rules.map(|rule| (rule.id.clone(), verdict(rule))).collect(),
+            sessions: self.sessions.concerned(&event.scope()),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What would become of an event, without publishing it.
+
+use std::sync::Arc;
+
+use axum::{Json, body::Body, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    engine::{Explanation, Verdict},
+    event::{Event, catalogue},
+    ledger::FilteredBy,
+    nearest::nearest,
+    protocol::event::{self, Defaults, EventView},
+    server::{
+        App,
+        auth::Route,
+        error::{ApiError, ErrorBody},
+        extract::read_body,
+        intake::NewIds,
+    },
+};
+
+/// Most sessions that are named; of more only how many they are is of use.
+const SESSIONS_SHOWN_MAX: usize = 20;
+
+/// Who asks for an event, and which open sessions it concerns.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MatchView {
+    /// The subscribers that take its type, by id.
+    subscribers: Vec<TakerView>,
+    /// The open sessions in its scope, the first 20. With none, what comes of it waits for the next one.
+    sessions: Vec<String>,
+    /// How many those are in all.
+    session_count: usize,
+    /// The type that may have been meant, when no subscriber takes this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nearest: Option<String>,
+}
+
+/// A subscriber that takes the event's type.
+#[derive(Debug, Serialize, ToSchema)]
+struct TakerView {
+    /// Its id.
+    subscriber: String,
+    /// `takes`, `filtered` or `off`.
+    verdict: &'static str,
+    /// The key by which its filter refuses the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filtered_by: Option<&'static str>,
+}
+
+/// Says which subscribers take an event, and which sessions it concerns.
+///
+/// The body is one event, as it would be published; nothing is published. Types and filters are looked at; repeats, rates and batches
+/// are not.
+#[utoipa::path(
+    post, path = "/v1/match", tag = "events",
+    request_body = EventView,
+    responses((status = 200, body = MatchView), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
+)]
+pub(crate) async fn explain(
+    State(app): State<App>,
+    route: Route,
+    body: Body,
+) -> Result<Json<MatchView>, ApiError> {
+    let body = read_body(&app.rooms.publishing, body).await?;
+    let mut ids = NewIds::default();
+    let parsed = event::parse(&body, &Defaults::api(app.now(), route.of_events()), &mut || ids.next_id())
+        .map_err(ApiError::bad)?;
+    let event = Arc::new(parsed.as_event().to_event());
+    let (explanation, known) = app.engine.explain(Arc::clone(&event)).await?;
+    Ok(Json(view(&explanation, &event, &known)))
+}
+
+fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView {
+    let Explanation { subscribers, sessions } = explanation;
+    let meant = || {
+        let catalogued = catalogue::types().map(|entry| entry.event_type.as_str());
+        nearest(event.event_type.as_str(), catalogued.chain(known.iter().map(String::as_str)))
+    };
+    let shown = subscribers.iter().map(|(id, verdict)| TakerView {
+        subscriber: id.to_string(),
+        verdict: match verdict {
+            Verdict::Takes => "takes",
+            Verdict::Filtered(_) => "filtered",
+            Verdict::Off => "off",
+        },
+        filtered_by: match verdict {
+            Verdict::Filtered(by) => Some(match by {
+                FilteredBy::Source => "sources",
+                FilteredBy::Severity => "severity_filter",
+                FilteredBy::Where | FilteredBy::WhereFailed => "where",
+            }),
+            Verdict::Takes | Verdict::Off => None,
+        },
+    });
+    MatchView {
+        subscribers: shown.collect(),
+        sessions: sessions.iter().take(SESSIONS_SHOWN_MAX).map(ToString::to_string).collect(),
+        session_count: sessions.len(),
+        nearest: subscribers.is_empty().then(meant).flatten().map(str::to_owned),
+    }
+}
