@@ -349,6 +349,9 @@ old         off    1        0
         status.journal.full = Some("the disk is full: no space".to_owned());
         let text = shown(&status).expect("shown");
         assert!(text.contains("durability sync; FULL: the disk is full: no space\n"), "{text}");
+        status.journal.problems = vec!["a.seg is damaged at byte 30".to_owned()];
+        let text = shown(&status).expect("shown");
+        assert!(text.contains("\nPROBLEM: a.seg is damaged at byte 30\n"), "{text}");
     }
 
     #[test]

@@ -115,7 +115,10 @@ impl Cursor {
         // A record longer than what one read brings needs the rest it has, and as much again.
         let wanted = READ_BYTES.max(self.filled) as u64;
         let wanted = usize::try_from(end.saturating_sub(from).min(wanted)).unwrap_or(READ_BYTES);
-        if self.buffer.len() < self.filled + wanted {
+        if self.buffer.is_empty() {
+            // Zeros of the system's, of which only those are touched that are read into.
+            self.buffer = vec![0; wanted];
+        } else if self.buffer.len() < self.filled + wanted {
             self.buffer.resize(self.filled + wanted, 0);
         }
         let space = self.buffer.get_mut(self.filled..self.filled + wanted).unwrap_or_default();

@@ -23,7 +23,7 @@ use super::{
 use crate::{event::Seq, time::Timestamp};
 
 /// How many walks there are, unless `ASIDE_WALK_SEEDS` says otherwise.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 200;
 const STEPS: usize = 14;
 /// How many records one flipped byte can cost: all of a segment of the smallest ones, or those that a damaged seal hides.
 const LOST_MAX: usize = 16;
