@@ -87,7 +87,7 @@ pub fn repair(
         let failed = |source| RepairError::Io { path: segment.path.clone(), source };
         let kept = free_name(files, &segment.name, "damaged").map_err(failed)?;
         if !is_rehearsal {
-            let keep = if segment.is_folder { move_away } else { copy };
+            let keep = if segment.is_folder || holds_nothing(segment) { move_away } else { copy };
             keep(files, &segment.name, &kept).map_err(failed)?;
             time = write_anew(files, segment, filler, (time, verified.marked)).map_err(failed)?;
         }
@@ -108,7 +108,12 @@ fn copy(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
     files.sync_dir()
 }
 
-/// A folder is kept as it is, whatever is in it.
+/// Whether there is neither a good record in a file nor one that is lost, so that nothing takes its place.
+fn holds_nothing(segment: &Segment) -> bool {
+    segment.end == segment.first
+}
+
+/// What is not copied is kept as it is.
 fn move_away(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
     files.rename(from, to)?;
     files.sync_dir()
@@ -121,7 +126,7 @@ fn write_anew(
     filler: Filler<'_>,
     (time, marked): (Timestamp, Seq),
 ) -> io::Result<Timestamp> {
-    if segment.is_folder && segment.end == segment.first {
+    if holds_nothing(segment) {
         return Ok(time);
     }
     let mut packer = Packer::new(files.create(UNFINISHED_NAME)?, segment.first)?;
@@ -379,6 +384,21 @@ mod tests {
             let (verified, repaired) = repair(&files, FILLER, false).expect("repaired");
             assert_eq!((verified.findings(), repaired[0].lost), (1, 0), "{verified:?}");
             assert_eq!(check(&files, "a version field"), 0);
+        }
+    }
+
+    #[test]
+    fn an_empty_last_segment_whose_header_is_damaged_is_moved_away() {
+        for at in [0, 8, 9] {
+            let files = MemoryFiles::new();
+            open(&files).journal.close_blocking().expect("closed");
+            write(&files, &segments(&files)[0], at, &[9]);
+            let refused = try_open_plainly(&files).map(|_| ()).expect_err("refused").to_string();
+            assert!(refused.contains("is not a segment; `aside journal verify`"), "{refused}");
+            let (verified, repaired) = repair(&files, FILLER, false).expect("repaired");
+            assert_eq!((verified.findings(), repaired[0].lost), (1, 0), "{verified:?}");
+            assert_eq!(segments(&files), Vec::<String>::new());
+            assert_eq!(try_open_plainly(&files).expect("opened").last_seq, Seq::ZERO);
         }
     }
 

@@ -82,7 +82,7 @@ pub(super) fn walk(
 }
 
 /// Whether a file whose header tells a newer format is of one that this program knows all the same, and then whether it is a sealed
-/// one: its seal is whole, or it begins with a good record. So what is damaged is the header.
+/// one: its seal is whole, it begins with a good record, or there is nothing in it. So what is damaged is the header.
 ///
 /// Errors: the file cannot be read.
 pub(super) fn known_inside(file: &Arc<dyn File>) -> io::Result<Option<bool>> {
@@ -94,7 +94,10 @@ pub(super) fn known_inside(file: &Arc<dyn File>) -> io::Result<Option<bool>> {
         match cursor.step() {
             Step::Record(_) => return Ok(Some(false)),
             Step::Short if cursor.refill(u64::MAX)? => {}
-            Step::Short | Step::End | Step::Damaged(_) => return Ok(None),
+            Step::End => {
+                return Ok(segment::used_end(file.as_ref(), HEADER_BYTES)?.is_none().then_some(false));
+            }
+            Step::Short | Step::Damaged(_) => return Ok(None),
         }
     }
 }
