@@ -149,7 +149,9 @@ fn an_installation_moves_older_hooks_of_ours_out_of_the_settings() {
     let home = Home::new();
     let hooks = r#"{ "model": "opus", "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "aside hook claude" }] }] } }"#;
     let path = settings(&home, "settings.json", hooks.as_bytes());
-    print(&home, &["install", "claude-code", "--autostart"]);
+    let said = print(&home, &["install", "claude-code", "--autostart"]);
+    let note = "note: the plugin in ~/home/.claude/skills/aside takes the place of the hooks in ~/home/.claude/settings.json\n";
+    assert!(said.contains(note), "{said}");
     let after: Value = serde_json::from_str(&fs::read_to_string(&path).expect("there")).expect("JSON");
     assert_eq!(after, serde_json::json!({ "model": "opus" }));
     let hooks = fs::read_to_string(client(&home).join("skills/aside/hooks/hooks.json")).expect("there");
@@ -157,6 +159,18 @@ fn an_installation_moves_older_hooks_of_ours_out_of_the_settings() {
     let args = |event: &str| hooks["hooks"][event][0]["hooks"][0]["args"].clone();
     assert_eq!(args("SessionStart"), serde_json::json!(["hook", "claude", "--start"]));
     assert_eq!(args("Stop"), serde_json::json!(["hook", "claude"]));
+}
+
+#[test]
+fn hooks_in_the_settings_take_the_place_of_the_plugin_and_say_so() {
+    let home = Home::new();
+    print(&home, &["install", "claude-code"]);
+    let said = print(&home, &["install", "claude-code", "--settings"]);
+    let note = "note: the hooks in ~/home/.claude/settings.json take the place of the plugin in ~/home/.claude/skills/aside\n";
+    assert!(said.contains(note), "{said}");
+    let names: Vec<String> = files(&client(&home)).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["settings.json"]);
+    assert!(!print(&home, &["install", "claude-code", "--settings"]).contains("note: the hooks"));
 }
 
 #[test]
@@ -176,13 +190,13 @@ fn a_dry_run_shows_a_difference_and_changes_nothing() {
     let before = "{\n  \"statusLine\": { \"type\": \"command\", \"command\": \"line\" }\n}\n";
     settings(&home, "settings.json", before.as_bytes());
     let said = print(&home, &["install", "claude-code", "--statusline", "--dry-run"]);
-    let status_line: String =
-        said.lines().filter(|line| line.contains("statusLine")).collect::<Vec<_>>().join("\n");
-    assert_eq!(
-        status_line,
-        "-  \"statusLine\": { \"type\": \"command\", \"command\": \"line\" }\n\
-         +  \"statusLine\": { \"type\": \"command\", \"command\": \"/bin/aside statusline claude --wrap line\" }"
-    );
+    for line in [
+        "-  \"statusLine\": { \"type\": \"command\", \"command\": \"line\" }\n",
+        "\"command\": \"/bin/aside statusline claude --wrap line\"",
+        "\"refreshInterval\": 5",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
     assert!(said.contains("+++ ~/home/.claude/skills/aside/hooks/hooks.json\n"), "{said}");
     assert_eq!(files(&client(&home)), [("settings.json".to_owned(), before.to_owned())]);
 }

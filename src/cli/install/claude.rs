@@ -134,6 +134,14 @@ pub(super) fn install(args: &Args) -> Result<Outcome, InstallError> {
             outcome.note(&format!("the client loads plugins of its own from {PLUGIN_SINCE} on; until then the hooks are in its settings, and nothing wakes an idle session"));
         }
         remove_plugin(&mut outcome, &places)?;
+        if !outcome.plan.is_empty() {
+            let plugin = places.plugin();
+            outcome.note(&format!(
+                "the hooks in {} take the place of the plugin in {}",
+                places.user_settings().display(),
+                plugin.display()
+            ));
+        }
         edit(&mut outcome.plan, &places.user_settings(), |settings| {
             settings.put_hooks(&choice.hooks())?;
             if args.statusline { status_line::put(settings, &choice.program) } else { Ok(()) }
@@ -196,6 +204,13 @@ fn user_plugin(
     for (name, text) in choice.files() {
         outcome.plan.write(folder.join(name), text)?;
     }
+    if !hooks_in(&places.user_settings())?.is_empty() {
+        outcome.note(&format!(
+            "the plugin in {} takes the place of the hooks in {}",
+            folder.display(),
+            places.user_settings().display()
+        ));
+    }
     edit(&mut outcome.plan, &places.user_settings(), |settings| {
         settings.remove_hooks()?;
         if has_status_line { status_line::put(settings, &choice.program) } else { Ok(()) }
@@ -239,7 +254,8 @@ fn plugin_folder(outcome: &mut Outcome, folder: &Path, choice: &Choice) -> Resul
     Ok(())
 }
 
-/// Refuses to install what would run beside another installation of aside.
+/// Refuses to install what would run beside another installation of aside: that of another scope, or one that the client manages.
+/// One for the same scope in another form gives way to the new one, which says so.
 fn refuse_twice(places: &Places, is_project: bool) -> Result<(), InstallError> {
     for path in places.all_settings() {
         if let Some(plugin) = enabled_plugin(&path)? {

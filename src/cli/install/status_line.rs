@@ -8,13 +8,18 @@ use super::settings::{Settings, SettingsError, input, is_program, shape};
 /// The words after the program that make a status line ours.
 const WORDS: [&str; 2] = ["statusline", "claude"];
 const WRAP: &str = "--wrap";
+/// The setting without which the client draws the line only when the conversation goes on, which an idle one does not.
+const REFRESH: &str = "refreshInterval";
+/// How often it is drawn then, in seconds: soon enough for somebody who looks, and a few milliseconds of work each time.
+const REFRESH_SECONDS: u32 = 5;
 
 /// Makes the status line ours; one that is there already goes on inside it.
 ///
 /// Errors: a status line that is no command cannot be wrapped.
 pub(super) fn put(settings: &Settings, program: &str) -> Result<(), SettingsError> {
     let Some(property) = settings.object().and_then(|object| object.get("statusLine")) else {
-        let value = json!({ "type": "command", "command": command(program, None) });
+        let command = command(program, None);
+        let value = json!({ "type": "command", "command": command, REFRESH: REFRESH_SECONDS });
         settings.object_or_new().append("statusLine", input(&value));
         return Ok(());
     };
@@ -26,21 +31,29 @@ pub(super) fn put(settings: &Settings, program: &str) -> Result<(), SettingsErro
         None => Some(present),
     };
     set(&literal, &command(program, wrapped.as_deref()));
+    if status_line.get(REFRESH).is_none() {
+        status_line.append(REFRESH, input(&json!(REFRESH_SECONDS)));
+    }
     Ok(())
 }
 
 /// Gives the status line back to whom it belonged; `original` is the file as it was before, if that is known.
 pub(super) fn remove(settings: &Settings, original: Option<&Settings>) {
     let Some(property) = settings.object().and_then(|object| object.get("statusLine")) else { return };
-    let Some(literal) = property.object_value().and_then(|status_line| literal(&status_line)) else { return };
+    let Some(status_line) = property.object_value() else { return };
+    let Some(literal) = self::literal(&status_line) else { return };
     match ours(&decoded(&literal)) {
         None => {}
         Some(None) => property.remove(),
         Some(Some(wrapped)) => {
+            let original =
+                original.and_then(Settings::object).and_then(|object| object.object_value("statusLine"));
+            let had_no_interval = original.as_ref().is_some_and(|original| original.get(REFRESH).is_none());
+            if had_no_interval && let Some(interval) = status_line.get(REFRESH) {
+                interval.remove();
+            }
             let before = original
-                .and_then(Settings::object)
-                .and_then(|object| object.object_value("statusLine"))
-                .and_then(|status_line| self::literal(&status_line))
+                .and_then(|original| self::literal(&original))
                 .filter(|before| decoded(before) == wrapped);
             match before {
                 // The same text may be written with other escapes.
