@@ -34,7 +34,7 @@
 mod cut;
 mod fence;
 mod json;
-mod line;
+pub mod line;
 mod markdown;
 mod toon;
 mod xml;

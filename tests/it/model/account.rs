@@ -593,7 +593,11 @@ fn check_text(format: Format, injection: &Injection) {
             let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
             assert_eq!(value["notifications"].as_array().map(Vec::len), Some(injection.notifications.len()));
         }
-        Format::Line => assert!(text.starts_with(injection.id.as_str()) && !text.contains('\n'), "{text}"),
+        Format::Line => {
+            let name = format!(" id={}", injection.id);
+            let lines = text.lines().filter(|line| line.starts_with("aside: ") && line.contains(&name));
+            assert_eq!(lines.count(), injection.notifications.len(), "{text}");
+        }
         Format::Markdown => assert!(text.contains(injection.id.as_str())),
     }
 }

@@ -3,7 +3,7 @@
 //! Each reader fails the test when the text is not exactly one block of its format, or when something in it opens, closes or forges
 //! another one.
 
-use aside::{exchange::Format, toon};
+use aside::{exchange::Format, format::line::LINE_CHARS_MAX, toon};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -39,6 +39,9 @@ struct Notification {
     content: Value,
 }
 
+/// What stands for the content of a notification that was too long for its line.
+pub(crate) const CUT: &str = "cut";
+
 /// What an injection says.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Said {
@@ -64,7 +67,7 @@ pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
             Said::Documents(documents.map(|(level, document)| (level, items(document, count))).collect())
         }
         Format::Json => Said::Contents(read_json(text, count)),
-        Format::Line => Said::Contents(read_line(text, count)),
+        Format::Line => Said::Contents(read_lines(text)),
     }
 }
 
@@ -164,16 +167,30 @@ fn read_json(text: &str, count: usize) -> Vec<Value> {
     injection.notifications.into_iter().map(|notification| notification.content).collect()
 }
 
-/// The injection's name, how many there are, a JSON array, and nothing that anything could take for the end of the line.
-fn read_line(text: &str, count: usize) -> Vec<Value> {
+/// A line a notification: a sentence, the injection's name, JSON, and nothing that anything could take for the end of the line. One
+/// that was cut says where all of it is seen, and holds [`CUT`] for its content.
+fn read_lines(text: &str) -> Vec<Value> {
+    text.split('\n').map(read_line).collect()
+}
+
+fn read_line(line: &str) -> Value {
     let ends = |c: char| c.is_control() || "<\u{2028}\u{2029}".contains(c);
-    assert!(!text.contains(ends), "more than one line, or a bracket, in\n{text:?}");
-    let (id, rest) = text.split_once(' ').expect("a name and what it names");
-    let array = rest.strip_prefix(&format!("{count} ")).expect("how many there are");
-    assert!(!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "the id is {id}");
-    let notifications: Vec<Notification> =
-        serde_json::from_str(array).unwrap_or_else(|error| panic!("{error} in\n{text}"));
-    notifications.into_iter().map(|notification| notification.content).collect()
+    assert!(!line.contains(ends), "more than one line, or a bracket, in\n{line:?}");
+    assert!(line.chars().count() <= LINE_CHARS_MAX, "{line}");
+    let is_id = |id: &str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let at = line.find(['{', '[']).expect("something behind the sentence");
+    let (sentence, rest) = line.split_at(at);
+    assert!(sentence.starts_with("aside: "), "{line}");
+    if let Some(cut) = rest.strip_prefix("[in full: aside why ") {
+        let (notification, injection) = cut.split_once("] id=").expect("two names");
+        assert!(is_id(notification) && is_id(injection), "{line}");
+        return Value::from(CUT);
+    }
+    let (_, id) = sentence.trim_end().rsplit_once(" id=").expect("a name");
+    assert!(is_id(id), "{line}");
+    let notification: Notification =
+        serde_json::from_str(rest).unwrap_or_else(|error| panic!("{error} in\n{line}"));
+    notification.content
 }
 
 /// Whether a bracket is followed by a reserved name, in any case and whatever white space and slashes stand between.
