@@ -2,6 +2,7 @@
 //!
 //! It changes nothing that anybody else sees: what it publishes is addressed to a session of its own, which it closes again.
 
+mod attached;
 mod binary;
 mod client;
 mod daemon;
@@ -107,6 +108,7 @@ fn checks(context: &Context<'_>) -> Vec<Check> {
     let is_up = checks.iter().all(|check| check.name != daemon::NAME || check.verdict != Verdict::Fail);
     checks.extend(client::checks());
     if is_up {
+        checks.extend(attached::checks(&context.client));
         checks.push(binary::time(context.client.socket()));
         checks.push(round_trip::check(&context.client));
     } else {

@@ -65,9 +65,29 @@ fn installed() -> (Home, Daemon) {
 #[test]
 fn all_is_well_after_an_installation_with_a_daemon() {
     let (home, daemon) = installed();
-    let lines = ["daemon ok", "socket ok", "state ok", "client ok", "hooks ok", "once ok", "round trip ok"];
+    let lines = [
+        "daemon ok",
+        "socket ok",
+        "state ok",
+        "client ok",
+        "hooks ok",
+        "once ok",
+        "sessions ok",
+        "round trip ok",
+    ];
     assert_eq!(verdicts(&home), (Some(0), lines.map(str::to_owned).to_vec()));
     assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn a_hook_of_a_harness_that_is_not_known_is_silent_and_named_here() {
+    let (home, _daemon) = installed();
+    let asked = home.ask("POST", "/v1/hooks/claud", "{}");
+    assert_eq!(asked.status(), 404);
+    let said = remedy(&home, "hook input");
+    assert!(said.starts_with("unknown_harness claud (1 times): there is no harness `claud`"), "{said}");
+    assert!(said.ends_with("correct the settings that name another"), "{said}");
+    assert_eq!(verdicts(&home).0, Some(0));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whether the client is there, calls this program once at each point, and by which doors it can be reached.
+//! Whether the client is there, and calls this program once at each point.
 
 use std::{
     env,
@@ -14,15 +14,15 @@ use crate::cli::{
     client_program::{self, Version},
     install::{
         InstallError,
-        claude::{PLUGIN_SINCE, Places, enabled_plugin, hooks_in, is_same_file, settings_at},
+        claude::{Places, enabled_plugin, hooks_in, is_same_file, settings_at},
         plan::read,
         plugin,
         settings::{OurHook, our_hooks},
     },
 };
 
-/// Oldest client with an inbox, by which one that runs without a terminal is reached.
-const INBOX_SINCE: Version = Version([2, 1, 224]);
+/// Oldest client with a message socket, by which one that runs without a terminal is reached.
+const MESSAGE_SOCKET_SINCE: Version = Version([2, 1, 224]);
 
 const HOOKS: &str = "hooks";
 
@@ -53,10 +53,15 @@ fn version() -> Check {
             "install Claude Code",
         );
     };
-    let doors = [("hooks", true), ("monitor", version >= PLUGIN_SINCE), ("inbox", version >= INBOX_SINCE)];
-    let open: Vec<&str> = doors.iter().filter(|(_, is_open)| *is_open).map(|(door, _)| *door).collect();
-    let found = format!("claude {version}; doors: {}", open.join(", "));
-    if version >= INBOX_SINCE { Check::ok(NAME, found) } else { Check::warn(NAME, found, "claude update") }
+    let found = format!("claude {version}");
+    if version >= MESSAGE_SOCKET_SINCE {
+        return Check::ok(NAME, found);
+    }
+    Check::warn(
+        NAME,
+        format!("{found} has no message socket, so a session may be reached by hooks alone"),
+        "claude update",
+    )
 }
 
 /// One place with hooks of ours that the client runs.

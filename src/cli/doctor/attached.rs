@@ -1,0 +1,131 @@
+//! How the sessions that are open can be woken at this moment, and what was wrong with their hooks.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::Check;
+use crate::{cli::table::one_line, client::Client};
+
+/// What the daemon tells of its sessions.
+#[derive(Deserialize)]
+struct Sessions {
+    sessions: Vec<Session>,
+}
+
+#[derive(Deserialize)]
+struct Session {
+    id: String,
+    is_open: bool,
+    harness: Harness,
+}
+
+#[derive(Deserialize)]
+struct Harness {
+    #[serde(default)]
+    parent: Option<String>,
+}
+
+/// What it tells of their clients.
+#[derive(Deserialize)]
+struct Clients {
+    attached: Vec<Attached>,
+    troubles: Vec<Trouble>,
+}
+
+#[derive(Deserialize)]
+struct Attached {
+    session: String,
+    wake_route: String,
+}
+
+#[derive(Deserialize)]
+struct Trouble {
+    kind: String,
+    count: u64,
+    last: String,
+}
+
+/// The checks, with a daemon that answers.
+pub(super) fn checks(client: &Client) -> Vec<Check> {
+    let (Some(sessions), Some(clients)) = (get(client, "/v1/sessions"), get(client, "/v1/clients")) else {
+        return vec![Check::warn("sessions", "the daemon does not tell of them", "aside down && aside up")];
+    };
+    let Sessions { sessions } = sessions;
+    let Clients { attached, troubles } = clients;
+    let mut checks = vec![Check::ok("sessions", routes(&sessions, &attached))];
+    checks.extend(troubles.iter().map(trouble));
+    checks
+}
+
+fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Option<T> {
+    let response = client.request("GET", path, &[], &[]).ok().filter(|response| response.status == 200)?;
+    serde_json::from_slice(&response.body).ok()
+}
+
+/// How many conversations are open, and how many of them are woken by what.
+fn routes(sessions: &[Session], attached: &[Attached]) -> String {
+    let open = sessions.iter().filter(|session| session.is_open && session.harness.parent.is_none());
+    let route = |session: &Session| {
+        let own = attached.iter().find(|attached| attached.session == session.id);
+        own.map_or("hooks alone", |attached| attached.wake_route.as_str())
+    };
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for session in open {
+        *counts.entry(route(session)).or_default() += 1;
+    }
+    if counts.is_empty() {
+        return "none is open".to_owned();
+    }
+    let total: usize = counts.values().sum();
+    let parts: Vec<String> =
+        counts.iter().map(|(route, count)| format!("{count} by {}", route.replace('_', " "))).collect();
+    format!("{total} open, reached: {}", parts.join(", "))
+}
+
+fn trouble(trouble: &Trouble) -> Check {
+    let Trouble { kind, count, last } = trouble;
+    let remedy = match kind.split(' ').next() {
+        Some("unknown_harness") => {
+            "the command of a hook is `aside hook claude`: correct the settings that name another"
+        }
+        Some("left_out") => {
+            "hooks are answered without that; the value has to be changed where the client gets it"
+        }
+        Some(_) | None => {
+            "hooks like that get no answer: aside and the client may be of versions that do not fit"
+        }
+    };
+    Check::warn("hook input", format!("{} ({count} times): {}", one_line(kind), one_line(last)), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_counted_by_how_they_are_reached() {
+        let session = |id: &str, is_open: bool, parent: Option<&str>| Session {
+            id: id.to_owned(),
+            is_open,
+            harness: Harness { parent: parent.map(str::to_owned) },
+        };
+        let attached = |session: &str, wake_route: &str| Attached {
+            session: session.to_owned(),
+            wake_route: wake_route.to_owned(),
+        };
+        let sessions = [
+            session("a", true, None),
+            session("b", true, None),
+            session("c", true, None),
+            session("c/x", true, Some("c")),
+            session("d", false, None),
+        ];
+        let routes_of = [attached("a", "monitor"), attached("b", "message_socket"), attached("d", "monitor")];
+        assert_eq!(
+            routes(&sessions, &routes_of),
+            "3 open, reached: 1 by hooks alone, 1 by message socket, 1 by monitor"
+        );
+        assert_eq!(routes(&[], &routes_of), "none is open");
+    }
+}
