@@ -236,6 +236,8 @@ impl Daemon {
         tasks.start(TaskKind::EventLoop, event_loop.run());
         tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
         tasks.start(TaskKind::Doors, server::push_wakes(app.clone()));
+        tasks.start(TaskKind::Processes, server::watch_processes(app.clone()));
+        tasks.start(TaskKind::IdleSessions, server::look_for_idle(app.clone()));
         let owns_socket =
             listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
         let projector = Some(projector);

@@ -7,6 +7,7 @@
 pub mod caps;
 pub mod claude;
 pub mod door;
+pub mod process;
 mod seen;
 
 pub use seen::ids_in;
@@ -76,12 +77,20 @@ pub struct HookCall {
     pub then: Then,
     /// Where it can be read what the agent was given, if the harness writes that down.
     pub transcript: Option<Transcript>,
+    /// What the input says of the session and cannot be used; the call is answered without it.
+    pub left_out: Vec<FieldError>,
 }
 
 impl HookCall {
     /// A call that nothing follows.
     fn silent() -> Self {
-        Self { hook: String::new(), observe: Vec::new(), then: Then::Nothing, transcript: None }
+        Self {
+            hook: String::new(),
+            observe: Vec::new(),
+            then: Then::Nothing,
+            transcript: None,
+            left_out: Vec::new(),
+        }
     }
 }
 
@@ -101,7 +110,7 @@ pub enum Then {
     Exchange(Box<Exchange>),
     /// The same, if something waits that is released before a tool; otherwise the hook is answered with silence at once.
     BeforeTool(Box<Exchange>),
-    /// The same, unless the prompt is one that carries an injection, which has arrived with that.
+    /// The same; a prompt that carries injections shows that they have arrived.
     Prompt {
         /// The exchange.
         exchange: Box<Exchange>,
@@ -117,6 +126,18 @@ pub enum Then {
     },
     /// Nothing; the hook is answered with silence.
     Nothing,
+}
+
+impl Then {
+    /// The conversation that makes an exchange; a subagent is none.
+    pub fn conversation(&self) -> Option<&SessionId> {
+        match self {
+            Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt { exchange, .. } => {
+                exchange.harness.parent.is_none().then_some(&exchange.session)
+            }
+            Self::SessionClosed { .. } | Self::Nothing => None,
+        }
+    }
 }
 
 /// Why a hook's input cannot be used.

@@ -7,6 +7,7 @@
 mod admin;
 mod auth;
 mod bodies;
+mod clients;
 mod connections;
 mod doors;
 mod error;
@@ -15,11 +16,13 @@ mod exchange;
 mod extract;
 mod history;
 mod hooks;
+mod idle;
 mod inbox;
 mod intake;
 mod lines;
 mod matching;
 mod metrics;
+mod processes;
 mod room;
 mod router;
 mod statusline;
@@ -51,6 +54,8 @@ use crate::{
 
 pub use doors::push_wakes;
 pub use engine_handle::{EngineHandle, Query, Standing};
+pub use idle::look_for_idle;
+pub use processes::watch_processes;
 pub use room::Rooms;
 pub use router::openapi;
 pub use sessions::Registry;

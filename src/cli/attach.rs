@@ -1,13 +1,15 @@
-//! `aside attach`: wakes a session by printing what its queue asks to be told, one line an event.
+//! `aside attach`: wakes a session by printing what its queue asks for, one line a notification.
 //!
-//! A client runs this once a process and makes an event of each line. It follows the queue as the session's monitor, and goes on
-//! with the next session when the client does; when the queue asks for a wake, it makes the exchange and prints the text. It is
-//! silent about trouble, as every line is an event, and waits for a daemon that is away.
+//! A client runs this once a process and makes an event of each line, or of lines that come together. It follows the queue as the
+//! session's monitor, and goes on with the next session when the client does; when the queue asks for a wake, it makes the
+//! exchange and prints the text. It claims no more than the client shows; the rest comes with the hooks of the turn that begins. It
+//! is silent about trouble, as every line is an event, and waits for a daemon that is away.
 //!
 //! It ends when its client has gone and not before: then the pipe it writes to has no reader, or a process it was started by is
 //! no more. A client makes an event of its monitor's end too and begins a turn for that, so one that has nothing left to do stays.
 
 mod client_gone;
+mod started_by;
 
 use std::{
     env,
@@ -22,11 +24,15 @@ use serde_json::{Value, json};
 
 use super::CliError;
 use crate::client::{Client, Response, percent_encode};
+use started_by::StartedBy;
 
 /// The variable in which the client names the session.
 const SESSION_VARIABLE: &str = "CLAUDE_CODE_SESSION_ID";
-/// Most characters of a line: it comes unasked, and stays in the context.
-const CHARS_MAX: u32 = 2_000;
+/// Most characters of lines that are printed together.
+///
+/// Source: measured with clients 2.1.329 and 2.1.330: what is printed at once is cut at 3,000 characters. Each line has a limit of
+/// its own, which the format `line` keeps.
+const BURST_CHARS_MAX: u32 = 2_900;
 /// Shortest and longest pause before the daemon is looked for again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
@@ -40,6 +46,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
+    let above = client_gone::Above::now();
+    // Whoever names a session means that one, wherever the client is.
+    let started_by = if args.session.is_none() { StartedBy::find(above.client()) } else { None };
     let session = args.session.clone().or_else(|| env::var(SESSION_VARIABLE).ok());
     let Some(session) = session.filter(|session| !session.is_empty()) else {
         let message = format!("name the session, or set {SESSION_VARIABLE}");
@@ -49,10 +58,10 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
     let mut monitor = Monitor {
         client: client.clone(),
         session,
+        started_by,
         name: RandomState::new().build_hasher().finish(),
         exchanges: 0,
     };
-    let above = client_gone::Above::now();
     let follow = move || {
         monitor.follow();
         drop(done);
@@ -65,6 +74,8 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
 struct Monitor {
     client: Client,
     session: String,
+    /// The client, if it is known.
+    started_by: Option<StartedBy>,
     /// What no other process names its carriers by; an id of a process comes again.
     name: u64,
     /// How many were answered. One that was not is made again under its name: under another it would prove that the first arrived.
@@ -115,7 +126,13 @@ impl Monitor {
 
     /// Follows the queue as long as the daemon is there; whether it was.
     fn follow_once(&mut self) -> (End, bool) {
-        let path = format!("/v1/sessions/{}/stream?door=monitor", percent_encode(&self.session));
+        let file = self.started_by.as_ref().and_then(StartedBy::session_file);
+        if let Some(file) = &file {
+            self.session.clone_from(&file.session_id);
+        }
+        // A daemon that has not heard of the session yet opens it by what is said here.
+        let facts = self.started_by.as_ref().map(|client| client.facts(file.as_ref())).unwrap_or_default();
+        let path = format!("/v1/sessions/{}/stream?door=monitor{facts}", percent_encode(&self.session));
         let Ok(Ok(mut events)) = self.client.stream(&path, &[]) else { return (End::Lost, false) };
         while let Ok(Some(event)) = events.next_event() {
             let end = match event.kind.as_str() {
@@ -143,17 +160,17 @@ impl Monitor {
         let body = json!({
             "point": "turn_start",
             "carrier": format!("monitor:{:x}:{}", self.name, self.exchanges),
-            "budget": { "max_chars": CHARS_MAX },
+            "budget": { "max_chars": BURST_CHARS_MAX },
             "format": "line",
             "trigger": "wake",
         });
         let response = self.ask("exchange", &body)?;
         self.exchanges += u64::from(response.status < 500);
         let answer = answer(&response)?;
-        // One write, and no line break but its own: the client makes an event of each.
-        let line = answer.text.replace(['\n', '\r'], " ") + "\n";
+        // One write: the client makes one event of lines that come together.
+        let lines = answer.text + "\n";
         let mut stdout = io::stdout().lock();
-        match stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
+        match stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush()) {
             Ok(()) => None,
             Err(_) => {
                 self.ask(&format!("undelivered/{}", percent_encode(&answer.injection)), &Value::Null);

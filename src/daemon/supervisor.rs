@@ -19,6 +19,10 @@ pub(super) enum TaskKind {
     Snapshots,
     /// Writes to the inboxes of clients; the daemon stops with it.
     Doors,
+    /// Closes the sessions whose processes end; it has no end of its own.
+    Processes,
+    /// Finds sessions whose turn was stopped without a hook; it has no end of its own.
+    IdleSessions,
 }
 
 impl TaskKind {
@@ -29,6 +33,8 @@ impl TaskKind {
             Self::Listener => "listener",
             Self::Snapshots => "snapshots",
             Self::Doors => "doors",
+            Self::Processes => "watch over processes",
+            Self::IdleSessions => "search for idle sessions",
         }
     }
 }

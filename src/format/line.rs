@@ -39,7 +39,8 @@ fn line(injection: &InjectionId, item: &Item<'_>) -> String {
     let content = toon::decode(item.content());
     let subject = notification.subscriber.as_str().replace('_', " ");
     let source = notification.untrusted_source.as_deref();
-    let source = source.map(|source| format!("untrusted source {}", shortened(&plain(source), SOURCE_CHARS_MAX)));
+    let source =
+        source.map(|source| format!("untrusted source {}", shortened(&plain(source), SOURCE_CHARS_MAX)));
     let again = item.redelivered.then(|| "redelivered".to_owned());
     let marks = std::iter::once(notification.priority.to_string()).chain(source).chain(again);
     let head = format!("aside: {subject} ({}): ", marks.collect::<Vec<_>>().join(", "));

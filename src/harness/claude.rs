@@ -27,10 +27,11 @@
 pub mod inbox;
 mod reply;
 mod report;
+pub mod session_file;
 pub mod statusline;
 mod stdin;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -86,8 +87,7 @@ const KNOWN_FAILURE: Severity = Severity::Info;
 /// Shape: fields that are not used are skipped without being built, above all the tools' results.
 /// Errors: what is not JSON, or lacks a field that the hook always has. A hook that is not known is no error.
 pub fn parse(stdin: &[u8], env: &HookEnv, now: Timestamp) -> Result<HookCall, HookError> {
-    let common: Common = read(stdin)?;
-    let call = Call { stdin, env, now, common };
+    let mut call = Call::new(stdin, env, now, read(stdin)?);
     let (observe, then) = match call.common.hook_event_name.as_str() {
         "SessionStart" => call.session_start()?,
         "UserPromptSubmit" => call.user_prompt_submit()?,
@@ -106,7 +106,7 @@ pub fn parse(stdin: &[u8], env: &HookEnv, now: Timestamp) -> Result<HookCall, Ho
         _ => return Ok(HookCall { hook: call.common.hook_event_name, ..HookCall::silent() }),
     };
     let transcript = call.transcript()?;
-    Ok(HookCall { hook: call.common.hook_event_name, observe, then, transcript })
+    Ok(HookCall { hook: call.common.hook_event_name, observe, then, transcript, left_out: call.left_out })
 }
 
 struct Call<'a> {
@@ -114,6 +114,29 @@ struct Call<'a> {
     env: &'a HookEnv,
     now: Timestamp,
     common: Common,
+    workspace: Option<Arc<str>>,
+    /// The prompt's id.
+    turn: Option<Arc<str>>,
+    left_out: Vec<FieldError>,
+}
+
+impl<'a> Call<'a> {
+    /// Reads what every hook has. What only says more of the session is left out when it cannot be used; the call has its
+    /// answer without it.
+    fn new(stdin: &'a [u8], env: &'a HookEnv, now: Timestamp, common: Common) -> Self {
+        let folder = folder(env.project.as_deref(), common.cwd.as_deref()).map(Cow::Borrowed);
+        let workspace = read_workspace("cwd", folder);
+        let turn = read_name("prompt_id", common.prompt_id.as_deref().map(Cow::Borrowed));
+        let mut left_out = Vec::new();
+        let [workspace, turn] = [workspace, turn].map(|read| {
+            read.unwrap_or_else(|error| {
+                left_out.push(error);
+                None
+            })
+            .map(Arc::from)
+        });
+        Self { stdin, env, now, workspace, turn, left_out, common }
+    }
 }
 
 impl Call<'_> {
@@ -157,7 +180,7 @@ impl Call<'_> {
 
     /// Context that is given here reaches the model only with the tool's result, where `PostToolBatch` can put it as well; so
     /// text is taken only to let it come in place of the call.
-    fn pre_tool_use(&self) -> Result<(Vec<Event>, Then), HookError> {
+    fn pre_tool_use(&mut self) -> Result<(Vec<Event>, Then), HookError> {
         let ToolCall { tool_name, tool_use_id } = read(self.stdin)?;
         let event = self.event(
             "tool.call.pending",
@@ -169,7 +192,7 @@ impl Call<'_> {
             return Ok((vec![event], Then::Nothing));
         }
         let exchange = Exchange {
-            tool: Some(tool_name.into()),
+            tool: self.tool(&tool_name),
             carries: Carries::OnlyToCancel,
             budget: Budget { max_chars: Some(reply::DENY_CHARS_MAX), ..CLAUDE_CODE.budget() },
             ..self.exchange(InjectionPoint::BeforeTool, &tool_use_id)?
@@ -177,7 +200,7 @@ impl Call<'_> {
         Ok((vec![event], Then::BeforeTool(Box::new(exchange))))
     }
 
-    fn post_tool_batch(&self) -> Result<(Vec<Event>, Then), HookError> {
+    fn post_tool_batch(&mut self) -> Result<(Vec<Event>, Then), HookError> {
         let PostToolBatch { tool_calls } = read(self.stdin)?;
         let observe = tool_calls.iter().map(|tool| self.succeeded(tool)).collect::<Result<_, _>>()?;
         Ok((observe, self.after_tool(tool_calls.first())?))
@@ -192,10 +215,10 @@ impl Call<'_> {
         )
     }
 
-    fn after_tool(&self, tool: Option<&ToolCall>) -> Result<Then, HookError> {
+    fn after_tool(&mut self, tool: Option<&ToolCall>) -> Result<Then, HookError> {
         let carried_by = tool.map_or_else(|| self.turn_or_time(), |tool| tool.tool_use_id.clone());
         let exchange = Exchange {
-            tool: tool.map(|tool| tool.tool_name.as_str().into()),
+            tool: tool.and_then(|tool| self.tool(&tool.tool_name)),
             ..self.exchange(InjectionPoint::AfterTool, &carried_by)?
         };
         Ok(Then::Exchange(Box::new(exchange)))
@@ -210,7 +233,7 @@ impl Call<'_> {
         self.common.prompt_id.is_some()
     }
 
-    fn post_tool_use(&self) -> Result<(Vec<Event>, Then), HookError> {
+    fn post_tool_use(&mut self) -> Result<(Vec<Event>, Then), HookError> {
         if self.reports_batches() {
             return Ok((Vec::new(), Then::Nothing));
         }
@@ -218,7 +241,7 @@ impl Call<'_> {
         Ok((vec![self.succeeded(&tool)?], self.after_tool(Some(&tool))?))
     }
 
-    fn post_tool_use_failure(&self) -> Result<(Vec<Event>, Then), HookError> {
+    fn post_tool_use_failure(&mut self) -> Result<(Vec<Event>, Then), HookError> {
         let failure: PostToolUseFailure = read(self.stdin)?;
         if failure.is_interrupt {
             return Ok((Vec::new(), Then::Nothing));
@@ -282,8 +305,9 @@ impl Call<'_> {
     /// missed, but runs a hook that is installed twice twice, and would show the same text to the model from both.
     fn exchange(&self, point: InjectionPoint, carried_by: &str) -> Result<Exchange, HookError> {
         let carrier = format!("{}:{carried_by}:{}", self.common.hook_event_name, self.now.as_millis());
+        let carrier = self.name("carrier", Cow::Owned(carrier))?;
         Ok(Exchange {
-            turn: self.common.prompt_id.as_deref().map(Into::into),
+            turn: self.turn.clone(),
             harness: self.harness()?,
             budget: CLAUDE_CODE.budget(),
             format: Some(CLAUDE_CODE.format),
@@ -297,22 +321,36 @@ impl Call<'_> {
         Ok(Harness {
             name: Some(CLAUDE_CODE.name.into()),
             version: None,
-            workspace: self.workspace()?.map(Into::into),
+            workspace: self.workspace.clone(),
             user: None,
             pid: self.env.pid,
-            parent: self.common.session_id.as_deref().filter(|_| is_subagent).map(SessionId::new),
+            parent: is_subagent.then(|| self.conversation()).transpose()?,
         })
     }
 
-    fn session(&self) -> Result<SessionId, HookError> {
-        let parent = self.common.session_id.as_deref().filter(|id| !id.is_empty()).ok_or_else(|| {
+    /// The session of the client's conversation, also in a hook of a subagent.
+    fn conversation(&self) -> Result<SessionId, HookError> {
+        let id = self.common.session_id.as_deref().filter(|id| !id.is_empty()).ok_or_else(|| {
             HookError::Missing { hook: self.common.hook_event_name.clone(), field: "session_id" }
         })?;
-        let id = match self.agent_id() {
-            Some(agent) => Cow::Owned(format!("{parent}/{agent}")),
-            None => Cow::Borrowed(parent),
-        };
-        Ok(SessionId::new(&self.name("session_id", id)?))
+        Ok(SessionId::new(&self.name("session_id", Cow::Borrowed(id))?))
+    }
+
+    fn session(&self) -> Result<SessionId, HookError> {
+        let conversation = self.conversation()?;
+        let Some(agent) = self.agent_id() else { return Ok(conversation) };
+        Ok(SessionId::new(&self.name("session_id", Cow::Owned(format!("{conversation}/{agent}")))?))
+    }
+
+    /// The tool's name, if it can be used as one.
+    fn tool(&mut self, name: &str) -> Option<Arc<str>> {
+        match read_name("tool_name", Some(Cow::Borrowed(name))) {
+            Ok(name) => name.map(Arc::from),
+            Err(error) => {
+                self.left_out.push(error);
+                None
+            }
+        }
     }
 
     /// Checks what the journal takes as a name only within limits.
@@ -338,26 +376,13 @@ impl Call<'_> {
         self.common.agent_id.as_deref().filter(|id| !id.is_empty())
     }
 
-    /// The project while the agent works somewhere in it, as what concerns a sibling folder concerns it too; else the folder
-    /// it is in. The environment alone is not believed: a client started by another one inherits it.
-    fn workspace(&self) -> Result<Option<&str>, HookError> {
-        let project = self.env.project.as_deref().filter(|project| project.starts_with('/'));
-        let workspace = match (project, self.common.cwd.as_deref()) {
-            (Some(project), Some(cwd)) if !std::path::Path::new(cwd).starts_with(project) => Some(cwd),
-            (Some(project), _) => Some(project),
-            (None, cwd) => cwd,
-        };
-        read_workspace("cwd", workspace.map(Cow::Borrowed)).map_err(|source| self.wrong(source))?;
-        Ok(workspace)
-    }
-
     fn turn(&self) -> Option<Value> {
-        self.common.prompt_id.as_deref().map(Value::from)
+        self.turn.as_deref().map(Value::from)
     }
 
     /// What tells one turn from another: the prompt's id, or the time with a client that gives none.
     fn turn_or_time(&self) -> String {
-        self.common.prompt_id.clone().unwrap_or_else(|| self.now.as_millis().to_string())
+        self.turn.as_deref().map_or_else(|| self.now.as_millis().to_string(), str::to_owned)
     }
 
     /// An event of this session, for this session.
@@ -390,9 +415,20 @@ impl Call<'_> {
             payload: payload.into(),
             dedupe_key: None,
             session: Some(session),
-            workspace: self.workspace()?.map(Into::into),
+            workspace: self.workspace.clone(),
             cause: None,
         })
+    }
+}
+
+/// The project while the agent works somewhere in it, as what concerns a sibling folder concerns it too; else the folder it is in.
+/// The environment alone is not believed: a client started by another one inherits it.
+fn folder<'p>(project: Option<&'p str>, cwd: Option<&'p str>) -> Option<&'p str> {
+    let project = project.filter(|project| project.starts_with('/'));
+    match (project, cwd) {
+        (Some(project), Some(cwd)) if !std::path::Path::new(cwd).starts_with(project) => Some(cwd),
+        (Some(project), _) => Some(project),
+        (None, cwd) => cwd,
     }
 }
 

@@ -268,22 +268,33 @@ pub(crate) fn read_name<'a>(
     Ok(Some(text))
 }
 
-/// Checks a folder: absolute, without `.` and `..`, because folders are compared segment by segment.
+/// Reads a folder: an absolute path, because folders are compared segment by segment.
+///
+/// Shape: without empty and `.` segments and without a slash at its end, none of which changes where a path leads. A name may hold
+/// every character that the system allows in one; what shows it removes those that are not to be shown.
+/// Errors: it is relative, too long, or has a `..`, which leads elsewhere depending on links.
 pub(crate) fn read_workspace<'a>(
     field: &'static str,
     text: Option<Cow<'a, str>>,
 ) -> Result<Option<Cow<'a, str>>, FieldError> {
     let Some(text) = text else { return Ok(None) };
-    check_printable(field, &text, WORKSPACE_BYTES_MAX)?;
+    check_length(field, &text, WORKSPACE_BYTES_MAX)?;
     let Some(relative) = text.strip_prefix('/') else {
         return Err(FieldError::new(field, format!("must be an absolute path, not `{}`", excerpt(&text))));
     };
-    let is_odd = |segment: &str| matches!(segment, "" | "." | "..");
-    if !relative.is_empty() && relative.strip_suffix('/').unwrap_or(relative).split('/').any(is_odd) {
-        let message = format!("must be a path without `.`, `..` and `//`, not `{}`", excerpt(&text));
+    if text.contains('\0') {
+        return Err(FieldError::new(field, "must not contain a NUL, which no path has"));
+    }
+    if relative.split('/').any(|segment| segment == "..") {
+        let message = format!("must be a path without `..`, not `{}`", excerpt(&text));
         return Err(FieldError::new(field, message));
     }
-    Ok(Some(text))
+    let is_nothing = |segment: &&str| matches!(*segment, "" | ".");
+    if relative.is_empty() || !relative.split('/').any(|segment| is_nothing(&segment)) {
+        return Ok(Some(text));
+    }
+    let segments: Vec<&str> = relative.split('/').filter(|segment| !is_nothing(segment)).collect();
+    Ok(Some(Cow::Owned(format!("/{}", segments.join("/")))))
 }
 
 /// Checks a dedupe key; an empty one means none.
@@ -296,11 +307,16 @@ pub(super) fn read_dedupe_key<'a>(
     Ok(Some(text))
 }
 
-fn check_printable(field: &'static str, text: &str, bytes_max: usize) -> Result<(), FieldError> {
+fn check_length(field: &'static str, text: &str, bytes_max: usize) -> Result<(), FieldError> {
     if text.len() > bytes_max {
         let message = format!("has {} bytes, at most {bytes_max} are allowed", text.len());
         return Err(FieldError::new(field, message));
     }
+    Ok(())
+}
+
+fn check_printable(field: &'static str, text: &str, bytes_max: usize) -> Result<(), FieldError> {
+    check_length(field, text, bytes_max)?;
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if !is_plain && (text.contains(['\n', '\t']) || clean_text(text) != text) {
         let message = "must be made of printable characters: no line breaks, control or invisible ones";
@@ -444,7 +460,7 @@ mod tests {
             (r#"{"type":"a.b","workspace":"project"}"#, "workspace: must be an absolute path, not `project`"),
             (
                 r#"{"type":"a.b","workspace":"/a/../b"}"#,
-                "workspace: must be a path without `.`, `..` and `//`, not `/a/../b`",
+                "workspace: must be a path without `..`, not `/a/../b`",
             ),
             (
                 r#"{"type":"a.b","id":"\ud800"}"#,
@@ -486,11 +502,27 @@ mod tests {
     }
 
     #[test]
-    fn folders_in_every_normal_form_are_taken_and_an_empty_dedupe_key_means_none() {
-        for folder in ["/", "/a", "/a/", "/a/b.c/..d"] {
-            let text = format!(r#"{{"type":"a.b","workspace":"{folder}","dedupe_key":""}}"#);
-            let parsed = parse_text(&text).expect(folder);
-            assert_eq!((parsed.workspace.as_deref(), parsed.dedupe_key), (Some(folder), None));
+    fn a_folder_is_read_in_its_normal_form_and_may_have_any_name() {
+        let cases = [
+            ("/", "/"),
+            ("/a/b.c/..d", "/a/b.c/..d"),
+            ("/a/", "/a"),
+            ("//a//b/", "/a/b"),
+            ("/./a/./b/.", "/a/b"),
+            ("//", "/"),
+            ("/.", "/"),
+            ("/home/u/\u{645}\u{6cc}\u{200c}\u{62e}", "/home/u/\u{645}\u{6cc}\u{200c}\u{62e}"),
+            ("/\u{1f469}\u{200d}\u{1f4bb}/\u{2764}\u{fe0f}", "/\u{1f469}\u{200d}\u{1f4bb}/\u{2764}\u{fe0f}"),
+            ("/a\tb\nc\u{1b}[31m", "/a\tb\nc\u{1b}[31m"),
+        ];
+        for (folder, expected) in cases {
+            let read = read_workspace("workspace", Some(Cow::Borrowed(folder))).expect(folder);
+            assert_eq!(read.as_deref(), Some(expected));
         }
+        for refused in ["a", "", "/a/..", "/a\0b", &"/a".repeat(WORKSPACE_BYTES_MAX)] {
+            assert!(read_workspace("workspace", Some(Cow::Borrowed(refused))).is_err(), "{refused}");
+        }
+        let parsed = parse_text(r#"{"type":"a.b","workspace":"/a/","dedupe_key":""}"#).expect("valid");
+        assert_eq!((parsed.workspace.as_deref(), parsed.dedupe_key), (Some("/a"), None));
     }
 }

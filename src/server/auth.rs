@@ -25,12 +25,31 @@ use crate::{
 pub(crate) struct Peer {
     /// Its user; `None` when the system does not tell.
     uid: Option<u32>,
+    /// Its number; `None` when the system does not tell, or it is in a namespace that cannot be seen from here.
+    pid: Option<u32>,
 }
 
 impl Peer {
     /// The process that opened `connection`.
     pub(crate) fn of(connection: &UnixStream) -> Self {
-        Self { uid: connection.peer_cred().ok().map(|credentials| credentials.uid()) }
+        let credentials = connection.peer_cred().ok();
+        let pid = credentials.as_ref().and_then(tokio::net::unix::UCred::pid);
+        Self {
+            uid: credentials.map(|credentials| credentials.uid()),
+            pid: pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0),
+        }
+    }
+}
+
+/// The number of the process that makes a request; `None` over TCP, and where the system does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PeerPid(pub(crate) Option<u32>);
+
+impl<S: Send + Sync> FromRequestParts<S> for PeerPid {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get::<ConnectInfo<Peer>>().and_then(|info| info.0.pid)))
     }
 }
 

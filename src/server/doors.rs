@@ -4,9 +4,10 @@
 //! is told is told through one. The token of an inbox is kept here, in memory, and nowhere else.
 
 use std::{
+    collections::BTreeMap,
     io,
     os::unix::fs::{FileTypeExt, MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -30,11 +31,17 @@ use crate::{
     harness::{
         claude::inbox::Inbox,
         door::{Door, choose},
+        process::Process,
     },
     journal::{AppendBatch, Level, record::RecordKind},
     notification::InjectionPoint,
     protocol::record,
-    server::{App, exchange::perform},
+    server::{
+        App,
+        clients::AttachedView,
+        exchange::perform,
+        processes::{Processes, running},
+    },
     session::WakeKind,
 };
 
@@ -47,17 +54,32 @@ const PUSHES_MAX: usize = 8;
 /// Most characters of a pushed injection: it comes unasked, and stays in the context.
 pub(crate) const PUSH_CHARS_MAX: u32 = 2_000;
 
+/// Where a client takes messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KnownInbox {
+    /// Its socket.
+    pub(crate) inbox: Inbox,
+    /// The process that listens there.
+    pub(crate) client: Process,
+}
+
 /// The doors that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Doors {
     next: AtomicU64,
     attached: DashMap<SessionId, (u64, oneshot::Sender<()>)>,
-    inboxes: DashMap<SessionId, Inbox>,
+    inboxes: DashMap<SessionId, KnownInbox>,
     /// What the queues ask for at the moment.
     asked: DashMap<SessionId, WakeKind>,
     /// Sessions whose inbox is to be written to, if they still ask for that when it comes to it.
     wanted: DashSet<SessionId>,
     ready: Notify,
+    /// Which process each session runs in.
+    processes: Arc<Processes>,
+    /// The folder in which each session's client keeps its files.
+    folders: DashMap<SessionId, PathBuf>,
+    /// A session in a turn asks for something.
+    asks_in_turn: Notify,
 }
 
 impl Doors {
@@ -73,16 +95,47 @@ impl Doors {
     }
 
     /// Learns where the session's client takes messages.
-    pub(crate) fn know(&self, session: &SessionId, inbox: Inbox) {
+    pub(crate) fn know(&self, session: &SessionId, inbox: KnownInbox) {
         if self.inboxes.len() < INBOXES_MAX || self.inboxes.contains_key(session) {
             self.inboxes.insert(session.clone(), inbox);
         }
+    }
+
+    /// Which process each session runs in.
+    pub(crate) const fn processes(&self) -> &Arc<Processes> {
+        &self.processes
+    }
+
+    /// Learns where the session's client keeps its files.
+    pub(crate) fn know_folder(&self, session: &SessionId, folder: &Path) {
+        let is_known = self.folders.get(session).is_some_and(|known| known.as_path() == folder);
+        if !is_known && (self.folders.len() < INBOXES_MAX || self.folders.contains_key(session)) {
+            self.folders.insert(session.clone(), folder.to_owned());
+        }
+    }
+
+    /// Where the session's client keeps its files.
+    pub(crate) fn client_folder(&self, session: &SessionId) -> Option<PathBuf> {
+        self.folders.get(session).map(|folder| folder.clone())
+    }
+
+    /// The sessions that count as being in a turn and for which something waits that should not wait for its next hook.
+    pub(crate) fn in_turn_and_asking(&self) -> Vec<SessionId> {
+        let asked = self.asked.iter().filter(|asked| *asked.value() != WakeKind::StartTurn);
+        asked.map(|asked| asked.key().clone()).collect()
+    }
+
+    /// Waits until there may be one of [`Doors::in_turn_and_asking`].
+    pub(crate) async fn asks_in_turn(&self) {
+        self.asks_in_turn.notified().await;
     }
 
     /// Has the session woken, if the daemon is the one to do that.
     pub(crate) fn wake(&self, pending: &Pending) {
         if pending.is_closed || pending.moved_to.is_some() {
             self.inboxes.remove(&pending.session);
+            self.folders.remove(&pending.session);
+            self.processes.forget(&pending.session);
         }
         let Some(wake) = &pending.wake else {
             self.asked.remove(&pending.session);
@@ -90,6 +143,9 @@ impl Doors {
             return;
         };
         self.asked.insert(pending.session.clone(), wake.kind);
+        if wake.kind != WakeKind::StartTurn {
+            self.asks_in_turn.notify_one();
+        }
         self.offer(&pending.session, wake.kind);
     }
 
@@ -109,6 +165,15 @@ impl Doors {
     fn is_for_inbox(&self, session: &SessionId) -> bool {
         let asked = self.asked.get(session).map(|kind| *kind);
         asked.is_some_and(|kind| self.door(session, kind) == Door::Inbox)
+    }
+
+    /// How each session can be woken that can be, by id.
+    pub(crate) fn attached(&self) -> Vec<AttachedView> {
+        let monitors = self.attached.iter().map(|entry| (entry.key().to_string(), "monitor"));
+        let inboxes = self.inboxes.iter().map(|entry| (entry.key().to_string(), "message_socket"));
+        // A session with both is woken through its monitor.
+        let routes: BTreeMap<String, &'static str> = inboxes.chain(monitors).collect();
+        routes.into_iter().map(|(session, wake_route)| AttachedView { session, wake_route }).collect()
     }
 
     fn take_wanted(&self) -> Vec<SessionId> {
@@ -137,6 +202,8 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
+        // A monitor ends with its client.
+        self.doors.processes.look();
         let own = self.doors.attached.remove_if(&self.session, |_, (number, _)| *number == self.number);
         let asked = self.doors.asked.get(&self.session).map(|kind| *kind);
         if let (Some(_), Some(kind)) = (own, asked) {
@@ -167,8 +234,8 @@ async fn push(app: &App, session: SessionId) {
         return;
     }
     // Connected first: nothing is released before there is somebody to take it.
-    let outcome = match connect(&inbox.socket).await {
-        Ok(connection) => hand_over(app, &session, &inbox, connection).await,
+    let outcome = match connect(&inbox).await {
+        Ok(connection) => hand_over(app, &session, &inbox.inbox, connection).await,
         Err(error) => Err(error),
     };
     if let Err(error) = outcome {
@@ -177,15 +244,20 @@ async fn push(app: &App, session: SessionId) {
     }
 }
 
-async fn connect(socket: &Path) -> io::Result<UnixStream> {
+/// Connects to the client's socket. Whoever may use the API could name any socket of this user, so what listens there has to be the
+/// client's own process.
+async fn connect(known: &KnownInbox) -> io::Result<UnixStream> {
+    let socket = known.inbox.socket.as_path();
     let own = rustix::process::geteuid().as_raw();
     let file = std::fs::symlink_metadata(socket)?;
     if !file.file_type().is_socket() || file.uid() != own {
         return Err(io::Error::other("it is no socket of this user"));
     }
     let connection = timeout(INBOX_TIMEOUT, UnixStream::connect(socket)).await??;
-    if connection.peer_cred()?.uid() != own {
-        return Err(io::Error::other("another user listens there"));
+    let listener = connection.peer_cred()?;
+    let pid = listener.pid().and_then(|pid| u32::try_from(pid).ok());
+    if listener.uid() != own || pid.and_then(running) != Some(known.client) {
+        return Err(io::Error::other("another process than the client listens there"));
     }
     Ok(connection)
 }
@@ -236,13 +308,14 @@ mod tests {
     use super::*;
     use crate::session::Wake;
 
-    fn inbox(session: &SessionId) -> Inbox {
+    fn inbox(session: &SessionId) -> KnownInbox {
         let header = |name: &str| match name {
             "aside-session" => Some("s1"),
             "aside-inbox" => Some("/nowhere"),
             _ => None,
         };
-        Inbox::from_headers(session, header).expect("an inbox")
+        let inbox = Inbox::from_headers(session, header).expect("an inbox");
+        KnownInbox { inbox, client: Process { pid: 41, started: 7 } }
     }
 
     fn waking(session: &SessionId) -> Pending {

@@ -23,10 +23,11 @@ use crate::{
     },
     server::{
         App,
-        auth::Route,
+        auth::{PeerPid, Route},
         error::{ApiError, ErrorBody},
         extract::{SessionSegment, read_body},
         intake::push_event,
+        processes,
     },
 };
 
@@ -55,12 +56,17 @@ pub(crate) async fn exchange(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
     route: Route,
+    PeerPid(peer): PeerPid,
     body: Body,
 ) -> Result<Response, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
     let mut ids = derived_ids(&session, &body);
     let request =
         parse(&body, &session, app.now(), route.of_observations(), &mut ids).map_err(ApiError::bad)?;
+    let harness = &request.exchange.harness;
+    if let (Some(peer), Some(pid), None) = (peer, harness.pid, &harness.parent) {
+        processes::learn(&app, &session, peer, pid);
+    }
     let observed = request.observed.iter().map(ParsedEvent::as_event);
     let answer = perform(&app, observed, &request.exchange).await?;
     Ok(AnswerView::of(&answer).map_or_else(|| silence(&answer), |view| Json(view).into_response()))

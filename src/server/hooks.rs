@@ -8,25 +8,24 @@ use axum::{
 };
 
 use crate::{
-    engine::io::RequestId,
-    event::{Event, Seq, SessionId},
+    event::{Event, SessionId},
     exchange::{Exchange, InjectionId},
     harness::{
-        self, HookCall, HookEnv, Then,
-        claude::{self, inbox::Inbox},
+        self, HookCall, HookEnv, HookError, Then,
+        claude::{self, inbox::Inbox, session_file::client_folder},
     },
     journal::{AppendBatch, Level, record::RecordKind},
     ledger::ConfirmedBy,
-    protocol::{
-        FieldError,
-        record::{self, RecordError},
-    },
+    protocol::{FieldError, record},
     server::{
         App,
-        auth::Route,
+        auth::{PeerPid, Route},
+        clients::Consequence,
+        doors::KnownInbox,
         error::{ApiError, ErrorBody},
         exchange::{batch_of, perform},
         extract::{self, Segment, read_body},
+        processes,
     },
 };
 
@@ -49,26 +48,41 @@ pub(crate) async fn hook(
     State(app): State<App>,
     Segment(harness): Segment,
     route: Route,
+    PeerPid(peer): PeerPid,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
     if harness != CLAUDE {
         let message = format!("there is no harness `{harness}`; there is `{CLAUDE}`");
+        app.registry.hook_troubles().note(Consequence::UnknownHarness, &harness, &message, app.now());
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
     }
     let begun = app.meters.begin();
     let stdin = read_body(&app.rooms.exchanges, body).await?;
     let env = HookEnv::from_headers(|name| extract::header(&headers, name));
-    let mut call = claude::parse(&stdin, &env, app.now()).map_err(|error| refused(&error, &error))?;
+    let mut call = claude::parse(&stdin, &env, app.now()).map_err(|error| refused(&app, &error))?;
     for event in &mut call.observe {
         event.provenance = route.of_observations();
+    }
+    for left_out in &call.left_out {
+        let field = left_out.field.as_deref().unwrap_or_default();
+        app.registry.hook_troubles().note(Consequence::LeftOut, field, &left_out.to_string(), app.now());
+        tracing::warn!(harness = CLAUDE, error = %left_out, "a field of a hook call cannot be used");
+    }
+    let session = call.then.conversation();
+    if let (Some(session), Some(peer), Some(pid)) = (session, peer, env.pid) {
+        processes::learn(&app, session, peer, pid);
     }
     let stdout = answer(&app, &call).await?;
     let took = app.meters.since(begun);
     app.meters.hook.observe(took);
     tracing::debug!(harness = CLAUDE, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
-    if route == Route::Unix {
-        learn_inbox(&app, &call.then, &headers);
+    if let (Some(session), Some(_)) = (session, peer) {
+        learn_inbox(&app, session, &headers);
+        let transcript = call.transcript.as_ref().map(|transcript| transcript.path.as_str());
+        if let Some(folder) = transcript.and_then(client_folder) {
+            app.registry.doors().know_folder(session, folder);
+        }
     }
     if let Some(transcript) = call.transcript {
         // When many wait already, the next hook of the session brings it again.
@@ -92,24 +106,23 @@ async fn answer(app: &App, call: &HookCall) -> Result<Option<String>, ApiError> 
         }
         Then::Prompt { exchange, prompt } => {
             let standing = app.engine.standing(exchange.session.clone()).await?;
+            // What the prompt carries has arrived with it; what did not fit there is taken here.
             let carried = harness::ids_in(prompt.as_bytes(), &standing.unconfirmed);
-            if carried.is_empty() {
-                return exchanged(app, call, exchange).await;
-            }
-            let mut batch = batch_of(observed)?;
+            let mut batch = AppendBatch::new();
             push_acks(&mut batch, &exchange.session, &carried, ConfirmedBy::Seen)?;
             append(app, batch).await?;
+            return exchanged(app, call, exchange).await;
         }
         Then::SessionClosed { session, may_return } => {
-            let encode = |body: &mut Vec<u8>| record::encode_session_closed(session, *may_return, body);
-            check(record::SESSION_CLOSED, encode)?;
             let mut batch = batch_of(observed)?;
             if !may_return {
-                // It ended by having its say, after all that it was given.
+                // It finished, so everything that was injected before has arrived.
                 let given = app.engine.standing(session.clone()).await?.unconfirmed;
                 push_acks(&mut batch, session, &given, ConfirmedBy::Ack)?;
             }
-            push(&mut batch, record::SESSION_CLOSED, encode)?;
+            push(&mut batch, record::SESSION_CLOSED, |body| {
+                record::encode_session_closed(session, *may_return, body);
+            })?;
             append(app, batch).await?;
         }
         Then::Nothing => append(app, batch_of(observed)?).await?,
@@ -118,7 +131,6 @@ async fn answer(app: &App, call: &HookCall) -> Result<Option<String>, ApiError> 
 }
 
 async fn exchanged(app: &App, call: &HookCall, exchange: &Exchange) -> Result<Option<String>, ApiError> {
-    check(record::EXCHANGE, |body| record::encode_exchange(RequestId(0), exchange, body))?;
     let answer = perform(app, call.observe.iter().map(Event::as_ref), exchange).await?;
     Ok(claude::reply(call, &answer))
 }
@@ -141,16 +153,13 @@ fn push(batch: &mut AppendBatch, kind: u8, encode: impl FnOnce(&mut Vec<u8>)) ->
     pushed.map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))
 }
 
-/// Remembers where the client takes messages. A subagent has no inbox of its own; and a path that came over TCP is not that of
-/// a process beside this one.
-fn learn_inbox(app: &App, then: &Then, headers: &HeaderMap) {
-    let (Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt { exchange, .. }) = then else {
-        return;
-    };
-    let session = &exchange.session;
+/// Remembers where the client takes messages. A path that came over TCP, or from a process that the client did not start, is none
+/// that the daemon writes to.
+fn learn_inbox(app: &App, session: &SessionId, headers: &HeaderMap) {
+    let Some(client) = app.registry.processes().of(session) else { return };
     let inbox = Inbox::from_headers(session, |name| extract::header(headers, name));
-    if let Some(inbox) = inbox.filter(|_| exchange.harness.parent.is_none()) {
-        app.registry.doors().know(session, inbox);
+    if let Some(inbox) = inbox {
+        app.registry.doors().know(session, KnownInbox { inbox, client });
     }
 }
 
@@ -158,25 +167,17 @@ fn silence() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
-/// Nobody reads a hook's refusal, so it is said in the log too, without what led to it: that may repeat what the agent was told.
-fn refused(outer: &dyn std::fmt::Display, error: &dyn std::error::Error) -> ApiError {
-    tracing::warn!(harness = CLAUDE, error = %outer, "a hook call cannot be read");
+/// Nobody reads a hook's refusal, so it is counted for whoever looks, and said in the log without what led to it: that may repeat
+/// what the agent was told.
+fn refused(app: &App, error: &HookError) -> ApiError {
+    let what = match error {
+        HookError::Input { field, .. } => field.as_str(),
+        HookError::Missing { field, .. } => field,
+        HookError::Field { source, .. } => source.field.as_deref().unwrap_or_default(),
+    };
+    app.registry.hook_troubles().note(Consequence::Refused, what, &error.to_string(), app.now());
+    tracing::warn!(harness = CLAUDE, %error, "a hook call cannot be read");
     ApiError::unreadable(error)
-}
-
-/// Refuses what could be written into the journal but not read again: a harness's words have not been checked yet.
-fn check(kind: u8, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), ApiError> {
-    let mut body = Vec::new();
-    encode(&mut body);
-    match record::decode(kind, Seq::ZERO, &body) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(match &error {
-            RecordError::Body { source, .. } => refused(&error, source),
-            RecordError::Kind { .. } | RecordError::Version { .. } | RecordError::Event { .. } => {
-                refused(&error, &error)
-            }
-        }),
-    }
 }
 
 /// A hook does not wait for the disk.

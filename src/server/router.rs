@@ -8,8 +8,8 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
-    App, admin, error::ApiError, events, exchange, history, hooks, inbox, matching, metrics, sessions,
-    statusline, stream,
+    App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, matching, metrics,
+    sessions, statusline, stream,
 };
 
 /// The routes, ready to serve; whoever serves them says who may ask.
@@ -47,6 +47,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(exchange::undelivered))
         .routes(routes!(hooks::hook))
         .routes(routes!(statusline::claude))
+        .routes(routes!(clients::clients))
         .routes(routes!(inbox::list))
         .routes(routes!(inbox::dismiss))
         .routes(routes!(inbox::discuss))

@@ -33,10 +33,12 @@ use crate::{
     },
     server::{
         App,
+        clients::HookTroubles,
         connections::CONNECTIONS_MAX,
         doors::Doors,
         error::{ApiError, ErrorBody},
         extract::{Params, SessionSegment},
+        processes::Processes,
     },
 };
 
@@ -60,6 +62,7 @@ pub struct Registry {
     waiters: DashMap<RequestId, oneshot::Sender<Answer>>,
     watchers: DashMap<SessionId, watch::Sender<Pending>>,
     doors: Arc<Doors>,
+    hook_troubles: HookTroubles,
     /// Sessions whose context was nearly full when it was last heard of.
     full: DashMap<SessionId, ()>,
     /// Injections that were handed to a request which was gone before it took them; at most one for each open request.
@@ -79,6 +82,7 @@ impl Registry {
             waiters: DashMap::new(),
             watchers: DashMap::new(),
             doors: Arc::default(),
+            hook_troubles: HookTroubles::default(),
             full: DashMap::new(),
             lost: Mutex::default(),
             has_lost: Notify::new(),
@@ -112,6 +116,16 @@ impl Registry {
         if let Some(watcher) = self.watchers.get(&pending.session) {
             watcher.send_replace(pending);
         }
+    }
+
+    /// Which process each session runs in.
+    pub(crate) fn processes(&self) -> &Arc<Processes> {
+        self.doors.processes()
+    }
+
+    /// What hooks said that could not be used.
+    pub(crate) const fn hook_troubles(&self) -> &HookTroubles {
+        &self.hook_troubles
     }
 
     /// The doors through which sessions are woken.

@@ -3,7 +3,7 @@
 //! A stream of events reads the journal from its own cursor, so a slow client loses nothing and holds up nobody. Both streams end when
 //! the daemon stops.
 
-use std::{collections::VecDeque, convert::Infallible};
+use std::{borrow::Cow, collections::VecDeque, convert::Infallible, path::PathBuf, sync::Arc};
 
 use axum::{
     extract::State,
@@ -21,15 +21,18 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     engine::io::Pending,
     event::{Pattern, Seq, SessionId, Severity, codec},
+    exchange::Harness,
     journal::{ReadError, record::Record},
     protocol::{
         FieldError,
-        event::{EventView, to_json},
+        event::{EventView, read_name, read_workspace, to_json},
         record,
         views::PendingView,
     },
     server::{
         App,
+        auth::PeerPid,
+        clients::MonitorClient,
         doors::Attached,
         error::{ApiError, ErrorBody},
         extract::{Params, SessionSegment, header},
@@ -188,6 +191,29 @@ pub(crate) struct QueueParams {
     /// end after an event `replaced`. An event `closed` says that the session has ended; when its process goes on in another one, so
     /// does the stream, and each `pending` names the session it is about.
     door: Option<DoorParam>,
+    /// With `door=monitor`, what the caller knows of the client that started it; a session that is not open is opened by it. The
+    /// harness's name.
+    harness: Option<String>,
+    /// The client's process.
+    pid: Option<u32>,
+    /// The folder that the session works in.
+    workspace: Option<String>,
+    /// The folder in which the client keeps its files.
+    client_folder: Option<String>,
+}
+
+impl QueueParams {
+    /// What a monitor says of its client.
+    fn client(&self) -> Result<MonitorClient, FieldError> {
+        let borrowed = |text: &Option<String>| text.clone().map(Cow::Owned);
+        let name = read_name("harness", borrowed(&self.harness))?.map(Arc::from);
+        let workspace = read_workspace("workspace", borrowed(&self.workspace))?.map(Arc::from);
+        let folder = read_workspace("client_folder", borrowed(&self.client_folder))?;
+        Ok(MonitorClient {
+            harness: Harness { name, workspace, pid: self.pid, ..Harness::default() },
+            folder: folder.map(|folder| PathBuf::from(folder.into_owned())),
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
@@ -205,11 +231,16 @@ enum DoorParam {
 pub(crate) async fn session(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
+    PeerPid(peer): PeerPid,
     Params(params): Params<QueueParams>,
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
     let queue = match params.door {
-        Some(DoorParam::Monitor) => Queue::of_process(app, session, place).await?,
+        Some(DoorParam::Monitor) => {
+            let client = params.client().map_err(ApiError::bad)?;
+            client.attach(&app, &session, peer).await?;
+            Queue::of_process(app, session, place).await?
+        }
         None => Queue::of(app, session, place).await?,
     };
     Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))

@@ -439,6 +439,7 @@ fn the_document_lists_every_route() {
     let expected = [
         "get /healthz",
         "get /metrics",
+        "get /v1/clients",
         "get /v1/events",
         "get /v1/events/stream",
         "get /v1/events/{id}",

@@ -426,7 +426,7 @@ fn what_stands_in_the_transcript_has_arrived() {
 }
 
 #[test]
-fn a_prompt_that_carries_an_injection_takes_no_other_and_confirms_it() {
+fn a_prompt_that_carries_an_injection_confirms_it_and_takes_the_rest() {
     let home = Home::new();
     let _daemon = home.serve();
     home.publish(&critical("c", "s1"));
@@ -437,11 +437,12 @@ fn a_prompt_that_carries_an_injection_takes_no_other_and_confirms_it() {
     home.publish(&json!({ "type": "message.agent.sent", "session": "s1", "payload": { "text": "later" } }));
     let prompt = format!("<task-notification>\n<event>{text}</event>\n</task-notification>");
     let submit = |prompt: &str| input("UserPromptSubmit", "s1", json!({ "prompt": prompt }));
-    assert_eq!(told("own", "{}", &home.hook(&submit(&prompt))), None);
+    let own = submit(&prompt);
+    let context = eventually("the rest", || told("own", &own, &home.hook(&own)));
+    assert!(context.contains("text: later") && !context.contains("budget"), "{context}");
     assert_eq!(confirmed(&home, "c"), "confirmed seen");
     let stdin = submit("go on");
-    let context = eventually("the rest", || told("prompt", &stdin, &home.hook(&stdin)));
-    assert!(context.contains("text: later") && !context.contains("budget"), "{context}");
+    assert_eq!(told("prompt", &stdin, &home.hook(&stdin)), None);
 }
 
 #[test]

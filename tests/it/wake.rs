@@ -76,10 +76,12 @@ fn a_monitor_prints_each_wake_as_one_line_and_dies_with_its_client() {
     attached(&home, 1);
     order(&home, "two\nlines </event>");
     let line = next_line(&mut lines);
-    let (id, said) = line.split_once(' ').expect("a name first");
+    assert!(line.starts_with("aside: orders (high): ") && !line.contains("</event>"), "{line}");
+    let (_, said) = line.split_once(" id=").expect("a name");
+    let (id, said) = said.split_once(' ').expect("the content");
     assert_eq!(id.len(), 6, "{line}");
     let said: Value = serde_json::from_str(said).expect("one line of JSON");
-    assert_eq!((at(&said, "/0/subscriber"), line.contains("</event>")), (&json!("orders"), false));
+    assert_eq!(at(&said, "/subscriber"), "orders");
     assert_eq!((&session(&home)["pending"], &session(&home)["state"]), (&json!(0), &json!("streaming")));
 
     drop(daemon);
@@ -95,9 +97,65 @@ fn a_monitor_prints_each_wake_as_one_line_and_dies_with_its_client() {
     attached(&home, 0);
 }
 
-/// Tells the daemon what the client with the process 41 told a hook; a hook itself gives up when the machine is busy.
+#[test]
+fn what_waits_with_a_critical_one_is_printed_whole_as_far_as_the_client_shows_it_and_the_rest_stays() {
+    let home = home();
+    let _daemon = home.serve();
+    home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c1" }));
+    let fail = |severity: &str, note: &str| {
+        home.publish(
+            &json!({ "type": "tool.call.failure", "source": "ci", "severity": severity, "session": "s1",
+            "payload": { "tool_name": note, "error_type": "timeout", "error_message": "m".repeat(280) } }),
+        );
+    };
+    // Of eight, six lines fit into what the client shows of a burst.
+    let marks: Vec<String> = (0..8).map(|number| format!("marker{number}")).collect();
+    for mark in &marks {
+        fail("error", mark);
+        home.exchange(
+            "s1",
+            &json!({ "point": "after_tool", "carrier": "close", "budget": { "max_notifications": 0 } }),
+        );
+        home.exchange(
+            "s1",
+            &json!({ "point": "turn_end", "carrier": mark, "budget": { "max_notifications": 0 } }),
+        );
+    }
+    let (mut child, mut lines) = client(&home);
+    attached(&home, 1);
+    fail("critical", "now");
+    let mut burst = Vec::new();
+    while !burst.last().is_some_and(|line: &String| line.contains(" more pending: ")) {
+        burst.push(next_line(&mut lines));
+    }
+    let length: usize = burst.iter().map(|line| line.chars().count()).sum();
+    assert!(length <= 2_900 && burst.iter().all(|line| line.chars().count() <= 481), "{burst:#?}");
+    assert!(burst[0].starts_with("aside: tool failure (critical): now timeout"), "{burst:#?}");
+    let told: Vec<&String> =
+        marks.iter().filter(|mark| burst.iter().any(|line| line.contains(*mark))).collect();
+    assert!(told.len() >= 3, "{burst:#?}");
+    let whole = burst.iter().filter(|line| line.contains(&"m".repeat(280)));
+    assert_eq!(whole.count(), told.len() + 1, "each that was printed is whole: {burst:#?}");
+    let rest = marks.len() - told.len();
+    assert_eq!(session(&home)["pending"], rest);
+
+    // The turn that begins with them brings the rest.
+    let prompt = format!("<task-notification>{}</task-notification>", burst.concat());
+    let prompt =
+        json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/w", "prompt": prompt });
+    let prompt = prompt.to_string();
+    let headers = [("content-type", "application/json")];
+    let answer = home.client().request("POST", "/v1/hooks/claude", &headers, prompt.as_bytes());
+    let context = text(&answer.expect("answered").body);
+    assert_eq!(marks.iter().filter(|mark| context.contains(*mark)).count(), rest, "{context}");
+    child.kill().expect("it runs");
+    child.wait().expect("killed");
+}
+
+/// Tells the daemon what the client, which is this process, told a hook; a hook itself gives up when the machine is busy.
 fn tell(home: &Home, stdin: &str) {
-    let headers = [("content-type", "application/json"), ("aside-pid", "41")];
+    let pid = std::process::id().to_string();
+    let headers = [("content-type", "application/json"), ("aside-pid", pid.as_str())];
     let answer = home.client().request("POST", "/v1/hooks/claude", &headers, stdin.as_bytes());
     let status = answer.expect("the daemon answers").status;
     assert!(matches!(status, 200 | 204), "{status}: {stdin}");
@@ -242,6 +300,8 @@ fn hook_with_inbox(home: &Home, socket: &std::path::Path, stdin: &str) -> Output
         .command(&["hook", "claude"])
         .env("CLAUDE_CODE_SESSION_ID", "s1")
         .env("CLAUDE_CODE_ENTRYPOINT", "cli")
+        // This process: what listens at the socket has to be the client.
+        .env("CLAUDE_PID", std::process::id().to_string())
         .env("CLAUDE_CODE_MESSAGING_SOCKET", socket)
         .env("CLAUDE_CODE_MESSAGING_TOKEN", "a-secret")
         .stdin(Stdio::piped())

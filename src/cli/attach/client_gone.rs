@@ -15,6 +15,8 @@ use rustix::{
     process::{Pid, PidfdFlags, getppid, pidfd_open},
 };
 
+use crate::harness::process::{Process, ProcessStat};
+
 /// How often the parent is looked at, where its end cannot be waited for, in seconds.
 const LOOK_SECONDS: i64 = 2;
 /// Most shells between this process and its client.
@@ -25,12 +27,19 @@ const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ash", "ksh"];
 pub(super) struct Above {
     parent: Option<Pid>,
     processes: Vec<OwnedFd>,
+    client: Option<Process>,
 }
 
 impl Above {
     /// Those that there are now.
     pub(super) fn now() -> Self {
-        Self { parent: getppid(), processes: parents() }
+        let (processes, client) = parents();
+        Self { parent: getppid(), processes, client }
+    }
+
+    /// The first process above this one that is no shell.
+    pub(super) const fn client(&self) -> Option<Process> {
+        self.client
     }
 
     /// Waits until the client has gone, or nobody holds the other end of `done`.
@@ -52,56 +61,25 @@ impl Above {
     }
 }
 
-/// The parent, and those above it as long as they are shells; the first one that is none is the last.
-fn parents() -> Vec<OwnedFd> {
+/// The parent, and those above it as long as they are shells; the first one that is none is the last, and the client.
+fn parents() -> (Vec<OwnedFd>, Option<Process>) {
     let mut found = Vec::new();
     let mut next = getppid();
     for _ in 0..=SHELLS_MAX {
         let Some(process) = next.filter(|process| !process.is_init()) else { break };
         found.extend(pidfd_open(process, PidfdFlags::empty()));
-        match Stat::of(process) {
-            Some(stat) if SHELLS.contains(&stat.name.as_str()) => next = stat.parent,
-            Some(_) | None => break,
+        let Some(stat) = stat_of(process) else { break };
+        if !SHELLS.contains(&stat.name.as_str()) {
+            let pid = u32::try_from(process.as_raw_nonzero().get()).ok();
+            return (found, pid.map(|pid| Process { pid, started: stat.started }));
         }
+        next = i32::try_from(stat.parent).ok().and_then(Pid::from_raw);
     }
-    found
+    (found, None)
 }
 
 /// What the system tells of a process.
-#[derive(Debug, PartialEq, Eq)]
-struct Stat {
-    name: String,
-    parent: Option<Pid>,
-}
-
-impl Stat {
-    fn of(process: Pid) -> Option<Self> {
-        let text = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
-        Self::parse(&text)
-    }
-
-    /// Shape: `PID (NAME) STATE PARENT ..`, where the name may hold anything.
-    fn parse(text: &str) -> Option<Self> {
-        let (front, back) = text.rsplit_once(") ")?;
-        let (_, name) = front.split_once('(')?;
-        let parent = back.split(' ').nth(1)?.parse().ok()?;
-        Some(Self { name: name.to_owned(), parent: Pid::from_raw(parent) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_process_may_hold_anything() {
-        for (text, name, parent) in
-            [("41 (sh) S 7 41 41 0", "sh", 7), ("41 (a) R (b) x) S 9 1", "a) R (b) x", 9)]
-        {
-            let expected = Stat { name: name.to_owned(), parent: Pid::from_raw(parent) };
-            assert_eq!(Stat::parse(text), Some(expected), "{text}");
-        }
-        assert_eq!(Stat::parse("41 (sh"), None);
-        assert!(Stat::of(rustix::process::getpid()).is_some_and(|stat| stat.parent == getppid()));
-    }
+fn stat_of(process: Pid) -> Option<ProcessStat> {
+    let text = fs::read(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+    ProcessStat::parse(&String::from_utf8_lossy(&text))
 }

@@ -11,34 +11,50 @@ use crate::{
 /// for nothing.
 const NOT_RUN: &str = "\n\nThe call was held back so that this could be read first; it was not run. The same call can be made again.";
 
-/// Most characters of an injection that comes in place of a call; the rest is for [`NOT_RUN`].
-pub(super) const DENY_CHARS_MAX: u32 = CLAUDE_CODE.chars_max - NOT_RUN.len() as u32;
+/// What the reason of a call that is not run begins with. It is all that a user sees of it at a terminal.
+const HELD_BACK: &str = "aside held this back: ";
+
+/// Most characters of the reason behind [`HELD_BACK`]; it names subscribers, and one line of a terminal has no room for more.
+const REASON_CHARS_MAX: u32 = 200;
+
+/// Most characters of an injection that comes in place of a call; the rest is for the first line and for [`NOT_RUN`].
+pub(super) const DENY_CHARS_MAX: u32 =
+    CLAUDE_CODE.chars_max - (HELD_BACK.len() + "\n\n".len() + NOT_RUN.len()) as u32 - REASON_CHARS_MAX;
 
 /// What belongs on the hook's stdout: one line of JSON, or nothing.
 pub fn reply(call: &HookCall, answer: &Answer) -> Option<String> {
     let system_message = answer.notice.as_deref();
-    if answer.injection.is_none() && system_message.is_none() {
-        return None;
-    }
-    let hook_specific_output = answer.injection.as_ref().map(|injection| match answer.directive {
-        Some(Directive::Cancel { .. }) => deny(&call.hook, injection),
-        Some(Directive::Continue { .. }) | None => Output {
+    let hook_specific_output = match (&answer.directive, &answer.injection) {
+        (Some(Directive::Cancel { reason }), injection) => Some(deny(&call.hook, reason, injection.as_ref())),
+        (Some(Directive::Continue { .. }) | None, Some(injection)) => Some(Output {
             hook_event_name: &call.hook,
             additional_context: Some(&injection.text),
             permission_decision: None,
             permission_decision_reason: None,
-        },
-    });
+        }),
+        (Some(Directive::Continue { .. }) | None, None) => None,
+    };
+    if hook_specific_output.is_none() && system_message.is_none() {
+        return None;
+    }
     let stdout = Stdout { system_message, hook_specific_output };
     Some(serde_json::to_string(&stdout).expect("strings in structs always serialize"))
 }
 
-fn deny<'a>(hook: &'a str, injection: &Injection) -> Output<'a> {
+/// Holds a call back. Of calls that are made together, all but one have no text of their own: it stands with that one.
+fn deny<'a>(hook: &'a str, reason: &str, injection: Option<&Injection>) -> Output<'a> {
+    let line = reason.chars().take(usize::try_from(REASON_CHARS_MAX).unwrap_or(usize::MAX));
+    let mut said: String = HELD_BACK.chars().chain(line).collect();
+    if let Some(injection) = injection {
+        said.push_str("\n\n");
+        said.push_str(&injection.text);
+    }
+    said.push_str(NOT_RUN);
     Output {
         hook_event_name: hook,
         additional_context: None,
         permission_decision: Some("deny"),
-        permission_decision_reason: Some(format!("{}{NOT_RUN}", injection.text)),
+        permission_decision_reason: Some(said),
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     stdin::{Compaction, Notification, StopFailure, read},
 };
 use crate::{
-    event::{Event, SessionId, Severity, clean_text},
+    event::{Event, Severity, clean_text},
     harness::{HookError, Then},
     notification::InjectionPoint,
 };
@@ -85,7 +85,7 @@ impl Call<'_> {
 
     /// An event about a subagent, for the session that started it; which is given the result by its tool, so it is no news.
     fn subagent_event(&self, event_type: &str, agent: &str) -> Result<Event, HookError> {
-        let parent = SessionId::new(self.common.session_id.as_deref().unwrap_or_default());
+        let parent = self.conversation()?;
         let agent_type = self.common.agent_type.as_deref().map(|kind| Value::from(clean_text(kind)));
         self.event_of(
             parent,

@@ -1,7 +1,14 @@
 //! Claude Code's captured hooks, and what becomes of each.
 
+use proptest::prelude::*;
+
 use super::*;
-use crate::exchange::{Answer, Directive, Injection, InjectionId, Role, Trigger};
+use crate::{
+    engine::io::RequestId,
+    event::Seq,
+    exchange::{Answer, Directive, Injection, InjectionId, Role, Trigger},
+    protocol::record,
+};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
@@ -312,18 +319,26 @@ fn the_reply_before_a_tool_is_that_it_was_not_run_and_why() {
         role: Role::System,
         notifications: Vec::new(),
     };
-    let directive = Some(Directive::Cancel { reason: "critical: budget".into() });
-    let answer =
-        Answer { injection: Some(injection), pending: 0, check_before_tool: false, directive, notice: None };
-    let said: Value = serde_json::from_str(&reply(&call, &answer).expect("a reply")).expect("JSON");
-    let output = &said["hookSpecificOutput"];
-    let reason = output["permissionDecisionReason"].as_str().expect("a reason");
-    assert_eq!(
-        *output,
-        json!({ "hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason })
+    let said = |injection: Option<Injection>, reason: &str| {
+        let directive = Some(Directive::Cancel { reason: reason.into() });
+        let answer = Answer { injection, pending: 0, check_before_tool: false, directive, notice: None };
+        let said: Value = serde_json::from_str(&reply(&call, &answer).expect("a reply")).expect("JSON");
+        let output = &said["hookSpecificOutput"];
+        let reason = output["permissionDecisionReason"].as_str().expect("a reason").to_owned();
+        assert_eq!(
+            *output,
+            json!({ "hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason })
+        );
+        reason
+    };
+    let not_run = "The call was held back so that this could be read first; it was not run. The same call can be made again.";
+    let full = said(Some(injection), &"r".repeat(1_000));
+    assert!(
+        full.starts_with("aside held this back: rrr") && full.contains("\n\nxx") && full.ends_with(not_run)
     );
-    assert!(reason.starts_with("xx") && reason.ends_with("it was not run. The same call can be made again."));
-    assert_eq!(reason.chars().count(), 9_500);
+    assert_eq!(full.chars().count(), 9_500);
+    let beside = said(None, "critical: budget");
+    assert_eq!(beside, format!("aside held this back: critical: budget\n\n{not_run}"));
 }
 
 #[test]
@@ -351,7 +366,7 @@ fn what_the_journal_does_not_take_is_refused() {
     let long = "x".repeat(300);
     for stdin in [
         json!({ "hook_event_name": "Stop", "session_id": long }),
-        json!({ "hook_event_name": "SessionEnd", "session_id": "s", "cwd": "/w/../x", "reason": "other" }),
+        json!({ "hook_event_name": "SessionEnd", "session_id": "s", "reason": long }),
         json!({ "hook_event_name": "PostToolUseFailure", "session_id": "s", "tool_name": "Bash",
             "tool_use_id": long, "error": "" }),
     ] {
@@ -369,5 +384,80 @@ fn the_transcript_is_that_of_the_conversation_and_not_of_a_subagent() {
         let call = parse_json(json!({ "hook_event_name": "Stop", "session_id": "s", "agent_id": agent,
             "transcript_path": path }));
         assert_eq!(call.transcript.as_ref().map(|transcript| transcript.path.as_str()), expected);
+    }
+}
+
+#[test]
+fn what_says_more_of_the_session_and_cannot_be_used_is_left_out() {
+    let stdin = |cwd: &str, prompt: &str, tool: &str| {
+        json!({ "hook_event_name": "PreToolUse", "session_id": "s", "cwd": cwd, "prompt_id": prompt, "tool_name": tool,
+            "tool_use_id": "t1" })
+    };
+    let of = |stdin: Value| {
+        let call = parse_json(stdin);
+        let asked = exchange(&call);
+        let shown = |text: &Option<Arc<str>>| text.as_deref().unwrap_or("-").to_owned();
+        let said = [&asked.harness.workspace, &asked.turn, &asked.tool].map(shown).join(" ");
+        let left_out = call.left_out.iter().filter_map(|error| error.field.as_deref()).collect::<Vec<_>>();
+        (said, left_out.join(" "))
+    };
+    let zwnj = "/home/u/\u{645}\u{6cc}\u{200c}\u{62e}\u{648}\u{627}\u{647}\u{645}";
+    for (cwd, prompt, tool, said, left_out) in [
+        (zwnj, "p", "Bash", &*format!("{zwnj} p Bash"), ""),
+        ("//w/./sub/.", "p", "Bash", "/w/sub p Bash", ""),
+        ("work", "p", "Bash", "- p Bash", "cwd"),
+        ("/a/../b", "p\u{1b}", "Ba\nsh", "- - -", "cwd prompt_id tool_name"),
+    ] {
+        assert_eq!(of(stdin(cwd, prompt, tool)), (said.to_owned(), left_out.to_owned()), "{cwd}");
+    }
+}
+
+/// Words that a client might say anywhere, good and bad.
+fn word() -> impl Strategy<Value = String> {
+    const KNOWN: [&str; 9] =
+        ["", "s1", "/w", "//w/.", "a/b", "x\u{200d}y", "\u{1b}[2J", "toolu_1", "/a/../b"];
+    prop_oneof![
+        3 => prop::sample::select(KNOWN.as_slice()).prop_map(str::to_owned),
+        1 => any::<String>(),
+        1 => (0_usize..400).prop_map(|length| "n".repeat(length)),
+    ]
+}
+
+proptest! {
+    /// The event loop cannot go on from a record that it cannot read.
+    #[test]
+    fn whatever_a_hook_says_the_journal_can_be_read_again(
+        hook in prop::sample::select(&["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolBatch", "PostToolUse",
+            "PostToolUseFailure", "Stop", "SubagentStart", "SubagentStop", "SessionEnd", "StopFailure", "Notification"][..]),
+        words in prop::collection::vec(word(), 8),
+    ) {
+        let [session, cwd, prompt, agent, tool, tool_use, source, text] = words.as_slice() else { unreachable!() };
+        let stdin = json!({ "hook_event_name": hook, "session_id": session, "cwd": cwd, "prompt_id": prompt,
+            "agent_id": agent, "agent_type": text, "tool_name": tool, "tool_use_id": tool_use, "source": source,
+            "reason": source, "prompt": text, "error": text, "message": text, "notification_type": "idle_prompt",
+            "tool_calls": [{ "tool_name": tool, "tool_use_id": tool_use }] });
+        let env = HookEnv { pid: Some(41), project: Some(source.clone()), entrypoint: Some(text.clone()) };
+        if let Ok(call) = parse(stdin.to_string().as_bytes(), &env, NOW) {
+            let mut body = Vec::new();
+            let asked = match &call.then {
+                Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt { exchange, .. } => {
+                    record::encode_exchange(RequestId(0), exchange, &mut body);
+                    Some(record::EXCHANGE)
+                }
+                Then::SessionClosed { session, may_return } => {
+                    record::encode_session_closed(session, *may_return, &mut body);
+                    Some(record::SESSION_CLOSED)
+                }
+                Then::Nothing => None,
+            };
+            if let Some(kind) = asked {
+                prop_assert!(record::decode(kind, Seq(1), &body).is_ok(), "{stdin}");
+            }
+            for event in &call.observe {
+                let mut body = Vec::new();
+                record::encode_event(&event.as_ref(), &mut body);
+                prop_assert!(record::decode(record::EVENT, Seq(1), &body).is_ok(), "{stdin}");
+            }
+        }
     }
 }

@@ -242,13 +242,21 @@ async fn a_hook_is_answered_with_its_stdout_or_with_silence() {
     let expected = [("event", "agent.session.end".to_owned()), ("session_closed", "s1".to_owned())];
     assert_eq!(journaled(&app, from), expected);
     let from = app.bus.written().borrow().0 + 1;
-    let unreadable = r#"{"hook_event_name":"Stop","session_id":"s1","cwd":"w","prompt_id":"p1"}"#;
+    let unreadable = r#"{"hook_event_name":"Stop","session_id":"s\u0007","cwd":"/w","prompt_id":"p1"}"#;
     let refused = send(&app, hook(unreadable)).await;
-    let error =
-        r#"{"error":{"message":"hook input of Stop is wrong: cwd: must be an absolute path, not `w`"}}"#;
+    let error = r#"{"error":{"message":"hook input of Stop is wrong: session_id: must be made of printable characters: no line breaks, control or invisible ones"}}"#;
     assert_eq!((refused.status, refused.body.as_str()), (StatusCode::BAD_REQUEST, error));
     assert_eq!(journaled(&app, from), []);
     let bad = send(&app, hook("{}")).await;
     assert_eq!(bad.status, StatusCode::BAD_REQUEST);
     assert!(bad.body.contains("hook_event_name"), "{}", bad.body);
+    let relative = r#"{"hook_event_name":"SessionEnd","session_id":"s1","cwd":"w","reason":"logout"}"#;
+    assert_eq!(send(&app, hook(relative)).await.status, StatusCode::NO_CONTENT);
+    let unknown = send(&app, post("/v1/hooks/claud", "application/json", "{}")).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+    let troubles = send(&app, get("/v1/clients")).await.json()["troubles"].clone();
+    let kinds: Vec<&str> =
+        troubles.as_array().expect("a list").iter().filter_map(|one| one["kind"].as_str()).collect();
+    let expected = ["left_out cwd", "refused .", "refused session_id", "unknown_harness claud"];
+    assert_eq!(kinds, expected, "{troubles}");
 }

@@ -119,9 +119,9 @@ impl Home {
         text(&output.stdout)
     }
 
-    /// Runs `aside hook claude` with `stdin`.
+    /// Runs `aside hook claude` with `stdin`, as this process would if it were the client.
     pub(crate) fn hook(&self, stdin: &str) -> Output {
-        self.hook_of(41, stdin)
+        self.hook_of(std::process::id(), stdin)
     }
 
     /// The same, as the client with this process would.

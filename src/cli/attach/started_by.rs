@@ -1,0 +1,53 @@
+//! The client that started this process: which it is, where it works, and what its own file says of it.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    client::percent_encode,
+    harness::{caps::CLAUDE_CODE, claude::session_file::SessionFile, process::Process},
+};
+
+/// The variable in which the client names its project.
+const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
+/// The variable in which the user names the client's folder.
+const FOLDER_VARIABLE: &str = "CLAUDE_CONFIG_DIR";
+
+/// A running client.
+pub(super) struct StartedBy {
+    process: Process,
+    /// Where it keeps its files.
+    folder: Option<PathBuf>,
+}
+
+impl StartedBy {
+    /// The client with this process.
+    pub(super) fn find(process: Option<Process>) -> Option<Self> {
+        let given = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let folder = given(FOLDER_VARIABLE).or_else(|| Some(given("HOME")?.join(".claude")));
+        process.map(|process| Self { process, folder })
+    }
+
+    /// What the client says of itself at this moment: it may be in another session than the one that it started this process in.
+    pub(super) fn session_file(&self) -> Option<SessionFile> {
+        let path = SessionFile::path(self.folder.as_deref()?, self.process.pid);
+        SessionFile::parse(&fs::read(path).ok()?, self.process)
+    }
+
+    /// What the daemon is told of the client, as further parameters of a query.
+    pub(super) fn facts(&self, file: Option<&SessionFile>) -> String {
+        let mut facts = format!("&harness={}&pid={}", CLAUDE_CODE.name, self.process.pid);
+        let project = env::var(PROJECT_VARIABLE).ok().filter(|project| project.starts_with('/'));
+        let current = || env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
+        let works_in = project.or_else(|| file.and_then(|file| file.cwd.clone())).or_else(current);
+        let folder = self.folder.as_deref().and_then(Path::to_str).map(str::to_owned);
+        for (name, value) in [("workspace", works_in), ("client_folder", folder)] {
+            if let Some(value) = value {
+                facts.push_str(&format!("&{name}={}", percent_encode(&value)));
+            }
+        }
+        facts
+    }
+}

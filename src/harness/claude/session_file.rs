@@ -1,0 +1,94 @@
+//! The file in which a running client says where it stands: `sessions/PID.json` in its folder.
+//!
+//! Source: measured with client 2.1.330: `status` is `busy` from a prompt on, and `idle` (`shell` while something runs in the
+//! background, such as a monitor) within a second of the end of a turn, also of one that its user stopped, for which no hook is run.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::harness::process::Process;
+
+/// The folder in which the files stand, in the client's own.
+const FOLDER: &str = "sessions";
+/// The folder in which transcripts stand, in the client's own.
+const TRANSCRIPTS: &str = "projects";
+/// What a client says while no turn is under way.
+const IDLE: [&str; 2] = ["idle", "shell"];
+
+/// What a client says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionFile {
+    pid: u32,
+    /// The session it is in.
+    pub session_id: String,
+    /// The folder that session works in.
+    pub cwd: Option<String>,
+    #[serde(default)]
+    status: String,
+    /// When the process started, as the system tells it.
+    proc_start: Option<String>,
+}
+
+impl SessionFile {
+    /// Where the client with the folder `client` and the process `pid` writes it.
+    pub fn path(client: &Path, pid: u32) -> PathBuf {
+        client.join(FOLDER).join(format!("{pid}.json"))
+    }
+
+    /// Reads the file; `None` when it is not that of `process`, or not one that can be read.
+    pub fn parse(text: &[u8], process: Process) -> Option<Self> {
+        let file: Self = serde_json::from_slice(text).ok()?;
+        let started = file.proc_start.as_deref().is_none_or(|start| start == process.started.to_string());
+        (file.pid == process.pid && started && !file.session_id.is_empty()).then_some(file)
+    }
+
+    /// Whether no turn is under way.
+    pub fn is_idle(&self) -> bool {
+        IDLE.contains(&self.status.as_str())
+    }
+}
+
+/// The client's folder, in which the transcript at `path` stands.
+pub fn client_folder(path: &str) -> Option<&Path> {
+    let mut above = Path::new(path).ancestors();
+    above.find(|folder| folder.file_name().is_some_and(|name| name == TRANSCRIPTS))?.parent()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROCESS: Process = Process { pid: 41, started: 263_480 };
+
+    #[test]
+    fn a_file_is_that_of_its_process_and_says_whether_a_turn_is_under_way() {
+        let file = |pid: u32, start: &str, status: &str| {
+            let text = format!(
+                r#"{{"pid":{pid},"sessionId":"s1","cwd":"/w","procStart":"{start}","version":"2.1.330","status":"{status}"}}"#
+            );
+            SessionFile::parse(text.as_bytes(), PROCESS)
+        };
+        for (status, is_idle) in [("idle", true), ("shell", true), ("busy", false), ("waiting", false)] {
+            let found = file(41, "263480", status).expect("it is that of the process");
+            assert_eq!((found.session_id.as_str(), found.is_idle()), ("s1", is_idle), "{status}");
+        }
+        assert_eq!(file(42, "263480", "idle"), None);
+        assert_eq!(file(41, "9", "idle"), None);
+        let old = SessionFile::parse(br#"{"pid":41,"sessionId":"s1"}"#, PROCESS).expect("it says less");
+        assert!(!old.is_idle());
+        assert_eq!(SessionFile::parse(b"{", PROCESS), None);
+    }
+
+    #[test]
+    fn the_clients_folder_is_where_its_transcripts_are() {
+        for (path, expected) in [
+            ("/home/u/.claude/projects/-w/s1.jsonl", Some("/home/u/.claude")),
+            ("/home/projects/.claude/projects/-w/s1.jsonl", Some("/home/projects/.claude")),
+            ("/tmp/s1.jsonl", None),
+        ] {
+            assert_eq!(client_folder(path), expected.map(Path::new), "{path}");
+        }
+    }
+}

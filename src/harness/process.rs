@@ -1,0 +1,59 @@
+//! What the system tells of a process: `/proc/PID/stat` of Linux, read.
+
+/// A process of this machine, told from another one that is given the same number later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since the machine did.
+    pub started: u64,
+}
+
+/// The fields of a process that are used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// The name of its program, cut by the system.
+    pub name: String,
+    /// The process above it.
+    pub parent: u32,
+    /// When it started, in clock ticks since the machine did.
+    pub started: u64,
+    /// Whether it has ended and only waits for its parent to look.
+    pub has_ended: bool,
+}
+
+impl ProcessStat {
+    /// Reads the one line of the file.
+    ///
+    /// Shape: `PID (NAME) STATE PARENT ..`, where the name may hold anything; the start is field 22.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (front, back) = text.rsplit_once(") ")?;
+        let (_, name) = front.split_once('(')?;
+        let mut fields = back.split(' ');
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        // Fields 5 to 21 stand between.
+        let started = fields.nth(17)?.trim_end().parse().ok()?;
+        Some(Self { name: name.to_owned(), parent, started, has_ended: matches!(state, "Z" | "X") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_process_may_hold_anything() {
+        let rest = "41 41 0 -1 4194304 90 0 0 0 0 0 0 0 20 0 1 0 263480 2617344 200";
+        for (text, name, parent, has_ended) in [
+            (format!("41 (sh) S 7 {rest}"), "sh", 7, false),
+            (format!("41 (a) R (b) x) Z 9 {rest}\n"), "a) R (b) x", 9, true),
+        ] {
+            let expected = ProcessStat { name: name.to_owned(), parent, started: 263_480, has_ended };
+            assert_eq!(ProcessStat::parse(&text), Some(expected), "{text}");
+        }
+        for cut in ["41 (sh", "41 (sh) S 7 41 41", "", "41 sh S 7"] {
+            assert_eq!(ProcessStat::parse(cut), None, "{cut}");
+        }
+    }
+}

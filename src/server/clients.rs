@@ -1,0 +1,191 @@
+//! What is known of clients beside the engine's state: how each session can be woken at this moment, and what hooks said that
+//! could not be used.
+//!
+//! A hook says nothing of trouble to its client, so this is where it is seen. It is kept in memory, and counts from the daemon's
+//! start.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+use axum::{Json, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    event::{SessionId, clean_text},
+    exchange::Harness,
+    journal::{AppendBatch, record::RecordKind},
+    protocol::{FieldError, record},
+    server::{App, error::ApiError, hooks::append, processes},
+    time::Timestamp,
+};
+
+/// Most kinds of trouble that are told apart; what comes beyond is counted as one more.
+const TROUBLES_MAX: usize = 32;
+/// Under which name those are counted.
+const OTHER: &str = "other";
+/// Most characters of what is kept of one trouble.
+const TROUBLE_CHARS_MAX: usize = 200;
+
+/// What hooks said that could not be used.
+#[derive(Debug, Default)]
+pub(crate) struct HookTroubles(Mutex<BTreeMap<String, Trouble>>);
+
+#[derive(Debug)]
+struct Trouble {
+    count: u64,
+    last: String,
+    last_at: Timestamp,
+}
+
+/// What became of a hook call whose input is wrong somewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Consequence {
+    /// It was answered without the field that is wrong.
+    LeftOut,
+    /// It was refused, and its client got nothing.
+    Refused,
+    /// There is no harness of the name that the hook's command gives.
+    UnknownHarness,
+}
+
+impl Consequence {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::LeftOut => "left_out",
+            Self::Refused => "refused",
+            Self::UnknownHarness => "unknown_harness",
+        }
+    }
+}
+
+impl HookTroubles {
+    /// Counts one trouble of the kind `consequence` with `what`: a field, or a name.
+    pub(crate) fn note(&self, consequence: Consequence, what: &str, said: &str, now: Timestamp) {
+        let short = |text: &str| clean_text(text).chars().take(TROUBLE_CHARS_MAX).collect::<String>();
+        let mut kind = format!("{} {}", consequence.as_str(), short(what));
+        let mut troubles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if troubles.len() >= TROUBLES_MAX && !troubles.contains_key(&kind) {
+            OTHER.clone_into(&mut kind);
+        }
+        let trouble = troubles.entry(kind).or_insert(Trouble { count: 0, last: String::new(), last_at: now });
+        trouble.count = trouble.count.saturating_add(1);
+        trouble.last = short(said);
+        trouble.last_at = now;
+    }
+
+    fn views(&self) -> Vec<TroubleView> {
+        let troubles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let show = |(kind, trouble): (&String, &Trouble)| TroubleView {
+            kind: kind.clone(),
+            count: trouble.count,
+            last: trouble.last.clone(),
+            last_at: trouble.last_at.to_string(),
+        };
+        troubles.iter().map(show).collect()
+    }
+}
+
+/// How sessions can be woken, and what was wrong with hooks.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ClientsView {
+    /// The sessions that can be woken, by id; every other one is reached by its hooks alone.
+    attached: Vec<AttachedView>,
+    /// What hooks said that could not be used since the daemon started.
+    troubles: Vec<TroubleView>,
+}
+
+/// How one session can be woken.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct AttachedView {
+    /// Which.
+    pub(crate) session: String,
+    /// `monitor` or `message_socket`.
+    pub(crate) wake_route: &'static str,
+}
+
+/// One kind of trouble.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct TroubleView {
+    /// `left_out`, `refused` or `unknown_harness`, and of what; `other` for what is beyond 32 kinds.
+    kind: String,
+    /// How often.
+    count: u64,
+    /// What the last one was.
+    last: String,
+    /// When that was.
+    last_at: String,
+}
+
+/// Shows how sessions can be woken at this moment, and what hooks said that could not be used.
+#[utoipa::path(get, path = "/v1/clients", tag = "sessions", responses((status = 200, body = ClientsView)))]
+pub(crate) async fn clients(State(app): State<App>) -> Result<Json<ClientsView>, ApiError> {
+    let attached = app.registry.doors().attached();
+    Ok(Json(ClientsView { attached, troubles: app.registry.hook_troubles().views() }))
+}
+
+/// What a monitor says of the client that started it.
+#[derive(Debug)]
+pub(crate) struct MonitorClient {
+    pub(crate) harness: Harness,
+    /// Where the client keeps its files.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl MonitorClient {
+    /// Has the session open whose monitor this is.
+    ///
+    /// Shape: a session that no hook has told of, because it began before the daemon did, is opened by what the monitor says, and
+    /// one that had ended is open again: its client runs. Without the client's process nothing is opened. `peer` is the monitor's own
+    /// process, if that is known.
+    pub(crate) async fn attach(
+        &self,
+        app: &App,
+        session: &SessionId,
+        peer: Option<u32>,
+    ) -> Result<(), ApiError> {
+        let Some(pid) = self.harness.pid else { return Ok(()) };
+        let now = app.engine.session_now(session.clone()).await?;
+        let found = app.engine.session(now.clone()).await?;
+        let is_open = found.is_some_and(|found| found.is_open);
+        let session = if is_open { &now } else { session };
+        if let Some(peer) = peer {
+            processes::learn(app, session, peer, pid);
+        }
+        if let Some(folder) = &self.folder {
+            app.registry.doors().know_folder(session, folder);
+        }
+        if is_open {
+            return Ok(());
+        }
+        let mut batch = AppendBatch::new();
+        let body = |body: &mut Vec<u8>| record::encode_session_opened(session, &self.harness, body);
+        let pushed = batch.push_with(RecordKind(record::SESSION_OPENED), None, body);
+        pushed.map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
+        append(app, batch).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn troubles_are_counted_by_kind_and_bounded() {
+        let troubles = HookTroubles::default();
+        let now = Timestamp::from_millis;
+        troubles.note(Consequence::LeftOut, "cwd", "must be absolute", now(1));
+        troubles.note(Consequence::LeftOut, "cwd", &"x\u{1b}[2J".repeat(1_000), now(2));
+        for number in 0..100 {
+            troubles.note(Consequence::UnknownHarness, &format!("c{number}"), "", now(3));
+        }
+        let views = troubles.views();
+        assert_eq!(views.len(), TROUBLES_MAX + 1);
+        let of = |kind: &str| views.iter().find(|view| view.kind == kind).expect(kind);
+        assert_eq!((of("left_out cwd").count, of("left_out cwd").last.as_str()), (2, &*"x".repeat(200)));
+        assert_eq!(of("other").count, 100 - u64::try_from(TROUBLES_MAX - 1).expect("small"));
+    }
+}
