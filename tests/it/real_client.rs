@@ -62,9 +62,16 @@ fn texts(message: &Value) -> Vec<&str> {
     found
 }
 
-/// How often `words` stand in these messages.
+/// How often `words` stand in these messages. The sentence that a monitor's line begins with only repeats what stands behind it, so it
+/// does not count.
 fn count(messages: &[Value], words: &str) -> usize {
-    messages.iter().flat_map(texts).map(|text| text.matches(words).count()).sum()
+    let lines = messages.iter().flat_map(texts).flat_map(str::lines);
+    lines.map(|line| behind_sentence(line).matches(words).count()).sum()
+}
+
+fn behind_sentence(line: &str) -> &str {
+    let behind = line.split_once("aside: ").and_then(|(_, line)| line.rsplit_once(" id="));
+    behind.map_or(line, |(_, behind)| behind)
 }
 
 /// The index of the first message in which `words` stand.

@@ -16,7 +16,7 @@ use super::{
 /// What a person takes for at once.
 const WAKE_MAX: Duration = Duration::from_secs(2);
 /// What stands in the line of a monitor and nowhere else.
-const BY_MONITOR: &str = "[{\"subscriber\":\"tool_failure\"";
+const BY_MONITOR: &str = "{\"subscriber\":\"tool_failure\",\"severity\"";
 /// What an inbox's message begins with.
 const BY_INBOX: &str = "Automated notification of the aside daemon";
 
