@@ -17,6 +17,8 @@ pub mod load;
 pub mod layers;
 pub mod shipped;
 
+mod catalogue;
+mod frames;
 mod later;
 mod protected;
 mod raw;

@@ -19,7 +19,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Folders with `aside.toml`, `subscribers/` and `templates/` as far as they have them, or single files, to check together
+    /// Folders with `aside.toml`, `events.toml`, `subscribers/` and `templates/` as far as they have them, or single files, to check together
     /// with what ships [default: the configuration folder]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -58,6 +58,7 @@ fn check(sources: &Sources) -> Report {
     let entries: Vec<_> = catalogue::types().collect();
     let known_types: Vec<&str> = entries.iter().map(|entry| entry.event_type.as_str()).collect();
     let compiled = compile(sources, &known_types);
+    let entries: Vec<_> = entries.into_iter().chain(&compiled.events).collect();
     let tried = trial::findings(sources, &compiled, &entries);
     compiled.report.with(tried)
 }

@@ -163,7 +163,8 @@ fn read_type(value: &Value<'_>) -> Parsed<EventType> {
     values::text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
 }
 
-fn object(value: &Value<'_>) -> Parsed<Json> {
+/// A table as a JSON object.
+pub(crate) fn object(value: &Value<'_>) -> Parsed<Json> {
     let json = value.get().as_table().is_some().then(|| to_json(value.get()));
     match json {
         None => Err(value.wrong_kind("a table")),

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     config::{
         case::SubscriberTest,
+        catalogue::{self, Entries},
         daemon::{self, DaemonConfig},
         layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
         protected::Protected,
@@ -16,6 +17,7 @@ use crate::{
         subscriber::{self, Context, SubscriberFile, TEMPLATE_SUFFIX},
     },
     engine::rules::CompiledRules,
+    event::{EventType, catalogue::CatalogueEntry},
     notification::SubscriberId,
     pipeline::{
         render::{TemplateError, Templates},
@@ -32,6 +34,8 @@ pub struct Compiled {
     pub daemon: DaemonConfig,
     /// The tests that stand in the subscribers' files; of every subscriber in `rules`, switched-off ones included.
     pub tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
+    /// What the `events.toml` of the layers add to the catalogue, by type.
+    pub events: Vec<CatalogueEntry>,
     /// The file that each setting of `aside.toml` came from, by its key, such as `injection.max_tokens`.
     pub origins: BTreeMap<String, Arc<str>>,
     /// What is wrong or doubtful; the rest is usable even if this holds errors.
@@ -47,10 +51,15 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let mut found = unreadable(sources);
     let settings = compile_settings(sources, &mut found);
     let templates = compile_templates(sources, &mut found);
+    let mut events = Entries::new();
+    for file in sources.of_kind(FileKind::Events) {
+        found.extend(catalogue::read(file, &mut events));
+    }
+    let known: Vec<&str> = known_types.iter().copied().chain(events.keys().map(EventType::as_str)).collect();
     let context = Context {
         templates: &templates,
         template_names: sources.of_kind(FileKind::Template).map(template_name).collect(),
-        known_types,
+        known_types: if known_types.is_empty() { known_types } else { &known },
         injection_tokens: settings.injection.max_tokens,
         wake: Arc::clone(&settings.wake),
         core: BTreeMap::new(),
@@ -68,6 +77,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         },
         daemon: settings.daemon,
         tests,
+        events: events.into_values().collect(),
         origins: settings.origins,
         report: in_order(sources, found),
     }

@@ -16,10 +16,10 @@ use std::{
 
 use crate::{
     config::{
-        activation,
+        activation, frames,
         raw::{Document, Parsed, Section, Value, finish_all},
         report::{Diagnostic, shown},
-        values,
+        subscriber, values,
     },
     engine::rules::{InjectionSettings, SessionSettings, SourceSettings},
     exchange::Format,
@@ -76,6 +76,8 @@ const KEEP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration
 /// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
 const REMOTE_RATE: Rate =
     Rate { count: NonZeroU32::new(6_000).expect("not zero"), per: Duration::from_secs(60) };
+/// Characters of a token, about.
+const CHARS_PER_TOKEN: u32 = 4;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// What the daemon is set to; what concerns the engine is in its rules.
@@ -226,6 +228,7 @@ fn read_injection(section: &mut Section<'_>) -> InjectionSettings {
     let max_chars = section.read("max_chars", |value| values::integer(value, MAX_CHARS_LIMITS));
     let format = section.read("format", |value| values::word(value, &Format::ALL, Format::as_str));
     let lease = section.read("lease", |value| values::duration(value, LEASE_LIMITS));
+    check_frames(section, max_tokens, max_chars);
     InjectionSettings {
         max_notifications: max_notifications.unwrap_or(INJECTION.max_notifications),
         max_tokens: max_tokens.map_or(INJECTION.max_tokens, Tokens),
@@ -233,6 +236,38 @@ fn read_injection(section: &mut Section<'_>) -> InjectionSettings {
         format: format.unwrap_or(INJECTION.format),
         lease: lease.unwrap_or(INJECTION.lease),
     }
+}
+
+/// Warns of limits that leave a notification of the default size no room beside the frame of some format.
+fn check_frames(section: &mut Section<'_>, max_tokens: Option<u32>, max_chars: Option<u32>) {
+    let frames = frames::frames();
+    let wanted = subscriber::MAX_TOKENS;
+    let tightest = frames.iter().max_by_key(|frame| frame.tokens);
+    if let (Some(limit), Some(frame)) = (max_tokens, tightest)
+        && limit < frame.tokens.0 + wanted
+    {
+        let room = limit.saturating_sub(frame.tokens.0);
+        section.object("max_tokens", |value| too_small(value, frame.format, frame.tokens.0, room, "tokens"));
+    }
+    let widest = frames.iter().max_by_key(|frame| frame.chars);
+    if let (Some(limit), Some(frame)) = (max_chars, widest)
+        && limit < frame.chars + wanted * CHARS_PER_TOKEN
+    {
+        let room = limit.saturating_sub(frame.chars);
+        section.object("max_chars", |value| too_small(value, frame.format, frame.chars, room, "characters"));
+    }
+}
+
+fn too_small(value: &Value<'_>, format: Format, frame: u32, room: u32, unit: &str) -> Diagnostic {
+    let message = format!(
+        "the frame of `{}` takes {frame} {unit}, so {room} are left for a notification; a larger one is cut",
+        format.as_str()
+    );
+    let note = format!(
+        "a notification has at most {} tokens unless its subscriber says otherwise",
+        subscriber::MAX_TOKENS
+    );
+    value.error(message).with_note(note).into_warning()
 }
 
 fn read_sessions(section: &mut Section<'_>) -> SessionSettings {

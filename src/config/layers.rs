@@ -1,6 +1,6 @@
 //! The files of every layer as plain data, and the bundle in which they are kept beside the journal.
 //!
-//! A layer is a folder with `aside.toml`, `subscribers/*.toml` and `templates/**/*.j2`. A later layer overrides an earlier
+//! A layer is a folder with `aside.toml`, `events.toml`, `subscribers/*.toml` and `templates/**/*.j2`. A later layer overrides an earlier
 //! one: a subscriber by its id and whole, a template by its name, `aside.toml` key by key. The files of one generation,
 //! written as one text, are its bundle; its hash names the generation, and the bundle read again compiles to the same rules.
 //! A workspace's own layer is not among them: it needs the user's trust first.
@@ -44,6 +44,8 @@ impl fmt::Display for LayerKind {
 pub enum FileKind {
     /// `aside.toml`.
     Settings,
+    /// `events.toml`.
+    Events,
     /// `subscribers/*.toml`.
     Subscriber,
     /// `templates/**/*.j2`.
@@ -59,7 +61,11 @@ impl FileKind {
         let is_hidden = name.split('/').any(|part| part.starts_with('.'));
         match name.split_once('/') {
             _ if is_hidden => None,
-            None => (name == "aside.toml").then_some(Self::Settings),
+            None => match name {
+                "aside.toml" => Some(Self::Settings),
+                "events.toml" => Some(Self::Events),
+                _ => None,
+            },
             Some(("subscribers", file)) => {
                 (file.ends_with(".toml") && !file.contains('/')).then_some(Self::Subscriber)
             }

@@ -67,7 +67,7 @@ const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 20..=2_000;
 /// What the wrapper of an injection costs at most, the intro of `markdown` being the longest.
 const WRAPPER_TOKENS: u32 = 60;
 /// Tokens of a notification when the file does not say.
-const MAX_TOKENS: u32 = 200;
+pub(crate) const MAX_TOKENS: u32 = 200;
 
 /// What a subscriber's file is checked against.
 pub(crate) struct Context<'a> {
@@ -214,7 +214,8 @@ fn read_events(section: &mut Section<'_>, file: &SourceFile, context: &Context<'
             section.object("types", |value| {
                 let item = value.items().and_then(|items| items.into_iter().nth(index));
                 let message = format!("`{pattern}` matches no type of the catalogue");
-                let note = "a type of your own is fine; it is then not in the catalogue";
+                let note =
+                    "a type of your own is fine: name it in the `events.toml` beside your `aside.toml`";
                 item.unwrap_or_else(|| value.clone())
                     .error(message)
                     .with_nearest(meant)
@@ -490,7 +491,7 @@ fn own_template(id: Option<&SubscriberId>, context: &Context<'_>) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::layers::LayerKind;
+    use crate::config::{frames, layers::LayerKind};
 
     /// Compiles a subscriber `ci` with these lines after its `[events]`.
     fn compiled(rest: &str) -> Subscriber {
@@ -527,6 +528,13 @@ mod tests {
         assert_eq!(tokens(""), Tokens(200));
         assert_eq!(tokens("max_tokens = 100"), Tokens(100));
         assert_eq!(tokens("max_tokens = 400"), Tokens(300 - WRAPPER_TOKENS));
+    }
+
+    #[test]
+    fn no_frame_takes_more_than_is_kept_for_it() {
+        for frame in frames::frames() {
+            assert!(frame.tokens.0 <= WRAPPER_TOKENS, "{frame:?}");
+        }
     }
 
     #[test]

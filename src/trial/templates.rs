@@ -135,7 +135,8 @@ fn examples(rule: &Subscriber, compiled: &Compiled, catalogue: &[&CatalogueEntry
         let severity = event.severity.unwrap_or_else(|| severity_of(&event.event_type, catalogue));
         (event.event_type.clone(), Payload::from(event.payload.clone()), severity, source)
     });
-    let of_catalogue = catalogue.iter().map(|entry| {
+    let with_example = catalogue.iter().filter(|entry| entry.example.as_str() != "{}");
+    let of_catalogue = with_example.map(|entry| {
         let source = rule.sources.first().map(|source| source.as_str().into());
         (entry.event_type.clone(), entry.example.clone(), entry.severity, source)
     });

@@ -1,7 +1,7 @@
 //! What the configuration says about files: `tests/config/` holds them, `tests/snapshots/` what is said.
 //!
 //! `ok_*.toml` have nothing wrong, `warn_*.toml` only warnings, `err_*.toml` at least one error. Those with `_aside` in their
-//! name are settings, the others subscribers. `many/` is a set of layers.
+//! name are settings, those with `_events` additions to the catalogue, the others subscribers. `many/` is a set of layers.
 
 use std::{
     fs,
@@ -78,6 +78,18 @@ fn the_example_of_the_format_is_read_whole() {
     assert_eq!(subscriber.ttl, Some(Duration::from_secs(30 * 60)));
     assert_eq!(subscriber.output.inject_at, InjectionPoint::AfterTool);
     snapshot("ok_full_tests", &format!("{:#?}", compiled.tests.get(&subscriber.id)));
+}
+
+#[test]
+fn a_type_of_ones_own_is_known_once_a_layer_names_it() {
+    let subscriber = "[subscriber]\nid = \"queue\"\n[events]\ntypes = [\"queue.job.*\"]\n";
+    let alone = sources("subscribers/queue.toml", subscriber);
+    assert_eq!(compile(&alone, &KNOWN_TYPES).report.warning_count(), 1);
+    let events = "[[event]]\ntype = \"queue.job.failed\"\nexample = { job = \"mail\" }\n";
+    let named = alone.with([file(LayerKind::System, "events.toml", events)], []);
+    let compiled = compile(&named, &KNOWN_TYPES);
+    assert_eq!(compiled.report.to_string(), "");
+    assert_eq!(compiled.events[0].example.as_str(), r#"{"job":"mail"}"#);
 }
 
 #[test]
@@ -176,8 +188,13 @@ fn stems(prefix: &str) -> Vec<String> {
 
 /// Compiles one case in the user's layer, above a layer with a core subscriber and a good template.
 fn compile_case(stem: &str) -> Compiled {
-    let kind =
-        if stem.contains("_aside") { "aside.toml".to_owned() } else { format!("subscribers/{stem}.toml") };
+    let kind = if stem.contains("_aside") {
+        "aside.toml".to_owned()
+    } else if stem.contains("_events") {
+        "events.toml".to_owned()
+    } else {
+        format!("subscribers/{stem}.toml")
+    };
     let text = read(&Path::new("tests/config").join(format!("{stem}.toml")));
     let broken = match stem {
         "err_template_broken" => vec![("templates/broken.toon.j2", "x: {{ count\n")],

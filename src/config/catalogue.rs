@@ -1,0 +1,74 @@
+//! `events.toml` of a layer: types of events that the shipped catalogue does not know, with examples.
+//!
+//! Each `[[event]]` has a `type`; `description` and `example` are optional. A later layer's entry replaces an earlier one's whole.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+
+use crate::{
+    config::{
+        case,
+        layers::SourceFile,
+        raw::{Document, Parsed, Value, finish_all},
+        report::{Diagnostic, sentence},
+        values,
+    },
+    event::{
+        EventType, Payload,
+        catalogue::{self, CatalogueEntry},
+    },
+};
+
+/// The entries of all layers above the shipped one, by type.
+pub(crate) type Entries = BTreeMap<EventType, CatalogueEntry>;
+
+/// Adds the entries of one file to those of earlier layers; gives what is wrong.
+pub(crate) fn read(file: &SourceFile, entries: &mut Entries) -> Vec<Diagnostic> {
+    let documents = match Document::parse(file) {
+        Ok(document) => [document],
+        Err(found) => return found,
+    };
+    let mut found = finish_all(&documents, &["event"], Vec::new());
+    let [document] = &documents;
+    let Some(value) = document.value("event") else { return found };
+    let Some(items) = value.items() else {
+        found.extend(value.wrong_kind("an array of tables, each begun by [[event]]"));
+        return found;
+    };
+    let mut own = Entries::new();
+    for item in &items {
+        match entry(item, file) {
+            Ok(entry) if own.contains_key(&entry.event_type) => {
+                found.push(item.error(format!("there are two entries for `{}`", entry.event_type)));
+            }
+            Ok(entry) => drop(own.insert(entry.event_type.clone(), entry)),
+            Err(wrong) => found.extend(wrong),
+        }
+    }
+    entries.extend(own);
+    found
+}
+
+fn entry(value: &Value<'_>, file: &SourceFile) -> Parsed<CatalogueEntry> {
+    let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
+    let event_type = section.require("type", read_type, file);
+    let description = section.read("description", values::text).unwrap_or_default().to_owned();
+    let example =
+        section.read("example", case::object).unwrap_or_else(|| Json::Object(serde_json::Map::new()));
+    let found = section.finish();
+    match event_type {
+        Some(event_type) if found.is_empty() => Ok(CatalogueEntry {
+            severity: catalogue::default_severity(event_type.as_str()).unwrap_or(catalogue::SEVERITY_DEFAULT),
+            event_type,
+            description,
+            example: Payload::from(example),
+            aliases: BTreeMap::new(),
+        }),
+        _ => Err(found),
+    }
+}
+
+fn read_type(value: &Value<'_>) -> Parsed<EventType> {
+    values::text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
+}

@@ -1,0 +1,67 @@
+//! How much of an injection's limits its frame takes, whatever format a harness asks for.
+
+use std::sync::Arc;
+
+use crate::{
+    event::{Scope, Severity},
+    exchange::{Format, InjectionId},
+    format::{Item, Overflow, write},
+    notification::{
+        Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, SubscriberId,
+        Tokens,
+    },
+    time::Timestamp,
+    tokens,
+};
+
+/// The shortest content there is; what is written besides it is frame.
+const CONTENT: &str = "x: 1";
+
+/// What stands around one notification.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame {
+    /// In this format.
+    pub(crate) format: Format,
+    /// Its characters.
+    pub(crate) chars: u32,
+    /// Its estimated tokens.
+    pub(crate) tokens: Tokens,
+}
+
+/// The frames of all formats.
+pub(crate) fn frames() -> Vec<Frame> {
+    let notification = Arc::new(shortest());
+    let items = [Item { notification: &notification, redelivered: false, cut: None }];
+    let chars = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+    let frame = |format: Format| {
+        let text = write(format, &InjectionId::new("abcdef"), &items, &Overflow::default());
+        let content = tokens::estimate(CONTENT).0;
+        Frame {
+            format,
+            chars: chars(&text).saturating_sub(chars(CONTENT)),
+            tokens: Tokens(tokens::estimate(&text).0.saturating_sub(content)),
+        }
+    };
+    Format::ALL.into_iter().map(frame).collect()
+}
+
+fn shortest() -> Notification {
+    Notification {
+        id: NotificationId::new("n0"),
+        subscriber: SubscriberId::new("background_task"),
+        scope: Scope::All,
+        priority: Priority::High,
+        inject_at: InjectionPoint::AfterTool,
+        activation: Activation::Passive,
+        interrupt: Interrupt::InjectAndContinue,
+        nature: Nature::default(),
+        untrusted_source: None,
+        severity: Severity::Warning,
+        content: CONTENT.into(),
+        tokens: tokens::estimate(CONTENT),
+        raw_bytes: 0,
+        events: Vec::new(),
+        created_at: Timestamp::ZERO,
+        expires_at: None,
+    }
+}
