@@ -32,6 +32,7 @@ mod up;
 mod why;
 
 use std::{
+    borrow::Cow,
     env,
     ffi::OsString,
     fmt, fs,
@@ -405,9 +406,23 @@ impl Context<'_> {
         }
     }
 
+    /// Writes to the output.
+    ///
+    /// Shape: a control character of the C1 set, which a terminal obeys and JSON need not escape, stands as its JSON escape.
     fn print(&mut self, text: &str) -> Result<(), CliError> {
-        self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).map_err(CliError::Output)
+        self.out
+            .write_all(without_c1(text).as_bytes())
+            .and_then(|()| self.out.flush())
+            .map_err(CliError::Output)
     }
+}
+
+fn without_c1(text: &str) -> Cow<'_, str> {
+    let is_c1 = |c: char| ('\u{80}'..='\u{9f}').contains(&c);
+    if !text.contains(is_c1) {
+        return text.into();
+    }
+    text.chars().map(|c| if is_c1(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() }).collect()
 }
 
 /// What a daemon's error says, or what can be said about one that says nothing.
@@ -460,6 +475,17 @@ mod tests {
     pub(super) fn context<'a>(daemon: &FakeDaemon, out: &'a mut Vec<u8>) -> Context<'a> {
         let paths = Paths { socket: daemon.socket().to_owned(), config: "c".into(), state: "s".into() };
         Context { client: Client::new(paths.socket.clone(), ANSWER_TIMEOUT), paths: Ok(paths), out }
+    }
+
+    #[test]
+    fn a_control_character_of_the_terminal_is_printed_as_its_json_escape() {
+        for (text, printed) in [
+            ("{\"a\":\"x\u{9b}31mred\"}\n", "{\"a\":\"x\\u009b31mred\"}\n"),
+            ("\u{80}\u{9f}\u{a0}", "\\u0080\\u009f\u{a0}"),
+            ("plain \u{2713}", "plain \u{2713}"),
+        ] {
+            assert_eq!(without_c1(text), printed);
+        }
     }
 
     /// The JSON bodies of the requests that `daemon` got.
