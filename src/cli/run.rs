@@ -5,6 +5,7 @@
 //! does not wait for the daemon; without one it runs all the same, after one line of warning.
 
 mod child;
+mod command_line;
 mod last_lines;
 
 use std::{
@@ -22,11 +23,10 @@ use uuid::Uuid;
 use super::{CliError, Refusal, refusal, workspace_or_current};
 use crate::client::{Client, ClientError};
 use child::{Ending, Running, Sink};
+use command_line::command_line;
 
 /// How long publishing may take; a command that has ended should not keep its caller for longer.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most characters of the command line that are published.
-const COMMAND_CHARS_MAX: usize = 1_000;
 /// The source of these events.
 const SOURCE: &str = "run";
 
@@ -155,20 +155,6 @@ impl Task {
         ];
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
-}
-
-/// The command as it could be typed, cut to [`COMMAND_CHARS_MAX`].
-fn command_line(command: &[OsString]) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
-    let quote = |word: &OsString| {
-        let word = word.to_string_lossy();
-        match !word.is_empty() && word.chars().all(is_plain) {
-            true => word.into_owned(),
-            false => format!("'{}'", word.replace('\'', r"'\''")),
-        }
-    };
-    let line = command.iter().map(quote).collect::<Vec<_>>().join(" ");
-    line.chars().take(COMMAND_CHARS_MAX).collect()
 }
 
 /// Why an event of the run is not published.
