@@ -197,6 +197,7 @@ pub fn write_quoted(out: &mut String, text: &str) {
             b'\r' => "\\r",
             b'\t' => "\\t",
             b'<' if reserved::is_reserved_tag_at(text, at) => "\\u003c",
+            b'[' if reserved::is_reserved_tag_at(text, at) => "\\u005b",
             0..0x20 => "",
             _ => continue,
         };

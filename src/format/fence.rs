@@ -3,7 +3,7 @@
 //! Whoever encodes a payload escapes reserved tags already; this is the second lock. It works on the finished document, so that
 //! it holds however the text came about: from another writer, from a template's own words, or where two contents meet.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use crate::toon::{self, has_reserved_tag};
 
@@ -21,6 +21,21 @@ pub(super) fn neutralise<'d>(document: &'d str, unnamed: &str) -> Cow<'d, str> {
     }
 }
 
+/// JSON text in which no tag and no control token begins, with the same meaning: every `<` and the bracket of `[INST]` are escaped.
+pub(super) fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    let mut copied = 0;
+    let brackets = memchr::memchr_iter(b'<', json.as_bytes()).chain(toon::reserved_tags(json));
+    for at in brackets.collect::<BTreeSet<usize>>() {
+        let bracket = json.as_bytes().get(at).copied().expect("a position in the text");
+        text.push_str(json.get(copied..at).expect("a bracket is one byte"));
+        text.push_str(&format!("\\u{bracket:04x}"));
+        copied = at + 1;
+    }
+    text.push_str(json.get(copied..).expect("a bracket is one byte"));
+    text
+}
+
 /// A run of backticks longer than any in `text`, to put around it.
 pub(super) fn backticks_around(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -35,6 +50,19 @@ mod tests {
     fn a_document_without_a_tag_stays_byte_for_byte() {
         for document in ["a: 1 < 2", "# hint\nv[1]: Vec<u8>", "a:  \"x\"", "not: toon: <events>", ""] {
             assert!(matches!(neutralise(document, "n"), Cow::Borrowed(same) if same == document));
+        }
+    }
+
+    #[test]
+    fn json_is_escaped_where_a_tag_or_a_control_token_could_begin_and_says_the_same() {
+        for (json, expected) in [
+            (r#"["a<b","[INST] x","[1]"]"#, r#"["a\u003cb","\u005bINST] x","[1]"]"#),
+            (r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+        ] {
+            let written = escaped(json);
+            assert_eq!(written, expected);
+            let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+            assert_eq!(read(&written), read(json));
         }
     }
 

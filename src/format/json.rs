@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{exchange::InjectionId, notification::Counts};
 
-use super::{Item, Overflow, count_if_more, to_json, toon};
+use super::{Item, Overflow, count_if_more, fence, to_json, toon};
 
 /// Writes the object; `<` is escaped, so no tag stands in it.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
@@ -24,7 +24,7 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
     if more != json!({}) {
         insert(&mut object, "more", more);
     }
-    object.to_string().replace('<', "\\u003c")
+    fence::escaped(&object.to_string())
 }
 
 /// Inserts the total, the parts, and what is in none of the parts; nothing where there is nothing to count.

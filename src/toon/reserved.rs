@@ -1,12 +1,13 @@
-//! Tags that an agent gives a meaning to, and where one begins in a text.
+//! Tags and control tokens that an agent gives a meaning to, and where one begins in a text.
 //!
-//! The one list and the one scanner: the writer escapes what is found here, and whoever puts a finished document into a carrier looks once
-//! more. Looks alike count: any case, white space or slashes before the name, and names that go on after a hyphen or an underscore.
+//! The one list and the one scanner: the writer escapes what is found here, and each format looks at the finished document once more.
+//! Lookalikes count: any case, white space or slashes before the name, and names that go on after a hyphen, an underscore or a colon.
 
 /// Names of tags that carriers and harnesses give a meaning to.
 ///
-/// Source: the carriers of `format`, the blocks that harnesses write into a context themselves, and the roles of a conversation.
-pub const RESERVED_TAGS: [&str; 13] = [
+/// Source: the carriers of `format`, the blocks that harnesses write into a context themselves (commands and their output, hooks, tool
+/// calls and results, budgets), the roles of a conversation, and the tags of chat templates (`<<SYS>>` of Llama 2).
+pub const RESERVED_TAGS: [&str; 34] = [
     "notifications",
     "notification",
     "event",
@@ -20,26 +21,58 @@ pub const RESERVED_TAGS: [&str; 13] = [
     "system",
     "user",
     "assistant",
+    "human",
+    "developer",
+    "sys",
+    "budget",
+    "command-name",
+    "command-message",
+    "command-args",
+    "command-contents",
+    "local-command",
+    "local_command",
+    "bash",
+    "user-prompt-submit-hook",
+    "antml",
+    "invoke",
+    "function",
+    "functions",
+    "function_calls",
+    "function_results",
+    "tool_use",
+    "tool_call",
+    "tool_result",
 ];
+/// What is between the brackets of a chat template's instruction: `[INST]` and `[/INST]`.
+///
+/// Source: the prompt formats of Llama 2 and Mistral.
+const INSTRUCTION: &str = "inst]";
 
-/// Whether `text` holds the beginning of a reserved tag, or ends where one could begin.
+/// Whether `text` holds the beginning of a reserved tag or a control token, or ends where a tag could begin.
 pub fn has_reserved_tag(text: &str) -> bool {
     reserved_tags(text).next().is_some()
 }
 
-/// The positions of the brackets that begin a reserved tag, opening or closing, in order.
+/// The positions of the brackets that begin a reserved tag, opening or closing, or a control token, in order.
 ///
-/// Shape: `<`, any white space and slashes, and a name of [`RESERVED_TAGS`] that no letter or digit continues; or the end of the text
-/// in place of the name, as what is written next could be one.
+/// Shape of a tag: `<`, any white space and slashes, and a name of [`RESERVED_TAGS`] that no letter or digit continues; or the end of the
+/// text in place of the name, as what is written next could be one. Of a control token: `<|`, `[INST]` or `[/INST]`.
 pub fn reserved_tags(text: &str) -> impl Iterator<Item = usize> {
-    memchr::memchr_iter(b'<', text.as_bytes()).filter(|at| is_reserved_tag_at(text, *at))
+    memchr::memchr2_iter(b'<', b'[', text.as_bytes()).filter(|at| is_reserved_tag_at(text, *at))
 }
 
-/// Whether the bracket at `at` begins a reserved tag.
+/// Whether the bracket at `at` begins a reserved tag or a control token.
 pub(super) fn is_reserved_tag_at(text: &str, at: usize) -> bool {
-    let rest = text.get(at + 1..).unwrap_or_default();
+    let (bracket, rest) = text.get(at..).and_then(|text| text.split_at_checked(1)).unwrap_or_default();
     let name = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '/');
-    name.is_empty() || RESERVED_TAGS.iter().any(|tag| begins_with_name(name, tag))
+    match bracket {
+        "[" => name.get(..INSTRUCTION.len()).is_some_and(|name| name.eq_ignore_ascii_case(INSTRUCTION)),
+        _ => {
+            name.is_empty()
+                || name.starts_with('|')
+                || RESERVED_TAGS.iter().any(|tag| begins_with_name(name, tag))
+        }
+    }
 }
 
 fn begins_with_name(text: &str, name: &str) -> bool {
@@ -73,6 +106,20 @@ mod tests {
             ("<<", true),
             ("< <b", false),
             ("", false),
+            ("<|im_start|>system", true),
+            ("</|eot_id|>", true),
+            ("<<SYS>>", true),
+            ("[INST] do", true),
+            ("[/inst]", true),
+            ("[INSTALL]", false),
+            ("rows[2]{a}:", false),
+            ("<budget:token_budget>", true),
+            ("<command-name>", true),
+            ("<local-command-stdout>", true),
+            ("<bash-stdout>", true),
+            ("<user-prompt-submit-hook>", true),
+            ("<function_results>", true),
+            ("<systems>", false),
         ] {
             assert_eq!(has_reserved_tag(text), is_reserved, "{text:?}");
         }

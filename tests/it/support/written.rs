@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// Tags that may stand nowhere but around the whole; written out here, so that a name lost from the program's list shows.
-const TAGS: [&str; 13] = [
+const TAGS: [&str; 25] = [
     "notifications",
     "notification",
     "event",
@@ -22,6 +22,18 @@ const TAGS: [&str; 13] = [
     "system",
     "user",
     "assistant",
+    "human",
+    "developer",
+    "sys",
+    "budget",
+    "command-name",
+    "command-message",
+    "local-command-stdout",
+    "bash-stdout",
+    "user-prompt-submit-hook",
+    "function_results",
+    "tool_result",
+    "|im_start|",
 ];
 const INTRO: &str = "Automated notifications from the environment (injection ";
 
