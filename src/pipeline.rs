@@ -294,7 +294,7 @@ impl Pipeline {
             activation,
             interrupt: rule.output.interrupt,
             nature: rule.nature(),
-            untrusted_source: None,
+            untrusted_source: rule.wake.untrusted_source(&batch.rows),
             severity,
             content: rendered.content.into(),
             tokens: rendered.tokens,

@@ -4,8 +4,10 @@
 //! source, takes the place of that; the nearest name wins, so `ide.diagnostics` goes before `ide`. Above all of it stands one
 //! level that nothing exceeds. An event that is not trusted can make nothing active or critical.
 
+use std::sync::Arc;
+
 use crate::{
-    event::{Event, Pattern, PatternSegment, Provenance},
+    event::{Event, Pattern, PatternSegment, Provenance, cut_text, strip_text},
     notification::{Activation, InjectionPoint, Priority},
     pipeline::row::Row,
 };
@@ -28,6 +30,9 @@ pub struct WakeSettings {
 /// Sources that are trusted when an event came over the Unix socket: the commands of the user, an event that names no source, and aside
 /// itself.
 pub const TRUSTED_LOCALLY: [&str; 4] = ["cli", "run", "api", "aside"];
+
+/// Most characters of a source that an item names: enough for a host and a path, and few tokens when somebody makes it long.
+const SHOWN_SOURCE_CHARS_MAX: usize = 64;
 
 /// The least priority with which an active notification wakes an agent, when the user does not say: what may interrupt a
 /// tool's result may also interrupt a pause.
@@ -60,6 +65,14 @@ impl WakeSettings {
     /// Whether `event` is trusted, as [`WakeSettings::trusts`] says.
     pub(crate) fn trusts_event(&self, event: &Event) -> bool {
         self.trusts(&event.source, event.provenance)
+    }
+
+    /// The source of the first of these rows that is not trusted, as a reader is to see it; `None` if all are.
+    ///
+    /// Shape: at most [`SHOWN_SOURCE_CHARS_MAX`] characters without control characters.
+    pub(crate) fn untrusted_source(&self, rows: &[Row]) -> Option<Arc<str>> {
+        let untrusted = rows.iter().find(|row| !self.trusts_event(&row.event))?;
+        Some(cut_text(strip_text(&untrusted.event.source), SHOWN_SOURCE_CHARS_MAX).into())
     }
 
     /// The priority and point of a notification of these rows: one that is not from a trusted source is high at most.
@@ -119,8 +132,6 @@ fn exactness(pattern: &Pattern) -> (usize, bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{event::Seq, pipeline::tests::event};
     use Activation::{Active, Passive, Prompt};
@@ -201,6 +212,20 @@ mod tests {
         assert_eq!(lowered("webhook.own"), (Priority::Critical, InjectionPoint::Immediate));
         assert_eq!(lowered("webhook.github"), (Priority::High, InjectionPoint::AfterTool));
         assert_eq!(lowered("never.heard.of"), (Priority::High, InjectionPoint::AfterTool));
+    }
+
+    #[test]
+    fn an_item_names_the_first_source_that_is_not_trusted() {
+        let of = |sources: &[&str]| {
+            let events: Vec<_> = sources.iter().map(|source| (*source, "a.b")).collect();
+            settings().untrusted_source(&rows(&events))
+        };
+        assert_eq!(of(&["x", "ide"]), None);
+        assert_eq!(of(&["x", "web\u{1b}[31mhook", "bob"]).as_deref(), Some("webhook"));
+        assert_eq!(
+            of(&["x".repeat(256).as_str()]).map(|shown| shown.len()),
+            Some(64 + "\u{2026} [+192 chars]".len())
+        );
     }
 
     #[test]
