@@ -10,6 +10,7 @@ use std::{
     process,
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use sd_notify::NotifyState;
@@ -32,6 +33,8 @@ const TRY: &str =
         aside exchange demo after_tool      what a session named demo is told after its next tool
         aside tail                          every event as it comes; aside status counts what became of them";
 
+/// How long a stopped daemon waits for work on other threads; the next start does without what is cut.
+const LEFT_OVER_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The name of the runtime's threads.
 const WORKER_NAME: &str = "aside-worker";
 
@@ -78,9 +81,10 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
             tracing::warn!(%error, "the service manager could not be told that the daemon is ready");
         }
     };
-    runtime
-        .block_on(daemon::run(ServeOptions { socket, config, state }, passed, say))
-        .map_err(CliError::Daemon)
+    let served = runtime.block_on(daemon::run(ServeOptions { socket, config, state }, passed, say));
+    // A snapshot that is still being written would hold the process for as long as it takes.
+    runtime.shutdown_timeout(LEFT_OVER_WAIT_MAX);
+    served.map_err(CliError::Daemon)
 }
 
 /// Ends the process when a thread of the runtime breaks outside any task.

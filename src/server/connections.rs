@@ -1,8 +1,8 @@
 //! Serves one listener: takes connections, bounds them in number and in time, and closes them so
 //! that the client can read what it was answered.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections, of which the one that waits longest for its client gives
-//! its place to the next; [`IDLE_MAX`] for the head of each request, also of the first one;
+//! Bounds: [`CONNECTIONS_MAX`] connections, of which those that wait longest for their clients give
+//! their places to the next; [`IDLE_MAX`] for the head of each request, also of the first one;
 //! [`guarded::READ_WAIT_MAX`] for a client to read. What a body may take is in `bodies`.
 
 mod guarded;
@@ -106,7 +106,7 @@ pub(crate) async fn serve<A: Accept>(listener: A, router: Router, stopping: watc
             Err(error) => {
                 // Usually too many files are open, so one that waits has to go.
                 tracing::warn!(%error, "no connection can be taken");
-                places.evict_longest();
+                places.evict_longest(1);
                 timeout(ACCEPT_PAUSE, stopped(stopping.clone())).await.ok();
                 continue;
             }

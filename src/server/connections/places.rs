@@ -21,6 +21,9 @@ use tokio::{
 
 /// When every place is taken by connections at work: how often it is looked for one that waits.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How many connections that wait are evicted when every place is taken: more than one, so that a storm
+/// of connections is not slowed down by one eviction for each.
+const EVICTED_AT_ONCE: usize = 16;
 /// Instead of the turn in which a connection began to wait: that it does not wait.
 const NOT_WAITING: u64 = 0;
 
@@ -134,7 +137,7 @@ impl Places {
         Self { permits, open: Arc::default(), opened: 0, turns: Arc::default() }
     }
 
-    /// Takes a place for a connection; when none is free, the one that waits longest is evicted.
+    /// Takes a place for a connection; when none is free, those that wait longest are evicted.
     ///
     /// Waits while every connection is at work.
     pub(super) async fn take(&mut self) -> Place {
@@ -142,7 +145,7 @@ impl Places {
             if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
                 return self.open(permit);
             }
-            self.evict_longest();
+            self.evict_longest(EVICTED_AT_ONCE);
             let acquired = timeout(LOOK_AGAIN, Arc::clone(&self.permits).acquire_owned()).await;
             if let Ok(permit) = acquired {
                 return self.open(permit.expect("the semaphore is never closed"));
@@ -150,13 +153,15 @@ impl Places {
         }
     }
 
-    /// Evicts the connection that waits for its client longest, if one waits.
-    pub(super) fn evict_longest(&self) {
+    /// Evicts the connections that wait for their clients longest, at most `count` and an eighth of all.
+    pub(super) fn evict_longest(&self, count: usize) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = count.min(open.len().div_ceil(8));
         let waiting = open.iter().filter_map(|(number, waits)| Some((waits.since()?, *number)));
-        if let Some((_, number)) = waiting.min()
-            && let Some(waits) = open.remove(&number)
-        {
+        let mut waiting: Vec<(u64, u64)> = waiting.collect();
+        waiting.sort_unstable();
+        for (_, number) in waiting.into_iter().take(count) {
+            let waits = open.remove(&number).expect("it was in the map");
             waits.evicted.notify_one();
         }
     }
