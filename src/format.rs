@@ -280,11 +280,18 @@ notifications[2]:
     }
 
     #[test]
-    fn a_line_begins_with_the_name_and_the_count() {
-        let line = written(Format::Line);
-        assert!(line.starts_with(r#"7fq2kd 3 of 6 [{"subscriber":"ci_check","priority":"critical","severity":"error","content""#), "{line}");
-        let end = "}] 3 more pending: ci_check 2; tool_failure 1; 4 events evicted from a full queue: lint 4";
-        assert!(line.ends_with(end), "{line}");
+    fn lines_are_one_a_notification_and_one_for_what_is_left_out() {
+        let text = written(Format::Line);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[0].starts_with("aside: ci check (critical): 95% id=7fq2kd {"), "{text}");
+        assert!(
+            lines[2].starts_with("aside: ci check (high, untrusted source webhook, redelivered): "),
+            "{text}"
+        );
+        let more =
+            "aside: 3 more pending: ci_check 2; tool_failure 1; 4 events evicted from a full queue: lint 4";
+        assert_eq!(lines[3], more);
     }
 
     #[test]

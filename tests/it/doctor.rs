@@ -67,6 +67,7 @@ fn all_is_well_after_an_installation_with_a_daemon() {
     let (home, daemon) = installed();
     let lines = [
         "daemon ok",
+        "journal ok",
         "socket ok",
         "state ok",
         "client ok",
