@@ -95,8 +95,10 @@ pub enum Begins {
     /// It goes on as it was.
     #[default]
     Nothing,
-    /// It was compacted or read again: what was told may be gone.
-    Epoch,
+    /// It was compacted: what was delivered may be gone.
+    Compacted,
+    /// The conversation was resumed with its history: what was delivered is there.
+    Resumed,
     /// It is empty, and the session takes the place of another one, which ends with that.
     Clear {
         /// Which; `None` is the one that the same process was last heard of in.

@@ -1,20 +1,23 @@
 //! The queue of one session: takes notifications in, and releases them where the harness can carry them.
 //!
 //! An exchange goes through it in this order: [`Injector::replay`] (the same carrier again gets the same answer),
-//! [`Injector::confirm_by_exchange`] (what was released before has arrived), [`Injector::offer`] (what the point releases),
-//! [`fit`] (what there is room for, with the caller writing the text), [`Injector::release`] (under a lease, with the answer
-//! remembered for its carrier). A notification is at any time in exactly one place: in the queue, under a lease, or ended with
+//! [`Injector::confirm_by_exchange`] (what was released before has arrived), [`Injector::note_exchange`] (what has expired goes),
+//! [`Injector::offer`] (what the point releases), [`fit`] (what there is room for, with the caller writing the text: it decides and
+//! changes nothing), [`Injector::release`] (what was decided leaves under a lease, with the answer remembered for its carrier). A notification is at any time in exactly one place: in the queue, under a lease, or ended with
 //! a [`LedgerEntry`]. It does not know how text is written, what else the engine does, or what time it is.
 
 mod budget;
 mod epoch;
 mod handover;
+mod held;
 mod lease;
 mod point;
 mod queue;
 mod view;
 mod wake;
 
+#[cfg(test)]
+mod flood;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -41,15 +44,16 @@ use crate::{
 
 use self::{
     epoch::Told,
+    held::Held,
     lease::{Answers, Lease, Leases},
     queue::{Entry, Queue, RecentIds},
 };
 
 pub use self::{
-    budget::{CARRIER_CHARS_MAX, Candidate, Fitted, Limits, Offer, Writer, fit},
+    budget::{CARRIER_CHARS_MAX, Candidate, Decided, Fitted, Limits, Offer, Writer, fit},
     epoch::TOLD_MAX,
     handover::{Earlier, Left},
-    lease::{CARRIERS_MAX, PARALLEL_MS},
+    lease::{CARRIERS_MAX, PARALLEL_MS, REPEATS_OF_A_FIXED_CARRIER, Replayed, TIME_OF_A_FIXED_CARRIER},
     point::releases,
     view::{InjectorView, LeaseView, PendingView},
 };
@@ -75,8 +79,11 @@ pub struct Injector {
     leases: Leases,
     answers: Answers,
     recent: RecentIds,
-    /// What was told and may still be true.
+    /// The conditions that were delivered and may still hold.
     told: Told,
+    /// A batch of tool calls that gives way.
+    #[serde(default)]
+    held: Option<Held>,
     /// The next exchange releases everything, because the harness was woken or interrupted for it.
     releases_all: bool,
     turn: Option<Arc<str>>,
@@ -99,6 +106,7 @@ impl Injector {
             answers: Answers::default(),
             recent: RecentIds::default(),
             told: Told::default(),
+            held: None,
             releases_all: false,
             turn: None,
             continuations: 0,
@@ -121,21 +129,26 @@ impl Injector {
         Pushed { is_new: true, evicted: self.evict_overflow() }
     }
 
-    /// The answer that `carrier` got before, if it is among the newest [`CARRIERS_MAX`].
-    pub fn replay(&mut self, carrier: &str) -> Option<Answer> {
-        let answer = self.answers.get(carrier)?.clone();
-        if let Some(injection) = &answer.injection {
+    /// What the message of `exchange` was answered before: the same carrier at the same point and in the same turn, among the newest
+    /// [`CARRIERS_MAX`] and no longer ago than a lease lasts.
+    pub fn replay(&mut self, exchange: &Exchange, now: Timestamp) -> Option<Replayed> {
+        let replayed = self.answers.replay(exchange, now)?;
+        if let Some(injection) = &replayed.answer.injection {
             self.leases.answered_again(&injection.id);
         }
-        Some(answer)
+        Some(replayed)
     }
 
     /// Confirms what `exchange` proves to have arrived: whatever left with an earlier carrier of the same turn.
     ///
-    /// Carriers at the same point within [`PARALLEL_MS`] of each other may be on their way together and prove nothing. Where
-    /// either side does not name its turn, the turns count as the same.
+    /// Carriers at the same point within [`PARALLEL_MS`] of each other may be on their way together and prove nothing, nor does a
+    /// call that was made together with one that gave way. Where either side does not name its turn, the turns count as the same.
     pub fn confirm_by_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
-        for lease in self.leases.take_confirmed(exchange, now) {
+        let held = self
+            .held
+            .as_ref()
+            .filter(|held| exchange.point == InjectionPoint::BeforeTool && !held.is_over(exchange, now));
+        for lease in self.leases.take_confirmed(exchange, held.map(|held| &held.injection), now) {
             self.confirm(lease.entries, ConfirmedBy::LaterExchange);
         }
     }
@@ -159,7 +172,10 @@ impl Injector {
     /// Shape: the point at which it had been released, if it was taken back.
     pub fn undelivered(&mut self, injection: &InjectionId) -> Option<InjectionPoint> {
         let lease = self.leases.take_undelivered(injection)?;
-        self.answers.forget(&lease.carrier);
+        self.answers.forget(injection);
+        if self.held.as_ref().is_some_and(|held| held.injection == *injection) {
+            self.held = None;
+        }
         for (subscriber, count) in lease.evicted {
             self.add_evicted(subscriber, count);
         }
@@ -184,15 +200,23 @@ impl Injector {
         self.releases_all = true;
     }
 
+    /// Takes note of an exchange before anything is offered: what has expired ends, and what belongs to a turn or a batch of calls
+    /// that is over is forgotten. Call it once for each exchange.
+    pub fn note_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
+        self.expire_pending(now);
+        self.note_turn(exchange);
+        if self.held.as_ref().is_some_and(|held| held.is_over(exchange, now)) {
+            self.held = None;
+        }
+    }
+
     /// What the point of `exchange` releases: critical ones, and others up to the number that `limits` allow in all. With a
     /// critical one goes everything that waits for the agent.
     ///
     /// A carrier that makes the agent go on gets nothing unless one of them asks for that, and then only
     /// [`CONTINUATIONS_MAX`] times in a row; one that comes in place of a tool call gets nothing unless one of them is worth a
-    /// call, which it is once. Call it once for each exchange.
-    pub fn offer(&mut self, exchange: &Exchange, limits: &Limits, now: Timestamp) -> Offer {
-        self.expire_pending(now);
-        self.note_turn(exchange);
+    /// call, which it is once.
+    pub fn offer(&self, exchange: &Exchange, limits: &Limits) -> Offer {
         let is_due_alone = |lane| point::lets_out(exchange.point, lane, self.releases_all);
         let takes_all = self.releases_all || self.queue.has_critical(is_due_alone);
         let is_due = |lane| point::lets_out(exchange.point, lane, takes_all);
@@ -200,14 +224,11 @@ impl Injector {
         let candidates: Vec<Candidate> =
             self.queue.first_due(others_max, is_due).into_iter().map(candidate).collect();
         let directive = self.directive(exchange, &candidates);
-        let lets_stop = exchange.point == InjectionPoint::TurnEnd && !candidates.iter().any(asks_to_continue);
-        if lets_stop {
-            self.continuations = 0;
-        }
+        let standing = self.standing_directive(exchange);
         if is_withheld(exchange, directive.as_ref()) {
-            return Offer::default();
+            return Offer { standing, ..Offer::default() };
         }
-        Offer { candidates, due: self.queue.count_due(is_due), directive }
+        Offer { candidates, due: self.queue.count_due(is_due), directive, standing }
     }
 
     /// How many events of each subscriber were evicted with their notifications and the next injection is to say so.
@@ -215,26 +236,27 @@ impl Injector {
         &self.evicted
     }
 
-    /// Releases what fits under a lease, and keeps the answer for the carrier of `exchange`.
+    /// Does what was decided for `exchange`: releases it under a lease, and keeps the answer for the carrier.
     ///
     /// Afterwards the ledger entries are to be taken with [`Self::poll_output`], before the answer is given. `injection` is
     /// not used up when there is nothing to release.
     pub fn release(
         &mut self,
         exchange: &Exchange,
-        fitted: Option<Fitted>,
+        decided: Decided,
         injection: &InjectionId,
         lease: Duration,
         now: Timestamp,
     ) -> Answer {
-        let directive = fitted.as_ref().and_then(|fitted| fitted.directive.clone());
+        let Decided { fitted, directive } = decided;
         self.note_released(exchange, fitted.is_some(), directive.as_ref());
-        let injection = fitted.map(|fitted| self.open_lease(exchange, fitted, injection, lease, now));
+        let injection =
+            fitted.map(|fitted| self.open_lease(exchange, fitted, directive.as_ref(), injection, lease, now));
         let (pending, _) = self.pending();
         let notice = exchange.shows_notices.then(|| self.notice()).flatten();
         let check_before_tool = self.check_before_tool();
         let answer = Answer { injection, pending, check_before_tool, directive, notice };
-        self.answers.insert(exchange.carrier.clone(), answer.clone());
+        self.answers.insert(exchange, answer.clone(), lease, now);
         answer
     }
 
@@ -299,9 +321,10 @@ impl Injector {
         u32::try_from(self.leases.iter().len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether something waits that is released before the next tool runs.
+    /// Whether something waits that is released before the next tool runs, or the calls of a batch are held back.
     pub fn check_before_tool(&self) -> bool {
-        self.queue.has_due(|lane| point::lets_out(InjectionPoint::BeforeTool, lane, false))
+        self.held.is_some()
+            || self.queue.has_due(|lane| point::lets_out(InjectionPoint::BeforeTool, lane, false))
     }
 
     /// Changes how many notifications may wait; what is over a lower bound goes, the least important first.
@@ -334,6 +357,11 @@ impl Injector {
         if exchange.turn.is_some() {
             self.turn.clone_from(&exchange.turn);
         }
+        let is_due = |lane| point::lets_out(exchange.point, lane, self.releases_all);
+        let lets_stop = exchange.point == InjectionPoint::TurnEnd && !self.queue.has_critical(is_due);
+        if lets_stop {
+            self.continuations = 0;
+        }
     }
 
     fn directive(&self, exchange: &Exchange, candidates: &[Candidate]) -> Option<Directive> {
@@ -341,15 +369,20 @@ impl Injector {
             InjectionPoint::TurnEnd if self.continuations < CONTINUATIONS_MAX => {
                 reason(candidates, asks_to_continue).map(|reason| Directive::Continue { reason })
             }
-            InjectionPoint::BeforeTool if exchange.carries == Carries::OnlyToCancel => {
+            InjectionPoint::BeforeTool => {
                 reason(candidates, asks_to_cancel).map(|reason| Directive::Cancel { reason })
             }
             InjectionPoint::TurnEnd
-            | InjectionPoint::BeforeTool
             | InjectionPoint::Immediate
             | InjectionPoint::TurnStart
             | InjectionPoint::AfterTool => None,
         }
+    }
+
+    /// What a call is told that was made together with one that gave way.
+    fn standing_directive(&self, exchange: &Exchange) -> Option<Directive> {
+        let held = self.held.as_ref().filter(|_| exchange.point == InjectionPoint::BeforeTool)?;
+        Some(Directive::Cancel { reason: held.reason.clone() })
     }
 
     fn note_released(&mut self, exchange: &Exchange, is_released: bool, directive: Option<&Directive>) {
@@ -374,11 +407,17 @@ impl Injector {
         &mut self,
         exchange: &Exchange,
         fitted: Fitted,
+        directive: Option<&Directive>,
         injection: &InjectionId,
         lease: Duration,
         now: Timestamp,
     ) -> Injection {
-        let is_cancelled = matches!(fitted.directive, Some(Directive::Cancel { .. }));
+        if let Some(Directive::Cancel { reason }) = directive
+            && fitted.chosen.iter().any(asks_to_cancel)
+        {
+            self.held = Some(Held::new(exchange, reason, injection, now));
+        }
+        let is_cancelled = matches!(directive, Some(Directive::Cancel { .. }));
         let mut entries: Vec<Entry> = fitted
             .chosen
             .iter()
@@ -389,12 +428,13 @@ impl Injector {
             entry.has_cancelled |= is_cancelled;
             let released = released(entry);
             self.recent.insert(released.id.clone());
+            let redelivered = entry.redelivered();
             self.outputs.push_back(LedgerEntry::Injected {
                 notification: released.id.clone(),
                 session: self.session.clone(),
                 injection: injection.to_string(),
                 point: exchange.point,
-                redelivered: released.redelivered,
+                redelivered,
             });
             notifications.push(released);
         }
@@ -418,7 +458,8 @@ impl Injector {
 
     fn run_out(&mut self, lease: Lease) {
         for mut entry in lease.entries {
-            if entry.is_redelivered() || !is_worth_repeating(&entry.notification) {
+            // Only a return counts: one that came back because its context is gone was not lost before.
+            if entry.returned_from.is_some() || !is_worth_repeating(&entry.notification) {
                 self.end_uncertain(entry);
             } else {
                 entry.returned_from = Some(lease.injection.clone());
@@ -522,7 +563,7 @@ fn is_worth_repeating(notification: &Notification) -> bool {
 fn candidate(entry: &Entry) -> Candidate {
     Candidate {
         notification: entry.notification.clone(),
-        redelivered: entry.is_redelivered(),
+        redelivered: entry.redelivered(),
         has_cancelled: entry.has_cancelled,
         cut: None,
     }
@@ -535,6 +576,6 @@ fn released(entry: &Entry) -> Released {
         subscriber: notification.subscriber.clone(),
         priority: notification.priority,
         severity: notification.severity,
-        redelivered: entry.is_redelivered(),
+        redelivered: entry.redelivered().is_some(),
     }
 }

@@ -175,8 +175,8 @@ pub enum LedgerEntry {
         injection: String,
         /// Where.
         point: InjectionPoint,
-        /// Whether it had been released before.
-        redelivered: bool,
+        /// Why it was released once more; `None` the first time.
+        redelivered: Option<Redelivered>,
     },
     /// Its injection is known to have arrived.
     Confirmed {
@@ -210,6 +210,25 @@ pub enum LedgerEntry {
         /// Why.
         reason: Reason,
     },
+}
+
+/// Why a notification is delivered once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redelivered {
+    /// Nothing showed that it had arrived.
+    Unconfirmed,
+    /// It arrived, and the context that it was in is gone.
+    ContextLost,
+}
+
+impl Redelivered {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unconfirmed => "unconfirmed",
+            Self::ContextLost => "context_lost",
+        }
+    }
 }
 
 /// What proved that an injection arrived.

@@ -12,6 +12,10 @@ const WORD: u64 = 100;
 const CAMEL_HUMP: u64 = 80;
 const WORD_LETTERS_FREE: u64 = 7;
 const LETTER_BEYOND: u64 = 10;
+/// Letters of a run without a hump that are taken for a word; what goes on longer is none, such as a key or a hash.
+const WORD_LETTERS_MAX: u64 = 12;
+/// A letter behind that.
+const LETTER_OF_NO_WORD: u64 = 45;
 const DIGITS_PER_TOKEN: u64 = 3;
 const SPACE_BEFORE_DIGITS: u64 = 90;
 const SPACE_RUN: u64 = 80;
@@ -101,7 +105,8 @@ impl Class {
 }
 
 /// What the cost of the next byte depends on: the class of the one before it, and how many of its run there are so far. Small letters
-/// and capitals make one run. Nothing is counted further than costs differ; digits are counted in threes.
+/// and capitals make one run, of which two numbers are kept in one: how many letters there are in all, and how many since the last
+/// hump. Nothing is counted further than costs differ; digits are counted in threes.
 #[derive(Clone, Copy)]
 struct State {
     class: Class,
@@ -111,7 +116,16 @@ struct State {
 impl State {
     /// As behind a newline, on which nothing depends.
     const START: Self = Self { class: Class::Newline, count: 1 };
-    const COUNT_MAX: u64 = WORD_LETTERS_FREE + 1;
+    const RUN_MAX: u64 = WORD_LETTERS_FREE + 1;
+    const SINCE_HUMP_MAX: u64 = WORD_LETTERS_MAX + 1;
+    const COUNT_MAX: u64 = Self::RUN_MAX * Self::SINCE_HUMP_MAX;
+
+    /// So many letters of a run, of which so many since the last hump.
+    const fn letters(run: u64, since_hump: u64) -> u64 {
+        let run = if run > Self::RUN_MAX { Self::RUN_MAX } else { run };
+        let since_hump = if since_hump > Self::SINCE_HUMP_MAX { Self::SINCE_HUMP_MAX } else { since_hump };
+        (since_hump - 1) * Self::RUN_MAX + run
+    }
 
     /// Where the steps from this state are in [`STEPS`], one for each class.
     const fn place(self) -> usize {
@@ -124,11 +138,11 @@ impl State {
         let goes_on = self.class as usize == class as usize
             || matches!((self.class, class), (Small, Capital) | (Capital, Small));
         let count = if goes_on { self.count + 1 } else { 1 };
-        let hump = if matches!((self.class, class), (Small, Capital)) { CAMEL_HUMP } else { 0 };
         let (count, cost) = match (class, count) {
-            (Small | Capital, 1) => (1, WORD),
-            (Small | Capital, ..=WORD_LETTERS_FREE) => (count, hump),
-            (Small | Capital, _) => (Self::COUNT_MAX, LETTER_BEYOND + hump),
+            (Small | Capital, _) if goes_on => {
+                self.next_letter(matches!((self.class, class), (Small, Capital)))
+            }
+            (Small | Capital, _) => (Self::letters(1, 1), WORD),
             (Digit, 2..=DIGITS_PER_TOKEN) => (count, 0),
             (Digit, _) if matches!(self, Self { class: Space, count: 1 }) => (1, UNIT + SPACE_BEFORE_DIGITS),
             (Digit, _) => (1, UNIT),
@@ -142,6 +156,18 @@ impl State {
             (Other, _) => (1, 0),
         };
         (Self { class, count }, cost)
+    }
+
+    /// One letter more of a run, and what it costs.
+    const fn next_letter(self, is_hump: bool) -> (u64, u64) {
+        let run = (self.count - 1) % Self::RUN_MAX + 2;
+        let since_hump = if is_hump { 1 } else { (self.count - 1) / Self::RUN_MAX + 2 };
+        let cost = match (run, since_hump) {
+            (_, since_hump) if since_hump > WORD_LETTERS_MAX => LETTER_OF_NO_WORD,
+            (..=WORD_LETTERS_FREE, _) => 0,
+            (_, _) => LETTER_BEYOND,
+        };
+        (Self::letters(run, since_hump), if is_hump { cost + CAMEL_HUMP } else { cost })
     }
 }
 
@@ -225,6 +251,26 @@ mod tests {
         }
     }
 
+    /// Lower-case letters that make no words: each follows from the one before it by a multiplication.
+    fn random_letters(count: u32) -> String {
+        let mut state = 1_u32;
+        let letter = |_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            char::from(b'a' + u8::try_from(state >> 24).expect("eight bits") % 26)
+        };
+        (0..count).map(letter).collect()
+    }
+
+    #[test]
+    fn letters_that_are_no_words_cost_what_a_tokenizer_makes_of_them() {
+        let Tokens(estimated) = estimate(&random_letters(1_900));
+        assert!((800..=1_000).contains(&estimated), "{estimated}");
+        for word in ["internationalize", "getUserAccountInformation", "incomprehensibilities"] {
+            let Tokens(estimated) = estimate(word);
+            assert!(estimated <= 6, "{word}: {estimated}");
+        }
+    }
+
     #[test]
     fn each_class_has_its_weight() {
         for (text, expected) in [
@@ -261,7 +307,11 @@ mod tests {
             hundredths += match (first, length) {
                 ('a', _) => {
                     let humps = run.windows(2).filter(is_hump).count() as u64;
-                    WORD + CAMEL_HUMP * humps + LETTER_BEYOND * length.saturating_sub(WORD_LETTERS_FREE)
+                    let words = run.chunk_by(|a, b| !is_hump(&[*a, *b].as_slice()));
+                    let of_no_word = words.map(|word| (word.len() as u64).saturating_sub(WORD_LETTERS_MAX));
+                    WORD + CAMEL_HUMP * humps
+                        + LETTER_BEYOND * length.saturating_sub(WORD_LETTERS_FREE)
+                        + (LETTER_OF_NO_WORD - LETTER_BEYOND) * of_no_word.sum::<u64>()
                 }
                 ('0', _) => {
                     let before = if spaces == 1 { SPACE_BEFORE_DIGITS } else { 0 };
@@ -282,7 +332,7 @@ mod tests {
     proptest! {
         #[test]
         fn byte_by_byte_it_comes_to_what_the_runs_cost(
-            text in r"([a-z]{1,9}|[A-Z]{1,3}|[0-9]{1,8}| {1,4}|\n{1,2}|[.,:=-]{1,4}|\PC{1,2}|[\t\r\x00-\x7f])*",
+            text in r"([a-z]{1,9}|[a-z]{10,30}|[A-Z]{1,3}|[0-9]{1,8}| {1,4}|\n{1,2}|[.,:=-]{1,4}|\PC{1,2}|[\t\r\x00-\x7f])*",
         ) {
             prop_assert_eq!(estimate(&text), by_runs(&text), "{:?}", text);
         }

@@ -97,7 +97,18 @@ struct Notifications {
     confirmed: u64,
     pending: u64,
     unclaimed: u64,
+    fixed_carriers: u64,
     ended: Counts,
+}
+
+impl Notifications {
+    /// What is to be said of harnesses that ask for one carrier again and again.
+    fn fixed_carriers(&self) -> String {
+        match self.fixed_carriers {
+            0 => String::new(),
+            count => format!("; {count} carriers that never change"),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -155,9 +166,9 @@ impl Status {
             "rules": format!("{} subscribers enabled, {} disabled, hash {hash}", rules.enabled, rules.disabled),
             "events": format!("{} published, {} unmatched, {} held back{}", events.published, events.unmatched, events.held_back, ended(&events.ended)),
             "notifications": format!(
-                "{} created, {} injected, {} confirmed, {} pending, {} unclaimed{}",
+                "{} created, {} injected, {} confirmed, {} pending, {} unclaimed{}{}",
                 notifications.created, notifications.injected, notifications.confirmed, notifications.pending,
-                notifications.unclaimed, ended(&notifications.ended),
+                notifications.unclaimed, ended(&notifications.ended), notifications.fixed_carriers(),
             ),
             "tokens": tokens.text(),
             "sessions": format!("{} open, {} waiting", sessions.open, sessions.waiting),
@@ -302,6 +313,7 @@ mod tests {
                 confirmed: 1,
                 pending: 0,
                 unclaimed: 0,
+                fixed_carriers: 2,
                 ended: counts(&[("expired", 1)]),
             },
             tokens: TokenCounts::of(100, 900),
@@ -326,7 +338,7 @@ files          1.5 MiB in 2 from record 1 of 2026-11-20T08:00:00Z, 1 packed from
 history        up to date
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 held back; ended: 3 duplicate, 2 filtered
-notifications  3 created, 2 injected, 1 confirmed, 0 pending, 0 unclaimed; ended: 1 expired
+notifications  3 created, 2 injected, 1 confirmed, 0 pending, 0 unclaimed; ended: 1 expired; 2 carriers that never change
 tokens         about 100 injected, 80 fewer than the payloads as they came
 sessions       1 open, 0 waiting
 

@@ -163,10 +163,10 @@ impl Line {
             "queued" => format!("{notification} waits in session {session}"),
             "injected" => {
                 let (injection, point) = (of(&self.injection), of(&self.by));
-                let again = if self.detail.is_some() {
-                    ", once more, as nothing showed that it had arrived"
-                } else {
-                    ""
+                let again = match self.detail.as_deref() {
+                    None => "",
+                    Some("context_lost") => ", once more, as the context that it was in is gone",
+                    Some(_) => ", once more, as nothing showed that it had arrived",
                 };
                 format!(
                     "{notification} was given to session {session} at {point} in injection {injection}{again}"
@@ -184,7 +184,9 @@ impl Line {
                 format!("{notification} went back to the queue of session {session}: it did not arrive")
             }
             "recalled" => {
-                format!("{notification} waits once more for session {session}: its context began anew")
+                format!(
+                    "{notification} waits once more for session {session}: it still holds, and the context that it was in is gone"
+                )
             }
             "notification_ended" => {
                 let place = self.session.as_ref().map(|session| format!(" in session {session}"));
@@ -212,7 +214,9 @@ impl Line {
     fn end_of_notification(&self) -> String {
         match self.reason.as_deref() {
             Some("expired") => "it was not worth telling any more".to_owned(),
-            Some("queue_overflow") => "there was no room, and the others mattered as much".to_owned(),
+            Some("queue_overflow") => {
+                "the queue was full, and it was the oldest of the least important".to_owned()
+            }
             Some("session_gone") => "the session ended before".to_owned(),
             Some("uncertain") => "nothing showed that it arrived, and it is not told twice".to_owned(),
             Some("subscriber_off") => "its subscriber was switched off".to_owned(),
@@ -287,6 +291,14 @@ what became of it
                 "ci did not take it: its where could not be evaluated",
             ),
             (r#"{"what":"event_ended","subscriber":"ci","reason":"subscriber_off"}"#, "ci is switched off"),
+            (
+                r#"{"what":"injected","notification":"n1","session":"s1","injection":"i1","by":"turn_start","detail":"context_lost"}"#,
+                "n1 was given to session s1 at turn_start in injection i1, once more, as the context that it was in is gone",
+            ),
+            (
+                r#"{"what":"injected","notification":"n1","session":"s1","injection":"i1","by":"turn_start","detail":"unconfirmed"}"#,
+                "n1 was given to session s1 at turn_start in injection i1, once more, as nothing showed that it had arrived",
+            ),
             (
                 r#"{"what":"notification_ended","notification":"n1","session":"s1","reason":"uncertain"}"#,
                 "n1 ended in session s1: nothing showed that it arrived, and it is not told twice",

@@ -184,6 +184,7 @@ fn notifications(fold: &Fold) -> NotificationCounts {
         confirmed: tally.confirmed,
         pending: fold.engine.sessions().map(|session| u64::from(session.injector.pending().0)).sum(),
         unclaimed: u64::try_from(fold.engine.unclaimed_len()).unwrap_or(u64::MAX),
+        fixed_carriers: tally.fixed_carriers,
         ended: owned(&tally.notifications_ended),
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     event::Seq,
     exchange::{Answer, Exchange, Format, InjectionId, Trigger},
     format::{self, Overflow},
-    injector::{self, Candidate, Limits},
+    injector::{self, Candidate, Limits, Replayed},
     ledger::ConfirmedBy,
     notification::{Counts, Cut, Detail, InjectionPoint, Notification, Priority, SubscriberId, Tokens},
     time::Timestamp,
@@ -37,8 +37,11 @@ impl Engine {
         for injection in &exchange.acks {
             session.injector.ack(injection, ConfirmedBy::Ack);
         }
-        let answer = match session.injector.replay(&exchange.carrier) {
-            Some(answer) => answer,
+        let answer = match session.injector.replay(exchange, now) {
+            Some(Replayed { answer, shows_fixed_carrier }) => {
+                self.tally.fixed_carriers += u64::from(shows_fixed_carrier);
+                answer
+            }
             None => {
                 self.begin(exchange, is_new, now);
                 let session = self.sessions.get_mut(&exchange.session).expect("it was met");
@@ -46,7 +49,7 @@ impl Engine {
                     session.injector.confirm_by_exchange(exchange, now);
                 }
                 let wake = session.injector.wake(session.state, threshold);
-                if exchange.point == InjectionPoint::Immediate && wake.is_some() {
+                if wake.is_some() {
                     session.injector.woken();
                 }
                 self.close_due(exchange, now);
@@ -83,17 +86,18 @@ impl Engine {
         let lease = settings.lease;
         let injection = injection_id(exchange, seq);
         let session = self.sessions.get_mut(&exchange.session).expect("an exchange opens its session");
-        let offer = session.injector.offer(exchange, &limits, now);
+        session.injector.note_exchange(exchange, now);
+        let offer = session.injector.offer(exchange, &limits);
         let writer = Text {
             format: exchange.format.unwrap_or(settings.format),
             injection: &injection,
             evicted: session.injector.evicted(),
         };
-        let fitted = injector::fit(offer, &limits, &writer);
-        if let Some(fitted) = &fitted {
+        let decided = injector::fit(offer, &limits, &writer);
+        if let Some(fitted) = &decided.fitted {
             self.tally.count_injection(fitted);
         }
-        session.injector.release(exchange, fitted, &injection, lease, now)
+        session.injector.release(exchange, decided, &injection, lease, now)
     }
 }
 
@@ -122,7 +126,7 @@ impl injector::Writer for Text<'_> {
 
 fn item(candidate: &Candidate) -> format::Item<'_> {
     let Candidate { notification, redelivered, has_cancelled: _, cut } = candidate;
-    format::Item { notification, redelivered: *redelivered, cut: cut.as_ref() }
+    format::Item { notification, redelivered: redelivered.is_some(), cut: cut.as_ref() }
 }
 
 fn limits(settings: &InjectionSettings) -> Limits {

@@ -33,12 +33,16 @@ impl Engine {
         let left = match &exchange.begins {
             Begins::Nothing => {
                 if let Some(from) = left.as_ref().filter(|from| self.sessions.was_cleared(from)) {
-                    self.succeed(from, session, now);
+                    self.succeed(from, session);
                 }
                 left
             }
-            Begins::Epoch => {
-                self.with_injector(session, |injector| injector.begin_epoch(now));
+            Begins::Compacted => {
+                self.with_injector(session, |injector| injector.lose_context(now));
+                left
+            }
+            Begins::Resumed => {
+                self.with_injector(session, |injector| injector.resume_context(now));
                 left
             }
             Begins::Clear { from } => {
@@ -47,7 +51,7 @@ impl Engine {
                     None => left.filter(|_| is_new || !self.sessions.has_taken_a_place(session)),
                 };
                 if let Some(from) = &from {
-                    self.succeed(from, session, now);
+                    self.succeed(from, session);
                 }
                 from
             }
@@ -70,12 +74,12 @@ impl Engine {
         self.outputs.push_back(Output::Wake(moved));
     }
 
-    /// Lets `heir` take the place of `from`: it gets what waits there, what is still true and urgent, and what is yet to come.
-    fn succeed(&mut self, from: &SessionId, heir: &SessionId, now: Timestamp) {
+    /// Lets `heir` take the place of `from`: it gets what was never delivered there, and what is yet to come.
+    fn succeed(&mut self, from: &SessionId, heir: &SessionId) {
         let Some((Session { mut injector, mut former, last_seen, .. }, _)) = self.sessions.take(from) else {
             return;
         };
-        let (waiting, told) = injector.hand_on(now);
+        let waiting = injector.close();
         while let Some(entry) = injector.poll_output() {
             self.record(entry);
         }
@@ -85,9 +89,6 @@ impl Engine {
         self.sessions.take_place(heir, former);
         for notification in waiting {
             self.hand_over(from, Some(heir), notification);
-        }
-        for notification in told {
-            self.queue(heir, notification);
         }
         self.claim(heir);
     }

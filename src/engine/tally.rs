@@ -27,6 +27,8 @@ pub struct Tally {
     pub injected: u64,
     /// Notifications known to have arrived; once for each session.
     pub confirmed: u64,
+    /// Answers that were asked for so often and for so long that their carrier seems never to change.
+    pub fixed_carriers: u64,
     /// Estimated tokens of all injections, wrappers included.
     pub injected_tokens: u64,
     /// Bytes of JSON of the payloads that the injected notifications stand for; a redelivery adds none.
@@ -91,7 +93,7 @@ impl Tally {
         self.injected_tokens += u64::from(fitted.tokens.0);
         for candidate in &fitted.chosen {
             let notification = &candidate.notification;
-            let raw_bytes = if candidate.redelivered { 0 } else { notification.raw_bytes };
+            let raw_bytes = if candidate.redelivered.is_some() { 0 } else { notification.raw_bytes };
             self.raw_bytes += raw_bytes;
             self.of(&notification.subscriber, |own| {
                 own.injected_tokens += u64::from(notification.tokens.0);

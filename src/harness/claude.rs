@@ -154,7 +154,8 @@ impl Call<'_> {
             ]),
         )?;
         let begins = match source.as_str() {
-            "resume" | "compact" => Begins::Epoch,
+            "resume" => Begins::Resumed,
+            "compact" => Begins::Compacted,
             "clear" => Begins::Clear { from: None },
             "fork" => Begins::Fork { from: None },
             _ => Begins::Nothing,

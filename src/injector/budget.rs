@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     exchange::{Budget, Directive},
+    ledger::Redelivered,
     notification::{Counts, Cut, Detail, Notification, Priority, SubscriberId, Tokens},
 };
 
@@ -75,8 +76,8 @@ enum Allowance {
 pub struct Candidate {
     /// What it is.
     pub notification: Arc<Notification>,
-    /// Whether it may have been delivered before.
-    pub redelivered: bool,
+    /// Why it is delivered once more, if it may have been delivered before.
+    pub redelivered: Option<Redelivered>,
     /// Whether it came in place of a tool call before.
     pub has_cancelled: bool,
     /// The part of it that there is room for; `None` when that is all.
@@ -90,7 +91,18 @@ pub struct Offer {
     pub candidates: Vec<Candidate>,
     /// How many of each subscriber are due at the point, the candidates included.
     pub due: BTreeMap<SubscriberId, u32>,
-    /// What the harness is asked to do if it gets the candidates.
+    /// What the harness is asked to do if it gets some of the candidates.
+    pub directive: Option<Directive>,
+    /// What it is asked to do otherwise.
+    pub standing: Option<Directive>,
+}
+
+/// What an exchange is to get. It is decided, and not done yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decided {
+    /// What leaves; `None` when nothing does.
+    pub fitted: Option<Fitted>,
+    /// What the harness is asked to do besides.
     pub directive: Option<Directive>,
 }
 
@@ -103,8 +115,6 @@ pub struct Fitted {
     pub text: String,
     /// Its estimated size.
     pub tokens: Tokens,
-    /// What the harness is asked to do besides.
-    pub directive: Option<Directive>,
 }
 
 /// How text is made of notifications.
@@ -119,22 +129,33 @@ pub trait Writer {
     fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut;
 }
 
-/// Chooses from `offer` what `limits` leave room for; `None` when that is nothing.
+/// Chooses from `offer` what `limits` leave room for.
 ///
 /// Shape: the first of the candidates, as many as fit. Where the first alone is too large, the line about those left out is made
-/// shorter, and then the notification is cut. `None` means that there is no candidate, or no room for a frame and a mark.
-pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Option<Fitted> {
-    let Offer { mut candidates, due, directive } = offer;
+/// shorter, and then the notification is cut. Nothing leaves when there is no candidate, or no room for a frame and a mark.
+pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Decided {
+    let Offer { candidates, due, directive, standing } = offer;
+    let fitted = choose(candidates, &due, limits, writer);
+    let directive = directive.filter(|_| fitted.is_some()).or(standing);
+    Decided { fitted, directive }
+}
+
+fn choose(
+    mut candidates: Vec<Candidate>,
+    due: &BTreeMap<SubscriberId, u32>,
+    limits: &Limits,
+    writer: &impl Writer,
+) -> Option<Fitted> {
     let criticals = candidates.iter().filter(|candidate| is_critical(candidate)).count();
     let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
     candidates.truncate(criticals.max(others_max));
-    let fitting = Fitting { due: &due, limits, writer };
+    let fitting = Fitting { due, limits, writer };
     let (count, written) = fitting
         .most(&candidates)
         .or_else(|| fitting.first_cut(candidates.first_mut()?).map(|text| (1, text)))?;
     candidates.truncate(count);
     let Written { text, tokens } = written;
-    Some(Fitted { chosen: candidates, text, tokens, directive })
+    Some(Fitted { chosen: candidates, text, tokens })
 }
 
 struct Fitting<'a, W> {
@@ -232,7 +253,7 @@ mod tests {
                 let priority = if name.starts_with('!') { Priority::Critical } else { Priority::Normal };
                 let made = notification(name, priority, InjectionPoint::AfterTool);
                 let notification = Arc::new(Notification { content: (*name).into(), ..made });
-                Candidate { notification, redelivered: false, has_cancelled: false, cut: None }
+                Candidate { notification, redelivered: None, has_cancelled: false, cut: None }
             })
             .collect();
         let mut due: BTreeMap<SubscriberId, u32> = BTreeMap::new();
@@ -242,7 +263,7 @@ mod tests {
         if more > 0 {
             due.insert(SubscriberId::new("late"), more);
         }
-        Offer { candidates, due, directive: None }
+        Offer { candidates, due, directive: None, standing: None }
     }
 
     /// Contents joined by spaces, then how many are left out; a token is a byte, and a cut content ends with `~`.
@@ -277,7 +298,7 @@ mod tests {
     fn fitted(offer: Offer, max_tokens: u32, max_chars: u32, carrier_chars_max: u32) -> Option<String> {
         let max_tokens = Tokens(max_tokens);
         let limits = Limits { max_notifications: 10, max_tokens, max_chars, carrier_chars_max };
-        fit(offer, &limits, &Plain).map(|fitted| fitted.text)
+        fit(offer, &limits, &Plain).fitted.map(|fitted| fitted.text)
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What an agent was told and is told again, because the context it stood in is gone.
+//! What is delivered once more because the context that it was in is gone.
 //!
-//! A session remembers the newest [`TOLD_MAX`] notifications that reached it, or may have. When its context is compacted or
-//! read again, those that have not expired wait once more, marked as told before. A session that takes the place of another
-//! one gets the urgent ones of them; one that is a copy remembers the same.
+//! A session remembers the newest [`TOLD_MAX`] conditions that reached it, or may have. When its context is compacted, those that
+//! have not expired wait once more, marked as redelivered. Something that happened is delivered once: when it was confirmed it does
+//! not come back, whatever becomes of the context. What is on its way meanwhile is not known to have arrived and goes back.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 use super::Injector;
 use crate::{
     ledger::{LedgerEntry, Reason},
-    notification::{Notification, NotificationId, Priority, SubscriberId},
+    notification::{Nature, Notification, NotificationId, Priority, SubscriberId},
     snapshot,
     time::Timestamp,
 };
 
-/// Most notifications of a session that are remembered as told: as many as three injections hold, since what comes after
-/// the first one is told in the midst of the work that follows.
+/// Most conditions of a session that are remembered: as many as three injections hold, since what comes after the first one is
+/// delivered in the midst of the work that follows.
 pub const TOLD_MAX: usize = 32;
 
-/// What was told, each once.
+/// The conditions that were delivered, each once.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "ToldState")]
 pub(super) struct Told {
@@ -36,9 +36,9 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Remembers a notification; beyond [`TOLD_MAX`] the oldest one is forgotten. What is low is not worth a second telling.
+    /// Remembers a condition; beyond [`TOLD_MAX`] the oldest one is forgotten. What is low is not worth a second delivery.
     pub(super) fn insert(&mut self, notification: Arc<Notification>) {
-        if notification.priority == Priority::Low {
+        if notification.nature == Nature::Occurrence || notification.priority == Priority::Low {
             return;
         }
         if !self.ids.insert(notification.id.clone()) {
@@ -86,35 +86,42 @@ impl From<ToldState> for Told {
 }
 
 impl Injector {
-    /// Begins a new epoch: what is on its way and what was told and is still true waits once more, low ones excepted.
-    pub fn begin_epoch(&mut self, now: Timestamp) {
-        for lease in self.leases.take_all() {
-            for mut entry in lease.entries {
-                if entry.notification.priority == Priority::Low {
-                    self.end(&entry.notification, Reason::Uncertain);
-                } else {
-                    entry.is_recalled = true;
-                    self.put_back(entry);
-                }
-            }
-        }
+    /// The context was compacted: what is on its way waits once more, and so do the conditions that still hold.
+    pub fn lose_context(&mut self, now: Timestamp) {
+        self.take_back_leased();
         for notification in self.told.take_true(now) {
             let (id, session) = (notification.id.clone(), self.session.clone());
             self.outputs.push_back(LedgerEntry::Recalled { notification: id, session });
             self.queue.recall(notification);
             self.evict_overflow();
         }
-        self.expire_pending(now);
-        self.continuations = 0;
+        self.begin_context(now);
     }
 
-    /// Ends the session for another one that takes its place with an empty context: what is on its way ends as uncertain;
-    /// what waits is handed over, and after it what was told, is still true, and is at least of high priority.
-    pub fn hand_on(&mut self, now: Timestamp) -> (Vec<Arc<Notification>>, Vec<Arc<Notification>>) {
-        let waiting = self.close();
-        let mut told = self.told.take_true(now);
-        told.retain(|told| told.priority >= Priority::High);
-        (waiting, told)
+    /// The conversation was resumed with its history: what is on its way waits once more, as it may not stand there.
+    pub fn resume_context(&mut self, now: Timestamp) {
+        self.take_back_leased();
+        self.begin_context(now);
+    }
+
+    /// Puts back what nothing shows to have arrived, as returned from its injection; low ones end.
+    fn take_back_leased(&mut self) {
+        for lease in self.leases.take_all() {
+            for mut entry in lease.entries {
+                if entry.notification.priority == Priority::Low {
+                    self.end(&entry.notification, Reason::Uncertain);
+                } else {
+                    entry.returned_from = Some(lease.injection.clone());
+                    self.put_back(entry);
+                }
+            }
+        }
+    }
+
+    fn begin_context(&mut self, now: Timestamp) {
+        self.expire_pending(now);
+        self.continuations = 0;
+        self.held = None;
     }
 
     /// What waits, in the order in which it would be told.
@@ -122,13 +129,14 @@ impl Injector {
         self.queue.in_order().into_iter().map(|entry| entry.notification.clone()).collect()
     }
 
-    /// Remembers as told what `other` was told or is being told: the context of this session is a copy of that one's.
+    /// Remembers what was or is being delivered to `other`: the context of this session is a copy of that one's.
     pub fn remember_told(&mut self, other: &Self) {
         let leased = other.leases.iter().flat_map(|lease| &lease.entries).map(|entry| &entry.notification);
         for notification in other.told.newest_last.iter().chain(leased) {
             self.recent.insert(notification.id.clone());
             self.told.insert(notification.clone());
         }
+        other.recent.oldest_first().for_each(|id| self.recent.insert(id.clone()));
     }
 }
 
@@ -139,14 +147,17 @@ mod tests {
     use crate::notification::InjectionPoint;
 
     #[test]
-    fn the_oldest_told_one_is_forgotten_and_low_ones_are_not_kept() {
+    fn the_oldest_condition_is_forgotten_and_neither_low_ones_nor_occurrences_are_kept() {
         let mut told = Told::default();
-        let made = |name: &str, priority| Arc::new(notification(name, priority, InjectionPoint::AfterTool));
-        told.insert(made("low", Priority::Low));
+        let made = |name: &str, priority, nature| {
+            Arc::new(Notification { nature, ..notification(name, priority, InjectionPoint::AfterTool) })
+        };
+        told.insert(made("low", Priority::Low, Nature::Condition));
         for number in 0..=TOLD_MAX {
-            told.insert(made(&number.to_string(), Priority::Normal));
+            told.insert(made(&number.to_string(), Priority::Normal, Nature::Condition));
         }
-        told.insert(made("1", Priority::Normal));
+        told.insert(made("1", Priority::Normal, Nature::Condition));
+        told.insert(made("happened", Priority::Critical, Nature::Occurrence));
         let names: Vec<String> =
             told.take_true(Timestamp::ZERO).iter().map(|told| told.id.to_string()).collect();
         assert_eq!((names.len(), names[0].as_str(), names[TOLD_MAX - 1].as_str()), (TOLD_MAX, "2", "1"));

@@ -52,7 +52,8 @@ impl Lease {
         let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(own), Some(other)) if own != other);
         let is_parallel =
             self.point == exchange.point && now.since(self.released_at) <= Duration::from_millis(PARALLEL_MS);
-        self.carrier != exchange.carrier && !is_other_turn && !is_parallel
+        let is_same_message = self.carrier == exchange.carrier && self.point == exchange.point;
+        !is_same_message && !is_other_turn && !is_parallel
     }
 }
 
@@ -111,9 +112,14 @@ impl Leases {
         self.take(injection)
     }
 
-    /// Closes those that `exchange` proves to have arrived.
-    pub(super) fn take_confirmed(&mut self, exchange: &Exchange, now: Timestamp) -> Vec<Lease> {
-        self.take_all_that(|lease| lease.is_confirmed_by(exchange, now))
+    /// Closes those that `exchange` proves to have arrived; `unread` is known not to have been read before it.
+    pub(super) fn take_confirmed(
+        &mut self,
+        exchange: &Exchange,
+        unread: Option<&InjectionId>,
+        now: Timestamp,
+    ) -> Vec<Lease> {
+        self.take_all_that(|lease| Some(&lease.injection) != unread && lease.is_confirmed_by(exchange, now))
     }
 
     /// Closes those that have run out.
@@ -173,40 +179,106 @@ impl Leases {
     }
 }
 
+/// How often a carrier has come again, and over what time, for it to count as one that does not change: a harness that asks again
+/// because an answer was lost does so a few times within seconds.
+pub const REPEATS_OF_A_FIXED_CARRIER: u32 = 10;
+/// See [`REPEATS_OF_A_FIXED_CARRIER`].
+pub const TIME_OF_A_FIXED_CARRIER: Duration = Duration::from_secs(60);
+
+/// An answer, and for which message it is kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Kept {
+    carrier: Arc<str>,
+    /// `None` in the state of a program that did not keep it: then the carrier alone decides.
+    #[serde(default)]
+    point: Option<InjectionPoint>,
+    #[serde(default)]
+    turn: Option<Arc<str>>,
+    #[serde(default)]
+    answered_at: Timestamp,
+    /// `None` in the state of a program that kept it without an end.
+    #[serde(default)]
+    kept_until: Option<Timestamp>,
+    #[serde(default)]
+    repeats: u32,
+    #[serde(default)]
+    has_shown_fixed_carrier: bool,
+    answer: Answer,
+}
+
+impl Kept {
+    /// Whether `exchange` asks for the message that this answered.
+    fn is_for(&self, exchange: &Exchange, now: Timestamp) -> bool {
+        let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(own), Some(other)) if own != other);
+        let is_other_point = self.point.is_some_and(|point| point != exchange.point);
+        let is_over = self.kept_until.is_some_and(|until| until <= now);
+        self.carrier == exchange.carrier && !is_other_turn && !is_other_point && !is_over
+    }
+}
+
+/// An answer that was given before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replayed {
+    /// The answer.
+    pub answer: Answer,
+    /// Whether this repetition shows that the harness never changes its carrier; so once for each answer.
+    pub shows_fixed_carrier: bool,
+}
+
 /// What the newest carriers were answered.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "AnswersState")]
 pub(super) struct Answers {
-    newest_last: VecDeque<(Arc<str>, Answer)>,
+    newest_last: VecDeque<Kept>,
     /// The carriers among them; never iterated. Most that are asked for are not there.
     #[serde(skip)]
     carriers: HashSet<Arc<str>>,
 }
 
 impl Answers {
-    pub(super) fn get(&self, carrier: &str) -> Option<&Answer> {
-        if !self.carriers.contains(carrier) {
+    /// What the message that `exchange` asks for was answered, counted as one more time.
+    pub(super) fn replay(&mut self, exchange: &Exchange, now: Timestamp) -> Option<Replayed> {
+        if !self.carriers.contains(&exchange.carrier) {
             return None;
         }
-        self.newest_last.iter().find(|(of, _)| **of == *carrier).map(|(_, answer)| answer)
+        let kept = self.newest_last.iter_mut().find(|kept| kept.is_for(exchange, now))?;
+        kept.repeats = kept.repeats.saturating_add(1);
+        let is_fixed = kept.repeats >= REPEATS_OF_A_FIXED_CARRIER
+            && now.since(kept.answered_at) > TIME_OF_A_FIXED_CARRIER;
+        let shows_fixed_carrier = is_fixed && !std::mem::replace(&mut kept.has_shown_fixed_carrier, is_fixed);
+        Some(Replayed { answer: kept.answer.clone(), shows_fixed_carrier })
     }
 
-    /// Keeps the answer; beyond [`CARRIERS_MAX`] the oldest one is forgotten.
-    pub(super) fn insert(&mut self, carrier: Arc<str>, answer: Answer) {
-        self.forget(&carrier);
+    /// Keeps the answer for `lease`; beyond [`CARRIERS_MAX`] the oldest one is forgotten. What the carrier was answered before at
+    /// another point, or in another turn, is forgotten too.
+    pub(super) fn insert(&mut self, exchange: &Exchange, answer: Answer, lease: Duration, now: Timestamp) {
+        let carrier = Arc::clone(&exchange.carrier);
+        self.newest_last.retain(|kept| kept.carrier != carrier);
         self.carriers.insert(Arc::clone(&carrier));
-        self.newest_last.push_back((carrier, answer));
+        self.newest_last.push_back(Kept {
+            carrier,
+            point: Some(exchange.point),
+            turn: exchange.turn.clone(),
+            answered_at: now,
+            kept_until: Some(now + lease),
+            repeats: 0,
+            has_shown_fixed_carrier: false,
+            answer,
+        });
         if self.newest_last.len() > CARRIERS_MAX
-            && let Some((oldest, _)) = self.newest_last.pop_front()
+            && let Some(oldest) = self.newest_last.pop_front()
         {
-            self.carriers.remove(&oldest);
+            self.carriers.remove(&oldest.carrier);
         }
     }
 
-    /// Forgets what a carrier was answered, so that it is answered anew.
-    pub(super) fn forget(&mut self, carrier: &str) {
-        if self.carriers.remove(carrier) {
-            self.newest_last.retain(|(of, _)| **of != *carrier);
+    /// Forgets the answer with `injection`, so that its carrier is answered again.
+    pub(super) fn forget(&mut self, injection: &InjectionId) {
+        let holds = |kept: &Kept| kept.answer.injection.as_ref().is_some_and(|own| own.id == *injection);
+        if let Some(at) = self.newest_last.iter().position(holds)
+            && let Some(kept) = self.newest_last.remove(at)
+        {
+            self.carriers.remove(&kept.carrier);
         }
     }
 }
@@ -214,12 +286,12 @@ impl Answers {
 /// What stands of the answers in a snapshot; the set of their carriers is made again.
 #[derive(Deserialize)]
 struct AnswersState {
-    newest_last: VecDeque<(Arc<str>, Answer)>,
+    newest_last: VecDeque<Kept>,
 }
 
 impl From<AnswersState> for Answers {
     fn from(AnswersState { newest_last }: AnswersState) -> Self {
-        let carriers = newest_last.iter().map(|(carrier, _)| Arc::clone(carrier)).collect();
+        let carriers = newest_last.iter().map(|kept| Arc::clone(&kept.carrier)).collect();
         Self { newest_last, carriers }
     }
 }

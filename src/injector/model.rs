@@ -94,6 +94,14 @@ enum Place {
     Ended,
 }
 
+/// What a carrier was answered, with the release.
+#[derive(Debug)]
+struct Answered {
+    exchange: Exchange,
+    at: u64,
+    release: usize,
+}
+
 #[derive(Debug)]
 struct Released {
     point: InjectionPoint,
@@ -109,8 +117,10 @@ struct Released {
 struct Naive {
     known: Vec<Known>,
     releases: Vec<Released>,
-    answered: Vec<Arc<str>>,
+    answered: Vec<Answered>,
     is_woken: bool,
+    /// The release that came in place of the first call of a batch, and when.
+    held: Option<(usize, u64)>,
     turn: Option<Arc<str>>,
     continuations: u32,
 }
@@ -183,12 +193,35 @@ impl Naive {
         self.expire(now);
     }
 
+    fn is_other_turn(one: Option<&Arc<str>>, other: Option<&Arc<str>>) -> bool {
+        one.is_some() && other.is_some() && one != other
+    }
+
+    /// The batch of calls that gives way is over with its turn, with the next results, or after a while.
+    fn end_batch(&mut self, exchange: &Exchange, now: u64) {
+        let Some((release, at)) = self.held else { return };
+        let other_turn = Self::is_other_turn(self.releases[release].turn.as_ref(), exchange.turn.as_ref());
+        let is_later = !matches!(exchange.point, InjectionPoint::BeforeTool | InjectionPoint::Immediate);
+        if other_turn || is_later || now - at >= 10_000 {
+            self.held = None;
+        }
+    }
+
+    fn replays(&self, exchange: &Exchange, now: u64) -> Option<usize> {
+        let found = self.answered.iter().find(|answered| answered.exchange.carrier == exchange.carrier)?;
+        let other_turn = Self::is_other_turn(found.exchange.turn.as_ref(), exchange.turn.as_ref());
+        let is_same = found.exchange.point == exchange.point && !other_turn && now < found.at + LEASE_MS;
+        is_same.then_some(found.release)
+    }
+
     fn confirm(&mut self, exchange: &Exchange, now: u64) {
         for (lease, release) in self.releases.iter().enumerate() {
-            let other_turn =
-                release.turn.is_some() && exchange.turn.is_some() && release.turn != exchange.turn;
+            let other_turn = Self::is_other_turn(release.turn.as_ref(), exchange.turn.as_ref());
             let parallel = release.point == exchange.point && now - release.at <= PARALLEL_MS;
-            if release.carrier == exchange.carrier || other_turn || parallel {
+            let same_message = release.carrier == exchange.carrier && release.point == exchange.point;
+            let of_batch = exchange.point == InjectionPoint::BeforeTool
+                && self.held.is_some_and(|(held, _)| held == lease);
+            if same_message || other_turn || parallel || of_batch {
                 continue;
             }
             for known in self.known.iter_mut().filter(|known| known.place == Place::Lease(lease)) {
@@ -199,6 +232,7 @@ impl Naive {
 
     /// The names that `exchange` releases, in order, and whether the harness is asked to do something besides.
     fn exchange(&mut self, exchange: &Exchange, now: u64) -> (Vec<NotificationId>, bool) {
+        self.end_batch(exchange, now);
         self.confirm(exchange, now);
         self.expire(now);
         let changes_turn = self.turn.is_some() && exchange.turn.is_some() && self.turn != exchange.turn;
@@ -226,21 +260,24 @@ impl Naive {
             return (Vec::new(), false);
         }
         let fresh = due.iter().any(|known| is_critical(known) && !known.has_cancelled);
-        let only_to_cancel =
-            exchange.point == InjectionPoint::BeforeTool && exchange.carries == Carries::OnlyToCancel;
-        if only_to_cancel && !fresh {
-            return (Vec::new(), false);
+        let before_tool = exchange.point == InjectionPoint::BeforeTool;
+        let cancels = before_tool && (fresh || self.held.is_some());
+        if before_tool && exchange.carries == Carries::OnlyToCancel && !fresh {
+            return (Vec::new(), cancels);
         }
         self.is_woken = false;
         self.continuations += u32::from(goes_on);
         due.truncate(criticals.max(usize::try_from(NOTIFICATIONS_MAX).expect("small")));
         let lease = self.releases.len();
+        if before_tool && fresh {
+            self.held = Some((lease, now));
+        }
         let names = due.iter().map(|known| known.notification.id.clone()).collect();
         for known in due {
             known.place = Place::Lease(lease);
-            known.has_cancelled |= only_to_cancel;
+            known.has_cancelled |= cancels;
         }
-        (names, goes_on || only_to_cancel)
+        (names, goes_on || cancels)
     }
 
     fn decide(&mut self, id: &NotificationId, decision: Decision) -> bool {
@@ -340,27 +377,29 @@ impl Pair {
     }
 
     fn exchange(&mut self, exchange: &Exchange, now: Timestamp) {
-        let replayed = self.injector.replay(&exchange.carrier);
-        assert_eq!(replayed.is_some(), self.naive.answered.contains(&exchange.carrier));
-        if replayed.is_some() {
-            let of_carrier = |release: &&mut Released| release.carrier == exchange.carrier;
-            let release = self.naive.releases.iter_mut().rev().find(of_carrier);
-            release.expect("it was answered").answers += 1;
+        let replayed = self.injector.replay(exchange, now).is_some();
+        let release = self.naive.replays(exchange, self.now);
+        assert_eq!(replayed, release.is_some());
+        if let Some(release) = release {
+            self.naive.releases[release].answers += 1;
             return;
         }
         self.injector.confirm_by_exchange(exchange, now);
         let limits = limits(NOTIFICATIONS_MAX);
-        let offer = self.injector.offer(exchange, &limits, now);
+        self.injector.note_exchange(exchange, now);
+        let offer = self.injector.offer(exchange, &limits);
         let due: u32 = offer.due.values().sum();
         assert!(usize::try_from(due).expect("small") >= offer.candidates.len());
-        let fitted = fit(offer, &limits, &Brief);
+        let decided = fit(offer, &limits, &Brief);
         let id = InjectionId::new(&format!("i{}", self.naive.releases.len()));
-        let answer = self.injector.release(exchange, fitted, &id, Duration::from_millis(LEASE_MS), now);
+        let answer = self.injector.release(exchange, decided, &id, Duration::from_millis(LEASE_MS), now);
         let (expected, goes_on) = self.naive.exchange(exchange, self.now);
         let released = answer.injection.map_or(Vec::new(), |injection| injection.notifications);
         let names: Vec<NotificationId> = released.iter().map(|released| released.id.clone()).collect();
         assert_eq!((names, answer.directive.is_some()), (expected, goes_on));
-        self.naive.answered.push(exchange.carrier.clone());
+        let release = self.naive.releases.len();
+        self.naive.answered.retain(|answered| answered.exchange.carrier != exchange.carrier);
+        self.naive.answered.push(Answered { exchange: exchange.clone(), at: self.now, release });
         self.naive.releases.push(Released {
             point: exchange.point,
             turn: exchange.turn.clone(),
@@ -405,8 +444,10 @@ impl Pair {
         if release.answers > 0 {
             return;
         }
-        let carrier = release.carrier.clone();
-        self.naive.answered.retain(|answered| *answered != carrier);
+        self.naive.answered.retain(|answered| answered.release != injection);
+        if self.naive.held.is_some_and(|(held, _)| held == injection) {
+            self.naive.held = None;
+        }
         for index in 0..self.naive.known.len() {
             if self.naive.known[index].place == Place::Lease(injection) {
                 self.naive.known[index].place = Place::Queue;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     exchange::InjectionId,
+    ledger::Redelivered,
     notification::{
         Activation, InjectionPoint, Interrupt, Notification, NotificationId, Priority, SubscriberId,
     },
@@ -132,9 +133,12 @@ impl Entry {
         self.notification.activation == Activation::Active
     }
 
-    /// Whether it may have been told before.
-    pub(super) fn is_redelivered(&self) -> bool {
-        self.returned_from.is_some() || self.is_recalled
+    /// Why it is delivered once more; `None` when it was not delivered before.
+    pub(super) fn redelivered(&self) -> Option<Redelivered> {
+        match self.returned_from {
+            Some(_) => Some(Redelivered::Unconfirmed),
+            None => self.is_recalled.then_some(Redelivered::ContextLost),
+        }
     }
 }
 
@@ -460,6 +464,10 @@ impl RecentIds {
 
     pub(super) fn contains(&self, id: &NotificationId) -> bool {
         self.all.contains(id)
+    }
+
+    pub(super) fn oldest_first(&self) -> impl Iterator<Item = &NotificationId> {
+        self.newest_last.iter()
     }
 }
 

@@ -1,12 +1,161 @@
-//! Turns that go on at their end for something critical, told as short stories in simulated time.
+//! What is delivered once more and what is not, and calls that give way together, told as short stories in simulated time.
 
 use super::{
-    tests::{Story, exchange, in_turn, names, only_to_continue},
+    tests::{Story, exchange, in_turn, names, notification, only_to_continue},
     *,
 };
+use crate::notification::Nature;
 
-use InjectionPoint::{AfterTool, Immediate, TurnEnd, TurnStart};
-use Priority::{Critical, Normal};
+use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
+use Priority::{Critical, High, Normal};
+
+fn push(story: &mut Story, name: &str, priority: Priority, nature: Nature) {
+    let made = Notification { nature, ..notification(name, priority, AfterTool) };
+    story.injector.push(Arc::new(made));
+}
+
+/// A session to which an occurrence and a condition were delivered, and arrived; something is on its way, and something waits.
+fn in_the_midst() -> Story {
+    let mut story = Story::new();
+    push(&mut story, "happened", High, Nature::Occurrence);
+    push(&mut story, "holds", High, Nature::Condition);
+    story.exchange(&exchange(AfterTool, "c1"), 0);
+    push(&mut story, "sent", High, Nature::Occurrence);
+    story.exchange(&exchange(AfterTool, "c2"), 1_000);
+    push(&mut story, "waits", Normal, Nature::Occurrence);
+    story.ledger();
+    story
+}
+
+#[test]
+fn after_a_compaction_what_still_holds_is_delivered_once_more_and_what_happened_is_not() {
+    let mut story = in_the_midst();
+    story.injector.lose_context(Timestamp::from_millis(1_100));
+    assert_eq!(story.exchange(&exchange(TurnStart, "c3"), 1_100), ["sent", "holds", "waits"]);
+    assert_eq!(
+        story.ledger(),
+        ["sent returned", "holds recalled", "sent i3 unconfirmed", "holds i3 context_lost", "waits i3"]
+    );
+}
+
+#[test]
+fn after_a_resume_nothing_that_was_delivered_is_delivered_again() {
+    let mut story = in_the_midst();
+    story.injector.resume_context(Timestamp::from_millis(1_100));
+    assert_eq!(story.exchange(&exchange(TurnStart, "c3"), 1_100), ["sent", "waits"]);
+    assert_eq!(story.ledger(), ["sent returned", "sent i3 unconfirmed", "waits i3"]);
+}
+
+#[test]
+fn a_condition_that_is_lost_after_its_context_was_goes_back_once() {
+    let mut story = Story::new();
+    push(&mut story, "holds", Critical, Nature::Condition);
+    story.exchange(&exchange(AfterTool, "c1"), 0);
+    story.exchange(&exchange(AfterTool, "c2"), 1_000);
+    story.injector.lose_context(Timestamp::from_millis(2_000));
+    story.exchange(&exchange(TurnStart, "c3"), 2_000);
+    story.ledger();
+    story.timeout(4_000);
+    assert_eq!(story.ledger(), ["holds returned"]);
+    assert_eq!(story.exchange(&exchange(TurnStart, "c4"), 4_000), ["holds"]);
+    story.timeout(6_000);
+    assert_eq!(story.ledger(), ["holds i4 unconfirmed", "holds uncertain"]);
+}
+
+fn only_to_cancel(turn: &str, carrier: &str) -> Exchange {
+    in_turn(turn, Exchange { carries: Carries::OnlyToCancel, ..exchange(BeforeTool, carrier) })
+}
+
+fn cancel(subscriber: &str) -> Option<Directive> {
+    Some(Directive::Cancel { reason: format!("critical: {subscriber}").into() })
+}
+
+#[test]
+fn every_call_of_a_batch_gives_way_and_the_text_leaves_once() {
+    let mut story = Story::new();
+    push(&mut story, "budget", Critical, Nature::Occurrence);
+    let first = story.answer(&only_to_cancel("t1", "call1"), 0);
+    assert_eq!((first.injection.is_some(), first.directive), (true, cancel("budget")));
+    for (carrier, now) in [("call2", 5), ("call3", 900)] {
+        let other = story.answer(&only_to_cancel("t1", carrier), now);
+        assert_eq!(
+            (other.injection, other.directive, other.check_before_tool),
+            (None, cancel("budget"), true)
+        );
+    }
+    assert_eq!(story.ledger(), ["budget queued", "budget i1"], "nothing shows that it was read");
+    let after = story.answer(&in_turn("t1", exchange(AfterTool, "batch")), 1_000);
+    assert_eq!((after.directive, after.check_before_tool), (None, false));
+    assert_eq!(story.ledger(), ["budget later_exchange"]);
+    assert_eq!(story.answer(&only_to_cancel("t1", "call1 again"), 2_000).directive, None);
+}
+
+#[test]
+fn a_batch_is_over_with_its_turn_or_after_a_while() {
+    for (what, next, now) in
+        [("another turn", only_to_cancel("t2", "c2"), 100), ("a while", only_to_cancel("t1", "c2"), 10_000)]
+    {
+        let mut story = Story::new();
+        push(&mut story, "budget", Critical, Nature::Occurrence);
+        story.answer(&only_to_cancel("t1", "c1"), 0);
+        assert_eq!(story.answer(&next, now).directive, None, "{what}");
+    }
+}
+
+#[test]
+fn a_batch_is_not_held_for_what_never_left() {
+    let mut story = Story::new();
+    push(&mut story, "budget", Critical, Nature::Occurrence);
+    story.answer(&only_to_cancel("t1", "c1"), 0);
+    story.injector.undelivered(&InjectionId::new("i1"));
+    let next = story.answer(&only_to_cancel("t1", "c2"), 5);
+    assert_eq!((next.injection.is_some(), next.directive), (true, cancel("budget")));
+}
+
+#[test]
+fn a_call_whose_carrier_takes_any_text_gives_way_to_what_is_critical_all_the_same() {
+    let mut story = Story::new();
+    push(&mut story, "high", High, Nature::Occurrence);
+    assert_eq!(story.answer(&exchange(BeforeTool, "c1"), 0).directive, None);
+    push(&mut story, "budget", Critical, Nature::Occurrence);
+    let answer = story.answer(&exchange(BeforeTool, "c2"), 100);
+    assert_eq!(
+        (answer.injection.map(|injection| injection.notifications.len()), answer.directive),
+        (Some(2), cancel("budget"))
+    );
+}
+
+#[test]
+fn an_answer_is_kept_for_its_message_and_no_longer_than_a_lease() {
+    for (what, exchange, now) in [
+        ("another point", in_turn("t1", exchange(TurnEnd, "main")), 500),
+        ("another turn", in_turn("t2", exchange(AfterTool, "main")), 500),
+        ("after the lease", in_turn("t1", exchange(AfterTool, "main")), 2_000),
+    ] {
+        let mut story = Story::new();
+        push(&mut story, "first", High, Nature::Occurrence);
+        story.exchange(&in_turn("t1", super::tests::exchange(AfterTool, "main")), 0);
+        push(&mut story, "second", High, Nature::Occurrence);
+        assert_eq!(story.exchange(&exchange, now), ["second"], "{what}");
+    }
+}
+
+#[test]
+fn a_carrier_that_never_changes_is_noticed_once() {
+    let mut story = Story::new();
+    let same = exchange(AfterTool, "main");
+    let id = InjectionId::new("i1");
+    story.injector.release(&same, Decided::default(), &id, Duration::from_secs(900), Timestamp::ZERO);
+    let mut shown = Vec::new();
+    for second in (0..200).step_by(10) {
+        let now = Timestamp::from_millis(second * 1_000);
+        let replayed = story.injector.replay(&same, now).expect("it was answered");
+        if replayed.shows_fixed_carrier {
+            shown.push(second);
+        }
+    }
+    assert_eq!(shown, [90], "the tenth time, and more than a minute after the first");
+}
 
 #[test]
 fn the_end_of_a_turn_goes_on_only_for_something_critical_and_twice_in_a_row_at_most() {

@@ -38,16 +38,17 @@ impl Story {
 
     pub(super) fn answer(&mut self, exchange: &Exchange, now: u64) -> Answer {
         let now = Timestamp::from_millis(now);
-        if let Some(answer) = self.injector.replay(&exchange.carrier) {
-            return answer;
+        if let Some(replayed) = self.injector.replay(exchange, now) {
+            return replayed.answer;
         }
         self.injector.confirm_by_exchange(exchange, now);
         let limits = limits(self.max_notifications);
-        let offer = self.injector.offer(exchange, &limits, now);
-        let fitted = fit(offer, &limits, &Brief);
+        self.injector.note_exchange(exchange, now);
+        let offer = self.injector.offer(exchange, &limits);
+        let decided = fit(offer, &limits, &Brief);
         self.injections += 1;
         let id = InjectionId::new(&format!("i{}", self.injections));
-        self.injector.release(exchange, fitted, &id, LEASE, now)
+        self.injector.release(exchange, decided, &id, LEASE, now)
     }
 
     pub(super) fn timeout(&mut self, now: u64) {
@@ -85,7 +86,10 @@ fn ledger_line(entry: &LedgerEntry) -> String {
     match entry {
         LedgerEntry::Queued { notification, .. } => format!("{notification} queued"),
         LedgerEntry::Injected { notification, injection, redelivered, .. } => {
-            format!("{notification} {injection}{}", if *redelivered { " again" } else { "" })
+            format!(
+                "{notification} {injection}{}",
+                redelivered.map_or(String::new(), |why| format!(" {}", why.as_str()))
+            )
         }
         LedgerEntry::Confirmed { notification, by, .. } => format!("{notification} {}", by.as_str()),
         LedgerEntry::Returned { notification, .. } => format!("{notification} returned"),
@@ -215,8 +219,9 @@ fn the_oldest_answer_is_forgotten_beyond_the_bound() {
     for carrier in 0..=CARRIERS_MAX {
         story.exchange(&exchange(AfterTool, &format!("c{carrier}")), 0);
     }
-    assert_eq!(story.injector.replay("c0"), None);
-    assert!(story.injector.replay("c1").is_some());
+    let asks_again = |carrier: &str| exchange(AfterTool, carrier);
+    assert_eq!(story.injector.replay(&asks_again("c0"), Timestamp::ZERO), None);
+    assert!(story.injector.replay(&asks_again("c1"), Timestamp::ZERO).is_some());
 }
 
 #[test]
@@ -261,7 +266,7 @@ fn a_carrier_does_not_confirm_itself() {
     let mut story = Story::new();
     story.push("n", Normal, AfterTool);
     story.exchange(&exchange(AfterTool, "c1"), 0);
-    story.injector.confirm_by_exchange(&exchange(TurnEnd, "c1"), Timestamp::from_millis(1_000));
+    story.injector.confirm_by_exchange(&exchange(AfterTool, "c1"), Timestamp::from_millis(1_000));
     assert_eq!(story.ledger(), ["n queued", "n i1"]);
 }
 
@@ -297,7 +302,7 @@ fn an_unconfirmed_lease_returns_what_matters_once_and_ends_the_rest() {
     story.timeout(4_000);
     assert_eq!(
         story.ledger(),
-        ["critical i2 again", "error i2 again", "critical uncertain", "error uncertain"]
+        ["critical i2 unconfirmed", "error i2 unconfirmed", "critical uncertain", "error uncertain"]
     );
     assert_eq!(story.injector.pending(), (0, None));
 }
@@ -314,7 +319,7 @@ fn the_oldest_lease_runs_out_early_beyond_the_bound() {
     assert_eq!(story.ledger(), ["a#64 i65", "a#0 returned"]);
     assert_eq!(usize::try_from(story.injector.unconfirmed()), Ok(lease::LEASES_MAX));
     assert_eq!(story.exchange(&in_turn("later", exchange(AfterTool, "later")), 0), ["a#0"]);
-    assert_eq!(story.ledger(), ["a#0 i66 again", "a#1 uncertain"]);
+    assert_eq!(story.ledger(), ["a#0 i66 unconfirmed", "a#1 uncertain"]);
 }
 
 #[test]
@@ -485,7 +490,7 @@ fn the_cap_by_number_spares_critical_ones_and_the_rest_is_counted_by_subscriber(
     story.push("ci#1", Normal, AfterTool);
     story.push("ci#2", Normal, AfterTool);
     story.push("later", Normal, TurnStart);
-    let offer = story.injector.offer(&exchange(AfterTool, "c1"), &limits(10), Timestamp::ZERO);
+    let offer = story.injector.offer(&exchange(AfterTool, "c1"), &limits(10));
     let offered: Vec<&str> =
         offer.candidates.iter().map(|candidate| candidate.notification.id.as_str()).collect();
     assert_eq!(offered.len(), 12);

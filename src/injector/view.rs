@@ -80,7 +80,7 @@ fn pending(entry: &Entry, now: Timestamp) -> PendingView {
         inject_at: notification.inject_at,
         age: now.since(notification.created_at),
         expires_at: notification.expires_at,
-        redelivered: entry.is_redelivered(),
+        redelivered: entry.redelivered().is_some(),
     }
 }
 

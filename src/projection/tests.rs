@@ -122,7 +122,7 @@ fn an_answer_that_is_asked_for_again_is_no_other_injection() {
         session: session.clone(),
         injection: "abc123".to_owned(),
         point: InjectionPoint::AfterTool,
-        redelivered: false,
+        redelivered: None,
     });
     let first = noted(0, 1, record::EXCHANGE, b"", &[injected, answered()]);
     let again = noted(1, 2, record::EXCHANGE, b"", &[answered()]);

@@ -61,7 +61,7 @@ const CARRIES: [(&str, Carries); 3] = [
     ("only_to_continue", Carries::OnlyToContinue),
     ("only_to_cancel", Carries::OnlyToCancel),
 ];
-const BEGINS: [&str; 3] = ["epoch", "clear", "fork"];
+const BEGINS: [&str; 4] = ["compacted", "resumed", "clear", "fork"]; // older records have `epoch`
 const TRIGGERS: [(&str, Trigger); 2] = [("agent", Trigger::Agent), ("wake", Trigger::Wake)];
 
 /// An exchange as it was asked for, with the events it tells of.
@@ -149,11 +149,12 @@ fn read_begins<const N: usize>(fields: &Fields<'_, N>, session: &SessionId) -> R
     match (word.as_deref(), from) {
         (Some("clear"), from) => Ok(Begins::Clear { from }),
         (Some("fork"), from) => Ok(Begins::Fork { from }),
-        (None | Some("epoch"), Some(_)) => {
+        (None | Some("compacted" | "resumed"), Some(_)) => {
             Err(FieldError::new("from", "needs `begins` to be `clear` or `fork`"))
         }
         (None, None) => Ok(Begins::Nothing),
-        (Some("epoch"), None) => Ok(Begins::Epoch),
+        (Some("compacted" | "epoch"), None) => Ok(Begins::Compacted),
+        (Some("resumed"), None) => Ok(Begins::Resumed),
         (Some(other), _) => Err(wrong_word("begins", "beginning", other, &BEGINS)),
     }
 }
@@ -262,7 +263,7 @@ pub struct ExchangeView<'a> {
     /// `before_tool` comes in place of the call; `always` if absent.
     #[schema(required = false)]
     carries: &'static str,
-    /// What became of the agent's context: `epoch` when it was compacted or read again, `clear` when it is empty and the
+    /// What became of the agent's context: `compacted`, `resumed` when the conversation goes on with its history, `clear` when it is empty and the
     /// session takes another one's place, `fork` when it is a copy of another one's; absent when it goes on as it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     begins: Option<&'static str>,
@@ -305,7 +306,8 @@ impl<'a> ExchangeView<'a> {
     pub(super) fn of(exchange: &'a Exchange) -> Self {
         let (begins, from) = match &exchange.begins {
             Begins::Nothing => (None, None),
-            Begins::Epoch => (Some("epoch"), None),
+            Begins::Compacted => (Some("compacted"), None),
+            Begins::Resumed => (Some("resumed"), None),
             Begins::Clear { from } => (Some("clear"), from.as_ref()),
             Begins::Fork { from } => (Some("fork"), from.as_ref()),
         };
@@ -488,8 +490,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let epoch = Exchange { begins: Begins::Epoch, carries: Carries::OnlyToCancel, ..minimal() };
-        for exchange in [minimal(), full(), epoch] {
+        let compacted = Exchange { begins: Begins::Compacted, carries: Carries::OnlyToCancel, ..minimal() };
+        for exchange in [minimal(), full(), compacted] {
             let text = serde_json::to_string(&ExchangeView::of(&exchange)).expect("serializes");
             assert_eq!(parse_text(&text), Ok((exchange, Vec::new())), "{text}");
         }
@@ -528,10 +530,10 @@ mod tests {
                 with(r#""carries":"maybe""#),
                 "carries: `maybe` is no way to carry; there are always, only_to_continue, only_to_cancel",
             ),
-            (with(r#""begins":"epoc""#), "begins: `epoc` is no beginning; did you mean `epoch`?"),
+            (with(r#""begins":"compact""#), "begins: `compact` is no beginning; did you mean `compacted`?"),
             (with(r#""trigger":"wakes""#), "trigger: `wakes` is no trigger; did you mean `wake`?"),
             (with(r#""begins":"fork","from":"s1""#), "from: is the session itself"),
-            (with(r#""begins":"epoch","from":"s0""#), "from: needs `begins` to be `clear` or `fork`"),
+            (with(r#""begins":"resumed","from":"s0""#), "from: needs `begins` to be `clear` or `fork`"),
             (with(r#""turn":"""#), "turn: must not be empty"),
             (with(r#""harness":"claude""#), "harness: must be a JSON object, not a string"),
             (

@@ -273,7 +273,7 @@ impl LedgerLine {
                 session: text(session),
                 injection: Some(injection.clone()),
                 by: Some(point.as_str().into()),
-                detail: redelivered.then(|| "redelivered".to_owned()),
+                detail: redelivered.map(|why| why.as_str().to_owned()),
                 ..Self::notification("injected", notification)
             },
             LedgerEntry::Confirmed { notification, session, by } => Self {
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
     use crate::{
         event::SessionId,
-        ledger::ConfirmedBy,
+        ledger::{ConfirmedBy, Redelivered},
         notification::{InjectionPoint, NotificationId, SubscriberId},
     };
 
@@ -384,9 +384,9 @@ mod tests {
                     session: session.clone(),
                     injection: "a1".to_owned(),
                     point: InjectionPoint::AfterTool,
-                    redelivered: true,
+                    redelivered: Some(Redelivered::ContextLost),
                 },
-                r#"{"what":"injected","notification":"n1","session":"s1","injection":"a1","by":"after_tool","detail":"redelivered"}"#,
+                r#"{"what":"injected","notification":"n1","session":"s1","injection":"a1","by":"after_tool","detail":"context_lost"}"#,
             ),
             (
                 LedgerEntry::Confirmed {

@@ -114,6 +114,9 @@ pub struct NotificationCounts {
     pub pending: u64,
     /// Waiting at this moment for a session that is not open yet.
     pub unclaimed: u64,
+    /// Answers that a harness asked for ten times and more over more than a minute: its carrier seems never to change, so that it gets
+    /// nothing new.
+    pub fixed_carriers: u64,
     /// That ended without being delivered, by reason.
     pub ended: BTreeMap<String, u64>,
 }

@@ -166,7 +166,7 @@ const INJECTOR: Kind = Struct(&[
     ("queue_len_max", Number),
     ("queue", Struct(&[("entries", List(&ENTRY)), ("arrivals", Number)])),
     ("leases", Struct(&[("open", List(&LEASE))])),
-    ("answers", Struct(&[("newest_last", List(&Pair(&Name, &ANSWER)))])),
+    ("answers", Struct(&[("newest_last", List(&Struct(&[("carrier", Name), ("answer", ANSWER)])))])),
     ("recent", Struct(&[("newest_last", List(&Name))])),
     ("told", Struct(&[("newest_last", List(&NOTIFICATION))])),
     ("releases_all", Flag),

@@ -8,6 +8,7 @@
 mod account;
 mod offers;
 mod succession;
+mod text;
 mod timeline;
 
 use std::collections::BTreeMap;
@@ -275,7 +276,8 @@ fn begins(asked: &Asked) -> Begins {
     let from = asked.from.filter(|from| *from != asked.session).map(session_id);
     match asked.begins {
         None => Begins::Nothing,
-        Some(0) => Begins::Epoch,
+        Some(0) => Begins::Compacted,
+        Some(3) => Begins::Resumed,
         Some(1) => Begins::Clear { from },
         Some(_) => Begins::Fork { from },
     }

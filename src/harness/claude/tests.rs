@@ -37,7 +37,7 @@ const CAPTURES: [(&str, &str, &str); 31] = [
     capture!("PreToolUse.json", "tool.call.pending; if due 77e7b829 before_tool toolu_fake000001 Bash"),
     capture!("SessionEnd.json", "agent.session.end; closed dd255df5 for now"),
     capture!("SessionStart.clear.json", "agent.session.start; exchange 092022e2 turn_start 2ad86c4c clear"),
-    capture!("SessionStart.compact.json", "agent.session.start; exchange dd255df5 turn_start b355f5ce epoch"),
+    capture!("SessionStart.compact.json", "agent.session.start; exchange dd255df5 turn_start b355f5ce compacted"),
     capture!("SessionStart.json", "agent.session.start; exchange dd255df5 turn_start 1000"),
     capture!("Stop.json", "agent.turn.end; exchange dd255df5 turn_end c4b7560d"),
     capture!("Stop.stop_hook_active.json", "agent.turn.end; exchange 665d3e69 turn_end 1e7fecf6"),
@@ -253,7 +253,8 @@ fn summary(call: &HookCall) -> String {
         let tool = exchange.tool.as_deref().map(|tool| format!(" {tool}")).unwrap_or_default();
         let begins = match &exchange.begins {
             Begins::Nothing => "",
-            Begins::Epoch => " epoch",
+            Begins::Compacted => " compacted",
+            Begins::Resumed => " resumed",
             Begins::Clear { .. } => " clear",
             Begins::Fork { .. } => " fork",
         };
@@ -285,8 +286,8 @@ fn line(event: &Event) -> String {
 fn a_session_says_what_became_of_its_context() {
     for (source, expected) in [
         ("startup", Begins::Nothing),
-        ("resume", Begins::Epoch),
-        ("compact", Begins::Epoch),
+        ("resume", Begins::Resumed),
+        ("compact", Begins::Compacted),
         ("clear", Begins::Clear { from: None }),
         ("fork", Begins::Fork { from: None }),
         ("what comes next", Begins::Nothing),

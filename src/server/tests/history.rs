@@ -53,7 +53,7 @@ fn written() -> Notes {
         session: session.clone(),
         injection: "a1".to_owned(),
         point: InjectionPoint::AfterTool,
-        redelivered: false,
+        redelivered: None,
     };
     let confirmed =
         LedgerEntry::Confirmed { notification, session: session.clone(), by: ConfirmedBy::LaterExchange };

@@ -12,14 +12,14 @@ use std::{
 use aside::{
     engine::{CompiledRules, Engine, Output},
     event::{Event, Scope, Seq, SessionId},
-    exchange::{Answer, Begins, Carries, Directive, Exchange, Format, Harness, Injection, InjectionId},
+    exchange::{Answer, Begins, Carries, Directive, Exchange, Harness, Injection, InjectionId},
     ledger::{HeldBackBy, LedgerEntry, Reason},
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
     time::Timestamp,
-    tokens, toon,
+    tokens,
 };
 
-use super::{Content, Record, offers::LeftBy};
+use super::{Content, Record, offers::LeftBy, text::check_text};
 use crate::support::generations;
 
 /// Longest chain of causes that is dispatched.
@@ -74,12 +74,15 @@ pub(super) struct Account {
     pub(super) told: BTreeMap<SessionId, BTreeSet<NotificationId>>,
     /// What came in place of a tool call, or was told in a context that is gone, and has not come back as if it had not left.
     pub(super) cancelled: BTreeSet<(SessionId, NotificationId)>,
+    /// Sessions in which a call was cancelled, and with it those that are made together with it.
+    pub(super) held: BTreeSet<SessionId>,
     pub(super) places: BTreeMap<SessionId, BTreeMap<NotificationId, Place>>,
     /// What a session left that others can have, and nobody has had since.
     pub(super) left: BTreeMap<NotificationId, LeftBy>,
     /// What each session left and has not had since.
     pub(super) was_left: BTreeSet<(SessionId, NotificationId)>,
-    answers: BTreeMap<(SessionId, Arc<str>), Answer>,
+    /// What each carrier was answered last, with the exchange and its time.
+    answers: BTreeMap<(SessionId, Arc<str>), (Exchange, Timestamp, Answer)>,
     /// The notification made last, and who has yet to get it.
     routed: Option<(NotificationId, BTreeSet<SessionId>)>,
 }
@@ -97,6 +100,7 @@ impl Account {
             goes_on_from: None,
             told: BTreeMap::new(),
             cancelled: BTreeSet::new(),
+            held: BTreeSet::new(),
             places: BTreeMap::new(),
             left: BTreeMap::new(),
             was_left: BTreeSet::new(),
@@ -115,7 +119,7 @@ impl Account {
     ) {
         let content = record.map(|record| &record.content);
         let mut unheard = record.and_then(|record| self.note(record, now));
-        let answered_before = self.answered_before(content);
+        let answered_before = self.answered_before(content, now);
         for output in outputs {
             match output {
                 Output::Record(entry @ (LedgerEntry::Unmatched { .. } | LedgerEntry::HeldBack { .. })) => {
@@ -127,7 +131,11 @@ impl Account {
                     assert_eq!(*session, exchange.session);
                     match &answered_before {
                         Some(before) => assert_eq!(answer, before, "the same carrier gets the same answer"),
-                        None => self.check_answer(exchange, answer, outputs, engine),
+                        None => {
+                            self.check_answer(exchange, answer, outputs, engine);
+                            let carrier = (session.clone(), exchange.carrier.clone());
+                            self.answers.insert(carrier, (exchange.clone(), now, answer.clone()));
+                        }
                     }
                 }
                 Output::Publish(_) | Output::Wake(_) | Output::Made(_) | Output::Session(..) => {}
@@ -170,8 +178,7 @@ impl Account {
             Content::Exchange(exchange) => {
                 self.meet(&exchange.session, &exchange.harness, now);
                 self.expect_restart(exchange);
-                let carrier = (exchange.session.clone(), exchange.carrier.clone());
-                if !self.answers.contains_key(&carrier) {
+                if self.answered_before(Some(&record.content), now).is_none() {
                     self.expect_succession(exchange, now);
                 }
             }
@@ -241,15 +248,19 @@ impl Account {
         let on_its_way =
             |place: &Place| matches!(place, Place::Leased { injection: of, .. } if of == injection);
         if self.places.get(session).is_some_and(|places| places.values().any(on_its_way)) {
-            self.answers.retain(|(of, _), answer| {
+            self.answers.retain(|(of, _), (_, _, answer)| {
                 of != session || answer.injection.as_ref().is_none_or(|given| given.id != *injection)
             });
         }
     }
 
-    fn answered_before(&self, content: Option<&Content>) -> Option<Answer> {
+    /// What the same message was answered: the same carrier at the same point and turn, within a lease.
+    fn answered_before(&self, content: Option<&Content>, now: Timestamp) -> Option<Answer> {
         let Some(Content::Exchange(exchange)) = content else { return None };
-        self.answers.get(&(exchange.session.clone(), exchange.carrier.clone())).cloned()
+        let (last, at, answer) = self.answers.get(&(exchange.session.clone(), exchange.carrier.clone()))?;
+        let other_turn = matches!((&last.turn, &exchange.turn), (Some(one), Some(other)) if one != other);
+        let is_same = last.point == exchange.point && !other_turn && now < *at + self.rules.injection.lease;
+        is_same.then(|| answer.clone())
     }
 
     fn follow(&mut self, entry: &LedgerEntry, content: Option<&Content>) {
@@ -280,17 +291,11 @@ impl Account {
             LedgerEntry::Injected { notification, session, injection, redelivered, .. } => {
                 let place = self.place(session, notification);
                 let Place::Queued { again } = *place else { panic!("injected from {place:?}: {entry:?}") };
-                assert_eq!(again, *redelivered, "{entry:?}");
+                assert_eq!(again, redelivered.is_some(), "{entry:?}");
                 *place = Place::Leased { injection: InjectionId::new(injection), again };
                 self.told.entry(session.clone()).or_default().insert(notification.clone());
             }
-            LedgerEntry::Recalled { notification, session } => {
-                assert!(is_epoch(content) && self.told[session].contains(notification), "{entry:?}");
-                let places = self.places.entry(session.clone()).or_default();
-                let before = places.insert(notification.clone(), Place::Queued { again: true });
-                assert!(matches!(before, None | Some(Place::Over)), "{before:?}: {entry:?}");
-                self.cancelled.insert((session.clone(), notification.clone()));
-            }
+            LedgerEntry::Recalled { .. } => panic!("nothing tells of a condition yet: {entry:?}"),
             LedgerEntry::Confirmed { notification, session, .. } if self.made[notification].is_unclaimed => {
                 self.confirm_left(notification, session);
             }
@@ -308,7 +313,7 @@ impl Account {
                 let Place::Leased { again, .. } = *place else {
                     panic!("returned from {place:?}: {entry:?}")
                 };
-                assert!(never_left || !again || is_epoch(content), "it goes back once: {entry:?}");
+                assert!(never_left || !again || loses_context(content), "it goes back once: {entry:?}");
                 *place = Place::Queued { again: again || !never_left };
                 if never_left {
                     self.cancelled.remove(&(session.clone(), notification.clone()));
@@ -419,7 +424,7 @@ impl Account {
             && !is_continued;
         let waits_to_cancel = exchange.point == InjectionPoint::BeforeTool
             && exchange.carries == Carries::OnlyToCancel
-            && !is_cancelled;
+            && answer.injection.is_none();
         let waiting = view.injector.view(Timestamp::ZERO).pending;
         let mut critical = waiting.iter().filter(|waiting| waiting.priority == Priority::Critical);
         let released = answer.injection.iter().flat_map(|injection| &injection.notifications);
@@ -434,6 +439,12 @@ impl Account {
         assert!(critical.all(|waiting| may_wait(&waiting.id)), "what is critical waits for nothing");
         open.continuations += u32::from(is_continued);
         assert!(!waits_to_continue && !waits_to_cancel || answer.injection.is_none());
+        if matches!(
+            exchange.point,
+            InjectionPoint::AfterTool | InjectionPoint::TurnStart | InjectionPoint::TurnEnd
+        ) {
+            self.held.remove(session);
+        }
         if is_cancelled {
             self.note_cancelled(session, answer);
         }
@@ -447,7 +458,6 @@ impl Account {
         if let Some(injection) = &answer.injection {
             self.check_injection(exchange, injection);
         }
-        self.answers.insert((session.clone(), exchange.carrier.clone()), answer.clone());
     }
 
     fn check_injection(&self, exchange: &Exchange, injection: &Injection) {
@@ -552,8 +562,9 @@ fn is_match(pattern: &[&str], segments: &[&str]) -> bool {
     }
 }
 
-fn is_epoch(content: Option<&Content>) -> bool {
-    matches!(content, Some(Content::Exchange(exchange)) if exchange.begins == Begins::Epoch)
+fn loses_context(content: Option<&Content>) -> bool {
+    let Some(Content::Exchange(exchange)) = content else { return false };
+    matches!(exchange.begins, Begins::Compacted | Begins::Resumed)
 }
 
 fn injected(output: &Output) -> Option<NotificationId> {
@@ -565,39 +576,5 @@ fn injected(output: &Output) -> Option<NotificationId> {
         | Output::Answer { .. }
         | Output::Publish(_)
         | Output::Wake(_) => None,
-    }
-}
-
-/// Whatever the payloads hold, a text is one block that decodes.
-fn check_text(format: Format, injection: &Injection) {
-    let text = &*injection.text;
-    match format {
-        Format::Xml => {
-            let shown = injection.notifications.len();
-            let (opening, inside) = text.split_once('\n').expect("a first line");
-            let count =
-                opening.strip_prefix("<notifications count=\"").and_then(|rest| rest.split('"').next());
-            let count: usize = count.and_then(|count| count.parse().ok()).expect("a count");
-            let fewer = if count > shown { format!(" shown=\"{shown}\"") } else { String::new() };
-            let id = &injection.id;
-            assert_eq!(opening, format!("<notifications count=\"{count}\"{fewer} id=\"{id}\">"));
-            let inside = inside.strip_suffix("\n</notifications>");
-            let inside = inside.unwrap_or_else(|| panic!("not in its tags:\n{text}"));
-            assert!(!inside.contains("<notifications") && !inside.contains("</notifications"), "{text}");
-            toon::decode(inside).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        }
-        Format::Toon => {
-            toon::decode(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        }
-        Format::Json => {
-            let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
-            assert_eq!(value["notifications"].as_array().map(Vec::len), Some(injection.notifications.len()));
-        }
-        Format::Line => {
-            let name = format!(" id={}", injection.id);
-            let lines = text.lines().filter(|line| line.starts_with("aside: ") && line.contains(&name));
-            assert_eq!(lines.count(), injection.notifications.len(), "{text}");
-        }
-        Format::Markdown => assert!(text.contains(injection.id.as_str())),
     }
 }

@@ -15,7 +15,7 @@ impl Account {
     /// Finds the session that is taken the place of, or copied: the one that is named, or the last one of the same process.
     pub(super) fn expect_succession(&mut self, exchange: &Exchange, now: Timestamp) {
         let (from, ends) = match &exchange.begins {
-            Begins::Nothing | Begins::Epoch => return,
+            Begins::Nothing | Begins::Compacted | Begins::Resumed => return,
             Begins::Clear { from } => (from, true),
             Begins::Fork { from } => (from, false),
         };
@@ -45,10 +45,9 @@ impl Account {
         self.goes_on_from = Some((from, ends));
     }
 
-    /// Whether the session that this one goes on from has the notification, or told it; one that ends gives it away.
+    /// Whether the session that this one goes on from has the notification; one that ends gives it away.
     pub(super) fn comes_from_predecessor(&mut self, id: &NotificationId) -> bool {
         let Some((from, ends)) = self.goes_on_from.clone() else { return false };
-        let was_told = self.told.get(&from).is_some_and(|told| told.contains(id));
         let place = self.places.get_mut(&from).and_then(|places| places.get_mut(id));
         match place {
             Some(place @ Place::Queued { .. }) => {
@@ -57,8 +56,7 @@ impl Account {
                 }
                 true
             }
-            Some(Place::Over) | None => ends && was_told,
-            Some(Place::Leased { .. }) => false,
+            Some(Place::Over | Place::Leased { .. }) | None => false,
         }
     }
 
@@ -74,7 +72,11 @@ impl Account {
         let is_reason = |(key, priority): &(_, Priority)| {
             *priority == Priority::Critical && !self.cancelled.contains(key)
         };
-        assert!(told.iter().any(is_reason), "{answer:?}");
+        let is_first = told.iter().any(is_reason);
         self.cancelled.extend(told.into_iter().map(|(key, _)| key));
+        if is_first {
+            self.held.insert(session.clone());
+        }
+        assert!(self.held.contains(session), "nothing holds the batch: {answer:?}");
     }
 }

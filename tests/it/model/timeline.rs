@@ -100,7 +100,7 @@ pub(super) struct Asked {
     pub(super) budget: Option<(u32, u32, u32)>,
     pub(super) format: Option<usize>,
     pub(super) carries: Carries,
-    /// An epoch, a cleared session or a fork.
+    /// A compaction, a cleared session, a fork or a resumed one.
     pub(super) begins: Option<usize>,
     /// Whose place or copy it is.
     pub(super) from: Option<usize>,
@@ -164,7 +164,7 @@ prop_compose! {
         point in 0..5_usize,
         carrier in 0..30_u8,
         turn in prop::option::of(0..3_u8),
-        ack in prop::option::weighted(0.2, 0..3_usize),
+        ack in prop::option::weighted(0.2, 0..4_usize),
         budget in prop::option::weighted(0.3, (0..4_u32, 0..200_u32, 0..700_u32)),
         format in prop::option::weighted(0.3, 0..4_usize),
         carries in prop_oneof![

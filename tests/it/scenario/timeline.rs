@@ -237,10 +237,11 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: &str) -> Re
     let from = fields.remove("from").as_deref().map(SessionId::new);
     let begins = match fields.remove("begins").as_deref() {
         None => Begins::Nothing,
-        Some("epoch") => Begins::Epoch,
+        Some("compacted") => Begins::Compacted,
+        Some("resumed") => Begins::Resumed,
         Some("clear") => Begins::Clear { from },
         Some("fork") => Begins::Fork { from },
-        Some(other) => return Err(format!("`begins={other}`: there are epoch, clear and fork")),
+        Some(other) => return Err(format!("`begins={other}`: there are compacted, resumed, clear and fork")),
     };
     let trigger = match fields.remove("trigger").as_deref() {
         None => Trigger::Agent,

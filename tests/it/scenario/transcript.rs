@@ -370,7 +370,7 @@ mod tests {
             session: SessionId::new("s1"),
             injection: "k2q7".to_owned(),
             point: InjectionPoint::AfterTool,
-            redelivered: false,
+            redelivered: None,
         })
     }
 

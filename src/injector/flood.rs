@@ -1,0 +1,88 @@
+//! A flood leaves: whatever is pending, however large, and whatever there is room for, every exchange takes some of it, and nothing
+//! that leaves is larger than its limits. Fewer exchanges than leases can be open, so that none runs out.
+
+use proptest::prelude::*;
+
+use super::{
+    tests::{exchange, notification},
+    *,
+};
+use crate::notification::{Counts, Cut, Detail, Tokens};
+
+/// Room for the frame, the mark of what is cut, and the line about what is left out as a total.
+const FRAME: usize = 40;
+
+/// Contents in a frame, each on a line, and a line about what is left out. A token is four characters.
+struct Framed;
+
+impl Writer for Framed {
+    fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String {
+        let mut text = String::from("<n>\n");
+        for candidate in chosen {
+            let content = candidate.cut.as_ref().map_or(&candidate.notification.content, |cut| &cut.content);
+            text.push_str(&format!("{}\n", &**content));
+        }
+        match (left_out.total(), detail) {
+            (0, _) => {}
+            (total, Detail::Total) => text.push_str(&format!("{total} more\n")),
+            (total, Detail::Subscribers) => text.push_str(&format!("{total} more: {left_out}\n")),
+        }
+        text + "</n>"
+    }
+
+    fn tokens(&self, text: &str) -> Tokens {
+        Tokens(u32::try_from(text.len().div_ceil(4)).expect("short"))
+    }
+
+    fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut {
+        let kept: String = notification.content.chars().take(chars_max).collect();
+        Cut { content: format!("{kept}~").into(), mark: "cut".into() }
+    }
+}
+
+proptest! {
+    #[test]
+    fn all_that_is_pending_leaves_within_the_limits_in_as_many_exchanges_as_there_are_notifications(
+        pending in proptest::collection::vec((0..4_usize, 0..400_usize), 1..60),
+        points in proptest::collection::vec(0..5_usize, 60),
+        max_notifications in 1..12_u32,
+        max_tokens in 10..200_u32,
+        carrier in FRAME..900,
+    ) {
+        let mut injector = Injector::new(SessionId::new("s1"), 1_000);
+        for (index, (priority, length)) in pending.iter().enumerate() {
+            let made = notification(&format!("s{}#{index}", index % 30), Priority::ALL[*priority], InjectionPoint::TurnStart);
+            injector.push(Arc::new(Notification { content: "x".repeat(*length).into(), ..made }));
+        }
+        let carrier_chars_max = u32::try_from(carrier).expect("small");
+        let limits =
+            Limits { max_notifications, max_tokens: Tokens(max_tokens), max_chars: 600, carrier_chars_max };
+        let mut left = BTreeSet::new();
+        for (turn, point) in points.iter().take(pending.len()).enumerate() {
+            let before = injector.pending().0;
+            // Every other exchange is at the beginning of a turn, which releases everything.
+            let point = if turn % 2 == 0 { InjectionPoint::TurnStart } else { InjectionPoint::ALL[*point] };
+            let exchange = exchange(point, &turn.to_string());
+            injector.note_exchange(&exchange, Timestamp::ZERO);
+            let due: u32 = injector.offer(&exchange, &limits).due.values().sum();
+            let decided = fit(injector.offer(&exchange, &limits), &limits, &Framed);
+            prop_assert_eq!(decided.fitted.is_some(), due > 0, "{} due, room for {}", due, carrier);
+            if let Some(fitted) = &decided.fitted {
+                let is_critical = |candidate: &Candidate| candidate.notification.priority == Priority::Critical;
+                prop_assert!(fitted.text.chars().count() <= carrier, "{}", fitted.text);
+                if !fitted.chosen.iter().all(is_critical) {
+                    prop_assert!(fitted.chosen.len() <= usize::try_from(max_notifications).expect("small"));
+                    prop_assert!(fitted.text.chars().count() <= 600 && fitted.tokens <= Tokens(max_tokens));
+                }
+                for candidate in &fitted.chosen {
+                    prop_assert!(left.insert(candidate.notification.id.clone()), "it left before");
+                }
+            }
+            let id = InjectionId::new(&format!("i{turn}"));
+            injector.release(&exchange, decided, &id, Duration::from_secs(900), Timestamp::ZERO);
+            prop_assert!(due == 0 || injector.pending().0 < before);
+        }
+        let rest = injector.pending().0;
+        prop_assert!(usize::try_from(rest).expect("small") <= pending.len() / 2, "{} of {}", rest, pending.len());
+    }
+}

@@ -1,0 +1,40 @@
+//! The part of the books about texts: what an injection looks like in each format.
+
+use aside::{
+    exchange::{Format, Injection},
+    toon,
+};
+
+/// Whatever the payloads hold, a text is one block that decodes.
+pub(super) fn check_text(format: Format, injection: &Injection) {
+    let text = &*injection.text;
+    match format {
+        Format::Xml => {
+            let shown = injection.notifications.len();
+            let (opening, inside) = text.split_once('\n').expect("a first line");
+            let count =
+                opening.strip_prefix("<notifications count=\"").and_then(|rest| rest.split('"').next());
+            let count: usize = count.and_then(|count| count.parse().ok()).expect("a count");
+            let fewer = if count > shown { format!(" shown=\"{shown}\"") } else { String::new() };
+            let id = &injection.id;
+            assert_eq!(opening, format!("<notifications count=\"{count}\"{fewer} id=\"{id}\">"));
+            let inside = inside.strip_suffix("\n</notifications>");
+            let inside = inside.unwrap_or_else(|| panic!("not in its tags:\n{text}"));
+            assert!(!inside.contains("<notifications") && !inside.contains("</notifications"), "{text}");
+            toon::decode(inside).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        }
+        Format::Toon => {
+            toon::decode(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        }
+        Format::Json => {
+            let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
+            assert_eq!(value["notifications"].as_array().map(Vec::len), Some(injection.notifications.len()));
+        }
+        Format::Line => {
+            let name = format!(" id={}", injection.id);
+            let lines = text.lines().filter(|line| line.starts_with("aside: ") && line.contains(&name));
+            assert_eq!(lines.count(), injection.notifications.len(), "{text}");
+        }
+        Format::Markdown => assert!(text.contains(injection.id.as_str())),
+    }
+}
