@@ -14,10 +14,13 @@ mod deadlines;
 mod departures;
 mod dispatch;
 mod explain;
+mod fanout;
 mod folders;
 mod lineage;
 mod offers;
+mod pressure;
 mod release;
+mod room;
 mod sessions;
 mod state;
 mod succession;
@@ -32,7 +35,8 @@ use std::{
 };
 
 use self::{
-    deadlines::Deadlines, lineage::Lineage, sessions::Sessions, throttle::Throttle, unclaimed::Unclaimed,
+    deadlines::Deadlines, departures::Suspension, fanout::Fanout, lineage::Lineage, sessions::Sessions,
+    throttle::Throttle, unclaimed::Unclaimed,
 };
 pub use self::{
     explain::{Explanation, Verdict},
@@ -48,7 +52,7 @@ use crate::{
     injector::Injector,
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     matcher::Matcher,
-    notification::{InjectionPoint, Notification, SubscriberId},
+    notification::{InjectionPoint, NotificationId, SubscriberId},
     pipeline::{Pipeline, rule::Activity},
     session::SessionState,
     time::Timestamp,
@@ -64,6 +68,7 @@ pub struct Engine {
     /// When each pipeline wants to be woken, by its index.
     pipeline_deadlines: Deadlines<u32>,
     sessions: Sessions,
+    fanout: Fanout,
     unclaimed: Unclaimed,
     lineage: Lineage,
     throttle: Throttle,
@@ -80,6 +85,7 @@ impl Engine {
             pipelines,
             pipeline_deadlines: Deadlines::default(),
             sessions: Sessions::default(),
+            fanout: Fanout::default(),
             unclaimed: Unclaimed::default(),
             lineage: Lineage::default(),
             throttle: Throttle::default(),
@@ -94,6 +100,8 @@ impl Engine {
     /// `now` is the time of the input's journal record; it never goes back.
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp) {
         self.fire_deadlines(now);
+        let is_tick = matches!(input, Input::Tick);
+        self.catch_up_for(&input);
         match input {
             Input::Event { seq, event } => self.dispatch(seq, &event, now),
             Input::Exchange { seq, request, exchange } => self.exchange(seq, request, &exchange, now),
@@ -101,9 +109,18 @@ impl Engine {
             Input::Undelivered { session, injection } => {
                 self.undelivered(&session, &injection);
             }
-            Input::SessionOpened { session, harness } => self.meet_session(&session, &harness, now),
-            Input::SessionClosed { session, may_return: true } => self.send_away(&session, now),
+            Input::SessionOpened { session, harness } => {
+                if self.sessions.taken_by(&session, &harness).is_none() {
+                    self.meet_session(&session, &harness, now);
+                }
+            }
+            Input::SessionClosed { session, may_return: true } => {
+                self.suspend(&session, Suspension::ByHarness, now);
+            }
             Input::SessionClosed { session, may_return: false } => self.end_session(&session, now),
+            Input::ProcessGone { session, process } => self.process_gone(&session, process, now),
+            Input::SessionSeen { session } => self.note_attached(&session, now),
+            Input::SessionIdle { session, as_of } => self.note_idle(&session, as_of),
             Input::Decided { session, notification, decision } => {
                 self.decide(session.as_ref(), &notification, decision);
             }
@@ -113,6 +130,34 @@ impl Engine {
         }
         // Other rules can make a batch or a session due that was not.
         self.fire_deadlines(now);
+        self.advance_fanout(is_tick, now);
+        self.relieve();
+    }
+
+    /// Has the sessions take their broadcasts whose queues `input` is about.
+    fn catch_up_for(&mut self, input: &Input<'_>) {
+        match input {
+            Input::Event { event, .. } => {
+                if let Some(session) = event.session.filter(|_| self.fanout.poll_timeout().is_some()) {
+                    self.catch_up(&SessionId::new(session));
+                }
+            }
+            Input::Exchange { exchange, .. } => {
+                self.catch_up(&exchange.session);
+            }
+            Input::Ack { session, .. }
+            | Input::Undelivered { session, .. }
+            | Input::SessionOpened { session, .. }
+            | Input::SessionClosed { session, .. }
+            | Input::ProcessGone { session, .. }
+            | Input::SessionSeen { session }
+            | Input::SessionIdle { session, .. }
+            | Input::Decided { session: Some(session), .. } => {
+                self.catch_up(session);
+            }
+            Input::Decided { session: None, .. } | Input::RulesReplaced(_) => self.catch_up_all(),
+            Input::ShuttingDown | Input::Tick => {}
+        }
     }
 
     /// What the shell must do next, in the order in which it must be done.
@@ -122,6 +167,12 @@ impl Engine {
 
     /// When the engine wants an input at the latest, and on whose behalf. `None` while nothing is open.
     pub fn poll_timeout(&self) -> Option<(Timestamp, WakeReason)> {
+        let fanout = self.fanout.poll_timeout().map(|at| (at, WakeReason::Fanout));
+        fanout.into_iter().chain(self.next_deadline()).min()
+    }
+
+    /// The earliest deadline, and whose it is.
+    fn next_deadline(&self) -> Option<(Timestamp, WakeReason)> {
         [
             (self.pipeline_deadlines.first(), WakeReason::Pipeline),
             (self.sessions.poll_timeout(), WakeReason::Session),
@@ -131,6 +182,11 @@ impl Engine {
         .into_iter()
         .filter_map(|(at, reason)| at.map(|at| (at, reason)))
         .min()
+    }
+
+    /// How many open sessions were closed for want of room since the journal began.
+    pub fn sessions_evicted(&self) -> u64 {
+        self.sessions.evicted.count
     }
 
     /// The rules it runs by.
@@ -143,11 +199,6 @@ impl Engine {
         &self.tally
     }
 
-    /// The notifications that wait for a session that is not open yet, in the order in which they came.
-    pub fn unclaimed(&self) -> Vec<&Arc<Notification>> {
-        self.unclaimed.in_order()
-    }
-
     /// How many notifications wait for a session that is not open yet.
     pub fn unclaimed_len(&self) -> usize {
         self.unclaimed.len()
@@ -156,6 +207,22 @@ impl Engine {
     /// The sessions that are open, and then those that have ended and may come back, each in the order of their ids.
     pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
         self.sessions.views()
+    }
+
+    /// The same, all in the order of their ids.
+    pub fn sessions_by_id(&self) -> impl Iterator<Item = SessionView<'_>> {
+        self.sessions.views_by_id()
+    }
+
+    /// Whether a notification waits in the queue of a session, or, if none is named, in any or for the next one.
+    pub fn waits(&self, session: Option<&SessionId>, notification: &NotificationId) -> bool {
+        match session {
+            Some(id) => self.session(id).is_some_and(|session| session.injector.waits(notification)),
+            None => {
+                self.sessions.views().any(|session| session.injector.waits(notification))
+                    || self.unclaimed.contains(notification)
+            }
+        }
     }
 
     /// One session that is open, or has ended and may come back.
@@ -169,11 +236,12 @@ impl Engine {
     }
 
     fn fire_deadlines(&mut self, now: Timestamp) {
-        while let Some((at, reason)) = self.poll_timeout().filter(|(at, _)| *at <= now) {
+        while let Some((at, reason)) = self.next_deadline().filter(|(at, _)| *at <= now) {
             match reason {
                 WakeReason::Pipeline => self.fire_pipelines(at),
                 WakeReason::Session => self.fire_sessions(at),
                 WakeReason::Unclaimed => self.expire_unclaimed(at),
+                WakeReason::Fanout => unreachable!("it is no deadline of the engine's"),
                 WakeReason::Throttle => {
                     let events = self.throttle.take_due(at);
                     self.outputs.extend(events.into_iter().map(Output::Publish));

@@ -101,7 +101,7 @@ pub enum Begins {
     Resumed,
     /// It is empty, and the session takes the place of another one, which ends with that.
     Clear {
-        /// Which; `None` is the one that the same process was last heard of in.
+        /// Which; `None` is the one that the same process was last heard of in, if that has one conversation at a time.
         from: Option<SessionId>,
     },
     /// It is a copy of another session's, which goes on.
@@ -125,8 +125,51 @@ pub struct Harness {
     pub user: Option<Arc<str>>,
     /// The harness's process.
     pub pid: Option<u32>,
+    /// When that process started, in clock ticks since the machine did: the number of a process is given to another one some day.
+    pub pid_started: Option<u64>,
+    /// How many conversations that process can have.
+    pub conversations: Option<Conversations>,
     /// The session this one is a subagent of.
     pub parent: Option<SessionId>,
+}
+
+impl Harness {
+    /// The process, if it is known.
+    pub fn process(&self) -> Option<Process> {
+        self.pid.map(|pid| Process { pid, started: self.pid_started })
+    }
+}
+
+/// A process of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since the machine did; `None` where nobody could tell.
+    pub started: Option<u64>,
+}
+
+/// How many conversations a process of a harness can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Conversations {
+    /// Any number at a time: a server, a bot. Two sessions of one process have nothing to do with each other.
+    Many,
+    /// One at a time: a client at a terminal. A session that begins there is what its user went on to from the one before.
+    OnePerProcess,
+}
+
+impl Conversations {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Many, Self::OnePerProcess];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Many => "many",
+            Self::OnePerProcess => "one_per_process",
+        }
+    }
 }
 
 /// The most an injection may hold; `None` is the configured limit.

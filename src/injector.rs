@@ -493,12 +493,16 @@ impl Injector {
             return None;
         }
         let evicted = self.queue.evict()?;
+        self.end_evicted(&evicted);
+        Some(evicted.notification)
+    }
+
+    fn end_evicted(&mut self, evicted: &Entry) {
         if !evicted.is_for_user() {
             let events = u32::try_from(evicted.notification.events.len()).unwrap_or(u32::MAX);
             self.add_evicted(evicted.notification.subscriber.clone(), events);
         }
         self.end(&evicted.notification, Reason::QueueOverflow);
-        Some(evicted.notification)
     }
 
     fn add_evicted(&mut self, subscriber: SubscriberId, events: u32) {

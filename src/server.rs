@@ -53,7 +53,7 @@ use crate::{
 };
 
 pub use doors::push_wakes;
-pub use engine_handle::{EngineHandle, Query, Standing};
+pub use engine_handle::{EngineHandle, PageStart, Query, Standing, WaitingPage};
 pub use idle::look_for_idle;
 pub use processes::watch_processes;
 pub use room::Rooms;

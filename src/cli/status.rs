@@ -317,7 +317,7 @@ mod tests {
                 ended: counts(&[("expired", 1)]),
             },
             tokens: TokenCounts::of(100, 900),
-            sessions: SessionCounts { open: 1, waiting: 0, unconfirmed: 1 },
+            sessions: SessionCounts { open: 1, waiting: 0, unconfirmed: 1, evicted: 0 },
             subscribers: [("ci_check", idle.clone()), ("deploys", busy), ("old", gone), ("reminder", idle)]
                 .map(|(id, counts)| (id.to_owned(), counts))
                 .into(),

@@ -37,6 +37,9 @@ const FAR: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest sleep towards a deadline: the timer neither counts while the machine sleeps nor follows a clock that is set, so the clock is
 /// looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// How often a session that only a client attached to it shows to be alive gets a record of that; more often where sessions are closed
+/// sooner.
+const SEEN_EVERY: Duration = Duration::from_secs(60 * 60);
 /// Time between two tries to append on a full disk.
 const FULL_RETRY: Duration = Duration::from_secs(1);
 
@@ -96,12 +99,14 @@ impl EventLoop {
                 waited = self.reader.wait() => {
                     waited?;
                     self.consume_slice()?;
+                    self.owe_seen();
                     is_full = self.pay().await?;
                     if self.cadence.is_due(self.fold.applied) {
                         self.take_snapshot().await;
                     }
                 }
                 () = tokio::time::sleep(wait.unwrap_or(FAR)), if wait.is_some() => {
+                    self.owe_seen();
                     is_full = self.pay().await?;
                     // A tick before its deadline would change nothing, and the next one would follow at once.
                     if !is_full && deadline.is_some_and(|at| self.clock.until(at).is_zero()) {
@@ -152,6 +157,21 @@ impl EventLoop {
         self.owed.extend(lost.into_iter().map(undelivered));
     }
 
+    /// Owes the journal a sign of life of each session that says nothing and has a client attached.
+    fn owe_seen(&mut self) {
+        // On a full disk nothing is added to what waits for it.
+        if !self.owed.is_empty() {
+            return;
+        }
+        let (now, engine) = (self.clock.now(), &self.fold.engine);
+        let every = SEEN_EVERY.min(engine.rules().sessions.idle_close / 2);
+        let is_due = |id: &SessionId| {
+            engine.session(id).is_some_and(|session| session.is_open && now.since(session.last_seen) >= every)
+        };
+        let followed = self.registry.followed(now).into_iter().filter(is_due);
+        self.owed.extend(followed.map(|session| Owed::Seen { session }));
+    }
+
     fn deadline(&self) -> Option<Timestamp> {
         self.fold.engine.poll_timeout().map(|(at, _)| at)
     }
@@ -199,6 +219,7 @@ fn unless_full(appended: Result<(), AppendError>) -> Result<bool, AppendError> {
 pub(super) enum Owed {
     Event(Event),
     Undelivered { session: SessionId, injection: InjectionId },
+    Seen { session: SessionId },
 }
 
 impl Owed {
@@ -208,6 +229,10 @@ impl Owed {
             Self::Undelivered { session, injection } => {
                 let body = |body: &mut Vec<u8>| record::encode_undelivered(session, injection, body);
                 append(bus, record::UNDELIVERED, body).await.map(|_| ())
+            }
+            Self::Seen { session } => {
+                let body = |body: &mut Vec<u8>| record::encode_session_seen(session, body);
+                append(bus, record::SESSION_SEEN, body).await.map(|_| ())
             }
         }
     }
@@ -219,6 +244,10 @@ fn act(registry: &Registry, output: Output) -> Option<Owed> {
         Output::Record(_) | Output::Made(_) | Output::Session(..) => None,
         Output::Wake(pending) => {
             registry.wake(pending);
+            None
+        }
+        Output::Refuse { request, harness } => {
+            registry.refuse(request, harness);
             None
         }
         Output::Publish(event) => Some(Owed::Event(event)),

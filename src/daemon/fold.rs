@@ -139,7 +139,10 @@ impl Fold {
             match output {
                 Output::Record(entry) => self.history.keep(entry),
                 Output::Made(_) | Output::Session(..) => {}
-                wanted @ (Output::Answer { .. } | Output::Publish(_) | Output::Wake(_)) => {
+                wanted @ (Output::Answer { .. }
+                | Output::Refuse { .. }
+                | Output::Publish(_)
+                | Output::Wake(_)) => {
                     return Some(wanted);
                 }
             }

@@ -6,7 +6,7 @@ use super::fold::Fold;
 use crate::{
     bus::Bus,
     config::daemon::Durability,
-    engine::{SessionView as OpenSession, SubscriberTally, Word},
+    engine::{Engine, SessionView as OpenSession, SubscriberTally, Word},
     injector::PendingView as PendingNotification,
     notification::Priority,
     pipeline::rule::Activity,
@@ -16,7 +16,7 @@ use crate::{
         EventCounts, HarnessView, JournalView, NotificationCounts, RulesView, SessionCounts, SessionView,
         StatusView, SubscriberCounts, TokenCounts, WaitingView,
     },
-    server::{Query, Standing},
+    server::{PageStart, Query, Standing, WaitingPage},
     time::{Timestamp, duration_millis},
 };
 
@@ -53,14 +53,14 @@ pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waitin
             drop(reply.send(fold.engine.session(&id).map(|open| session(&open, threshold))));
         }
         Query::SessionNow(id, reply) => drop(reply.send(fold.engine.session_now(&id))),
-        Query::Waiting(id, reply) => {
-            let is_wanted = |open: &OpenSession<'_>| id.as_ref().is_none_or(|id| id == open.id);
-            let sessions = fold.engine.sessions().filter(is_wanted);
-            drop(reply.send(sessions.flat_map(|open| waiting_in(&open, now)).collect()));
+        Query::Waiting(page, reply) => drop(reply.send(waiting_page(&fold.engine, &page, now))),
+        Query::Waits(id, notification, reply) => {
+            reply.send(fold.engine.waits(id.as_ref(), &notification)).ok();
         }
         Query::Standing(id, reply) => {
             let standing = fold.engine.session(&id).map(|session| Standing {
-                check_before_tool: session.injector.check_before_tool(),
+                // What it has not taken yet may be worth a look.
+                check_before_tool: session.injector.check_before_tool() || fold.engine.is_behind(&id),
                 unconfirmed: session.injector.unconfirmed_ids(),
             });
             drop(reply.send(standing.unwrap_or_default()));
@@ -89,6 +89,7 @@ fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp)
                 .unwrap_or(u64::MAX),
             waiting: u64::try_from(waiting).unwrap_or(u64::MAX),
             unconfirmed: fold.engine.sessions().map(|open| u64::from(open.injector.unconfirmed())).sum(),
+            evicted: fold.engine.sessions_evicted(),
         },
         subscribers: subscribers(fold),
     }
@@ -108,24 +109,16 @@ fn projection(projection: &Projection, bus: &Bus) -> ProjectionView {
 
 fn journal(fold: &Fold, about: &About, bus: &Bus) -> JournalView {
     let journal = bus.journal();
-    // Sizes that cannot be read are no reason not to tell the rest.
-    let stored = journal.stored().unwrap_or_default();
-    let first = journal.read_at(stored.first).ok().flatten();
     JournalView {
         head: bus.written().borrow().0,
         synced: bus.synced().borrow().0,
         applied: fold.applied.0,
         durability: about.durability,
-        first: stored.first.0,
-        first_at: first.map(|record| record.time.to_string()),
-        segments: stored.segments,
-        bytes: stored.bytes,
-        packed: stored.packed,
-        packed_bytes: stored.packed_bytes,
-        unpacked_bytes: stored.unpacked_bytes,
         full: journal.disk_full().map(|full| full.to_string()),
         failed: bus.poisoned().map(|poisoned| poisoned.to_string()),
         problems: journal.health().sentences(),
+        // What is on the disk is looked for by whoever shows this.
+        ..JournalView::default()
     }
 }
 
@@ -146,6 +139,37 @@ fn session(session: &OpenSession<'_>, threshold: Priority) -> SessionView {
         reason: wake.map(|wake| wake.reason),
         unconfirmed: session.injector.unconfirmed(),
     }
+}
+
+/// A page of what waits, and where the next one begins; costs what it shows, and a look at each session.
+fn waiting_page(
+    engine: &Engine,
+    page: &WaitingPage,
+    now: Timestamp,
+) -> (Vec<WaitingView>, Option<PageStart>) {
+    let is_wanted = |session: &OpenSession<'_>| match (&page.session, &page.from) {
+        (Some(id), _) => id == session.id,
+        (None, Some(from)) => *session.id >= from.session,
+        (None, None) => true,
+    };
+    let mut shown = Vec::new();
+    for session in engine.sessions_by_id().filter(is_wanted) {
+        let begun = page.from.as_ref().filter(|from| from.session == *session.id);
+        let skip = begun.map_or(0, |from| from.skip);
+        let room = page.limit - shown.len();
+        let waiting = session.injector.weight().map_or(0, |(_, count)| count);
+        if waiting <= skip {
+            continue;
+        }
+        if room == 0 {
+            return (shown, Some(PageStart { session: session.id.clone(), skip }));
+        }
+        shown.extend(waiting_in(&session, now).into_iter().skip(skip).take(room));
+        if waiting - skip > room {
+            return (shown, Some(PageStart { session: session.id.clone(), skip: skip + room }));
+        }
+    }
+    (shown, None)
 }
 
 fn waiting_in(session: &OpenSession<'_>, now: Timestamp) -> Vec<WaitingView> {

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     event::SessionId,
+    exchange::Process,
     ledger::{LedgerEntry, Reason},
     notification::Notification,
     session::SessionState,
@@ -22,6 +23,15 @@ use crate::{
 /// Most sessions that have ended and may come back; the one that ended first is given up for a new one. What each of them
 /// keeps is bounded as an open one's is.
 pub(super) const AWAY_MAX: usize = 1_000;
+
+/// Why a session that can be resumed has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Suspension {
+    /// Its harness said so; what left for it can still be confirmed.
+    ByHarness,
+    /// Its process has ended; nothing will be confirmed.
+    ProcessGone,
+}
 
 impl Engine {
     /// Closes a session because its harness says so; what it leaves goes to its parent, or ends.
@@ -40,6 +50,7 @@ impl Engine {
     }
 
     fn remove_session(&mut self, id: &SessionId, now: Timestamp) {
+        self.catch_up(id);
         let Some((mut session, _)) = self.sessions.take(id) else {
             return;
         };
@@ -70,9 +81,18 @@ impl Engine {
         self.outputs.push_back(Output::Wake(Pending { is_closed: true, ..Pending::nothing(id.clone()) }));
     }
 
-    /// Keeps a session that has ended, with what waits for it, for when it is taken up again; its subagents end with it. A
-    /// subagent itself does not come back.
-    pub(super) fn send_away(&mut self, id: &SessionId, now: Timestamp) {
+    /// Suspends the session whose process has ended, unless it is in another one by now.
+    pub(super) fn process_gone(&mut self, id: &SessionId, process: Process, now: Timestamp) {
+        let is_its_own = |session: &Session| session.harness.process() == Some(process);
+        if self.sessions.get(id).is_some_and(is_its_own) {
+            self.suspend(id, Suspension::ProcessGone, now);
+        }
+    }
+
+    /// Keeps a session that has ended, with what is addressed to it, for when it is resumed; its subagents end with it. A
+    /// subagent itself is not resumed.
+    pub(super) fn suspend(&mut self, id: &SessionId, why: Suspension, now: Timestamp) {
+        self.catch_up(id);
         let Some(session) = self.sessions.get(id) else {
             return self.tell_closed(id);
         };
@@ -93,6 +113,9 @@ impl Engine {
         self.outputs.push_back(Output::Session(id.clone(), change));
         session.last_seen = now;
         let for_others = session.injector.leave();
+        if why == Suspension::ProcessGone {
+            session.injector.end_leases();
+        }
         session.told = Told::default();
         session.state = SessionState::default();
         self.sessions.away.insert(id.clone(), session);

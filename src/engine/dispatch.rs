@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Engine, io::Output, lineage::CHAIN_MAX, rules::SourceSettings};
+use super::{Engine, fanout::DIRECT_MAX, io::Output, lineage::CHAIN_MAX, rules::SourceSettings};
 use crate::{
     event::{Event, EventRef, Payload, Provenance, Seq, SessionId, Severity},
     injector::Earlier,
@@ -23,7 +23,7 @@ impl Engine {
     /// Hands an event to every pipeline that asks for its type.
     pub(super) fn dispatch(&mut self, seq: Seq, event: &EventRef<'_>, now: Timestamp) {
         self.tally.events += 1;
-        self.note_turn(event);
+        self.note_turn(event, now);
         let chain = event.cause.map_or(0, |cause| self.lineage.of(cause) + 1);
         self.lineage.remember(seq, event.id, chain);
         let by = (chain > CHAIN_MAX).then_some(HeldBackBy::Causes).or_else(|| self.over_rate(event, now));
@@ -98,7 +98,15 @@ impl Engine {
             events: notification.events.clone(),
             created_at: notification.created_at,
         });
+        if self.sessions.are_all_and_many(&notification.scope) {
+            self.broadcast(notification);
+            return;
+        }
         let concerned = self.sessions.concerned(&notification.scope);
+        if concerned.len() > DIRECT_MAX {
+            self.broadcast(notification);
+            return;
+        }
         if concerned.is_empty() {
             self.keep_unclaimed(notification, None, Earlier::Not);
             return;
@@ -110,6 +118,7 @@ impl Engine {
 
     /// Puts a notification into one session's queue; returns whether it is new there.
     pub(super) fn queue(&mut self, session: &SessionId, notification: Arc<Notification>) -> bool {
+        self.catch_up(session);
         let Some(known) = self.sessions.known_mut(session) else {
             return false;
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::{
     engine::rules::CompiledRules,
     event::{Event, EventRef, Seq, SessionId},
-    exchange::{Answer, Decision, Exchange, Harness, InjectionId},
+    exchange::{Answer, Decision, Exchange, Harness, InjectionId, Process},
     ledger::{ConfirmedBy, LedgerEntry},
     notification::{Notification, NotificationId, Priority},
     session::Wake,
@@ -64,6 +64,25 @@ pub enum Input<'a> {
         /// Whether it can be taken up again, so that what waits for it is kept for a while.
         may_return: bool,
     },
+    /// The process of a session has ended without a word: nothing confirms any more what left for it.
+    ProcessGone {
+        /// Which.
+        session: SessionId,
+        /// The process that has ended; a session that is in another one by now goes on.
+        process: Process,
+    },
+    /// A client is attached to a session that says nothing.
+    SessionSeen {
+        /// Which.
+        session: SessionId,
+    },
+    /// The client's own files say that no turn is under way.
+    SessionIdle {
+        /// Whose.
+        session: SessionId,
+        /// When that was so; what was heard of the session later counts more.
+        as_of: Timestamp,
+    },
     /// The user decided about a notification that waits.
     Decided {
         /// In whose queue; everywhere if there is none.
@@ -102,6 +121,13 @@ pub enum Output {
         session: SessionId,
         /// What it gets.
         answer: Answer,
+    },
+    /// Refuse a waiting request: its session's id is taken.
+    Refuse {
+        /// Which request.
+        request: RequestId,
+        /// The harness whose open session has that id.
+        harness: Arc<str>,
     },
     /// Publish an event that the engine itself makes; its id is deterministic, so doing it twice is harmless.
     Publish(Event),
@@ -160,6 +186,8 @@ pub enum WakeReason {
     Session,
     /// A notification that nobody took expires.
     Unclaimed,
+    /// Sessions have broadcasts to take.
+    Fanout,
     /// It is time to say how many events of a source were held back.
     Throttle,
 }

@@ -90,6 +90,7 @@ impl Engine {
     }
 
     fn take_over(&mut self, id: &SessionId, notification: Arc<Notification>, earlier: Earlier) {
+        self.catch_up(id);
         self.with_injector(id, |injector| drop(injector.take_over(notification, earlier)));
     }
 

@@ -28,6 +28,10 @@ const INJECTION_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 impl Engine {
     /// Answers an exchange; the same carrier again gets the same bytes.
     pub(super) fn exchange(&mut self, seq: Seq, request: RequestId, exchange: &Exchange, now: Timestamp) {
+        if let Some(harness) = self.sessions.taken_by(&exchange.session, &exchange.harness) {
+            self.outputs.push_back(Output::Refuse { request, harness });
+            return;
+        }
         let is_new = self.sessions.get(&exchange.session).is_none();
         self.meet_session(&exchange.session, &exchange.harness, now);
         let threshold = self.rules.wake.threshold;
@@ -54,7 +58,7 @@ impl Engine {
                 }
                 self.close_due(exchange, now);
                 let answer = self.release(seq, exchange, now);
-                self.note_point(exchange, &answer);
+                self.note_point(exchange, &answer, now);
                 answer
             }
         };

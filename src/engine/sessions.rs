@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -14,13 +15,16 @@ use serde::{Deserialize, Serialize};
 use super::{
     Engine,
     deadlines::Deadlines,
+    fanout::DIRECT_MAX,
     folders::Folders,
     io::{Output, Pending, SessionChange},
+    pressure::Pressure,
+    room::Evictions,
     rules::SessionSettings,
 };
 use crate::{
     event::{Scope, SessionId},
-    exchange::{Decision, Harness},
+    exchange::{Conversations, Decision, Harness},
     injector::Injector,
     ledger::{LedgerEntry, Reason},
     notification::{NotificationId, Priority, SubscriberId},
@@ -28,8 +32,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most open sessions; the one that has been silent for longest is closed for a new one.
+/// Most open sessions. For a new one that goes which was silent for longest: first of those for which nothing waits and to which
+/// nobody is attached.
 pub(super) const SESSIONS_MAX: usize = 10_000;
+/// Most open sessions of one harness, so that one that makes a session of every request closes its own. Goes as above.
+pub(super) const SESSIONS_PER_HARNESS_MAX: usize = SESSIONS_MAX / 2;
+/// For how long a client counts as attached that was said to be: it is said every hour.
+const ATTACHED_FOR: Duration = Duration::from_secs(2 * 60 * 60);
+/// Least time between two events that say how many sessions were closed for want of room.
+pub(super) const EVICTED_SAID_EVERY: Duration = Duration::from_secs(60 * 60);
 
 /// One session that is open or may come back.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,6 +55,15 @@ pub(super) struct Session {
     /// The sessions whose place it took: what concerns one of them concerns it. Oldest first.
     pub(super) former: Vec<SessionId>,
     pub(super) state: SessionState,
+    /// The number of the first broadcast that it has not taken.
+    #[serde(default)]
+    pub(super) taken: u64,
+    /// When its harness last said where it stands.
+    #[serde(default)]
+    pub(super) state_at: Timestamp,
+    /// When a client was last said to be attached.
+    #[serde(default)]
+    pub(super) attached_at: Option<Timestamp>,
     /// It was said to begin, and no turn has begun since.
     pub(super) is_opening: bool,
     /// It was said to end because its user emptied the conversation.
@@ -95,6 +115,14 @@ pub(super) struct Sessions {
     pub(super) announced: Vec<SessionId>,
     #[serde(skip)]
     pub(super) deadlines: Deadlines<SessionId>,
+    /// Those that were closed for want of room.
+    pub(super) evicted: Evictions,
+    /// The open ones that are no subagents.
+    #[serde(skip)]
+    pub(super) roots: BTreeSet<SessionId>,
+    /// How much waits for each.
+    #[serde(skip)]
+    pub(super) pressure: Pressure,
     /// Where those work that are open and are no subagents.
     #[serde(skip)]
     folders: Folders,
@@ -123,12 +151,19 @@ impl Sessions {
         let session = open.or_else(|| self.away.remove(id).map(|session| (session, false)));
         self.deadlines.set(id.clone(), None);
         self.folders.set(id, None);
+        self.roots.remove(id);
+        self.pressure.set(id, None);
         session
     }
 
     /// Takes note of where a session works, when that or its parent may have changed.
     pub(super) fn place(&mut self, id: &SessionId) {
         let root = self.open.get(id).filter(|session| session.harness.parent.is_none());
+        if root.is_some() {
+            self.roots.insert(id.clone());
+        } else {
+            self.roots.remove(id);
+        }
         self.folders.set(id, root.and_then(|session| session.harness.workspace.as_ref()));
     }
 
@@ -140,6 +175,20 @@ impl Sessions {
     pub(super) fn views(&self) -> impl Iterator<Item = SessionView<'_>> {
         let open = self.open.iter().map(|(id, session)| session.view(id, true));
         open.chain(self.away.iter().map(|(id, session)| session.view(id, false)))
+    }
+
+    /// The same in the order of their ids.
+    pub(super) fn views_by_id(&self) -> impl Iterator<Item = SessionView<'_>> {
+        let mut open = self.open.iter().peekable();
+        let mut away = self.away.iter().peekable();
+        std::iter::from_fn(move || {
+            let is_open = match (open.peek(), away.peek()) {
+                (Some((open, _)), Some((away, _))) => open < away,
+                (open, _) => open.is_some(),
+            };
+            let next = if is_open { open.next() } else { away.next() };
+            next.map(|(id, session)| session.view(id, is_open))
+        })
     }
 
     pub(super) fn view(&self, id: &SessionId) -> Option<SessionView<'_>> {
@@ -163,8 +212,13 @@ impl Sessions {
                 debug_assert_eq!(concerned, self.roots_of(scope), "each is placed where it works");
                 concerned
             }
-            Scope::All => self.roots_of(scope),
+            Scope::All => self.roots.iter().cloned().collect(),
         }
+    }
+
+    /// Whether `scope` is that of all sessions, and these are more than get a notification at once.
+    pub(super) fn are_all_and_many(&self, scope: &Scope) -> bool {
+        *scope == Scope::All && self.roots.len() > DIRECT_MAX
     }
 
     /// The open sessions that are no subagents and that `scope` concerns, each of them asked.
@@ -234,15 +288,24 @@ impl Session {
         }
     }
 
-    /// Whether it is a conversation whose process is known; a subagent is none.
+    /// Whether it is the one conversation of its process at its time; a subagent is none.
     pub(super) fn is_of_some_process(&self) -> bool {
-        self.harness.parent.is_none() && self.harness.pid.is_some()
+        let is_only_one = self.harness.conversations == Some(Conversations::OnePerProcess);
+        is_only_one && self.harness.parent.is_none() && self.harness.pid.is_some()
     }
 
-    /// Whether it is a conversation in the process of `other`.
+    /// Whether it is a conversation of the same user in the process of `other`.
     pub(super) fn is_of_process_of(&self, other: &Self) -> bool {
         let (own, other) = (&self.harness, &other.harness);
-        self.is_of_some_process() && own.pid == other.pid && own.name == other.name
+        let is_same = own.process() == other.process() && own.name == other.name && own.user == other.user;
+        self.is_of_some_process() && is_same
+    }
+
+    /// Whether something waits for it or is on its way, or a client was attached to it lately.
+    pub(super) fn is_of_use(&self, now: Timestamp) -> bool {
+        let (pending, _) = self.injector.pending();
+        let is_attached = self.attached_at.is_some_and(|at| now.since(at) <= ATTACHED_FOR);
+        is_attached || pending > 0 || self.injector.for_user() > 0 || self.injector.unconfirmed() > 0
     }
 
     fn new(id: &SessionId, queue_len_max: u32, now: Timestamp) -> Self {
@@ -254,6 +317,9 @@ impl Session {
             injector: Injector::new(id.clone(), queue_len_max),
             former: Vec::new(),
             state: SessionState::default(),
+            taken: 0,
+            state_at: now,
+            attached_at: None,
             is_opening: false,
             is_cleared: false,
             told: Told::default(),
@@ -274,13 +340,15 @@ impl Engine {
     pub(super) fn meet_session(&mut self, id: &SessionId, harness: &Harness, now: Timestamp) {
         let is_new = self.sessions.get(id).is_none();
         if is_new {
-            self.make_room(now);
+            self.give_up_of_another_harness(id, harness, now);
+            self.make_room(harness, now);
             self.give_back_place(id);
             let session = self.sessions.away.remove(id);
             let queue_len_max = self.rules.sessions.queue_len_max;
             let session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
             let is_opening = self.sessions.take_announced(id);
-            let session = Session { is_opening, is_cleared: false, open_since: now, ..session };
+            let taken = self.fanout.head();
+            let session = Session { is_opening, is_cleared: false, open_since: now, taken, ..session };
             self.sessions.open.insert(id.clone(), session);
         }
         let Some(session) = self.sessions.get_mut(id) else {
@@ -329,6 +397,7 @@ impl Engine {
     /// Expires what is due in the sessions whose deadline is `at`, and closes those that were silent for too long.
     pub(super) fn fire_sessions(&mut self, at: Timestamp) {
         for id in self.sessions.deadlines.take_due(at) {
+            self.catch_up(&id);
             let Some(session) = self.sessions.known_mut(&id) else {
                 continue;
             };
@@ -352,12 +421,14 @@ impl Engine {
         let deadline = session.deadline(settings);
         let (count, top) = session.injector.pending();
         let wake = session.injector.wake(session.state, self.rules.wake.threshold);
+        let weight = session.injector.weight();
         let told = Told { count, top, for_user: session.injector.for_user(), wake };
         let has_changed = is_open && session.told != told;
         if has_changed {
             session.told.clone_from(&told);
         }
         self.sessions.deadlines.set(id.clone(), Some(deadline));
+        self.sessions.pressure.set(id, weight);
         for entry in entries {
             self.record(entry);
         }
@@ -367,16 +438,19 @@ impl Engine {
             self.outputs.push_back(Output::Wake(pending));
         }
     }
+}
 
-    fn make_room(&mut self, now: Timestamp) {
-        if self.sessions.open.len() < SESSIONS_MAX {
-            return;
-        }
-        let silent_longest = self.sessions.open.iter().min_by_key(|(_, session)| session.last_seen);
-        if let Some(id) = silent_longest.map(|(id, _)| id.clone()) {
-            self.close_session(&id, now);
-        }
+/// Takes over the number of a process together with its start.
+fn take_process(known: &mut Harness, harness: &Harness) -> bool {
+    let is_other = match (known.process(), harness.process()) {
+        (_, None) => false,
+        (Some(known), Some(said)) if known.pid == said.pid && said.started.is_none() => false,
+        (known, said) => known != said,
+    };
+    if is_other {
+        (known.pid, known.pid_started) = (harness.pid, harness.pid_started);
     }
+    is_other
 }
 
 /// What a harness said that was not known before.
@@ -399,7 +473,8 @@ fn learn(known: &mut Harness, harness: &Harness) -> Learned {
     let is_other = take(&mut known.name, &harness.name)
         | take(&mut known.version, &harness.version)
         | take(&mut known.user, &harness.user)
-        | take(&mut known.pid, &harness.pid);
+        | take_process(known, harness)
+        | take(&mut known.conversations, &harness.conversations);
     let is_elsewhere =
         take(&mut known.workspace, &harness.workspace) | take(&mut known.parent, &harness.parent);
     Learned { is_news: is_other || is_elsewhere, is_elsewhere }
@@ -408,10 +483,12 @@ fn learn(known: &mut Harness, harness: &Harness) -> Learned {
 impl Sessions {
     /// Makes again what is left out of a snapshot, waiting for what `settings` make the sessions wait for.
     pub(super) fn restore_indices(&mut self, settings: &SessionSettings) {
-        let Self { open, away, heirs, announced: _, deadlines, folders: _ } = self;
+        let Self { open, away, heirs, announced: _, deadlines, evicted: _, roots: _, pressure, folders: _ } =
+            self;
         for (id, session) in open.iter().chain(&*away) {
             heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
             deadlines.set(id.clone(), Some(session.deadline(settings)));
+            pressure.set(id, session.injector.weight());
         }
         for id in self.open.keys().cloned().collect::<Vec<_>>() {
             self.place(&id);

@@ -8,8 +8,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Engine, deadlines::Deadlines, lineage::Lineage, matcher_of, rules::CompiledRules, sessions::Sessions,
-    tally::Tally, throttle::Throttle, unclaimed::Unclaimed,
+    Engine, deadlines::Deadlines, fanout::Fanout, lineage::Lineage, matcher_of, rules::CompiledRules,
+    sessions::Sessions, tally::Tally, throttle::Throttle, unclaimed::Unclaimed,
 };
 use crate::{
     ledger::{LedgerEntry, Reason},
@@ -24,6 +24,7 @@ use crate::{
 pub struct EngineState<'a> {
     pipelines: BTreeMap<SubscriberId, Memory<'a>>,
     sessions: Held<'a, Sessions>,
+    fanout: Held<'a, Fanout>,
     unclaimed: Held<'a, Unclaimed>,
     lineage: Held<'a, Lineage>,
     throttle: Held<'a, Throttle>,
@@ -39,6 +40,7 @@ impl Engine {
             pipelines,
             pipeline_deadlines: _,
             sessions,
+            fanout,
             unclaimed,
             lineage,
             throttle,
@@ -49,6 +51,7 @@ impl Engine {
         EngineState {
             pipelines: pipelines.iter().map(|own| (own.rule().id.clone(), own.memory())).collect(),
             sessions: Held::Borrowed(sessions),
+            fanout: Held::Borrowed(fanout),
             unclaimed: Held::Borrowed(unclaimed),
             lineage: Held::Borrowed(lineage),
             throttle: Held::Borrowed(throttle),
@@ -61,7 +64,8 @@ impl Engine {
     /// A subscriber that the state does not know begins with nothing. What waits in an open batch of one that the rules lack ends as of a
     /// subscriber that is off; the entries are the engine's first outputs.
     pub fn from_state(rules: Arc<CompiledRules>, state: EngineState<'_>) -> Self {
-        let EngineState { pipelines: mut memories, sessions, unclaimed, lineage, throttle, tally } = state;
+        let EngineState { pipelines: mut memories, sessions, fanout, unclaimed, lineage, throttle, tally } =
+            state;
         let recall = |rule: &Arc<_>, memory| Pipeline::remembering(Arc::clone(rule), memory);
         let pipelines: Vec<Pipeline> = rules
             .subscribers
@@ -79,6 +83,7 @@ impl Engine {
             pipelines,
             pipeline_deadlines,
             sessions,
+            fanout: fanout.into_owned(),
             unclaimed: unclaimed.into_owned(),
             lineage: lineage.into_owned(),
             throttle: throttle.into_owned(),

@@ -32,7 +32,10 @@ impl Engine {
         let left = self.sessions.left_for(session, now);
         let left = match &exchange.begins {
             Begins::Nothing => {
-                if let Some(from) = left.as_ref().filter(|from| self.sessions.was_cleared(from)) {
+                let is_cleared = |from: &&SessionId| {
+                    self.sessions.was_cleared(from) && self.sessions.work_in_one_folder(from, session)
+                };
+                if let Some(from) = left.as_ref().filter(is_cleared) {
                     self.succeed(from, session);
                 }
                 left
@@ -48,7 +51,10 @@ impl Engine {
             Begins::Clear { from } => {
                 let from = match from {
                     Some(from) => self.sessions.other_root(session, from),
-                    None => left.filter(|_| is_new || !self.sessions.has_taken_a_place(session)),
+                    None => left.filter(|left| {
+                        (is_new || !self.sessions.has_taken_a_place(session))
+                            && self.sessions.work_in_one_folder(left, session)
+                    }),
                 };
                 if let Some(from) = &from {
                     self.succeed(from, session);
@@ -76,6 +82,7 @@ impl Engine {
 
     /// Lets `heir` take the place of `from`: it gets what was never delivered there, and what is yet to come.
     fn succeed(&mut self, from: &SessionId, heir: &SessionId) {
+        self.catch_up(from);
         let Some((Session { mut injector, mut former, last_seen, .. }, _)) = self.sessions.take(from) else {
             return;
         };
@@ -95,6 +102,7 @@ impl Engine {
 
     /// Gives `copy` what waits for `from`, and the memory of what it was told.
     fn copy(&mut self, from: &SessionId, copy: &SessionId) {
+        self.catch_up(from);
         let Some(original) = self.sessions.known(from) else {
             return;
         };
@@ -117,7 +125,7 @@ impl Engine {
 }
 
 impl Sessions {
-    /// The session that the process of `id` was last heard of in before it.
+    /// The session that the process of `id` was last heard of in before it, where a process has one conversation at a time.
     fn left_for(&self, id: &SessionId, now: Timestamp) -> Option<SessionId> {
         let own = self.open.get(id).filter(|own| own.is_of_some_process())?;
         let just_ended =
@@ -136,6 +144,12 @@ impl Sessions {
     /// Whether the open session has taken the place of another one.
     fn has_taken_a_place(&self, id: &SessionId) -> bool {
         self.open.get(id).is_some_and(|session| !session.former.is_empty())
+    }
+
+    /// Whether two sessions work in the same folder, or neither says where.
+    fn work_in_one_folder(&self, one: &SessionId, other: &SessionId) -> bool {
+        let folder = |id: &SessionId| self.known(id).map(|session| session.harness.workspace.as_deref());
+        folder(one) == folder(other)
     }
 
     /// Whether the session ended because its user emptied the conversation.

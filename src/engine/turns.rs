@@ -8,6 +8,7 @@ use crate::{
     exchange::{Answer, Exchange, Trigger},
     notification::InjectionPoint,
     session::{CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, WAITING_EVENT},
+    time::Timestamp,
 };
 
 /// Most sessions that were said to begin and have not asked yet; of an older one the first exchange counts as a turn.
@@ -15,7 +16,7 @@ const ANNOUNCED_MAX: usize = 64;
 
 impl Engine {
     /// Learns from an event where its session stands.
-    pub(super) fn note_turn(&mut self, event: &EventRef<'_>) {
+    pub(super) fn note_turn(&mut self, event: &EventRef<'_>, now: Timestamp) {
         let is_of_an_agent = event.event_type.starts_with("agent.");
         let is_of_a_tool = event.event_type.starts_with("tool.call.");
         let Some(id) = event.session.filter(|_| is_of_an_agent || is_of_a_tool).map(SessionId::new) else {
@@ -42,6 +43,7 @@ impl Engine {
             session.is_cleared = reason.as_deref() == Some(CLEARED);
         }
         let state = session.state.after_event(event.event_type, reason.as_deref());
+        session.state_at = now;
         if event.event_type == OPENING_EVENT {
             session.is_opening = true;
         } else if state != session.state {
@@ -52,13 +54,14 @@ impl Engine {
     }
 
     /// Notes where the session stands after an exchange that was no repetition.
-    pub(super) fn note_point(&mut self, exchange: &Exchange, answer: &Answer) {
+    pub(super) fn note_point(&mut self, exchange: &Exchange, answer: &Answer, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(&exchange.session) else { return };
         match exchange.trigger {
             Trigger::Wake if answer.injection.is_none() => return,
             // What a wake route takes begins a turn, also in a session that has had none.
             Trigger::Wake => session.is_opening = false,
             Trigger::Agent => {
+                session.state_at = now;
                 let is_turn_start = exchange.point == InjectionPoint::TurnStart;
                 if is_turn_start && std::mem::take(&mut session.is_opening) {
                     return;
@@ -66,6 +69,25 @@ impl Engine {
             }
         }
         session.state = session.state.after_exchange(exchange.point, answer.directive.is_some());
+        session.state_at = now;
+    }
+
+    /// Takes the word of a client's own files that no turn was under way at `as_of`, unless its harness said something since.
+    pub(super) fn note_idle(&mut self, id: &SessionId, as_of: Timestamp) {
+        let Some(session) = self.sessions.get_mut(id).filter(|session| session.state_at <= as_of) else {
+            return;
+        };
+        session.state = SessionState::Idle;
+        session.state_at = as_of;
+        self.settle_session(id);
+    }
+
+    /// Takes a client that is attached for a sign of life.
+    pub(super) fn note_attached(&mut self, id: &SessionId, now: Timestamp) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.last_seen = now;
+        session.attached_at = Some(now);
+        self.settle_session(id);
     }
 }
 

@@ -56,7 +56,7 @@ impl Waiting {
 /// What goes first when there are too many: the least important, and of those the oldest.
 type Key = (Priority, u64);
 
-/// How many notifications of each subscriber were evicted; no zeroes.
+/// How many events of each subscriber stood in what was evicted.
 pub(super) type Evicted = BTreeMap<SubscriberId, u32>;
 
 /// What waits for a session.
@@ -98,7 +98,7 @@ impl Unclaimed {
         let evicted = self.remove(*over?).notification;
         let counts = self.evicted.entry(evicted.scope.clone()).or_default();
         let count = counts.entry(evicted.subscriber.clone()).or_default();
-        *count = count.saturating_add(1);
+        *count = count.saturating_add(u32::try_from(evicted.events.len()).unwrap_or(u32::MAX));
         if !self.by_scope.contains_key(&evicted.scope) {
             self.evicted.remove(&evicted.scope);
         }
@@ -174,11 +174,9 @@ impl Unclaimed {
         self.waiting.len()
     }
 
-    /// What waits, in the order in which it came.
-    pub(super) fn in_order(&self) -> Vec<&Arc<Notification>> {
-        let mut waiting: Vec<(&Key, &Waiting)> = self.waiting.iter().collect();
-        waiting.sort_unstable_by_key(|((_, arrival), _)| *arrival);
-        waiting.into_iter().map(|(_, waiting)| &waiting.notification).collect()
+    /// Whether the notification waits.
+    pub(super) fn contains(&self, id: &NotificationId) -> bool {
+        self.waiting.values().any(|waiting| waiting.notification.id == *id)
     }
 
     fn take_that(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Arc<Notification>> {
@@ -277,7 +275,7 @@ impl From<ConfirmedState> for Confirmed {
 mod tests {
     use super::*;
     use crate::{
-        event::Severity,
+        event::{Seq, Severity},
         notification::{Activation, InjectionPoint, Interrupt, Tokens},
     };
 
@@ -298,7 +296,7 @@ mod tests {
             content: "key: value".into(),
             tokens: Tokens(3),
             raw_bytes: 40,
-            events: Vec::new(),
+            events: vec![Seq(1)],
             created_at: Timestamp::ZERO,
             expires_at: None,
         })

@@ -1,6 +1,6 @@
 //! What each harness can take: the table.
 
-use crate::exchange::{Budget, Format};
+use crate::exchange::{Budget, Conversations, Format};
 
 /// What one harness can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,13 +11,20 @@ pub struct Caps {
     pub chars_max: u32,
     /// How an injection is written for it.
     pub format: Format,
+    /// How many conversations one of its processes can have.
+    pub conversations: Conversations,
 }
 
 /// Claude Code.
 ///
 /// Source: measured: from 10,000 characters on, the model gets a file name and a preview instead of the text; 500 are kept
 /// in reserve.
-pub const CLAUDE_CODE: Caps = Caps { name: "claude-code", chars_max: 9_500, format: Format::Xml };
+pub const CLAUDE_CODE: Caps = Caps {
+    name: "claude-code",
+    chars_max: 9_500,
+    format: Format::Xml,
+    conversations: Conversations::OnePerProcess,
+};
 
 impl Caps {
     /// The limits as an exchange states them.

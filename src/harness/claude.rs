@@ -325,6 +325,8 @@ impl Call<'_> {
             workspace: self.workspace.clone(),
             user: None,
             pid: self.env.pid,
+            pid_started: None,
+            conversations: Some(CLAUDE_CODE.conversations),
             parent: is_subagent.then(|| self.conversation()).transpose()?,
         })
     }

@@ -12,7 +12,7 @@ use crate::{
     event::Scope,
     exchange::InjectionId,
     ledger::{LedgerEntry, Reason},
-    notification::{Notification, SubscriberId},
+    notification::{Notification, NotificationId, Priority, SubscriberId},
 };
 
 /// A notification that a session left without proof that it was read.
@@ -93,6 +93,23 @@ impl Injector {
     pub fn note_evicted(&mut self, counts: BTreeMap<SubscriberId, u32>) {
         for (subscriber, count) in counts {
             self.add_evicted(subscriber, count);
+        }
+    }
+
+    /// Whether the notification waits here.
+    pub fn waits(&self, notification: &NotificationId) -> bool {
+        self.queue.contains(notification)
+    }
+
+    /// How important the least important one is that waits, and how many wait, those for the user among them; `None` when none does.
+    pub fn weight(&self) -> Option<(Priority, usize)> {
+        self.queue.least_priority().map(|least| (least, self.queue.len()))
+    }
+
+    /// Ends the one that a full queue lets go of first, because all queues together are full.
+    pub fn evict_least(&mut self) {
+        if let Some(entry) = self.queue.evict() {
+            self.end_evicted(&entry);
         }
     }
 

@@ -387,6 +387,11 @@ impl Queue {
         for_agent.map(|lane| lane.urgency.0)
     }
 
+    /// The priority of the least urgent one.
+    pub(super) fn least_priority(&self) -> Option<Priority> {
+        self.entries.last_key_value().map(|(key, _)| key.lane.urgency.0)
+    }
+
     /// When the next one expires.
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
         self.by_expiry.first().map(|(at, _)| *at)

@@ -133,6 +133,8 @@ fn closed(row: &Row<'_>) -> rusqlite::Result<(i64, ClosedSession)> {
             workspace: text(7)?,
             user: text(8)?,
             pid: row.get(9)?,
+            pid_started: None,
+            conversations: None,
             parent: text(10)?,
         },
     };

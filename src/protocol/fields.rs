@@ -78,6 +78,15 @@ impl<'a, const N: usize> Fields<'a, N> {
         self.raw(name).map(read).transpose()
     }
 
+    /// The whole number of `name`, where it may be larger than a count.
+    pub(crate) fn number(&self, name: &'static str) -> Result<Option<u64>, FieldError> {
+        let read = |raw: &RawValue| {
+            let message = || format!("must be a whole number, not {}", shown(raw.get()));
+            raw.get().parse().map_err(|_| FieldError::new(name, message()))
+        };
+        self.raw(name).map(read).transpose()
+    }
+
     /// The truth value of `name`.
     pub(crate) fn flag(&self, name: &'static str) -> Result<Option<bool>, FieldError> {
         let read = |raw: &RawValue| {

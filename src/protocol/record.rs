@@ -3,6 +3,9 @@
 //! An event's body is `event::codec`'s; every other one is a JSON object whose `v` is its version, so that a record of today can be
 //! read by the program of later. What is read is an input of the engine, so a replay feeds it what live traffic fed it.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -13,7 +16,7 @@ use crate::{
         EventRef, Seq, SessionId,
         codec::{self, IdOrigin},
     },
-    exchange::{Decision, Exchange, Harness, InjectionId},
+    exchange::{Conversations, Decision, Exchange, Harness, InjectionId, Process},
     ledger::ConfirmedBy,
     notification::NotificationId,
     protocol::{
@@ -23,6 +26,8 @@ use crate::{
         fields::{Fields, Unknown},
         views::HarnessView,
     },
+    session::SessionState,
+    time::Timestamp,
 };
 
 /// An event.
@@ -39,6 +44,10 @@ pub const SESSION_OPENED: u8 = 5;
 pub const SESSION_CLOSED: u8 = 6;
 /// The rules are others from here on.
 pub const RULES: u8 = 7;
+/// A session that says nothing has a client attached.
+pub const SESSION_SEEN: u8 = 12;
+/// Where a session stands, as its client's own files tell.
+pub const SESSION_STATE: u8 = 13;
 /// The daemon stops.
 pub const SHUTTING_DOWN: u8 = 8;
 /// Nothing but time has passed.
@@ -53,8 +62,29 @@ pub const LOST: u8 = 255;
 const VERSION: u32 = 2;
 
 const EXCHANGE_FIELDS: [&str; 16] = exchange::fields_with!["v", "request", "session"];
-const OTHER_FIELDS: [&str; 9] =
-    ["v", "session", "injection", "harness", "hash", "by", "may_return", "notification", "decision"];
+const OTHER_FIELDS: [&str; 15] = [
+    "v",
+    "session",
+    "injection",
+    "harness",
+    "hash",
+    "by",
+    "may_return",
+    "notification",
+    "decision",
+    "cause",
+    "pid",
+    "pid_started",
+    "state",
+    "source",
+    "as_of",
+];
+/// Why a session was closed whose harness did not say so: its process has ended.
+const PROCESS_GONE: &str = "process_gone";
+/// The only state that a client's own files move a session to.
+const IDLE: &str = SessionState::Idle.as_str();
+/// Whose records did not say that its processes have one conversation at a time, before that could be said.
+const ONE_PER_PROCESS_BEFORE: &str = "claude-code";
 /// What can prove an injection's arrival by itself; a later exchange does it without a record.
 const PROOFS: [ConfirmedBy; 2] = [ConfirmedBy::Ack, ConfirmedBy::Seen];
 
@@ -124,6 +154,8 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
         UNDELIVERED => "undelivered",
         SESSION_OPENED => "session_opened",
         SESSION_CLOSED => "session_closed",
+        SESSION_SEEN => "session_seen",
+        SESSION_STATE => "session_state",
         RULES => "rules",
         SHUTTING_DOWN => "shutting_down",
         TICK => "tick",
@@ -154,6 +186,18 @@ struct Written<'a> {
     notification: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     decision: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid_started: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    as_of: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -208,6 +252,38 @@ pub fn encode_session_opened(session: &SessionId, harness: &Harness, body: &mut 
 /// Appends the body of a [`SESSION_CLOSED`], which says whether the session can be taken up again.
 pub fn encode_session_closed(session: &SessionId, may_return: bool, body: &mut Vec<u8>) {
     write(&Written { v: VERSION, session: Some(session.as_str()), may_return, ..Written::default() }, body);
+}
+
+/// Appends the body of a [`SESSION_CLOSED`] that says that the session's process has ended; it can be resumed in another one.
+pub fn encode_process_gone(session: &SessionId, process: Process, body: &mut Vec<u8>) {
+    let written = Written {
+        v: VERSION,
+        session: Some(session.as_str()),
+        may_return: true,
+        cause: Some(PROCESS_GONE),
+        pid: Some(process.pid),
+        pid_started: process.started,
+        ..Written::default()
+    };
+    write(&written, body);
+}
+
+/// Appends the body of a [`SESSION_SEEN`].
+pub fn encode_session_seen(session: &SessionId, body: &mut Vec<u8>) {
+    write(&Written { v: VERSION, session: Some(session.as_str()), ..Written::default() }, body);
+}
+
+/// Appends the body of a [`SESSION_STATE`] that says that the session was idle at the time `as_of`; `source` names where that stands.
+pub fn encode_session_idle(session: &SessionId, source: &str, as_of: Timestamp, body: &mut Vec<u8>) {
+    let written = Written {
+        v: VERSION,
+        session: Some(session.as_str()),
+        state: Some(IDLE),
+        source: Some(source),
+        as_of: Some(as_of.as_millis()),
+        ..Written::default()
+    };
+    write(&written, body);
 }
 
 /// Appends the body of a [`DECIDED`]; without a session it holds wherever the notification waits.
@@ -300,21 +376,35 @@ fn decode_exchange<'a>(fields: &Fields<'_, 16>, seq: Seq) -> Result<Input<'a>, F
         .raw("request")
         .and_then(|raw| raw.get().parse().ok())
         .ok_or_else(|| FieldError::new("request", "must be a number"))?;
-    let exchange = exchange::read(fields, &session(fields)?)?;
+    let mut exchange = exchange::read(fields, &session(fields)?)?;
+    exchange.harness = of_its_time(exchange.harness);
     Ok(Input::Exchange { seq, request: RequestId(request), exchange })
 }
 
-fn decode_other<'a>(kind: u8, fields: &Fields<'_, 9>) -> Result<Input<'a>, FieldError> {
+fn decode_other<'a>(kind: u8, fields: &Fields<'_, 15>) -> Result<Input<'a>, FieldError> {
     Ok(match kind {
         ACK => Input::Ack { session: session(fields)?, injection: injection(fields)?, by: proof(fields)? },
         UNDELIVERED => Input::Undelivered { session: session(fields)?, injection: injection(fields)? },
         SESSION_OPENED => {
             let harness = fields.raw("harness").ok_or_else(|| FieldError::new("harness", "is missing"))?;
             let harness = exchange::read_harness(harness.get()).map_err(|error| error.within("harness"))?;
-            Input::SessionOpened { session: session(fields)?, harness }
+            Input::SessionOpened { session: session(fields)?, harness: of_its_time(harness) }
         }
-        SESSION_CLOSED => {
-            Input::SessionClosed { session: session(fields)?, may_return: flag(fields, "may_return")? }
+        SESSION_CLOSED => match fields.text("cause")?.as_deref() {
+            None => {
+                Input::SessionClosed { session: session(fields)?, may_return: flag(fields, "may_return")? }
+            }
+            Some(PROCESS_GONE) => Input::ProcessGone { session: session(fields)?, process: process(fields)? },
+            Some(_) => return Err(FieldError::new("cause", format!("must be `{PROCESS_GONE}`"))),
+        },
+        SESSION_SEEN => Input::SessionSeen { session: session(fields)? },
+        SESSION_STATE => {
+            if fields.required("state")? != IDLE {
+                return Err(FieldError::new("state", format!("must be `{IDLE}`")));
+            }
+            named(fields, "source")?;
+            let as_of = fields.number("as_of")?.ok_or_else(|| FieldError::new("as_of", "is missing"))?;
+            Input::SessionIdle { session: session(fields)?, as_of: Timestamp::from_millis(as_of) }
         }
         DECIDED => Input::Decided {
             session: read_name("session", fields.text("session")?)?.map(|id| SessionId::new(&id)),
@@ -324,6 +414,19 @@ fn decode_other<'a>(kind: u8, fields: &Fields<'_, 9>) -> Result<Input<'a>, Field
         SHUTTING_DOWN => Input::ShuttingDown,
         _ => Input::Tick,
     })
+}
+
+/// Adds what a record said without words before it could be said: that a client at a terminal has one conversation at a time.
+fn of_its_time(harness: Harness) -> Harness {
+    let is_older = harness.conversations.is_none() && harness.pid.is_some();
+    let is_client = harness.name.as_deref() == Some(ONE_PER_PROCESS_BEFORE);
+    let conversations = (is_older && is_client).then_some(Conversations::OnePerProcess);
+    Harness { conversations: conversations.or(harness.conversations), ..harness }
+}
+
+fn process<const N: usize>(fields: &Fields<'_, N>) -> Result<Process, FieldError> {
+    let pid = fields.count("pid")?.ok_or_else(|| FieldError::new("pid", "is missing"))?;
+    Ok(Process { pid, started: fields.number("pid_started")? })
 }
 
 fn session<const N: usize>(fields: &Fields<'_, N>) -> Result<SessionId, FieldError> {
@@ -359,208 +462,4 @@ fn named<'a, const N: usize>(
     name: &'static str,
 ) -> Result<std::borrow::Cow<'a, str>, FieldError> {
     read_name(name, fields.text(name)?)?.ok_or_else(|| FieldError::new(name, "is missing"))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::error::Error;
-
-    use super::*;
-    use crate::{
-        event::Severity,
-        exchange::{Begins, Budget, Carries, Format, Trigger},
-        notification::{InjectionPoint, Tokens},
-        time::Timestamp,
-    };
-
-    const SEQ: Seq = Seq(9);
-
-    fn event() -> EventRef<'static> {
-        EventRef {
-            id: "e1",
-            event_type: "tool.call.failure",
-            source: "tool_executor",
-            provenance: crate::event::Provenance::Local,
-            severity: Severity::Error,
-            timestamp: Timestamp::from_millis(5),
-            payload: "{}",
-            dedupe_key: None,
-            session: None,
-            workspace: None,
-            cause: None,
-        }
-    }
-
-    fn harness() -> Harness {
-        Harness { name: Some("claude-code".into()), workspace: Some("/w".into()), ..Harness::default() }
-    }
-
-    fn exchange() -> Exchange {
-        Exchange {
-            session: SessionId::new("s1"),
-            point: InjectionPoint::TurnEnd,
-            carrier: "c1".into(),
-            turn: Some("t1".into()),
-            harness: harness(),
-            tool: Some("Bash".into()),
-            acks: vec![InjectionId::new("a1")],
-            budget: Budget { max_tokens: Some(Tokens(9)), ..Budget::default() },
-            format: Some(Format::Json),
-            carries: Carries::OnlyToCancel,
-            begins: Begins::Fork { from: Some(SessionId::new("s0")) },
-            shows_notices: true,
-            trigger: Trigger::Wake,
-        }
-    }
-
-    /// Every kind with a body and what the body must be read as.
-    fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
-        let (session, injection) = (SessionId::new("s1"), InjectionId::new("a1"));
-        let body = |encode: &dyn Fn(&mut Vec<u8>)| {
-            let mut body = Vec::new();
-            encode(&mut body);
-            body
-        };
-        let input = |input: Input<'_>| format!("{:?}", RecordInput::Input(input));
-        let request = RequestId(u64::MAX);
-        let notification = NotificationId::new("n1");
-        vec![
-            (
-                EVENT,
-                body(&|body| encode_event(&event(), body)),
-                input(Input::Event { seq: SEQ, event: event() }),
-            ),
-            (
-                EXCHANGE,
-                body(&|body| encode_exchange(request, &exchange(), body)),
-                input(Input::Exchange { seq: SEQ, request, exchange: exchange() }),
-            ),
-            (
-                ACK,
-                body(&|body| encode_ack(&session, &injection, ConfirmedBy::Seen, body)),
-                input(Input::Ack {
-                    session: session.clone(),
-                    injection: injection.clone(),
-                    by: ConfirmedBy::Seen,
-                }),
-            ),
-            (
-                UNDELIVERED,
-                body(&|body| encode_undelivered(&session, &injection, body)),
-                input(Input::Undelivered { session: session.clone(), injection: injection.clone() }),
-            ),
-            (
-                SESSION_OPENED,
-                body(&|body| encode_session_opened(&session, &harness(), body)),
-                input(Input::SessionOpened { session: session.clone(), harness: harness() }),
-            ),
-            (
-                SESSION_CLOSED,
-                body(&|body| encode_session_closed(&session, true, body)),
-                input(Input::SessionClosed { session: session.clone(), may_return: true }),
-            ),
-            (
-                RULES,
-                body(&|body| encode_rules("0abc", body)),
-                format!("{:?}", RecordInput::Rules { hash: "0abc".into() }),
-            ),
-            (SHUTTING_DOWN, body(&encode_bare), input(Input::ShuttingDown)),
-            (TICK, body(&encode_bare), input(Input::Tick)),
-            (
-                DECIDED,
-                body(&|body| encode_decided(Some(&session), &notification, Decision::Discuss, body)),
-                input(Input::Decided {
-                    session: Some(session.clone()),
-                    notification: notification.clone(),
-                    decision: Decision::Discuss,
-                }),
-            ),
-        ]
-    }
-
-    #[test]
-    fn every_kind_of_record_is_read_as_what_was_written() {
-        let kinds = every_kind();
-        assert_eq!(
-            kinds.iter().map(|(kind, _, _)| *kind).collect::<Vec<_>>(),
-            (1..=9).chain([DECIDED]).collect::<Vec<_>>()
-        );
-        for (kind, body, expected) in kinds {
-            let read = decode(kind, SEQ, &body).expect("just written");
-            assert_eq!(format!("{read:?}"), expected);
-        }
-    }
-
-    #[test]
-    fn a_body_of_version_1_means_what_it_meant_then() {
-        let cases: [(u8, &[u8], Input<'_>); 3] = [
-            (
-                ACK,
-                br#"{"v":1,"session":"s1","injection":"a1"}"#,
-                Input::Ack {
-                    session: SessionId::new("s1"),
-                    injection: InjectionId::new("a1"),
-                    by: ConfirmedBy::Ack,
-                },
-            ),
-            (
-                SESSION_CLOSED,
-                br#"{"v":1,"session":"s1"}"#,
-                Input::SessionClosed { session: SessionId::new("s1"), may_return: false },
-            ),
-            (
-                EXCHANGE,
-                br#"{"v":1,"request":7,"session":"s1","point":"turn_end","carrier":"c1","carries":"always"}"#,
-                Input::Exchange {
-                    seq: SEQ,
-                    request: RequestId(7),
-                    exchange: Exchange::new(SessionId::new("s1"), InjectionPoint::TurnEnd, "c1"),
-                },
-            ),
-        ];
-        for (kind, body, expected) in cases {
-            let read = decode(kind, SEQ, body).expect("readable");
-            assert_eq!(format!("{read:?}"), format!("{:?}", RecordInput::Input(expected)));
-        }
-    }
-
-    #[test]
-    fn a_body_cut_anywhere_is_an_error_that_names_the_kind() {
-        for (kind, body, _) in every_kind() {
-            let name = kind_name(kind).expect("known");
-            for end in 0..body.len() {
-                let error = decode(kind, SEQ, &body[..end]).expect_err(name);
-                assert_eq!(error.to_string(), format!("record 9 ({name}) cannot be read"), "cut at {end}");
-                assert!(error.source().is_some());
-            }
-        }
-    }
-
-    #[test]
-    fn bodies_of_another_kind_or_version_are_refused() {
-        let cases: [(u8, &[u8], &str, &str); 7] = [
-            (0, b"{}", "record 9 is of kind 0, which this version does not know", ""),
-            (TICK, br#"{"v":3,"new":1}"#, "record 9 (tick) is of version 3, this program reads up to 2", ""),
-            (TICK, b"{}", "record 9 (tick) cannot be read", "v: is missing"),
-            (ACK, br#"{"v":1,"session":"s1"}"#, "record 9 (ack) cannot be read", "injection: is missing"),
-            (RULES, br#"{"v":1}"#, "record 9 (rules) cannot be read", "hash: is missing"),
-            (
-                EXCHANGE,
-                br#"{"v":1,"request":1,"session":"s1","point":"x","carrier":"c"}"#,
-                "record 9 (exchange) cannot be read",
-                "point: `x` is no injection point; there are immediate, turn_start, before_tool, after_tool, turn_end",
-            ),
-            (
-                SESSION_OPENED,
-                br#"{"v":1,"session":"s1","harness":{"pid":-1}}"#,
-                "record 9 (session_opened) cannot be read",
-                "harness.pid: must be a whole number up to 4294967295, not `-1`",
-            ),
-        ];
-        for (kind, body, expected, source) in cases {
-            let error = decode(kind, SEQ, body).expect_err(expected);
-            assert_eq!(error.to_string(), expected);
-            assert_eq!(error.source().map(ToString::to_string).unwrap_or_default(), source);
-        }
-    }
 }

@@ -7,7 +7,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{engine::io::Pending, exchange::Harness, protocol::history::ProjectionView, tokens};
+use crate::{
+    engine::io::Pending,
+    exchange::{Conversations, Harness},
+    protocol::history::ProjectionView,
+    tokens,
+};
 
 /// How the daemon is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -39,7 +44,7 @@ pub struct StatusView {
 }
 
 /// The journal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct JournalView {
     /// The last record that was written.
     pub head: u64,
@@ -153,6 +158,8 @@ pub struct SessionCounts {
     pub waiting: u64,
     /// Injections at this moment that nothing has confirmed yet.
     pub unconfirmed: u64,
+    /// Open ones that were closed for want of room.
+    pub evicted: u64,
 }
 
 /// What one subscriber did.
@@ -250,6 +257,13 @@ pub struct HarnessView {
     /// The harness's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// When that process started, in clock ticks since the machine did; the daemon looks for itself if it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid_started: Option<u64>,
+    /// `one_per_process` if the process has one conversation at a time, so that a session that begins there goes on from the one
+    /// before; `many` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversations: Option<&'static str>,
     /// The session this one is a subagent of.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -259,12 +273,16 @@ pub struct HarnessView {
 impl HarnessView {
     /// Shows `harness`.
     pub fn of(harness: &Harness) -> Self {
+        // Said of every process: records that do not say it are of a time before it could be said.
+        let conversations = harness.conversations.or(harness.pid.map(|_| Conversations::Many));
         Self {
             name: harness.name.clone(),
             version: harness.version.clone(),
             workspace: harness.workspace.clone(),
             user: harness.user.clone(),
             pid: harness.pid,
+            pid_started: harness.pid_started,
+            conversations: conversations.map(Conversations::as_str),
             parent: harness.parent.as_ref().map(|parent| parent.as_str().into()),
         }
     }

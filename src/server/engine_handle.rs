@@ -12,6 +12,7 @@ use crate::{
     event::{Event, Seq, SessionId},
     exchange::InjectionId,
     ledger::LedgerEntry,
+    notification::NotificationId,
     protocol::views::{SessionView, StatusView, WaitingView},
     server::error::ApiError,
 };
@@ -37,12 +38,34 @@ pub enum Query {
     SessionNow(SessionId, oneshot::Sender<SessionId>),
     /// What a hook of a session has to know before it makes an exchange, or instead of one.
     Standing(SessionId, oneshot::Sender<Standing>),
-    /// What waits in the queue of a session, or of all.
-    Waiting(Option<SessionId>, oneshot::Sender<Vec<WaitingView>>),
+    /// A page of what waits in the queue of a session, or of all.
+    Waiting(WaitingPage, oneshot::Sender<(Vec<WaitingView>, Option<PageStart>)>),
+    /// Whether a notification waits in the queue of a session, or in any.
+    Waits(Option<SessionId>, NotificationId, oneshot::Sender<bool>),
     /// Who would take an event, and the types that subscribers name in full.
     Explain(Arc<Event>, oneshot::Sender<(Explanation, Vec<String>)>),
     /// What was written down of the event at a position and of what was made of it, oldest first; empty when nothing is known.
     History(Seq, oneshot::Sender<Vec<LedgerEntry>>),
+}
+
+/// Which part of what waits is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingPage {
+    /// Of which session; of all if there is none.
+    pub session: Option<SessionId>,
+    /// Where it begins.
+    pub from: Option<PageStart>,
+    /// Most notifications.
+    pub limit: usize,
+}
+
+/// A place in the list of what waits: by session, and in each in the order in which it would be delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageStart {
+    /// The session.
+    pub session: SessionId,
+    /// How many of its notifications stand before.
+    pub skip: usize,
 }
 
 /// How a session's queue and leases stand; of one that is not known, nothing.
@@ -100,9 +123,21 @@ impl EngineHandle {
         self.ask(|reply| Query::Standing(session, reply)).await
     }
 
-    /// What waits in the queue of a session, or of all.
-    pub(crate) async fn waiting(&self, session: Option<SessionId>) -> Result<Vec<WaitingView>, ApiError> {
-        self.ask(|reply| Query::Waiting(session, reply)).await
+    /// A page of what waits, and where the next one begins.
+    pub(crate) async fn waiting(
+        &self,
+        page: WaitingPage,
+    ) -> Result<(Vec<WaitingView>, Option<PageStart>), ApiError> {
+        self.ask(|reply| Query::Waiting(page, reply)).await
+    }
+
+    /// Whether a notification waits in the queue of a session, or in any.
+    pub(crate) async fn waits(
+        &self,
+        session: Option<SessionId>,
+        notification: NotificationId,
+    ) -> Result<bool, ApiError> {
+        self.ask(|reply| Query::Waits(session, notification, reply)).await
     }
 
     /// Who would take an event, and the types that subscribers name in full.

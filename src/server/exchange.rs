@@ -49,7 +49,7 @@ const CHECK_HEADER: &str = "aside-check-before-tool";
     request_body = ExchangeView,
     responses(
         (status = 200, body = AnswerView<'static>), (status = 204),
-        (status = 400, body = ErrorBody), (status = 503, body = ErrorBody),
+        (status = 400, body = ErrorBody), (status = 409, body = ErrorBody), (status = 503, body = ErrorBody),
     ),
 )]
 pub(crate) async fn exchange(
@@ -146,7 +146,7 @@ pub(crate) async fn perform<'e>(
     app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;
     match tokio::time::timeout(ANSWER_WAIT_MAX, waiter.answer()).await {
         Ok(answer) => {
-            let answer = answer.ok_or_else(ApiError::stopping)?;
+            let answer = answer?;
             let took = app.meters.since(begun);
             app.meters.exchange.observe(took);
             note(exchange, &answer, took);

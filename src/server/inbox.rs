@@ -12,6 +12,7 @@ use crate::{
     protocol::{FieldError, event::read_name, record, views::WaitingView},
     server::{
         App,
+        engine_handle::{PageStart, WaitingPage},
         error::{ApiError, ErrorBody},
         extract::{Params, Segment},
     },
@@ -32,24 +33,68 @@ impl InboxParams {
     }
 }
 
+/// Most notifications of a page, and as many as there are if it is not said.
+const PAGE_MAX: usize = 1_000;
+
+/// Which part of what waits is listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    /// A session; every session if it is absent.
+    session: Option<String>,
+    /// Most notifications; 1,000 if it is absent, and at most.
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    from: Option<String>,
+}
+
+impl ListParams {
+    fn page(&self) -> Result<WaitingPage, ApiError> {
+        let session = InboxParams { session: self.session.clone() }.session()?;
+        let limit = self.limit.unwrap_or(PAGE_MAX);
+        if limit == 0 || limit > PAGE_MAX {
+            let message = format!("must be a number from 1 to {PAGE_MAX}");
+            return Err(ApiError::bad(FieldError::new("limit", message)));
+        }
+        let from = self.from.as_deref().map(read_start).transpose()?;
+        Ok(WaitingPage { session, from, limit })
+    }
+}
+
+/// Reads what [`write_start`] wrote.
+fn read_start(text: &str) -> Result<PageStart, ApiError> {
+    let read = || {
+        let (skip, session) = text.split_once(':')?;
+        Some(PageStart { skip: skip.parse().ok()?, session: SessionId::new(session) })
+    };
+    read().ok_or_else(|| ApiError::bad(FieldError::new("from", "must be the `next` of another page")))
+}
+
+fn write_start(start: &PageStart) -> String {
+    format!("{}:{}", start.skip, start.session)
+}
+
 /// What waits.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct InboxList {
     /// By session, and in each in the order in which it would be told.
     notifications: Vec<WaitingView>,
+    /// Where the next page begins, to be given as `from`; absent when there is none. What changes meanwhile may stand on both or neither.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 /// Lists what waits, with its text.
 #[utoipa::path(
-    get, path = "/v1/inbox", tag = "inbox", params(InboxParams),
+    get, path = "/v1/inbox", tag = "inbox", params(ListParams),
     responses((status = 200, body = InboxList), (status = 400, body = ErrorBody)),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
-    Params(params): Params<InboxParams>,
+    Params(params): Params<ListParams>,
 ) -> Result<Json<InboxList>, ApiError> {
-    let notifications = app.engine.waiting(params.session()?).await?;
-    Ok(Json(InboxList { notifications }))
+    let (notifications, next) = app.engine.waiting(params.page()?).await?;
+    Ok(Json(InboxList { notifications, next: next.as_ref().map(write_start) }))
 }
 
 /// Ends a notification that waits: nobody is told of it.
@@ -87,11 +132,10 @@ async fn decide(
     decision: Decision,
 ) -> Result<StatusCode, ApiError> {
     let session = params.session()?;
-    let waiting = app.engine.waiting(session.clone()).await?;
-    if !waiting.iter().any(|waiting| waiting.id == id) {
+    let notification = NotificationId::new(&id);
+    if !app.engine.waits(session.clone(), notification.clone()).await? {
         return Err(ApiError::not_found("waiting notification", &id));
     }
-    let notification = NotificationId::new(&id);
     let mut batch = AppendBatch::new();
     batch
         .push_with(RecordKind(record::DECIDED), None, |body| {
@@ -100,4 +144,25 @@ async fn decide(
         .map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
     app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_of_a_page_is_read_as_it_was_written() {
+        let start = PageStart { session: SessionId::new("a:b/c"), skip: 41 };
+        assert_eq!(read_start(&write_start(&start)).expect("readable"), start);
+        for text in ["", "41", "x:s1", ":s1"] {
+            assert!(read_start(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_page_has_a_bound() {
+        let params = |limit| ListParams { session: None, limit, from: None };
+        assert_eq!(params(None).page().expect("a page").limit, PAGE_MAX);
+        assert!(params(Some(0)).page().is_err() && params(Some(PAGE_MAX + 1)).page().is_err());
+    }
 }

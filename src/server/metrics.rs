@@ -21,7 +21,7 @@ use prometheus_client::{
 use rustix::time::{ClockId, clock_gettime};
 
 use self::families::{Family, Labels, Process, Values};
-use crate::server::{App, error::ApiError};
+use crate::server::{App, admin, error::ApiError};
 
 /// What OpenMetrics text is called.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -32,7 +32,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
     responses((status = 200, content_type = "application/openmetrics-text", body = String)),
 )]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
-    let status = app.engine.status().await?;
+    let status = admin::status_of(&app).await?;
     let text = write(families::of(&status, &app.meters, &read_process())).map_err(|error| {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the metrics cannot be written: {error}"))
     })?;

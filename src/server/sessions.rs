@@ -40,6 +40,7 @@ use crate::{
         extract::{Params, SessionSegment},
         processes::Processes,
     },
+    time::Timestamp,
 };
 
 /// How long a long poll waits when it does not say, in seconds; below the minute after which idle connections tend to be cut.
@@ -51,20 +52,28 @@ const WAIT_SECONDS_MAX: u64 = 600;
 /// [`CONNECTIONS_MAX`] is kept for calls that are answered at once: a hook is never shut out by those who only watch.
 const FOLLOWERS_MAX: usize = CONNECTIONS_MAX / 4 * 3;
 
+/// How often it is looked who is followed.
+const FOLLOWED_EVERY: Duration = Duration::from_secs(60);
+
 /// Most sessions of which it is remembered that their context is nearly full; beyond it they may be warned of it again.
 const SESSIONS_FULL_MAX: usize = 10_000;
+
+/// What a waiting exchange gets: its answer, or the harness whose open session has its session's id.
+type Reply = Result<Answer, Arc<str>>;
 
 /// The requests and watchers that wait.
 #[derive(Debug)]
 pub struct Registry {
     followers: Arc<Semaphore>,
     next_request: AtomicU64,
-    waiters: DashMap<RequestId, oneshot::Sender<Answer>>,
+    waiters: DashMap<RequestId, oneshot::Sender<Reply>>,
     watchers: DashMap<SessionId, watch::Sender<Pending>>,
     doors: Arc<Doors>,
     hook_troubles: HookTroubles,
     /// Sessions whose context was nearly full when it was last heard of.
     full: DashMap<SessionId, ()>,
+    /// When it was last asked who is followed, in milliseconds.
+    followed_at: AtomicU64,
     /// Injections that were handed to a request which was gone before it took them; at most one for each open request.
     lost: Mutex<Vec<(SessionId, InjectionId)>>,
     has_lost: Notify,
@@ -84,6 +93,7 @@ impl Registry {
             doors: Arc::default(),
             hook_troubles: HookTroubles::default(),
             full: DashMap::new(),
+            followed_at: AtomicU64::new(0),
             lost: Mutex::default(),
             has_lost: Notify::new(),
         }
@@ -93,7 +103,15 @@ impl Registry {
     ///
     /// Shape: false when nobody waits any more; then the injection did not arrive.
     pub fn answer(&self, request: RequestId, answer: Answer) -> bool {
-        self.waiters.remove(&request).is_some_and(|(_, waiter)| waiter.send(answer).is_ok())
+        self.waiters.remove(&request).is_some_and(|(_, waiter)| waiter.send(Ok(answer)).is_ok())
+    }
+
+    /// Refuses the request that waits: the id of its session is that of an open one of `harness`.
+    pub fn refuse(&self, request: RequestId, harness: Arc<str>) {
+        if let Some((_, waiter)) = self.waiters.remove(&request) {
+            // That nobody waits any more is no error.
+            waiter.send(Err(harness)).ok();
+        }
     }
 
     /// Waits for answers that were handed over and never taken, and takes note of their injections. Cancel-safe.
@@ -126,6 +144,19 @@ impl Registry {
     /// What hooks said that could not be used.
     pub(crate) const fn hook_troubles(&self) -> &HookTroubles {
         &self.hook_troubles
+    }
+
+    /// The sessions that a client follows or waits for, in the order of their ids; none when [`FOLLOWED_EVERY`] has not passed since
+    /// it was asked last.
+    pub fn followed(&self, now: Timestamp) -> Vec<SessionId> {
+        let asked_at = Timestamp::from_millis(self.followed_at.load(Ordering::Relaxed));
+        if now.since(asked_at) < FOLLOWED_EVERY {
+            return Vec::new();
+        }
+        self.followed_at.store(now.as_millis(), Ordering::Relaxed);
+        let mut followed: Vec<SessionId> = self.watchers.iter().map(|entry| entry.key().clone()).collect();
+        followed.sort_unstable();
+        followed
     }
 
     /// The doors through which sessions are woken.
@@ -182,7 +213,7 @@ pub(crate) struct Waiter {
     registry: Arc<Registry>,
     session: SessionId,
     request: RequestId,
-    answer: oneshot::Receiver<Answer>,
+    answer: oneshot::Receiver<Reply>,
 }
 
 impl Waiter {
@@ -191,9 +222,18 @@ impl Waiter {
         self.request
     }
 
-    /// Waits for the answer; `None` when the daemon stops.
-    pub(crate) async fn answer(&mut self) -> Option<Answer> {
-        (&mut self.answer).await.ok()
+    /// Waits for the answer.
+    ///
+    /// Errors: the daemon stops, or the id of the session is that of another harness's open one.
+    pub(crate) async fn answer(&mut self) -> Result<Answer, ApiError> {
+        let reply = (&mut self.answer).await.map_err(|_| ApiError::stopping())?;
+        reply.map_err(|harness| {
+            let message = format!(
+                "`{}` is an open session of the harness `{harness}`; give yours another id",
+                self.session
+            );
+            ApiError::new(StatusCode::CONFLICT, message)
+        })
     }
 }
 
@@ -202,7 +242,7 @@ impl Drop for Waiter {
         self.registry.waiters.remove(&self.request);
         // Nobody finds it any more, but an answer may have come between the last look and now.
         self.answer.close();
-        let untaken = self.answer.try_recv().ok().and_then(|answer| answer.injection);
+        let untaken = self.answer.try_recv().ok().and_then(Result::ok).and_then(|answer| answer.injection);
         if let Some(injection) = untaken {
             let lost = (self.session.clone(), injection.id);
             self.registry.lost.lock().unwrap_or_else(PoisonError::into_inner).push(lost);
@@ -379,7 +419,7 @@ mod tests {
         assert_eq!((first.request(), second.request()), (RequestId(7), RequestId(8)));
         assert!(registry.answer(RequestId(7), answer()));
         assert!(!registry.answer(RequestId(7), answer()));
-        assert_eq!(first.answer.try_recv(), Ok(answer()));
+        assert_eq!(first.answer.try_recv(), Ok(Ok(answer())));
         drop(second);
         assert!(!registry.answer(RequestId(8), answer()));
         drop(first);
@@ -400,7 +440,7 @@ mod tests {
         let with = |name| Answer { injection: Some(injection(name)), ..answer() };
         assert!(registry.answer(RequestId(0), with("i1")));
         assert!(registry.answer(RequestId(1), with("i2")));
-        assert!(taken.answer().now_or_never().flatten().is_some());
+        assert!(taken.answer().now_or_never().is_some_and(|answer| answer.is_ok()));
         drop((taken, untaken));
         assert_eq!(registry.lost().now_or_never(), Some(vec![(session, InjectionId::new("i2"))]));
         assert_eq!(registry.lost().now_or_never(), None);

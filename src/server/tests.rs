@@ -213,7 +213,11 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
                 drop(reply.send((id.as_str() == "s1").then(|| session("s1", pending))));
             }
             Query::Standing(_, reply) => drop(reply.send(Standing::default())),
-            Query::Waiting(_, reply) => drop(reply.send(vec![waiting("n1")])),
+            Query::Waiting(page, reply) => {
+                let next = (page.limit == 1).then(|| PageStart { session: SessionId::new("s:1"), skip: 1 });
+                drop(reply.send((vec![waiting("n1")], next)));
+            }
+            Query::Waits(_, id, reply) => drop(reply.send(id.as_str() == "n1")),
             Query::SessionNow(id, reply) => drop(reply.send(id)),
             Query::Explain(_, reply) => drop(reply),
             Query::History(seq, reply) => drop(reply.send(vec![LedgerEntry::Unmatched { seq }])),
@@ -336,7 +340,7 @@ async fn sessions_and_events_are_shown_and_what_is_not_known_is_not_found() {
             (StatusCode::NOT_FOUND, json!({ "error": { "message": message } }))
         );
     }
-    let status = send_asked(&mut daemon, get("/healthz")).await;
+    let status = send_asked(&mut daemon, get("/v1/status")).await;
     assert_eq!(status.status, StatusCode::SERVICE_UNAVAILABLE, "a loop that drops a question is stopping");
 }
 

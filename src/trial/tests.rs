@@ -110,6 +110,7 @@ fn collect(engine: &mut Engine, made: &mut Vec<Arc<Notification>>) {
             | Output::Session(..)
             | Output::Answer { .. }
             | Output::Publish(_)
+            | Output::Refuse { .. }
             | Output::Wake(_) => {}
         }
     }

@@ -192,7 +192,11 @@ impl Seen {
             Output::Answer { session, answer, .. } => {
                 self.injections.extend(answer.injection.map(|injection| (session, injection.id)));
             }
-            Output::Publish(_) | Output::Wake(_) | Output::Made(_) | Output::Session(..) => {}
+            Output::Publish(_)
+            | Output::Refuse { .. }
+            | Output::Wake(_)
+            | Output::Made(_)
+            | Output::Session(..) => {}
         }
     }
 }

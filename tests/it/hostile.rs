@@ -223,7 +223,11 @@ fn injection(output: Output) -> Option<(Format, Injection)> {
             Some((session.as_str().parse().expect("sessions are named after formats"), answer.injection?))
         }
         Output::Publish(event) => panic!("{}: {}", event.event_type, event.payload.as_str()),
-        Output::Record(_) | Output::Wake(_) | Output::Made(_) | Output::Session(..) => None,
+        Output::Record(_)
+        | Output::Refuse { .. }
+        | Output::Wake(_)
+        | Output::Made(_)
+        | Output::Session(..) => None,
     }
 }
 

@@ -338,7 +338,11 @@ impl Replayed {
                     AnswerView::of(&answer).map(|view| serde_json::to_value(view).expect("serializes"));
                 self.answers.insert((session.to_string(), carrier), shown.unwrap_or_default());
             }
-            Output::Publish(_) | Output::Wake(_) | Output::Made(_) | Output::Session(..) => {}
+            Output::Publish(_)
+            | Output::Refuse { .. }
+            | Output::Wake(_)
+            | Output::Made(_)
+            | Output::Session(..) => {}
         }
     }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use aside::{
     engine::{Engine, Input, Output, RequestId},
     event::{Event, Payload, Seq, SessionId, Severity},
-    exchange::{Begins, Budget, Exchange, Format, Harness, InjectionId, Trigger},
+    exchange::{Begins, Budget, Conversations, Exchange, Format, Harness, InjectionId, Trigger},
     ledger::ConfirmedBy,
     notification::{InjectionPoint, Tokens},
     time::Timestamp,
@@ -207,7 +207,11 @@ impl Live {
                         .or_default()
                         .extend(answer.injection.map(|injection| injection.id));
                 }
-                Output::Record(_) | Output::Wake(_) | Output::Made(_) | Output::Session(..) => {}
+                Output::Record(_)
+                | Output::Refuse { .. }
+                | Output::Wake(_)
+                | Output::Made(_)
+                | Output::Session(..) => {}
             }
         }
     }
@@ -294,6 +298,7 @@ fn harness(session: usize) -> Harness {
         workspace: workspace.map(Into::into),
         parent: parent.map(SessionId::new),
         pid: Some(PID),
+        conversations: Some(Conversations::OnePerProcess),
         ..Harness::default()
     }
 }

@@ -63,6 +63,7 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
             | Output::Made(_)
             | Output::Session(..)
             | Output::Publish(_)
+            | Output::Refuse { .. }
             | Output::Wake(_) => None,
         });
         let Some(injection) = answer.and_then(|answer| answer.injection) else { return contents };

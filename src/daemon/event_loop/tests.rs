@@ -51,8 +51,8 @@ fn kinds(bus: &Bus) -> Vec<u8> {
     batch.iter().map(|record| record.kind.0).collect()
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_deadline_in_a_small_correction_of_the_clock_is_one_tick() {
+/// Runs a loop with one session for a time, and gives the kinds of the records that this leaves; `is_followed`: by a client.
+async fn run_for(time: Duration, idle_close: &str, is_followed: bool) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
     let clock = Arc::new(Clock::reading(read, Timestamp::ZERO));
     let (settings, files) = (JournalSettings::default(), Arc::new(MemoryFiles::new()));
@@ -60,12 +60,11 @@ async fn a_deadline_in_a_small_correction_of_the_clock_is_one_tick() {
     let bus = Bus::new(opened.expect("opened").journal, Seq::ZERO);
     let rules = RulesStore::new(folder.path());
     let mut fold = Fold::new(rules.clone());
-    // A session is closed when it was silent for a minute.
     let settings = Sources::new([SourceFile {
         layer: LayerKind::User,
         name: "aside.toml".into(),
         path: "aside.toml".into(),
-        text: "[sessions]\nidle_close = \"1m\"\n".into(),
+        text: format!("[sessions]\nidle_close = \"{idle_close}\"\n").into(),
     }]);
     rules.keep(&settings).expect("kept");
     append(&bus, record::RULES, |body| record::encode_rules(&settings.hash(), body)).await.expect("appended");
@@ -81,12 +80,14 @@ async fn a_deadline_in_a_small_correction_of_the_clock_is_one_tick() {
     let (_engine, queries) = EngineHandle::new();
     let (orders, _ordered) = keeper::orders();
     let (drain, draining) = watch::channel(false);
+    let registry = Arc::new(Registry::new(1));
+    let follower = is_followed.then(|| registry.watch(&SessionId::new("s1")));
     let event_loop = EventLoop {
         fold,
         bus: bus.clone(),
         reader: bus.read_from(Seq(1)),
         clock,
-        registry: Arc::new(Registry::new(1)),
+        registry,
         queries,
         feed,
         about: About { started_at: Timestamp::ZERO, durability: "sync", projection },
@@ -97,10 +98,25 @@ async fn a_deadline_in_a_small_correction_of_the_clock_is_one_tick() {
     };
     let clocks = tokio::spawn(turn_clocks());
     let running = tokio::spawn(event_loop.run());
-    tokio::time::sleep(Duration::from_secs(65)).await;
+    tokio::time::sleep(time).await;
     drain.send_replace(true);
     running.await.expect("it ends").expect("without an error");
     clocks.abort();
+    drop(follower);
+    kinds(&bus)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_in_a_small_correction_of_the_clock_is_one_tick() {
+    let kinds = run_for(Duration::from_secs(65), "1m", false).await;
     let expected = [record::RULES, record::SESSION_OPENED, record::TICK, record::SHUTTING_DOWN];
-    assert_eq!(kinds(&bus), expected);
+    assert_eq!(kinds, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_a_client_follows_is_not_closed_for_silence() {
+    let kinds = run_for(Duration::from_secs(500), "6m", true).await;
+    let seen = kinds.iter().filter(|kind| **kind == record::SESSION_SEEN).count();
+    assert!((1..=2).contains(&seen), "one in three minutes at most: {kinds:?}");
+    assert!(!kinds.contains(&record::TICK), "nothing was due: {kinds:?}");
 }

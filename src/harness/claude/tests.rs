@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     engine::io::RequestId,
     event::Seq,
-    exchange::{Answer, Directive, Injection, InjectionId, Role, Trigger},
+    exchange::{Answer, Conversations, Directive, Injection, InjectionId, Role, Trigger},
     protocol::record,
 };
 
@@ -116,6 +116,8 @@ fn an_exchange_says_who_asks_and_what_it_can_take() {
             workspace: Some("/w".into()),
             user: None,
             pid: Some(41),
+            pid_started: None,
+            conversations: Some(Conversations::OnePerProcess),
             parent: Some(SessionId::new("s")),
         },
         tool: Some("Read".into()),

@@ -46,7 +46,7 @@ pub(super) struct Made {
 
 #[derive(Debug)]
 pub(super) struct Known {
-    workspace: Option<Arc<str>>,
+    pub(super) workspace: Option<Arc<str>>,
     pub(super) parent: Option<SessionId>,
     pub(super) pid: Option<u32>,
     /// The sessions whose place it took.
@@ -138,7 +138,11 @@ impl Account {
                         }
                     }
                 }
-                Output::Publish(_) | Output::Wake(_) | Output::Made(_) | Output::Session(..) => {}
+                Output::Publish(_)
+                | Output::Refuse { .. }
+                | Output::Wake(_)
+                | Output::Made(_)
+                | Output::Session(..) => {}
             }
         }
         assert_eq!(unheard, None, "an event that nobody takes is said to be so");
@@ -575,6 +579,7 @@ fn injected(output: &Output) -> Option<NotificationId> {
         | Output::Session(..)
         | Output::Answer { .. }
         | Output::Publish(_)
+        | Output::Refuse { .. }
         | Output::Wake(_) => None,
     }
 }

@@ -27,7 +27,10 @@ impl Account {
             let is_it = from.as_ref().map_or(pid.is_some() && known.pid == pid, |from| from == *id);
             is_it && **id != exchange.session && known.parent.is_none()
         });
-        let found = others.max_by_key(|(_, known)| known.last_seen).map(|(id, _)| id.clone());
+        // A session that was found by its process is taken the place of only where it works in the same folder.
+        let is_there = |known: &Known| from.is_some() || !ends || known.workspace == own.workspace;
+        let newest = others.max_by_key(|(_, known)| known.last_seen).filter(|(_, known)| is_there(known));
+        let found = newest.map(|(id, _)| id.clone());
         let Some(from) = found else { return };
         let told = self.told.get(&from).cloned().unwrap_or_default();
         if ends {

@@ -3,7 +3,7 @@
 //! ```text
 //! file subscribers/orders.toml                    a file of the user's layer; its lines follow
 //! | [subscriber]
-//! @MS open        SESSION [harness= workspace= user= parent=]
+//! @MS open        SESSION [harness= workspace= user= parent= pid= pid_started= conversations=one_per_process]
 //! @MS emit        TYPE [--severity= --source= --provenance= --session= --workspace= --dedupe_key= --cause= --id=] [field=value ..] [{json}]
 //! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries= begins= from= notices= trigger=]
 //!                               and what `open` takes
@@ -13,6 +13,9 @@
 //! @MS dismiss     SESSION NOTIFICATION            a name such as `n1` that the second half gave
 //! @MS discuss     SESSION NOTIFICATION
 //! @MS close       SESSION [may_return=true]
+//! @MS gone        SESSION pid= [pid_started=]     its process has ended
+//! @MS attached    SESSION                         a client is attached to it
+//! @MS idle        SESSION MS                      its client's own files said so at that time
 //! @MS shutdown
 //! @MS tick
 //! for n=0..29                                     the lines up to `end` for each of the numbers, the last included, with {n} replaced
@@ -25,7 +28,9 @@ use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
 
 use aside::{
     event::{EventType, SessionId, Severity},
-    exchange::{Begins, Budget, Carries, Decision, Exchange, Format, Harness, Trigger},
+    exchange::{
+        Begins, Budget, Carries, Conversations, Decision, Exchange, Format, Harness, Process, Trigger,
+    },
     notification::{InjectionPoint, Tokens},
 };
 use serde_json::{Map, Value};
@@ -59,6 +64,10 @@ pub(crate) enum Action {
     Decide(SessionId, String, Decision),
     /// With whether it may return.
     Close(SessionId, bool),
+    Gone(SessionId, Process),
+    Attached(SessionId),
+    /// With the time at which it was so.
+    Idle(SessionId, u64),
     Shutdown,
     Tick,
 }
@@ -188,6 +197,17 @@ fn read_action(words: &[String], number: &str) -> Result<Action, String> {
         }
         ["close", session] => Ok(Action::Close(SessionId::new(session), false)),
         ["close", session, "may_return=true"] => Ok(Action::Close(SessionId::new(session), true)),
+        ["gone", session, fields @ ..] => {
+            let mut fields = read_fields(fields)?;
+            let process = take_harness(&mut fields)?.process().ok_or("no `pid=`")?;
+            nothing_left(&fields)?;
+            Ok(Action::Gone(SessionId::new(session), process))
+        }
+        ["attached", session] => Ok(Action::Attached(SessionId::new(session))),
+        ["idle", session, as_of] => {
+            let as_of = as_of.parse().map_err(|error| format!("`{as_of}`: {error}"))?;
+            Ok(Action::Idle(SessionId::new(session), as_of))
+        }
         ["shutdown"] => Ok(Action::Shutdown),
         ["tick"] => Ok(Action::Tick),
         other => Err(format!("`{}` is no action", other.join(" "))),
@@ -287,6 +307,12 @@ fn take_harness(fields: &mut BTreeMap<String, String>) -> Result<Harness, String
         workspace: fields.remove("workspace").map(Into::into),
         user: fields.remove("user").map(Into::into),
         pid: take_parsed(fields, "pid")?,
+        pid_started: take_parsed(fields, "pid_started")?,
+        conversations: match fields.remove("conversations").as_deref() {
+            None => None,
+            Some("one_per_process") => Some(Conversations::OnePerProcess),
+            Some(other) => return Err(format!("`conversations={other}`: there is one_per_process")),
+        },
         parent: fields.remove("parent").as_deref().map(SessionId::new),
     })
 }

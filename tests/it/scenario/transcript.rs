@@ -88,6 +88,14 @@ fn act(drive: &mut Drive, transcript: &mut Transcript, step: &Step, now: Timesta
         Action::Close(session, may_return) => {
             drive.input(Input::SessionClosed { session: session.clone(), may_return: *may_return }, now);
         }
+        Action::Gone(session, process) => {
+            drive.input(Input::ProcessGone { session: session.clone(), process: *process }, now);
+        }
+        Action::Attached(session) => drive.input(Input::SessionSeen { session: session.clone() }, now),
+        Action::Idle(session, as_of) => {
+            let as_of = Timestamp::from_millis(BEGIN.as_millis() + as_of);
+            drive.input(Input::SessionIdle { session: session.clone(), as_of }, now);
+        }
         Action::Shutdown => drive.input(Input::ShuttingDown, now),
         Action::Tick => drive.input(Input::Tick, now),
     }
@@ -138,6 +146,10 @@ impl Transcript {
             Output::Answer { request, session, answer } => {
                 let point = self.points.get(&request.0).map_or("unasked", |point| point.as_str());
                 self.write_answer(at, point, session, answer);
+            }
+            Output::Refuse { request, harness } => {
+                let point = self.points.get(&request.0).map_or("unasked", |point| point.as_str());
+                self.line(at, "refused", &format!("{point} harness={harness}"));
             }
             Output::Publish(event) => {
                 let what = format!("{} {} {}", event.event_type, event.severity, event.payload.as_str());

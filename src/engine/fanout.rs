@@ -1,0 +1,280 @@
+//! Broadcasts: notifications for so many sessions that putting them into every queue at once would hold up the next input.
+//!
+//! A broadcast is kept once, in a log. A session takes what it is behind with before anything else is done with its queue, so each
+//! decision about it is the same as if it had been given everything at once. The others take theirs in slices: each input does a
+//! fixed amount of that work after its own, and while some is left the engine asks for ticks, which do more. What is done when
+//! depends on the inputs alone, so a replay does the same.
+
+use std::{collections::VecDeque, ops::Bound, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::Engine;
+use crate::{
+    event::{Scope, SessionId},
+    notification::Notification,
+    snapshot,
+    time::Timestamp,
+};
+
+/// Most sessions that get a notification at once; one for more is a broadcast.
+pub(super) const DIRECT_MAX: usize = 64;
+/// How many notifications sessions take after an input that is no tick: some 20 microseconds, which a burst of events costs
+/// whoever asks in its midst.
+const TAKEN_PER_INPUT: usize = 16;
+/// How many they take after a tick: one to two milliseconds, for which an exchange waits at most.
+const TAKEN_PER_TICK: usize = 1_024;
+/// From how many broadcasts on each input does as much as a broadcast adds, so that there are not many more.
+const LOG_MAX: usize = 1_000;
+
+/// The broadcasts that some session may not have taken.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Fanout {
+    /// The number of the first one in the log.
+    first: u64,
+    #[serde(with = "snapshot::shared::list")]
+    log: VecDeque<Arc<Notification>>,
+    sweep: Option<Sweep>,
+    /// The time of the last input.
+    handled_at: Timestamp,
+}
+
+/// One pass over the sessions, in the order of their ids.
+#[derive(Debug, Serialize, Deserialize)]
+struct Sweep {
+    /// The session that had its turn last.
+    after: Option<SessionId>,
+    /// After it, what is before this number was taken by all.
+    until: u64,
+}
+
+impl Fanout {
+    /// The number that the next broadcast gets: a session that opens has taken everything before it.
+    pub(super) fn head(&self) -> u64 {
+        self.first + self.log.len() as u64
+    }
+
+    /// When sessions are to take more.
+    pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
+        (!self.log.is_empty()).then_some(self.handled_at)
+    }
+
+    /// What a session is behind with that has taken what is before `taken`.
+    fn after(&self, taken: u64) -> impl Iterator<Item = &Arc<Notification>> {
+        let skipped = taken.saturating_sub(self.first);
+        self.log.iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX))
+    }
+}
+
+impl Engine {
+    /// Gives a notification to the sessions that it concerns, in slices.
+    pub(super) fn broadcast(&mut self, notification: Arc<Notification>) {
+        self.fanout.log.push_back(notification);
+    }
+
+    /// Whether the session has broadcasts to take; then its queue does not show them yet.
+    pub fn is_behind(&self, id: &SessionId) -> bool {
+        self.sessions.get(id).is_some_and(|session| session.taken < self.fanout.head())
+    }
+
+    /// Has the session take what it is behind with; how many broadcasts it went through.
+    pub(super) fn catch_up(&mut self, id: &SessionId) -> usize {
+        let head = self.fanout.head();
+        let Some(session) = self.sessions.get_mut(id).filter(|session| session.taken < head) else {
+            return 0;
+        };
+        let (is_child, workspace) = (session.harness.parent.is_some(), session.harness.workspace.clone());
+        let (mut looked_at, mut is_new) = (0, false);
+        for notification in self.fanout.after(session.taken) {
+            looked_at += 1;
+            let is_own = matches!(notification.scope, Scope::Session(_));
+            if !is_child && !is_own && notification.scope.concerns(id, workspace.as_deref()) {
+                is_new |= session.injector.push(Arc::clone(notification)).is_new;
+            }
+        }
+        session.taken = head;
+        if is_new {
+            self.settle_session(id);
+        }
+        looked_at
+    }
+
+    /// Has every session take what it is behind with.
+    pub(super) fn catch_up_all(&mut self) {
+        while !self.fanout.log.is_empty() {
+            self.advance_sweep();
+        }
+    }
+
+    /// Does the work that every input does after its own.
+    pub(super) fn advance_fanout(&mut self, is_tick: bool, now: Timestamp) {
+        self.fanout.handled_at = now;
+        let mut budget = if is_tick { TAKEN_PER_TICK } else { TAKEN_PER_INPUT };
+        if self.fanout.log.len() > LOG_MAX {
+            budget += self.sessions.roots.len();
+        }
+        while budget > 0 && !self.fanout.log.is_empty() {
+            budget = budget.saturating_sub(self.advance_sweep().max(1));
+        }
+    }
+
+    /// Has the next session take what it is behind with; how many broadcasts it went through.
+    fn advance_sweep(&mut self) -> usize {
+        let until = self.fanout.head();
+        let sweep = self.fanout.sweep.get_or_insert(Sweep { after: None, until });
+        let from = sweep.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.sessions.roots.range::<SessionId, _>((from, Bound::Unbounded)).next().cloned();
+        if let Some(id) = next {
+            sweep.after = Some(id.clone());
+            return self.catch_up(&id);
+        }
+        let taken_by_all = sweep.until - self.fanout.first;
+        self.fanout.log.drain(..usize::try_from(taken_by_all).unwrap_or(usize::MAX));
+        self.fanout.first = sweep.until;
+        self.fanout.sweep = None;
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        engine::{CompiledRules, Input, Output, RequestId, WakeReason},
+        event::{Seq, Severity},
+        exchange::{Exchange, Harness},
+        notification::{
+            Activation, InjectionPoint, Interrupt, NotificationId, Priority, SubscriberId, Tokens,
+        },
+    };
+
+    const SESSIONS: usize = 200;
+    const BROADCASTS: usize = 30;
+
+    fn id(number: usize) -> SessionId {
+        SessionId::new(&format!("s{number:03}"))
+    }
+
+    fn notification(number: usize, scope: Scope) -> Arc<Notification> {
+        Arc::new(Notification {
+            id: NotificationId::new(&format!("n{number:02}")),
+            subscriber: SubscriberId::new("s"),
+            scope,
+            priority: Priority::High,
+            inject_at: InjectionPoint::AfterTool,
+            activation: Activation::Passive,
+            interrupt: Interrupt::InjectAndContinue,
+            severity: Severity::Info,
+            content: "key: value".into(),
+            tokens: Tokens(3),
+            raw_bytes: 40,
+            events: Vec::new(),
+            created_at: Timestamp::from_millis(1),
+            expires_at: None,
+            nature: Default::default(),
+            untrusted_source: None,
+        })
+    }
+
+    /// An engine whose sessions have broadcasts to take: for all, and one in three for the folder of a half of them.
+    fn behind() -> Engine {
+        let mut engine = Engine::new(Arc::new(CompiledRules::none()));
+        for number in 0..SESSIONS {
+            let workspace = if number % 2 == 0 { "/even" } else { "/odd" };
+            let harness = Harness { workspace: Some(workspace.into()), ..Harness::default() };
+            engine.handle(Input::SessionOpened { session: id(number), harness }, Timestamp::from_millis(1));
+        }
+        while engine.poll_output().is_some() {}
+        for number in 0..BROADCASTS {
+            let scope = if number % 3 == 0 { Scope::Workspace("/even".into()) } else { Scope::All };
+            engine.broadcast(notification(number, scope));
+        }
+        engine
+    }
+
+    fn pending(engine: &Engine, number: usize) -> u32 {
+        engine.session(&id(number)).expect("open").injector.pending().0
+    }
+
+    fn outputs(engine: &mut Engine) -> Vec<String> {
+        std::iter::from_fn(|| engine.poll_output()).map(|output| format!("{output:?}")).collect()
+    }
+
+    fn restored(engine: &Engine) -> Engine {
+        let bytes = snapshot::write(&engine.state()).expect("written");
+        let state = snapshot::read(&bytes).expect("just written");
+        Engine::from_state(Arc::clone(engine.rules()), state)
+    }
+
+    #[test]
+    fn whoever_asks_has_everything_and_the_others_take_theirs_in_slices() {
+        let mut engine = behind();
+        let now = Timestamp::from_millis(2);
+        let exchange = Exchange::new(id(198), InjectionPoint::TurnStart, "c1");
+        engine.handle(Input::Exchange { seq: Seq(9), request: RequestId(9), exchange }, now);
+        let pending_then = std::iter::from_fn(|| engine.poll_output()).find_map(|output| {
+            let Output::Answer { answer, .. } = output else { return None };
+            Some(answer.pending)
+        });
+        let all = u32::try_from(BROADCASTS).expect("small");
+        assert_eq!(pending_then, Some(all - 10));
+        assert_eq!((pending(&engine, 0), pending(&engine, 1), pending(&engine, 197)), (all, 0, 0));
+        assert!(engine.is_behind(&id(197)) && !engine.is_behind(&id(198)));
+        let mut ticks = 0;
+        while engine.poll_timeout().is_some_and(|(at, reason)| at == now && reason == WakeReason::Fanout) {
+            engine.handle(Input::Tick, now);
+            while engine.poll_output().is_some() {}
+            ticks += 1;
+        }
+        assert!((6..=8).contains(&ticks), "{ticks} ticks of {TAKEN_PER_TICK}");
+        let of_odd = all - all / 3;
+        let found: Vec<u32> = (0..SESSIONS).map(|number| pending(&engine, number)).collect();
+        let expected = |number| match number {
+            198 => all - 10,
+            even if even % 2 == 0 => all,
+            _ => of_odd,
+        };
+        assert_eq!(found, (0..SESSIONS).map(expected).collect::<Vec<u32>>());
+        assert!(engine.fanout.log.is_empty() && engine.fanout.head() == BROADCASTS as u64);
+    }
+
+    #[test]
+    fn a_restart_in_the_midst_changes_nothing() {
+        let (mut whole, mut stopped) = (behind(), behind());
+        for at in 2..12 {
+            stopped = restored(&stopped);
+            assert_eq!(stopped.poll_timeout(), whole.poll_timeout());
+            for engine in [&mut whole, &mut stopped] {
+                engine.handle(Input::Tick, Timestamp::from_millis(at));
+            }
+            assert_eq!(outputs(&mut whole), outputs(&mut stopped));
+        }
+        assert!(whole.fanout.log.is_empty());
+    }
+
+    #[test]
+    fn a_session_that_ends_or_opens_meanwhile_has_what_was_made_while_it_was_open() {
+        let mut engine = behind();
+        let now = Timestamp::from_millis(2);
+        engine.handle(Input::SessionClosed { session: id(199), may_return: true }, now);
+        let ended = outputs(&mut engine).iter().filter(|output| output.contains("SessionGone")).count();
+        assert_eq!(ended, BROADCASTS - BROADCASTS / 3);
+        let harness = Harness::default();
+        engine.handle(Input::SessionOpened { session: SessionId::new("late"), harness }, now);
+        engine.catch_up_all();
+        let late = engine.session(&SessionId::new("late")).expect("open");
+        assert_eq!(late.injector.pending().0, 0);
+    }
+
+    #[test]
+    fn the_log_stays_within_its_bound_however_many_come() {
+        let mut engine = behind();
+        for number in 100..100 + 2 * LOG_MAX {
+            engine.broadcast(notification(number, Scope::All));
+            engine.handle(Input::ShuttingDown, Timestamp::from_millis(2));
+            while engine.poll_output().is_some() {}
+        }
+        assert!(engine.fanout.log.len() <= LOG_MAX + 100, "{}", engine.fanout.log.len());
+    }
+}

@@ -1,0 +1,166 @@
+//! What is written is read again, and what is wrong is named.
+
+use super::*;
+use crate::{
+    event::Severity,
+    exchange::{Injection, Role},
+    notification::{NotificationId, Priority, SubscriberId},
+};
+
+fn parse_text(text: &str) -> Result<(Exchange, Vec<String>), FieldError> {
+    let (session, now) = (SessionId::new("s1"), Timestamp::from_millis(1_000));
+    let mut next = 0;
+    let mut new_id = || {
+        next += 1;
+        format!("x{next}")
+    };
+    let request = parse(text.as_bytes(), &session, now, Provenance::Harness, &mut new_id)?;
+    let observed = request.observed.iter().map(|event| event::to_json(&event.as_event(), None)).collect();
+    Ok((request.exchange, observed))
+}
+
+fn minimal() -> Exchange {
+    Exchange::new(SessionId::new("s1"), InjectionPoint::AfterTool, "c1")
+}
+
+fn full() -> Exchange {
+    Exchange {
+        turn: Some("t1".into()),
+        harness: Harness {
+            name: Some("claude-code".into()),
+            version: Some("2.1".into()),
+            workspace: Some("/w".into()),
+            user: Some("u".into()),
+            pid: Some(7),
+            pid_started: Some(263_480),
+            conversations: Some(Conversations::OnePerProcess),
+            parent: Some(SessionId::new("s0")),
+        },
+        tool: Some("Bash".into()),
+        acks: vec![InjectionId::new("a1"), InjectionId::new("a2")],
+        budget: Budget { max_notifications: Some(3), max_tokens: Some(Tokens(400)), max_chars: Some(5_000) },
+        format: Some(Format::Markdown),
+        carries: Carries::OnlyToContinue,
+        begins: Begins::Clear { from: Some(SessionId::new("s0")) },
+        shows_notices: true,
+        trigger: Trigger::Wake,
+        ..minimal()
+    }
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let compacted = Exchange { begins: Begins::Compacted, carries: Carries::OnlyToCancel, ..minimal() };
+    for exchange in [minimal(), full(), compacted] {
+        let text = serde_json::to_string(&ExchangeView::of(&exchange)).expect("serializes");
+        assert_eq!(parse_text(&text), Ok((exchange, Vec::new())), "{text}");
+    }
+}
+
+#[test]
+fn observed_events_are_of_the_session_unless_they_say_otherwise() {
+    let text = r#"{"point":"after_tool","carrier":"c1","observe":[{"type":"a.b"},{"type":"a.c","id":"own","workspace":"/w"}]}"#;
+    let (exchange, observed) = parse_text(text).expect("valid");
+    assert_eq!(exchange, minimal());
+    let expected = [
+        r#"{"id":"x1","type":"a.b","source":"api","severity":"info","timestamp":"1970-01-01T00:00:01Z","payload":{},"session":"s1"}"#,
+        r#"{"id":"own","type":"a.c","source":"api","severity":"info","timestamp":"1970-01-01T00:00:01Z","payload":{},"workspace":"/w"}"#,
+    ];
+    assert_eq!(observed, expected);
+}
+
+#[test]
+fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
+    let with = |rest: &str| format!(r#"{{"point":"after_tool","carrier":"c1",{rest}}}"#);
+    for (text, expected) in [
+        ("[]".to_owned(), "must be a JSON object, not an array"),
+        ("{}".to_owned(), "point: is missing"),
+        (r#"{"point":"after_tool"}"#.to_owned(), "carrier: is missing"),
+        (
+            r#"{"point":"aftertool"}"#.to_owned(),
+            "point: `aftertool` is no injection point; did you mean `after_tool`?",
+        ),
+        (
+            r#"{"point":"whenever"}"#.to_owned(),
+            "point: `whenever` is no injection point; there are immediate, turn_start, before_tool, after_tool, turn_end",
+        ),
+        (with(r#""carier":"c""#), "carier: unknown field; did you mean `carrier`?"),
+        (with(r#""format":"xlm""#), "format: `xlm` is no format; did you mean `xml`?"),
+        (
+            with(r#""carries":"maybe""#),
+            "carries: `maybe` is no way to carry; there are always, only_to_continue, only_to_cancel",
+        ),
+        (with(r#""begins":"compact""#), "begins: `compact` is no beginning; did you mean `compacted`?"),
+        (with(r#""trigger":"wakes""#), "trigger: `wakes` is no trigger; did you mean `wake`?"),
+        (with(r#""begins":"fork","from":"s1""#), "from: is the session itself"),
+        (with(r#""begins":"resumed","from":"s0""#), "from: needs `begins` to be `clear` or `fork`"),
+        (with(r#""turn":"""#), "turn: must not be empty"),
+        (with(r#""harness":"claude""#), "harness: must be a JSON object, not a string"),
+        (
+            with(r#""harness":{"pid":"x"}"#),
+            "harness.pid: must be a whole number up to 4294967295, not a string",
+        ),
+        (with(r#""harness":{"pid_started":-1}"#), "harness.pid_started: must be a whole number, not `-1`"),
+        (
+            with(r#""harness":{"conversations":"one"}"#),
+            "harness.conversations: `one` is no number of conversations; there are many, one_per_process",
+        ),
+        (
+            with(r#""begins":"clear","harness":{"pid":41}"#),
+            "from: is missing: name the session that this one goes on from, or say with `harness.conversations` that the \
+             process `harness.pid` has one at a time",
+        ),
+        (with(r#""harness":{"parent":"s1"}"#), "harness.parent: is the session itself"),
+        (with(r#""harness":{"workspace":"w"}"#), "harness.workspace: must be an absolute path, not `w`"),
+        (with(r#""budget":{"max_token":1}"#), "budget.max_token: unknown field; did you mean `max_tokens`?"),
+        (
+            with(r#""budget":{"max_tokens":1.5}"#),
+            "budget.max_tokens: must be a whole number up to 4294967295, not `1.5`",
+        ),
+        (with(r#""ack":"a1""#), "ack: must be an array, not a string"),
+        (with(r#""ack":["a1",2]"#), "ack[1]: must be a string, not a number"),
+        (with(r#""ack":["a1",""]"#), "ack[1]: must not be empty"),
+        (
+            with(&format!(r#""ack":[{}"a"]"#, r#""a","#.repeat(ACKS_MAX))),
+            "ack: has 65 items, at most 64 are allowed",
+        ),
+        (
+            with(&format!(r#""observe":[{}1]"#, "1,".repeat(OBSERVE_MAX))),
+            "observe: has 101 items, at most 100 are allowed",
+        ),
+        (
+            with(r#""observe":[{"type":"a.b"},{"type":"a"}]"#),
+            "observe[1].type: an event type has 2 to 8 segments separated by dots, `a` has 1",
+        ),
+        (with(r#""observe":[7]"#), "observe[0]: must be a JSON object, not a number"),
+    ] {
+        assert_eq!(parse_text(&text).expect_err(&text).to_string(), expected, "{text}");
+    }
+}
+
+#[test]
+fn an_answer_shows_what_is_released_and_nothing_when_there_is_nothing_to_do() {
+    let mut answer =
+        Answer { injection: None, pending: 3, check_before_tool: true, directive: None, notice: None };
+    assert!(AnswerView::of(&answer).is_none());
+    answer.directive = Some(Directive::Continue { reason: "ci failed".into() });
+    answer.injection = Some(Injection {
+        id: InjectionId::new("a1"),
+        text: "tool_fail: grep".into(),
+        role: Role::Tool,
+        notifications: vec![Released {
+            id: NotificationId::new("n1"),
+            subscriber: SubscriberId::new("tool_failure"),
+            priority: Priority::High,
+            severity: Severity::Error,
+            redelivered: false,
+        }],
+    });
+    let shown = serde_json::to_string(&AnswerView::of(&answer)).expect("serializes");
+    let expected = concat!(
+        r#"{"injection":"a1","text":"tool_fail: grep","role":"tool","notifications":[{"id":"n1","subscriber":"tool_failure","#,
+        r#""priority":"high","severity":"error","redelivered":false}],"directive":{"continue":{"reason":"ci failed"}},"#,
+        r#""pending":3,"check_before_tool":true}"#
+    );
+    assert_eq!(shown, expected);
+}
