@@ -20,8 +20,8 @@ pub use event_type::{
     EventType, EventTypeError, Pattern, PatternSegment, SEGMENTS_MAX, SEGMENTS_MIN, TYPE_BYTES_MAX,
 };
 pub use payload::{
-    EVENT_BYTES_MAX, FIELD_CHARS_MAX, FieldPath, NESTING_MAX, Payload, PayloadError, WithEscape, clean_text,
-    cut_text, strip_text,
+    EVENT_BYTES_MAX, FIELD_CHARS_MAX, FieldPath, FieldValue, NESTING_MAX, Payload, PayloadError, WithEscape,
+    clean_text, cut_text, strip_text,
 };
 pub use provenance::Provenance;
 pub use secrets::mask_secrets;

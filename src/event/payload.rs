@@ -285,33 +285,44 @@ impl FieldPath {
         (is_known && segments.iter().all(|segment| !segment.is_empty())).then_some(Self { segments })
     }
 
-    /// The text of the field in `event`; strings bare, anything else as JSON, empty when absent.
+    /// Whether it is a field of the payload.
+    pub fn is_of_payload(&self) -> bool {
+        self.segments.len() > 1
+    }
+
+    /// The text of the field in `event`; strings bare, anything else as JSON, empty when absent or null.
     pub fn text<'e>(&self, event: &'e super::Event) -> Cow<'e, str> {
-        match self.segments.first().map(String::as_str) {
-            Some("type") => event.event_type.as_str().into(),
-            Some("source") => (&*event.source).into(),
-            Some("severity") => event.severity.as_str().into(),
-            Some("id") => (&*event.id).into(),
-            Some("session") => event.session.as_ref().map_or("", super::SessionId::as_str).into(),
-            Some("workspace") => event.workspace.as_deref().unwrap_or("").into(),
-            _ => self.payload_text(event),
+        match self.value(event) {
+            FieldValue::Absent | FieldValue::Null => "".into(),
+            FieldValue::Text(text) | FieldValue::Json(text) => text,
         }
     }
 
-    fn payload_text<'e>(&self, event: &'e super::Event) -> Cow<'e, str> {
+    /// What the field is in `event`.
+    pub fn value<'e>(&self, event: &'e super::Event) -> FieldValue<'e> {
+        let text = match self.segments.first().map(String::as_str) {
+            Some("type") => event.event_type.as_str(),
+            Some("source") => &event.source,
+            Some("severity") => event.severity.as_str(),
+            Some("id") => &event.id,
+            Some("session") => event.session.as_ref().map_or("", super::SessionId::as_str),
+            Some("workspace") => event.workspace.as_deref().unwrap_or(""),
+            _ => return self.payload_value(event),
+        };
+        FieldValue::Text(text.into())
+    }
+
+    fn payload_value<'e>(&self, event: &'e super::Event) -> FieldValue<'e> {
         if let [_, name] = self.segments.as_slice()
             && let Ok(found) = event.payload.field(name)
         {
             return match found {
-                None => "".into(),
-                Some(Field::Text(text)) => text.into(),
-                Some(field @ Field::Json(json)) => {
-                    if let Some(literal) = field.literal() {
-                        return literal.into();
-                    }
-                    let value = serde_json::from_str(json).unwrap_or(Value::Null);
-                    text_of(&value).into_owned().into()
-                }
+                None => FieldValue::Absent,
+                Some(Field::Text(text)) => FieldValue::Text(text.into()),
+                Some(field @ Field::Json(json)) => match field.literal() {
+                    Some(literal) => FieldValue::Json(literal.into()),
+                    None => FieldValue::of(&serde_json::from_str(json).unwrap_or(Value::Null)).into_owned(),
+                },
             };
         }
         let root: &Value = event.payload.value();
@@ -319,16 +330,41 @@ impl FieldPath {
             Some(items) => key.parse().ok().and_then(|index: usize| items.get(index)),
             None => value.get(key),
         });
-        found.map_or("".into(), text_of)
+        found.map_or(FieldValue::Absent, FieldValue::of)
     }
 }
 
-/// A string bare, anything else as JSON, and nothing for null.
-fn text_of(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::String(text) => text.as_str().into(),
-        Value::Null => "".into(),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string().into(),
+/// What a field of an event is, so far as two of them are compared: `1` is not `"1"`, and null is not absence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FieldValue<'e> {
+    /// The event has no such field.
+    Absent,
+    /// It is null.
+    Null,
+    /// A string.
+    Text(Cow<'e, str>),
+    /// The JSON of anything else.
+    Json(Cow<'e, str>),
+}
+
+impl<'e> FieldValue<'e> {
+    fn of(value: &'e Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::String(text) => Self::Text(text.as_str().into()),
+            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                Self::Json(value.to_string().into())
+            }
+        }
+    }
+
+    fn into_owned<'o>(self) -> FieldValue<'o> {
+        match self {
+            Self::Absent => FieldValue::Absent,
+            Self::Null => FieldValue::Null,
+            Self::Text(text) => FieldValue::Text(text.into_owned().into()),
+            Self::Json(text) => FieldValue::Json(text.into_owned().into()),
+        }
     }
 }
 

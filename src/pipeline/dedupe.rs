@@ -36,7 +36,8 @@ pub(crate) enum Verdict {
 /// Writes the key under which `event` is known.
 ///
 /// Shape: an event's own key never equals one made from fields, and the key of an event that escalates never equals that
-/// of one that does not, so a critical event is not taken for the repeat of a warning.
+/// of one that does not, so a critical event is not taken for the repeat of a warning. Fields are compared with their kinds: `1` is not
+/// `"1"`, and null is not absence. An event that has none of the payload's fields of the key is compared by its whole payload.
 pub(crate) fn write_key<'w>(
     writer: &'w mut KeyWriter,
     rule: &DedupeRule,
@@ -50,7 +51,7 @@ pub(crate) fn write_key<'w>(
     });
     match &event.dedupe_key {
         Some(own) => writer.word(b"own").text(own).finish(),
-        None => writer.word(b"fields").fields(&rule.key, event).finish(),
+        None => writer.word(b"fields").identity(&rule.key, event).finish(),
     }
 }
 
@@ -245,26 +246,58 @@ mod tests {
         assert_eq!((dedupe.windows.len(), dedupe.numbers.len()), (1, 1));
     }
 
-    #[test]
-    fn a_key_made_by_the_producer_or_by_an_escalation_is_its_own() {
-        let event = |own: Option<&str>| Event {
+    fn event(own: Option<&str>, payload: &str) -> Event {
+        Event {
             id: "e".into(),
             event_type: "tool.call.failure".parse().expect("valid type"),
             source: "s".into(),
             provenance: crate::event::Provenance::Harness,
             severity: crate::event::Severity::Error,
             timestamp: Timestamp::ZERO,
-            payload: crate::event::Payload::from_valid("{}"),
+            payload: crate::event::Payload::from_valid(payload),
             dedupe_key: own.map(Into::into),
             session: None,
             workspace: None,
             cause: None,
+        }
+    }
+
+    #[test]
+    fn fields_are_compared_with_their_kinds_and_payloads_without_them_as_a_whole() {
+        let fields = ["type", "payload.a", "payload.b.c"]
+            .map(|path| crate::event::FieldPath::parse(path).expect("a path"));
+        let rule = DedupeRule { key: fields.to_vec(), window: WINDOW };
+        let mut writer = KeyWriter::default();
+        let mut key = |payload: &str| {
+            write_key(&mut writer, &rule, &Scope::All, &event(None, payload), Weight::Usual).to_vec()
         };
+        let payloads = [
+            r#"{"a":1}"#,
+            r#"{"a":"1"}"#,
+            r#"{"a":null}"#,
+            r#"{"a":"null"}"#,
+            r#"{"a":""}"#,
+            r#"{"a":[1]}"#,
+            r#"{"b":{"c":1}}"#,
+            r#"{"b":{"c":"1"}}"#,
+            r#"{"b":1}"#,
+            r#"{"percentage":90}"#,
+            r#"{"percentage":99}"#,
+            "{}",
+        ];
+        let distinct: std::collections::BTreeSet<_> = payloads.iter().map(|payload| key(payload)).collect();
+        assert_eq!(distinct.len(), payloads.len());
+        assert_eq!(key(r#"{"a":1,"x":1}"#), key(r#"{"a":1,"x":2}"#));
+        assert_eq!(key(r#"{"x":1}"#), key(r#"{"x":1}"#));
+    }
+
+    #[test]
+    fn a_key_made_by_the_producer_or_by_an_escalation_is_its_own() {
         let field = crate::event::FieldPath::parse("type").expect("valid path");
         let rule = DedupeRule { key: vec![field], window: WINDOW };
         let mut writer = KeyWriter::default();
         let mut key = |own: Option<&str>, scope: &Scope, weight| {
-            write_key(&mut writer, &rule, scope, &event(own), weight).to_vec()
+            write_key(&mut writer, &rule, scope, &event(own, "{}"), weight).to_vec()
         };
         let folder = Scope::Workspace("/w".into());
         let keys = [

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::event::{Event, FieldPath, Scope};
+use crate::event::{Event, FieldPath, FieldValue, Scope};
 
 /// Longest key that is kept as it is, in bytes; two paths and an error name fit well.
 const KEY_BYTES_MAX: usize = 256;
@@ -67,6 +67,23 @@ impl KeyWriter {
             self.text(&field.text(event));
         }
         self
+    }
+
+    /// Adds what `fields` are in `event`, with their kinds; and the whole payload if none of those that are to be found there is.
+    pub(crate) fn identity(&mut self, fields: &[FieldPath], event: &Event) -> &mut Self {
+        let (mut wanted, mut found) = (false, false);
+        for field in fields {
+            let value = field.value(event);
+            wanted |= field.is_of_payload();
+            found |= field.is_of_payload() && value != FieldValue::Absent;
+            match value {
+                FieldValue::Absent => self.word(b"absent"),
+                FieldValue::Null => self.word(b"null"),
+                FieldValue::Text(text) => self.word(b"text").text(&text),
+                FieldValue::Json(json) => self.word(b"json").text(&json),
+            };
+        }
+        if wanted && !found { self.word(b"whole").text(event.payload.as_str()) } else { self }
     }
 
     /// Adds whom something concerns.
