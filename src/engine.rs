@@ -39,6 +39,7 @@ use self::{
     throttle::Throttle, unclaimed::Unclaimed,
 };
 pub use self::{
+    dispatch::SUBSCRIBER_FAILED,
     explain::{Explanation, Verdict},
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
     rules::{CompiledRules, InjectionSettings, SessionSettings, SourceSettings},
@@ -53,7 +54,7 @@ use crate::{
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     matcher::Matcher,
     notification::{InjectionPoint, NotificationId, SubscriberId},
-    pipeline::{Pipeline, rule::Activity},
+    pipeline::{Failing, Pipeline, rule::Activity},
     session::SessionState,
     time::Timestamp,
 };
@@ -197,6 +198,14 @@ impl Engine {
     /// How many events and notifications came to which end since the journal began.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// The templates and conditions that failed under the rules in force, with the subscriber of each.
+    pub fn failing(&self) -> impl Iterator<Item = (&SubscriberId, String, &Failing)> {
+        self.pipelines.iter().flat_map(|pipeline| {
+            let id = &pipeline.rule().id;
+            pipeline.failing().map(move |(part, failing)| (id, part.file(id), failing))
+        })
     }
 
     /// How many notifications wait for a session that is not open yet.

@@ -13,6 +13,7 @@ pub(crate) mod filter;
 mod hints;
 mod key;
 mod limit;
+mod sandbox;
 mod state;
 
 pub mod activation;
@@ -32,7 +33,7 @@ use sha2::{Digest, Sha256};
 
 pub(crate) use crate::pipeline::limit::TokenBucket;
 pub use crate::pipeline::{
-    failure::{FailedPart, Failure},
+    failure::{FailedPart, Failing, Failure},
     state::Memory,
 };
 use crate::{
@@ -124,6 +125,11 @@ impl Pipeline {
     /// The subscriber.
     pub fn rule(&self) -> &Arc<Subscriber> {
         &self.rule
+    }
+
+    /// What of its author's failed under its rule.
+    pub fn failing(&self) -> impl Iterator<Item = (&FailedPart, &Failing)> {
+        self.failures.failing()
     }
 
     /// Goes on under another rule of the same subscriber.
@@ -234,7 +240,7 @@ impl Pipeline {
         now: Timestamp,
     ) -> Option<Batch> {
         let row = Row { seq, event: Arc::clone(event), repeats: 1 };
-        if weight == Weight::Escalated || self.rule.output.priority == Priority::Critical {
+        if weight == Weight::Escalated || self.is_critical(&row) {
             return Some(Batch::alone(scope, row, now));
         }
         let rule = &self.rule.batching;
@@ -245,6 +251,14 @@ impl Pipeline {
             self.outputs.push_back(PipelineOutput::Batched { seq });
         }
         closed
+    }
+
+    /// Whether a notification of `row` alone would be critical: one that is not trusted is not, whatever its subscriber says.
+    fn is_critical(&self, row: &Row) -> bool {
+        let output = &self.rule.output;
+        let (priority, _) =
+            self.rule.wake.lowered(output.priority, output.inject_at, std::slice::from_ref(row));
+        priority == Priority::Critical
     }
 
     /// Limits and renders what left a batch that was open.

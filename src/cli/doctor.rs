@@ -7,6 +7,7 @@ mod binary;
 mod client;
 mod daemon;
 mod round_trip;
+mod rules;
 
 use std::process::ExitCode;
 
@@ -109,6 +110,7 @@ fn checks(context: &Context<'_>) -> Vec<Check> {
     checks.extend(client::checks());
     if is_up {
         checks.extend(attached::checks(&context.client));
+        checks.extend(rules::checks(context));
         checks.push(binary::time(context.client.socket()));
         checks.push(round_trip::check(&context.client));
     } else {

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CliError, Context, parse, table};
+use super::{CliError, Context, failing::Failing, parse, table};
 
 /// Characters of the rules' hash that are shown; enough to see whether they changed.
 const HASH_CHARS: usize = 12;
@@ -130,6 +130,8 @@ struct Subscriber {
     rows: u64,
     ended: Counts,
     created: u64,
+    #[serde(default)]
+    failing: Vec<Failing>,
 }
 
 impl Journal {
@@ -193,6 +195,14 @@ impl Status {
             })
         };
         let mut text = String::new();
+        let failing = self
+            .subscribers
+            .iter()
+            .flat_map(|(id, own)| own.failing.iter().map(move |one| one.text(id) + "\n"));
+        let failing: String = failing.collect();
+        if !failing.is_empty() {
+            text.push_str(&format!("\nFAILING\n{failing}"));
+        }
         if !busy.is_empty() {
             text.push_str(&format!("\n{}", table::table(&busy.iter().map(row).collect::<Vec<_>>())));
         }
@@ -276,6 +286,7 @@ mod tests {
             created: 2,
             injected_tokens: 60,
             raw_bytes: 900,
+            failing: Vec::new(),
         };
         let gone = SubscriberCounts { created: 1, ..SubscriberCounts::default() };
         StatusView {

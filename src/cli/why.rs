@@ -1,9 +1,11 @@
 //! `aside why`: what became of one event or notification, told in words on a page.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{CliError, Context, history::Projection, parse, table::one_line};
+use super::{CliError, Context, failing, history::Projection, parse, table::one_line};
 use crate::client::percent_encode;
 
 const DOING: &str = "look it up";
@@ -101,6 +103,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         text.push_str(&format!("  {at:TIME_WIDTH$}  {}\n", one_line(&line.words())));
     }
     text.extend(history.last().and_then(Line::outlook));
+    let failing = failing::lines(context).unwrap_or_default();
+    let concerned: BTreeSet<&str> = history.iter().filter_map(|line| line.subscriber.as_deref()).collect();
+    for line in concerned.into_iter().filter_map(|id| failing.get(id)).flatten() {
+        text.push_str(&format!("\nfailing now: {line}\n"));
+    }
     text.push_str(&projection.lag());
     context.print(&text)
 }

@@ -10,6 +10,7 @@ mod tests;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use super::{
@@ -21,7 +22,7 @@ use super::{
 };
 use crate::{
     bus::{Bus, Pace, publish_key},
-    engine::Output,
+    engine::{Output, SUBSCRIBER_FAILED},
     event::{Event, Seq, SessionId},
     exchange::InjectionId,
     journal::{AppendBatch, AppendError, Closed, Level, ReadError, Reader, RecordKind},
@@ -250,13 +251,32 @@ fn act(registry: &Registry, output: Output) -> Option<Owed> {
             registry.refuse(request, harness);
             None
         }
-        Output::Publish(event) => Some(Owed::Event(event)),
+        Output::Publish(event) => {
+            log_failure(&event);
+            Some(Owed::Event(event))
+        }
         Output::Answer { request, session, answer } => {
             let injection = answer.injection.as_ref().map(|injection| injection.id.clone());
             let has_left = registry.answer(request, answer);
             let injection = injection.filter(|_| !has_left)?;
             Some(Owed::Undelivered { session, injection })
         }
+    }
+}
+
+/// Says in the log that an author's template or `where` failed; the event says the same to subscribers.
+fn log_failure(event: &Event) {
+    if event.event_type.as_str() == SUBSCRIBER_FAILED {
+        let payload = event.payload.value();
+        let text = |field: &str| payload.get(field).and_then(Value::as_str).unwrap_or_default();
+        let line = payload.get("line").and_then(Value::as_u64);
+        tracing::warn!(
+            subscriber = text("subscriber"),
+            file = text("file"),
+            line,
+            message = text("message"),
+            "a template or `where` failed"
+        );
     }
 }
 

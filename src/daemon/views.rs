@@ -13,8 +13,8 @@ use crate::{
     projection::Projection,
     protocol::history::ProjectionView,
     protocol::views::{
-        EventCounts, HarnessView, JournalView, NotificationCounts, RulesView, SessionCounts, SessionView,
-        StatusView, SubscriberCounts, TokenCounts, WaitingView,
+        EventCounts, FailingView, HarnessView, JournalView, NotificationCounts, RulesView, SessionCounts,
+        SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
     },
     server::{PageStart, Query, Standing, WaitingPage},
     time::{Timestamp, duration_millis},
@@ -222,6 +222,15 @@ fn subscribers(fold: &Fold) -> BTreeMap<String, SubscriberCounts> {
     for rule in &fold.engine.rules().subscribers {
         shown.entry(rule.id.to_string()).or_default().enabled = rule.activity != Activity::Disabled;
     }
+    for (id, file, failing) in fold.engine.failing() {
+        shown.entry(id.to_string()).or_default().failing.push(FailingView {
+            file,
+            line: failing.line,
+            message: failing.message.clone(),
+            times: failing.times,
+            last_at: failing.last_at.to_string(),
+        });
+    }
     shown
 }
 
@@ -234,6 +243,7 @@ fn counts(tally: &SubscriberTally) -> SubscriberCounts {
         created: tally.created,
         injected_tokens: tally.injected_tokens,
         raw_bytes: tally.raw_bytes,
+        failing: Vec::new(),
     }
 }
 

@@ -10,14 +10,14 @@ use crate::{
     injector::Earlier,
     ledger::{HeldBackBy, LedgerEntry, Reason},
     notification::{Notification, SubscriberId},
-    pipeline::{FailedPart, Failure, Pipeline, PipelineOutput, rule::Activity},
+    pipeline::{Failure, Pipeline, PipelineOutput, rule::Activity},
     time::Timestamp,
 };
 
 /// The source of events that the engine itself makes.
 pub(super) const OWN_SOURCE: &str = "aside";
 /// Type of the event that says that a subscriber's template or `where` failed.
-const SUBSCRIBER_FAILED: &str = "subscriber.failed";
+pub const SUBSCRIBER_FAILED: &str = "subscriber.failed";
 
 impl Engine {
     /// Hands an event to every pipeline that asks for its type.
@@ -129,10 +129,7 @@ impl Engine {
 
     /// Publishes that a template or a `where` failed. The pipeline reports a place once, so this cannot feed itself.
     fn report_failure(&mut self, subscriber: &SubscriberId, failure: &Failure, now: Timestamp) {
-        let file = match &failure.part {
-            FailedPart::Condition => format!("where of {subscriber}"),
-            FailedPart::Template(name) => format!("templates/{name}"),
-        };
+        let file = failure.part.file(subscriber);
         self.outputs.push_back(Output::Publish(Event {
             id: format!("failed-{subscriber}-{file}-{}-{}", failure.line.unwrap_or(0), now.as_millis())
                 .into(),

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, mem::discriminant, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::Timestamp;
+use crate::{notification::SubscriberId, time::Timestamp};
 
 /// A place that fails now and then is reported this often at most.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
@@ -38,22 +38,54 @@ pub enum FailedPart {
     Template(Arc<str>),
 }
 
+impl FailedPart {
+    /// The name of what the author has to look at, for a subscriber `id`.
+    pub fn file(&self, id: &SubscriberId) -> String {
+        match self {
+            Self::Condition => format!("where of {id}"),
+            Self::Template(name) => format!("templates/{name}"),
+        }
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Reported {
     at: Timestamp,
     has_succeeded: bool,
 }
 
-/// The places that were reported.
+/// How a part of a subscriber failed since the rules came that it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failing {
+    /// How often.
+    pub times: u64,
+    /// When it did last.
+    pub last_at: Timestamp,
+    /// The line that was to blame then, from 1, if one was.
+    pub line: Option<usize>,
+    /// What was wrong then, as a lowercase fragment.
+    pub message: String,
+}
+
+/// The places that were reported, and what failed.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Failures {
     places: BTreeMap<(FailedPart, Option<usize>), Reported>,
+    failing: BTreeMap<FailedPart, Failing>,
 }
 
 impl Failures {
-    /// Whether `failure` is to be reported; if so, it counts as reported.
+    /// What failed, each part once: the `where` and the template.
+    pub(crate) fn failing(&self) -> impl Iterator<Item = (&FailedPart, &Failing)> {
+        self.failing.iter()
+    }
+
+    /// Counts `failure`, and says whether it is to be reported; if so, it counts as reported.
     pub(crate) fn should_report(&mut self, failure: &Failure, now: Timestamp) -> bool {
+        let times = self.failing.get(&failure.part).map_or(0, |failing| failing.times) + 1;
+        let Failure { part, line, message } = failure.clone();
+        self.failing.insert(part, Failing { times, last_at: now, line, message });
         let is_full = self.places.len() >= PLACES_MAX;
         let place = (failure.part.clone(), failure.line);
         match self.places.get_mut(&place) {
@@ -82,6 +114,7 @@ impl Failures {
     /// Forgets what was reported, because the parts are others from here on.
     pub(crate) fn clear(&mut self) {
         self.places.clear();
+        self.failing.clear();
     }
 }
 
@@ -115,6 +148,19 @@ mod tests {
         ] {
             assert_eq!(ask(line, ms, succeeds), expected, "line {line} at {ms}");
         }
+    }
+
+    #[test]
+    fn every_failure_is_counted_until_new_rules_come() {
+        let mut failures = Failures::default();
+        for at in 1..=3 {
+            failures.should_report(&failure(at), Timestamp::from_millis(at as u64));
+            failures.succeeded(&FailedPart::Template("a".into()));
+        }
+        let shown: Vec<_> = failures.failing().map(|(_, failing)| (failing.times, failing.line)).collect();
+        assert_eq!(shown, [(3, Some(3))]);
+        failures.clear();
+        assert_eq!(failures.failing().count(), 0);
     }
 
     #[test]

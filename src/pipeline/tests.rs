@@ -217,6 +217,21 @@ fn a_critical_subscriber_waits_for_no_batch() {
 }
 
 #[test]
+fn what_is_not_trusted_waits_for_a_batch_whatever_its_subscriber_is() {
+    let mut rule = rule();
+    rule.output.priority = Priority::Critical;
+    rule.output.inject_at = InjectionPoint::Immediate;
+    let mut run = Run::new(rule);
+    for seq in 1..=3 {
+        let mut event = (*event(&format!(r#""tool":"t{seq}""#))).clone();
+        event.provenance = crate::event::Provenance::Remote;
+        run.pipeline.handle(Seq(seq), &Arc::new(event), &run.templates, at(0));
+    }
+    run.advance(2_000);
+    assert_eq!(run.outcomes(), [waits(1), waits(2), waits(3), told(2_000, &[1, 2, 3])]);
+}
+
+#[test]
 fn what_is_over_the_rate_is_counted_in_the_next_notification_of_its_scope() {
     let mut rule = rule();
     rule.rate = Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(10) });

@@ -179,6 +179,24 @@ pub struct SubscriberCounts {
     pub injected_tokens: u64,
     /// Bytes of the payloads that these stand for.
     pub raw_bytes: u64,
+    /// Its template and its `where`, if they failed since the rules in force came.
+    pub failing: Vec<FailingView>,
+}
+
+/// A template or a `where` that failed; generic tables went out, or events were left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FailingView {
+    /// The template, or `where of` the subscriber.
+    pub file: String,
+    /// The line that was to blame last, from 1, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// What was wrong last.
+    pub message: String,
+    /// How often it failed.
+    pub times: u64,
+    /// When it did last.
+    pub last_at: String,
 }
 
 /// One session.

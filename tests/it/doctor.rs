@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Daemon, Home, at};
+use crate::support::daemon::{Daemon, Home, at, text};
 
 /// The program with this home's folders for a client as well, and a client that says its version.
 fn command(home: &Home, args: &[&str]) -> Command {
@@ -101,6 +101,34 @@ fn nothing_that_waits_for_a_real_session_is_taken_by_the_round_trip() {
     let text = at(&answer, "/text").as_str().expect("text");
     assert!(text.contains("grep") && !text.contains("doctor"), "{text}");
     assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn a_template_that_fails_is_seen() {
+    let home = Home::with(&[
+        (
+            "subscribers/own.toml",
+            "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"own.event\"]\n[batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\n",
+        ),
+        ("templates/own.toon.j2", "a: 1\nb: {{ events[0].payload.nope }}\n"),
+    ]);
+    let daemon = home.serve_logging("warn");
+    for n in 0..2 {
+        home.publish(&json!({ "type": "own.event", "source": "t", "payload": { "n": n } }));
+    }
+    assert_eq!(home.exchange("s", &json!({ "point": "turn_end", "carrier": "c1" })).status(), 200);
+    let failing = at(&home.get("/v1/status"), "/subscribers/own/failing/0").clone();
+    assert_eq!((at(&failing, "/line"), at(&failing, "/times")), (&json!(2), &json!(2)), "{failing}");
+    assert!(remedy(&home, "templates").contains("own: templates/own.toon.j2:2 failed 2 times"));
+    let said = run(&home, &["status"]);
+    assert!(text(&said.stdout).contains("own: templates/own.toon.j2:2 failed 2 times"));
+    let seq = home.publish(&json!({ "type": "own.event", "source": "t", "payload": { "n": 2 } }));
+    let why = text(&run(&home, &["why", &seq[0].to_string()]).stdout);
+    assert!(why.contains("failing now: own: templates/own.toon.j2:2 failed 3 times"), "{why}");
+    let metrics = text(&home.ask("GET", "/metrics", "").0.body);
+    assert!(metrics.contains("aside_subscriber_failures_total{subscriber=\"own\"} 3"), "{metrics}");
+    let log = daemon.stop().log;
+    assert_eq!(log.matches("a template or `where` failed").count(), 1, "{log}");
 }
 
 #[test]

@@ -196,6 +196,12 @@ fn subscribers(status: &StatusView) -> Vec<Family> {
             each(|counts| counts.created),
         ),
         family(
+            "aside_subscriber_failures",
+            None,
+            "How often a subscriber's template or `where` failed, since the rules in force came.",
+            each(|counts| counts.failing.iter().map(|failing| failing.times).sum()),
+        ),
+        family(
             "aside_subscriber_injected",
             Some("tokens"),
             "Estimated tokens of a subscriber's notifications in all injections, without the wrappers, since the journal began.",
@@ -222,6 +228,7 @@ fn bounded(status: &StatusView) -> Vec<(&str, SubscriberCounts)> {
         sum.created += counts.created;
         sum.injected_tokens += counts.injected_tokens;
         sum.raw_bytes += counts.raw_bytes;
+        sum.failing.extend(counts.failing.iter().cloned());
         for (word, count) in &counts.ended {
             *sum.ended.entry(word.clone()).or_default() += count;
         }

@@ -1,0 +1,50 @@
+//! Templates and conditions that failed under the rules in force, as the daemon's status has them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{CliError, Context, parse, table::one_line};
+
+/// What of a subscriber failed.
+#[derive(Deserialize)]
+pub(super) struct Failing {
+    file: String,
+    line: Option<usize>,
+    message: String,
+    times: u64,
+    last_at: String,
+}
+
+impl Failing {
+    /// One line about it.
+    pub(super) fn text(&self, subscriber: &str) -> String {
+        let Self { file, line, message, times, last_at } = self;
+        let line = line.map_or_else(String::new, |line| format!(":{line}"));
+        format!("{subscriber}: {file}{line} failed {times} times, last at {last_at}: {}", one_line(message))
+    }
+}
+
+#[derive(Deserialize)]
+struct Status {
+    subscribers: BTreeMap<String, Subscriber>,
+}
+
+#[derive(Deserialize)]
+struct Subscriber {
+    #[serde(default)]
+    failing: Vec<Failing>,
+}
+
+/// One line for each that failed, by subscriber.
+///
+/// Errors: the daemon does not answer, or not as this version does.
+pub(super) fn lines(context: &Context<'_>) -> Result<BTreeMap<String, Vec<String>>, CliError> {
+    let doing = "read the status";
+    let status: Status = parse(doing, &context.ask(doing, "GET", "/v1/status", None)?)?;
+    let lines = |(id, own): (String, Subscriber)| {
+        let lines: Vec<String> = own.failing.iter().map(|failing| failing.text(&id)).collect();
+        (!lines.is_empty()).then_some((id, lines))
+    };
+    Ok(status.subscribers.into_iter().filter_map(lines).collect())
+}
