@@ -12,6 +12,7 @@ mod demo;
 mod doctor;
 mod down;
 mod exchange;
+mod failing;
 mod generated;
 mod history;
 mod inbox;

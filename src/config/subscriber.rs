@@ -297,7 +297,9 @@ fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
 
 /// The field that may have been meant by a name that no event has: one of an event's own, else one of its payload.
 fn field_meant(name: &str) -> Option<String> {
-    let is_unknown_name = !FieldPath::ROOTS.contains(&name)
+    let is_operator = matches!(name, "and" | "or" | "not" | "in" | "is" | "if" | "else");
+    let is_unknown_name = !is_operator
+        && !FieldPath::ROOTS.contains(&name)
         && name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_unknown_name

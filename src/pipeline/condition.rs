@@ -4,9 +4,9 @@
 //! is asked for and converts nothing else, and that parses the payload only if the expression looks into it.
 //!
 //! A field that is absent is undefined: it is false, equal to no value, and so is any field below it; `is defined` tells it
-//! apart. In minijinja's order of values it comes before all others, so `payload.n > 1` is false without `n`, but
-//! `payload.n < 5` is true: an upper bound alone needs `payload.n is defined and payload.n < 5`. A severity is its word, so
-//! it can be compared with `==` and `in`; its order is what `severity_filter` is for.
+//! apart. An absent field and null have no order, so `payload.n > 1` and `payload.n < 5` are both false without `n`. Values of
+//! different kinds have none either: to compare `"5"` with 3 is a failure, as is anything that costs more than [`CONDITION_STEPS`].
+//! A severity is its word, so it can be compared with `==` and `in`; its order is what `severity_filter` is for.
 //!
 //! ```
 //! use aside::pipeline::condition::Condition;
@@ -16,21 +16,26 @@
 //! ```
 
 use std::{
-    collections::BTreeSet,
     fmt,
     ops::Range,
     sync::{Arc, LazyLock},
 };
 
 use minijinja::{
-    Environment, Error, Expression, UndefinedBehavior,
+    Environment, Error, UndefinedBehavior,
     value::{Enumerator, Object, ObjectRepr, Value},
 };
 use serde_json::Value as Json;
 
 use crate::{
-    event::{Event, FieldPath},
-    pipeline::hints::{self, Slip},
+    event::{Event, Field, FieldPath},
+    pipeline::{
+        hints::{self, Slip},
+        sandbox::{
+            self, Cause, Fault, Grammar, Program,
+            account::{ACCOUNT, Account},
+        },
+    },
 };
 
 /// Longest `where`, in bytes. minijinja reads a run of operators by recursion without a guard: 2,048 minus signs overflow
@@ -38,18 +43,18 @@ use crate::{
 pub const CONDITION_BYTES_MAX: usize = 1_000;
 /// Most instructions of one evaluation. A `where` of a line takes about twenty.
 pub const CONDITION_FUEL: u64 = 500;
+/// Most steps of work of one evaluation, an item or 16 bytes each: a few looks at a payload of 64 KiB.
+pub const CONDITION_STEPS: u64 = 20_000;
 
-static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Chainable);
-    environment.set_fuel(Some(CONDITION_FUEL));
-    environment
-});
+const GRAMMAR: Grammar = Grammar { variables: &FieldPath::ROOTS, filters: &[], unknown: unknown_field };
+
+static ENVIRONMENT: LazyLock<Environment<'static>> =
+    LazyLock::new(|| sandbox::environment(UndefinedBehavior::Chainable, CONDITION_FUEL));
 
 /// A compiled `where`.
 pub struct Condition {
-    source: Box<str>,
-    expression: Expression<'static, 'static>,
+    program: Program,
+    is_constant: bool,
 }
 
 /// Why a text is no condition.
@@ -73,54 +78,53 @@ pub struct ConditionFailure {
 impl Condition {
     /// Compiles the text of a `where`.
     ///
-    /// Errors: a text that is no expression, is longer than [`CONDITION_BYTES_MAX`], or begins a path with what no event has. Filters and tests that do not
-    /// exist are found when they are reached.
+    /// Errors: a text that is no expression, is longer than [`CONDITION_BYTES_MAX`], or uses a field, filter or test that does not exist.
     pub fn compile(source: &str) -> Result<Self, ConditionError> {
         if source.len() > CONDITION_BYTES_MAX {
             let message = format!("longer than {CONDITION_BYTES_MAX} bytes");
             return Err(ConditionError { message, range: Some(CONDITION_BYTES_MAX..source.len()) });
         }
-        let expression = ENVIRONMENT
-            .compile_expression_owned(source.to_owned())
-            .map_err(|error| syntax_error(source, &error))?;
-        let known: BTreeSet<&str> =
-            FieldPath::ROOTS.into_iter().chain(ENVIRONMENT.globals().map(|(name, _)| name)).collect();
-        let names: BTreeSet<String> = expression.undeclared_variables(false).into_iter().collect();
-        match names.into_iter().find(|name| !known.contains(name.as_str())) {
-            Some(name) => Err(ConditionError {
-                message: format!(
-                    "unknown field `{name}`; an event has {} and what is below `payload`",
-                    FieldPath::ROOTS.join(", ")
-                ),
-                range: find_name(source, &name),
-            }),
-            None => Ok(Self { source: source.into(), expression }),
-        }
+        let checked =
+            sandbox::check_expression(source, &GRAMMAR).map_err(|fault| condition_error(source, fault))?;
+        let program = Program::expression(source)
+            .map_err(|error| ConditionError { message: message(&error), range: error.range() })?;
+        Ok(Self { program, is_constant: checked.asks.is_empty() })
+    }
+
+    /// Whether it asks for no field of an event, so that it takes all events or none.
+    pub fn is_constant(&self) -> bool {
+        self.is_constant
     }
 
     /// Whether `event` meets the condition; any value that minijinja takes for true does.
     ///
-    /// Errors: an operation that its values do not allow, an unknown filter or test, or more than [`CONDITION_FUEL`].
+    /// Errors: an operation that its values do not allow, or more than [`CONDITION_FUEL`] or [`CONDITION_STEPS`].
     pub fn test(&self, event: &Arc<Event>) -> Result<bool, ConditionFailure> {
         let view = Value::from_object(EventView(Arc::clone(event)));
-        match self.expression.eval(view) {
-            Ok(value) => Ok(value.is_true()),
-            Err(error) => Err(ConditionFailure { message: message(&error) }),
-        }
+        let tested = self.program.run(&ENVIRONMENT, view, &mut String::new(), |value, _| {
+            value.is_some_and(|value| value.is_true())
+        });
+        tested.map_err(|error| ConditionFailure { message: message(&error) })
+    }
+}
+
+/// What to say about a field that no event has.
+fn unknown_field(name: &str) -> String {
+    let roots = FieldPath::ROOTS.join(", ");
+    format!("unknown field `{name}`; an event has {roots} and what is below `payload`")
+}
+
+/// Says what is wrong, unless the text holds a slip that says more.
+fn condition_error(source: &str, fault: Fault) -> ConditionError {
+    match hints::in_expression(source).filter(|_| fault.cause == Cause::Syntax) {
+        Some(Slip { message, range }) => ConditionError { message, range: Some(range) },
+        None => ConditionError { message: fault.message, range: fault.range },
     }
 }
 
 impl fmt::Debug for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Condition").field(&self.source).finish()
-    }
-}
-
-/// Places minijinja's complaint, unless the text holds a slip that says more.
-fn syntax_error(source: &str, error: &Error) -> ConditionError {
-    match hints::in_expression(source) {
-        Some(Slip { message, range }) => ConditionError { message, range: Some(range) },
-        None => ConditionError { message: message(error), range: error.range() },
+        f.debug_tuple("Condition").field(&self.program.source()).finish()
     }
 }
 
@@ -129,16 +133,6 @@ fn message(error: &Error) -> String {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),
     }
-}
-
-/// Where `name` stands in `source` as a word that no dot precedes.
-fn find_name(source: &str, name: &str) -> Option<Range<usize>> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    source.match_indices(name).map(|(start, _)| start..start + name.len()).find(|range| {
-        let before = source.get(..range.start).and_then(|text| text.chars().next_back());
-        let after = source.get(range.end..).and_then(|text| text.chars().next());
-        !before.is_some_and(|c| is_word(c) || c == '.') && !after.is_some_and(is_word)
-    })
 }
 
 /// An event as the variables of an expression.
@@ -159,12 +153,56 @@ impl Object for EventView {
             "id" => Some(Value::from(&*event.id)),
             "session" => event.session.as_ref().map(|session| Value::from(session.as_str())),
             "workspace" => event.workspace.as_deref().map(Value::from),
-            "payload" => {
-                let root = Arc::clone(event.payload.value());
-                Some(Value::from_object(JsonView { root, path: Vec::new() }))
-            }
+            "payload" => Some(Value::from_object(PayloadView(Arc::clone(event)))),
+            ACCOUNT => Some(Value::from_dyn_object(Account::new(CONDITION_STEPS))),
             _ => None,
         }
+    }
+}
+
+/// A payload, which stays text for those who ask for a plain field of it.
+#[derive(Debug)]
+struct PayloadView(Arc<Event>);
+
+impl PayloadView {
+    fn tree(&self) -> Arc<JsonView> {
+        Arc::new(JsonView { root: Arc::clone(self.0.payload.value()), path: Vec::new() })
+    }
+}
+
+impl Object for PayloadView {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        let field = match self.0.payload.field(key) {
+            Ok(field) => field?,
+            Err(_) => return self.tree().get_value_by_str(key),
+        };
+        match field {
+            Field::Text(text) => Some(Value::from(text)),
+            Field::Json(json) if json.starts_with(['{', '[']) => self.tree().get_value_by_str(key),
+            Field::Json(json) => Some(scalar(&serde_json::from_str(json).unwrap_or(Json::Null))),
+        }
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        self.tree().enumerate()
+    }
+}
+
+/// A value that is no list and no map.
+fn scalar(value: &Json) -> Value {
+    match value {
+        Json::Bool(is_true) => Value::from(*is_true),
+        Json::Number(number) => number
+            .as_i64()
+            .map(Value::from)
+            .or_else(|| number.as_u64().map(Value::from))
+            .unwrap_or_else(|| Value::from(number.as_f64())),
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Null | Json::Array(_) | Json::Object(_) => Value::from(()),
     }
 }
 
@@ -194,14 +232,7 @@ impl JsonView {
 
     fn below(&self, found: &Json, step: impl FnOnce() -> Step) -> Value {
         match found {
-            Json::Null => Value::from(()),
-            Json::Bool(is_true) => Value::from(*is_true),
-            Json::Number(number) => number
-                .as_i64()
-                .map(Value::from)
-                .or_else(|| number.as_u64().map(Value::from))
-                .unwrap_or_else(|| Value::from(number.as_f64())),
-            Json::String(text) => Value::from(text.as_str()),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => scalar(found),
             Json::Array(_) | Json::Object(_) => {
                 let path = self.path.iter().cloned().chain([step()]).collect();
                 Value::from_object(Self { root: Arc::clone(&self.root), path })
@@ -304,7 +335,10 @@ mod tests {
             ("payload.percentage.deeper == 'x'", false),
             ("payload.absent is defined and payload.absent < 5", false),
             ("payload.absent != 1", true),
-            ("payload.absent < 5", true),
+            ("payload.absent < 5", false),
+            ("payload.none < 5 or payload.none > 5", false),
+            ("0 < payload.absent < 5", false),
+            ("80 < payload.percentage < 82 and payload.budget_type < 'u'", true),
         ] {
             let condition = Condition::compile(source).expect(source);
             assert_eq!(condition.test(&event()), Ok(expected), "{source}");
@@ -314,11 +348,16 @@ mod tests {
     #[test]
     fn a_text_that_is_no_condition_is_refused_with_its_place() {
         for (source, range, part) in [
-            ("payload.x >", Some(10..11), "syntax error"),
+            ("payload.x >", Some(10..11), "unexpected end"),
             ("payload.x = 1", Some(10..11), "`=` is no operator here"),
             ("payload.x && payload.y", Some(10..12), "`&&` is no operator here"),
             ("source == 'a' and paylod.x", Some(18..24), "unknown field `paylod`"),
             ("payload.retry > retry", Some(16..21), "unknown field `retry`"),
+            ("typ[:1] == 'p'", Some(0..3), "unknown field `typ`"),
+            ("payload.n|lenght > 1", Some(10..16), "there is no filter `lenght`; did you mean `length`?"),
+            ("payload.n is defind", Some(13..19), "there is no test `defind`; did you mean `defined`?"),
+            ("severity >= 'error'", Some(0..8), "severities are words"),
+            ("'a' * 1000000 == id", Some(0..13), "`*` multiplies numbers"),
         ] {
             let error = Condition::compile(source).expect_err(source);
             assert!(error.to_string().starts_with(part), "{error}");
@@ -327,11 +366,27 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_that_asks_for_nothing_is_constant() {
+        for (source, expected) in
+            [("true", true), ("1 < 2", true), ("'x'", true), ("payload[1:]", false), ("id", false)]
+        {
+            assert_eq!(
+                Condition::compile(source).map(|found| found.is_constant()).ok(),
+                Some(expected),
+                "{source}"
+            );
+        }
+    }
+
+    #[test]
     fn what_cannot_be_evaluated_is_a_failure_with_a_message() {
         for (source, part) in [
             ("payload.user + 1", "invalid operation"),
-            ("payload.list | nosuchfilter", "unknown filter"),
-            ("payload.x is nosuchtest", "unknown test"),
+            ("payload.budget_type > 3", "invalid operation: a string and a number have no order"),
+            ("payload.budget_type * payload.big", "invalid operation: `*` multiplies numbers"),
+            ("payload.budget_type|indent(payload.big)", "invalid operation: a text of more than 65536 bytes"),
+            ("[1]|slice(1000000000000)", "engine ran out of fuel"),
+            ("range(99999)|join", "engine ran out of fuel"),
             (&["id"; 333].join("~"), "engine ran out of fuel"),
         ] {
             let failure =

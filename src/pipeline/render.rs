@@ -8,18 +8,21 @@
 //! tool_fail: {{ e.payload.tool_name }} {{ e.payload.error_type }}{% if e.payload.error_message %} - {{ e.payload.error_message }}{% endif %}
 //! ```
 //!
-//! Then: strict decode (a table that the encoder alone wrote is strict as it is), canonical form, the counts that the template
-//! does not print itself, and the token limit, for which rows go from the tail and are counted as `omitted`. What a template cannot
-//! render goes out as a generic table. A newline after a tag counts and blank lines do not, so an `{% endif %}` at the end of a
+//! A template sees the whole batch. Then: strict decode (a table that the encoder alone wrote is strict as it is), canonical form, the
+//! counts that the template does not print itself, and the bounds on rows and tokens, for which rows of tables that were written go from
+//! the tail and are counted as `omitted`, and in the end fields, as `omitted_fields`. What a template cannot render goes out as a generic
+//! table. A newline after a tag counts and blank lines do not, so an `{% endif %}` at the end of a
 //! line does not swallow the next one.
 
 mod cells;
+mod cut;
 mod filters;
 mod generic;
 mod line;
 mod lint;
 mod marks;
 mod plan;
+mod row_view;
 mod rows;
 mod table;
 mod template;
@@ -30,13 +33,14 @@ use serde_json::{Map, Value};
 
 use crate::{
     notification::{SubscriberId, Tokens},
-    pipeline::row::Row,
+    pipeline::{row::Row, sandbox::account::Account},
     time::Timestamp,
     tokens, toon,
 };
 
 use self::{
-    rows::{CleanEvent, Shown},
+    cut::Lost,
+    rows::{CleanEvent, Rows, Shown},
     template::Template,
 };
 
@@ -48,6 +52,8 @@ const EARLIER_REPEATS: &str = "earlier_repeats";
 pub const GENERIC: &str = "generic";
 /// Largest output of a template, in bytes, before it is measured in tokens.
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+/// Steps of work ([`crate::pipeline::sandbox`]) that all attempts at one notification may take together: some 10 ms.
+pub const STEPS_MAX: u64 = 500_000;
 /// Longest text fields, in characters, tried one after the other when not even one row fits its tokens.
 const FIELD_CHARS: [usize; 5] = [crate::event::FIELD_CHARS_MAX, 500, 160, 60, 20];
 
@@ -99,6 +105,8 @@ pub struct Rendered {
     pub tokens: Tokens,
     /// Set when the template failed and the generic table went out instead.
     pub failure: Option<RenderFailure>,
+    /// Columns that the template names and that no row has: optional fields, or names that are misspelt.
+    pub absent: Vec<String>,
 }
 
 /// Why a template could not be used for a batch.
@@ -122,7 +130,7 @@ impl Templates {
     ///
     /// Errors: bad syntax, something a template may not use, an unknown filter or variable; nothing is kept then.
     pub fn add(&mut self, name: &str, source: String) -> Result<(), TemplateError> {
-        self.by_name.insert(name.to_owned(), Template::compile(source)?);
+        self.by_name.insert(name.to_owned(), Template::compile(&source)?);
         Ok(())
     }
 
@@ -139,32 +147,35 @@ impl Templates {
         if input.rows.is_empty() {
             return smallest(input).released(None);
         }
-        let mut clean = CleanRows::default();
+        let mut clean = CleanRows::new(input.rows);
         let attempt = match self.by_name.get(name) {
-            Some(template) => fit(input, &mut clean, |events| template.render(input, events)),
+            Some(template) => fit_template(input, &mut clean, template),
             None if name == GENERIC => return generic_table(input, &mut clean, None),
             None => Err(Attempt::Failed { line: None, message: "there is no template of this name".into() }),
         };
-        let failure = match attempt {
+        let (line, message) = match attempt {
             Ok(content) => return content.released(None),
             Err(Attempt::Failed { line, message }) => (line, message),
             Err(Attempt::TooBig) => {
-                (None, format!("not even one event fits {} tokens and {ROWS_MAX} rows", input.max_tokens.0))
+                (None, format!("not even one row and field of it fit {} tokens", input.max_tokens.0))
             }
         };
-        let (line, message) = failure;
         let failure = Some(RenderFailure { template: name.to_owned(), line, message });
         generic_table(input, &mut clean, failure)
     }
 }
 
 /// Renders a batch as every batch can be rendered.
-fn generic_table(input: &RenderInput<'_>, clean: &mut CleanRows, failure: Option<RenderFailure>) -> Rendered {
-    let table = |events: &Shown| {
-        let value = generic::document(input.subscriber, events);
-        Ok((Body::Decoded { value, comments: None }, Printed { row_repeats: true, ..Printed::default() }))
-    };
-    fit(input, clean, table).unwrap_or_else(|_| smallest(input)).released(failure)
+fn generic_table(
+    input: &RenderInput<'_>,
+    clean: &mut CleanRows<'_>,
+    failure: Option<RenderFailure>,
+) -> Rendered {
+    let fitted = FIELD_CHARS.into_iter().find_map(|field_chars| {
+        let draft = generic::draft(input.subscriber, &clean.events(field_chars));
+        fit_draft(input, &draft, Texts::cut_to(field_chars)).ok()
+    });
+    fitted.unwrap_or_else(|| smallest(input)).released(failure)
 }
 
 /// Why an attempt to render gave nothing to release.
@@ -176,6 +187,16 @@ enum Attempt {
     Failed { line: Option<usize>, message: String },
 }
 
+/// What a template made of a batch.
+struct Draft {
+    body: Body,
+    printed: Printed,
+    /// How many events the rows stand for that were not written.
+    left_out: u64,
+    /// Columns that were named and that no row has.
+    absent: Vec<String>,
+}
+
 /// A document that is known to be strict TOON.
 enum Body {
     /// Canonical as it stands, with these keys at its root.
@@ -185,27 +206,35 @@ enum Body {
 }
 
 impl Body {
-    /// Adds `extras` as fields at the root, under keys that are still free, and writes the whole.
-    fn write(self, subscriber: &SubscriberId, extras: &[(&str, u64)]) -> String {
+    /// Whether one of its tables has more rows than a notification shows.
+    fn has_long_table(&self) -> bool {
         match self {
-            Self::Written { mut text, mut keys, .. } => {
-                append_counts(&mut text, &mut keys, extras);
-                text
+            Self::Written { .. } => false,
+            Self::Decoded { value, .. } => cut::has_long_table(value),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        match self {
+            Self::Written { text, .. } => toon::decode(text).expect("it is known to be strict TOON"),
+            Self::Decoded { value, .. } => value.clone(),
+        }
+    }
+
+    /// Adds `extras` as fields at the root, under keys that are still free, and writes the whole.
+    fn write(&self, subscriber: &SubscriberId, extras: &[(&str, u64)]) -> String {
+        match self {
+            Self::Written { text, keys, .. } => with_counts(text, keys.clone(), extras),
+            Self::Decoded { value, comments: Some(text) } if extras.is_empty() || value.is_object() => {
+                let keys = value.as_object().into_iter().flat_map(Map::keys).cloned().collect();
+                with_counts(text, keys, extras)
             }
-            Self::Decoded { value, comments: Some(mut text) } if extras.is_empty() || value.is_object() => {
-                let mut keys: Vec<String> =
-                    value.as_object().into_iter().flat_map(Map::keys).cloned().collect();
-                append_counts(&mut text, &mut keys, extras);
-                text
-            }
-            Self::Decoded { value, .. } if extras.is_empty() => toon::encode(&value),
+            Self::Decoded { value, .. } if extras.is_empty() => toon::encode(value),
             Self::Decoded { value, .. } => {
-                let mut root = Map::new();
-                if let Value::Object(fields) = value {
-                    root = fields;
-                } else {
-                    root.insert(subscriber.as_str().to_owned(), value);
-                }
+                let mut root = match value.as_object() {
+                    Some(fields) => fields.clone(),
+                    None => Map::from_iter([(subscriber.as_str().to_owned(), value.clone())]),
+                };
                 for (name, count) in extras {
                     let key = free_key(name, |key| root.contains_key(key));
                     root.insert(key, Value::from(*count));
@@ -216,13 +245,15 @@ impl Body {
     }
 }
 
-fn append_counts(text: &mut String, keys: &mut Vec<String>, counts: &[(&str, u64)]) {
+fn with_counts(text: &str, mut keys: Vec<String>, counts: &[(&str, u64)]) -> String {
+    let mut text = text.to_owned();
     for (name, count) in counts {
         let key = free_key(name, |key| keys.iter().any(|taken| taken == key));
         text.push('\n');
         text.push_str(&toon::encode_field(&key, &Value::from(*count)));
         keys.push(key);
     }
+    text
 }
 
 fn free_key(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
@@ -237,59 +268,178 @@ fn free_key(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
 struct Content {
     text: String,
     tokens: Tokens,
+    absent: Vec<String>,
 }
 
 impl Content {
     fn new(text: String) -> Self {
         debug_assert!(toon::decode(&text).is_ok(), "released text is strict TOON: {text}");
         let tokens = tokens::estimate(&text);
-        Self { text, tokens }
+        Self { text, tokens, absent: Vec::new() }
+    }
+
+    /// It, if it is small enough.
+    fn fitting(self, input: &RenderInput<'_>) -> Result<Self, Attempt> {
+        let fits = self.tokens <= input.max_tokens && self.text.len() <= OUTPUT_BYTES_MAX;
+        if fits { Ok(self) } else { Err(Attempt::TooBig) }
     }
 
     fn released(self, failure: Option<RenderFailure>) -> Rendered {
-        Rendered { content: self.text, tokens: self.tokens, failure }
+        Rendered { content: self.text, tokens: self.tokens, failure, absent: self.absent }
     }
 }
 
-/// The cleaned events of a batch, kept between attempts with the same longest field.
-#[derive(Default)]
-struct CleanRows {
+/// The cleaned events of a batch, kept between attempts with the same longest field, and what all attempts may cost.
+struct CleanRows<'a> {
+    rows: &'a [Row],
     field_chars: usize,
     events: Arc<[CleanEvent]>,
+    account: Arc<Account>,
 }
 
-impl CleanRows {
-    fn first(&mut self, count: usize, field_chars: usize, rows: &[Row]) -> Shown {
-        if self.field_chars != field_chars || self.events.is_empty() {
+impl<'a> CleanRows<'a> {
+    fn new(rows: &'a [Row]) -> Self {
+        Self { rows, field_chars: 0, events: Arc::default(), account: Account::new(STEPS_MAX) }
+    }
+
+    fn events(&mut self, field_chars: usize) -> Shown {
+        if self.field_chars != field_chars {
             self.field_chars = field_chars;
-            self.events = rows.iter().take(ROWS_MAX).map(|row| CleanEvent::new(row, field_chars)).collect();
+            self.events = self.rows.iter().map(|row| CleanEvent::new(row, field_chars)).collect();
         }
-        Shown::first(count, &self.events)
+        Shown::all(Arc::clone(&self.events), &self.account)
     }
 }
 
-/// Renders as many rows as fit; when not even one does, with shorter fields.
-fn fit<F>(input: &RenderInput<'_>, clean: &mut CleanRows, mut render: F) -> Result<Content, Attempt>
-where
-    F: FnMut(&Shown) -> Result<(Body, Printed), Attempt>,
-{
-    let shown_max = input.rows.len().min(ROWS_MAX);
-    let mut attempt = |count: usize, field_chars: usize| {
-        let (body, printed) = render(&clean.first(count, field_chars, input.rows))?;
-        let content = Content::new(body.write(input.subscriber, &extras(input, count, printed)));
-        let fits = content.tokens <= input.max_tokens && content.text.len() <= OUTPUT_BYTES_MAX;
-        if fits { Ok(content) } else { Err(Attempt::TooBig) }
-    };
+/// Renders with a template and shows as many rows as fit; when not even one does, with shorter fields.
+fn fit_template(
+    input: &RenderInput<'_>,
+    clean: &mut CleanRows<'_>,
+    template: &Template,
+) -> Result<Content, Attempt> {
+    let plan = template.plan.as_ref().filter(|plan| plan.rows_min <= input.rows.len());
     for field_chars in FIELD_CHARS {
-        if let Some(content) = most_rows(shown_max, |count| attempt(count, field_chars))? {
+        let (events, texts) = (clean.events(field_chars), Texts::cut_to(field_chars));
+        let fitted = match plan {
+            Some(plan) => {
+                let rows = Rows::new(events.clone());
+                let written = |count| {
+                    let draft = template.write(plan, &rows, count)?;
+                    finished(input, &draft, count)
+                };
+                match most(events.len().min(ROWS_MAX), written)? {
+                    None if texts == Texts::Shortest => {
+                        let rest = occurrences(input.rows.get(1..).unwrap_or_default());
+                        let draft = Draft { left_out: rest, ..template.write(plan, &rows, 1)? };
+                        fit_draft(input, &draft, texts).ok()
+                    }
+                    fitted @ (Some(_) | None) => fitted,
+                }
+            }
+            None => {
+                let draft = template.run(input, &events, &clean.account);
+                match draft.and_then(|draft| fit_draft(input, &draft, texts)) {
+                    Ok(content) => Some(content),
+                    Err(Attempt::TooBig) => None,
+                    Err(failed @ Attempt::Failed { .. }) => return Err(failed),
+                }
+            }
+        };
+        if let Some(content) = fitted {
             return Ok(content);
         }
     }
     Err(Attempt::TooBig)
 }
 
+/// A draft that shows the first `shown` rows of the batch, with the counts that it does not print.
+fn finished(input: &RenderInput<'_>, draft: &Draft, shown: usize) -> Result<Content, Attempt> {
+    let (kept, dropped) = input.rows.split_at_checked(shown).unwrap_or((input.rows, &[]));
+    let counts = extras(input, kept, draft.left_out + occurrences(dropped), draft.printed);
+    let text = draft.body.write(input.subscriber, &counts);
+    let content = Content { absent: draft.absent.clone(), ..Content::new(text) };
+    content.fitting(input)
+}
+
+/// Shows as much of a draft as fits: all of it, or fewer rows of its tables, or, if the texts are `Shortest`, fewer fields.
+fn fit_draft(input: &RenderInput<'_>, draft: &Draft, texts: Texts) -> Result<Content, Attempt> {
+    let is_long = draft.body.has_long_table();
+    if !is_long && let Ok(content) = finished(input, draft, input.rows.len()) {
+        return Ok(content);
+    }
+    let whole = draft.body.to_value();
+    let with_rows = |rows_max| {
+        let mut value = whole.clone();
+        let lost = cut::rows(&mut value, rows_max);
+        (value, lost)
+    };
+    let rows_max = if is_long { ROWS_MAX } else { ROWS_MAX - 1 };
+    let fitted = most(rows_max, |rows_max| {
+        let (value, lost) = with_rows(rows_max);
+        if lost.is_empty() && !is_long {
+            return Err(Attempt::TooBig);
+        }
+        finished_cut(input, draft, value, &lost, 0)
+    })?;
+    if let Some(content) = fitted {
+        return Ok(content);
+    }
+    let (value, lost) = with_rows(1);
+    let fields = cut::field_count(&value);
+    let fitted = match texts {
+        Texts::Longer => None,
+        Texts::Shortest => most(fields.saturating_sub(1), |count| {
+            let mut value = value.clone();
+            cut::fields(&mut value, count);
+            finished_cut(input, draft, value, &lost, fields - count)
+        })?,
+    };
+    fitted.ok_or(Attempt::TooBig)
+}
+
+/// What is left of a draft whose tables `lost` rows.
+fn finished_cut(
+    input: &RenderInput<'_>,
+    draft: &Draft,
+    value: Value,
+    lost: &[Lost],
+    fields: usize,
+) -> Result<Content, Attempt> {
+    let (all, mut shown) = (input.rows.len(), input.rows.len());
+    let mut left_out = draft.left_out;
+    for table in lost {
+        // A table as long as the batch, or as much of it as a filter writes, has a row for each event.
+        if table.of == all || table.of == all.min(ROWS_MAX) {
+            left_out += occurrences(input.rows.get(table.kept..table.of).unwrap_or_default());
+            shown = shown.min(table.kept);
+        } else {
+            left_out += (table.of - table.kept) as u64;
+        }
+    }
+    let mut counts = extras(input, input.rows.get(..shown).unwrap_or_default(), left_out, draft.printed);
+    if fields > 0 {
+        counts.push(("omitted_fields", fields as u64));
+    }
+    let text = Body::Decoded { value, comments: None }.write(input.subscriber, &counts);
+    let content = Content { absent: draft.absent.clone(), ..Content::new(text) };
+    content.fitting(input)
+}
+
+/// Whether texts could still be cut shorter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    Longer,
+    Shortest,
+}
+
+impl Texts {
+    fn cut_to(field_chars: usize) -> Self {
+        if FIELD_CHARS.last() == Some(&field_chars) { Self::Shortest } else { Self::Longer }
+    }
+}
+
 /// Finds the largest count from 1 to `count_max` that fits, by bisection.
-fn most_rows<F>(count_max: usize, mut attempt: F) -> Result<Option<Content>, Attempt>
+fn most<F>(count_max: usize, mut attempt: F) -> Result<Option<Content>, Attempt>
 where
     F: FnMut(usize) -> Result<Content, Attempt>,
 {
@@ -298,6 +448,9 @@ where
         Err(Attempt::TooBig) => Ok(None),
         Err(failed @ Attempt::Failed { .. }) => Err(failed),
     };
+    if count_max == 0 {
+        return Ok(None);
+    }
     if let Some(content) = fits(count_max)? {
         return Ok(Some(content));
     }
@@ -321,13 +474,17 @@ struct Printed {
     suppressed: bool,
 }
 
-/// The counts that nothing else shows: of rows that were dropped, how often the shown ones happened when the template is silent
-/// about it, repeats of earlier rows, and events over the rate.
-fn extras(input: &RenderInput<'_>, shown: usize, printed: Printed) -> Vec<(&'static str, u64)> {
-    let (kept, dropped) = input.rows.split_at_checked(shown).unwrap_or((input.rows, &[]));
+/// The counts that nothing else shows: of events whose rows were left out, how often the `kept` ones happened when the template is
+/// silent about it, repeats of earlier rows, and events over the rate.
+fn extras(
+    input: &RenderInput<'_>,
+    kept: &[Row],
+    left_out: u64,
+    printed: Printed,
+) -> Vec<(&'static str, u64)> {
     let is_silent = !printed.row_repeats && kept.iter().any(|row| row.repeats > 1);
     [
-        ("omitted", occurrences(dropped)),
+        ("omitted", left_out),
         ("repeats", if is_silent { occurrences(kept) } else { 0 }),
         (EARLIER_REPEATS, if printed.repeats { 0 } else { input.repeats.into() }),
         ("suppressed", if printed.suppressed { 0 } else { input.suppressed.into() }),

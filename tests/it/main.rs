@@ -1,6 +1,7 @@
 //! The one integration binary: every file beside this one is a module of it.
 #![cfg(test)]
 
+mod bounded;
 mod clients;
 mod config;
 mod crash;

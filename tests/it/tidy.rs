@@ -139,6 +139,8 @@ const OUTSIDE: &[(&str, Where)] = &[
         Where::Only(&[
             "pipeline/render.rs",
             "pipeline/render/",
+            "pipeline/sandbox.rs",
+            "pipeline/sandbox/",
             "pipeline/condition.rs",
             "format.rs",
             "format/",

@@ -8,21 +8,86 @@
 use serde_json::Value;
 
 use super::{
-    Attempt, Body, ROWS_MAX,
+    Body, ROWS_MAX,
     line::{self, Line, Symbol},
-    marks::{Mark, Marks},
+    marks::{Mark, Marks, Piece},
 };
 use crate::toon;
 
+/// Why a template's output is no document.
+#[derive(Debug)]
+pub(super) enum Misfit {
+    /// It is more than may be printed.
+    TooMuch,
+    /// It breaks a rule.
+    Wrong {
+        /// On which of its lines that are not blank, from 0, when one is to blame.
+        line: Option<usize>,
+        message: String,
+    },
+}
+
 /// Makes one strict document of what a template wrote.
-///
-/// Errors: too many rows in one table; or which line of the output breaks which rule.
-pub(super) fn document(output: &str, marks: &Marks) -> Result<Body, Attempt> {
-    let body = read(output, marks).map_err(|message| Attempt::Failed { line: None, message })?;
-    match &body {
-        Body::Decoded { value, .. } if has_long_table(value) => Err(Attempt::TooBig),
-        Body::Written { .. } | Body::Decoded { .. } => Ok(body),
+pub(super) fn document(output: &str, marks: &Marks) -> Result<Body, Misfit> {
+    if marks.is_too_much(output) {
+        return Err(Misfit::TooMuch);
     }
+    let lines: Vec<Line<'_>> =
+        output.split('\n').map(|text| Line::new(text, marks)).filter(|line| !line.is_blank()).collect();
+    match lines.as_slice() {
+        [] => return Err(Misfit::Wrong { line: None, message: "it wrote nothing".into() }),
+        [only] => {
+            if let Some((text, Some(key))) = only.block() {
+                let (text, keys) = (text.to_owned(), vec![key.to_owned()]);
+                return Ok(Body::Written { text, keys, shows_repeats: true });
+            }
+        }
+        _ => {}
+    }
+    let mut pass = Pass {
+        out: String::with_capacity(output.len() * 2),
+        starts: Vec::with_capacity(lines.len()),
+        open: Vec::new(),
+        is_only_line: lines.len() == 1,
+        has_comments: false,
+    };
+    for (index, line) in lines.iter().enumerate() {
+        let is_parent = lines.get(index + 1).is_some_and(|next| next.indent > line.indent);
+        pass.line(line, is_parent).map_err(|message| Misfit::Wrong {
+            line: Some(index),
+            message: format!("line {} of its output: {message}", index + 1),
+        })?;
+    }
+    if let Some(body) = canonical(&pass.out) {
+        return Ok(body);
+    }
+    let value = toon::decode(&pass.out).map_err(|error| {
+        let line = error.line.and_then(|line| pass.written_by(line));
+        let place = line.map_or_else(String::new, |line| format!("line {} of ", line + 1));
+        Misfit::Wrong { line, message: format!("{place}its output is not TOON: {error}") }
+    })?;
+    Ok(Body::Decoded { value, comments: pass.has_comments.then_some(pass.out) })
+}
+
+/// The line of a template that wrote the line `wanted` of an output in which marks say where lines begin.
+pub(super) fn template_line(output: &str, marks: &Marks, wanted: usize) -> Option<usize> {
+    let (mut seen, mut known) = (0, None);
+    for text in output.split('\n') {
+        let mut first = None;
+        for piece in marks.split(text) {
+            if let Piece::Mark(Mark::Line(line)) = piece {
+                first = first.or(Some(*line));
+                known = Some(*line);
+            }
+        }
+        if !Line::new(text, marks).is_blank() {
+            if seen == wanted {
+                return first.or(known);
+            }
+            seen += 1;
+        }
+    }
+    known
 }
 
 /// The body of a text that is canonical as it stands; `None` for one that has to be decoded.
@@ -36,54 +101,6 @@ fn canonical(text: &str) -> Option<Body> {
         keys: fields.iter().map(|field| field.key.to_owned()).collect(),
         shows_repeats: fields.iter().any(|field| field.names(super::rows::REPEATS)),
     })
-}
-
-/// Whether a list or keyed table of objects somewhere in `value` has more than [`ROWS_MAX`] rows.
-fn has_long_table(value: &Value) -> bool {
-    match value {
-        Value::Array(items) => {
-            (items.len() > ROWS_MAX && items.iter().any(Value::is_object)) || items.iter().any(has_long_table)
-        }
-        Value::Object(fields) => {
-            (fields.len() > ROWS_MAX && fields.values().all(Value::is_object))
-                || fields.values().any(has_long_table)
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
-}
-
-fn read(output: &str, marks: &Marks) -> Result<Body, String> {
-    let lines: Vec<Line<'_>> =
-        output.split('\n').map(|text| Line::new(text, marks)).filter(|line| !line.is_blank()).collect();
-    match lines.as_slice() {
-        [] => return Err("it wrote nothing".into()),
-        [only] => {
-            if let Some((text, Some(key))) = only.block() {
-                let (text, keys) = (text.to_owned(), vec![key.to_owned()]);
-                return Ok(Body::Written { text, keys, shows_repeats: true });
-            }
-        }
-        _ => {}
-    }
-    let mut pass = Pass {
-        out: String::with_capacity(output.len() * 2),
-        open: Vec::new(),
-        is_only_line: lines.len() == 1,
-        has_comments: false,
-    };
-    for (index, line) in lines.iter().enumerate() {
-        let is_parent = lines.get(index + 1).is_some_and(|next| next.indent > line.indent);
-        pass.line(line, is_parent)
-            .map_err(|message| format!("line {} of its output: {message}", index + 1))?;
-    }
-    if let Some(body) = canonical(&pass.out) {
-        return Ok(body);
-    }
-    let value = toon::decode(&pass.out).map_err(|error| match error.line {
-        Some(line) => format!("line {line} of its output is not TOON: {error}"),
-        None => format!("its output is not TOON: {error}"),
-    })?;
-    Ok(Body::Decoded { value, comments: pass.has_comments.then_some(pass.out) })
 }
 
 /// A header whose rows or items may follow.
@@ -104,15 +121,28 @@ enum Rows {
 
 struct Pass {
     out: String,
+    /// Where in `out` each line of the template's output begins.
+    starts: Vec<usize>,
     open: Vec<Open>,
     is_only_line: bool,
     has_comments: bool,
 }
 
 impl Pass {
+    /// Which line of the template's output wrote line `number`, from 1, of `out`.
+    fn written_by(&self, number: usize) -> Option<usize> {
+        let breaks = || self.out.match_indices('\n').map(|(at, _)| at + 1);
+        let at = number.checked_sub(2).and_then(|before| breaks().nth(before)).unwrap_or(0);
+        self.starts.partition_point(|start| *start <= at).checked_sub(1)
+    }
+
     fn line(&mut self, line: &Line<'_>, is_parent: bool) -> Result<(), String> {
         if !self.out.is_empty() {
             self.out.push('\n');
+        }
+        self.starts.push(self.out.len());
+        if let [Symbol::Char('\t'), ..] = line.symbols.as_slice() {
+            return Err("a tab cannot indent a line; TOON takes spaces".into());
         }
         if let Some((text, _)) = line.block() {
             self.block(text, line.indent);

@@ -7,23 +7,37 @@
 //! `@severity` and `@time` are those of the event. A column that is null in every row is left out.
 
 use minijinja::{
-    Error, ErrorKind, State,
+    Environment, Error, ErrorKind, State,
     value::{Kwargs, Value as Printed, ValueKind},
 };
 use serde_json::{Map, Number, Value};
 
 use super::{
+    ROWS_MAX,
     marks::{Mark, Marks},
-    rows::{Origin, Rows},
+    row_view::RowView,
+    rows::Origin,
     table::{Column, Table},
 };
-use crate::toon;
+use crate::{
+    pipeline::sandbox::account::{NESTING_MAX, account, admit_text, weigh},
+    toon,
+};
+
+/// The names of the filters.
+pub(super) const NAMES: [&str; 5] = ["toon", "toon_key", "toon_row", "tojson", "tail"];
+
+/// Adds all of them to `environment`.
+pub(super) fn add_to(environment: &mut Environment<'static>) {
+    environment.add_filter("toon", toon);
+    environment.add_filter("toon_key", toon_key);
+    environment.add_filter("toon_row", toon_row);
+    environment.add_filter("tojson", tojson);
+    environment.add_filter("tail", tail);
+}
 
 /// The detail of the error that ends a render whose output is larger than allowed.
 pub(super) const TOO_MUCH: &str = "the output is larger than a notification may be";
-/// Deepest nesting of a value that a template builds itself.
-const NESTING_MAX: usize = 32;
-
 /// Keeps what was printed and gives the text that stands for it.
 pub(super) fn keep(state: &mut State<'_, '_>, mark: Mark) -> Result<String, Error> {
     let marks = state.get_or_insert_extension_with(Marks::default);
@@ -35,36 +49,48 @@ fn kept(state: &mut State<'_, '_>, mark: Mark) -> Result<Printed, Error> {
 }
 
 /// Encodes a whole value: `toon`, `toon(key=..)`, `toon(key=.., columns=.., indent=..)`; `indent` in spaces.
-pub(super) fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) -> Result<Printed, Error> {
+///
+/// Rows are encoded without being taken apart, also those that were sorted, selected or sliced before, and no more of them than a
+/// notification shows.
+fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) -> Result<Printed, Error> {
     let key: Option<String> = options.get("key")?;
     let columns: Option<Printed> = options.get("columns")?;
-    let indent: Option<usize> = options.get("indent")?;
+    let indent: usize = options.get::<Option<usize>>("indent")?.unwrap_or(0);
     options.assert_all_used()?;
     let columns = columns.map(|columns| picked_columns(&columns)).transpose()?;
-    let (columns, key) = match (value.downcast_object_ref::<Rows>(), key) {
-        (Some(rows), Some(key)) => {
-            let table = Table { key, columns };
-            let text = indented(table.write(rows), indent.unwrap_or(0))?;
-            let root_key = (indent.unwrap_or(0) == 0).then_some(table.key);
-            return kept(state, Mark::Block(text, root_key));
-        }
-        (_, key) => (columns, key),
-    };
+    account(state)?.spend(1 + value.len().unwrap_or(0) as u64)?;
+    if let Some(key) = &key
+        && let Some((rows, mut places)) = RowView::selection(value)
+    {
+        let left_out = places.split_off(places.len().min(ROWS_MAX));
+        let table = Table { key: key.clone(), columns };
+        let written = table.write(&rows, &places).map_err(invalid)?;
+        account(state)?.spend_text(written.text.len())?;
+        let marks = state.get_or_insert_extension_with(Marks::default);
+        marks.left_out += rows.occurrences(&left_out);
+        marks.absent.extend(written.absent);
+        let root_key = (indent == 0).then_some(table.key);
+        return kept(state, Mark::Block(indented(written.text, indent)?, root_key));
+    }
     if columns.is_none() && key.is_none() && is_scalar(value) {
         let scalar = to_scalar(state, value)?;
         return kept(state, Mark::Scalar(scalar));
     }
-    let json = to_json(state, value, 0)?;
-    let json = match columns {
-        Some(columns) => pick(json, &columns)?,
-        None => json,
+    let json = match (columns, value.downcast_object_ref::<RowView>()) {
+        (Some(columns), Some(row)) => {
+            let cell =
+                |column: &Column| (column.name.clone(), row.rows.first(row.at, &column.from).to_json());
+            columns.iter().map(cell).collect()
+        }
+        (Some(columns), None) => pick(whole_json(state, value)?, &columns)?,
+        (None, _) => whole_json(state, value)?,
     };
     let text = key.map_or_else(|| toon::encode(&json), |key| toon::encode_field(&key, &json));
-    kept(state, Mark::Block(indented(text, indent.unwrap_or(0))?, None))
+    kept(state, Mark::Block(indented(text, indent)?, None))
 }
 
 /// Encodes a scalar as a key.
-pub(super) fn toon_key(state: &mut State<'_, '_>, value: &Printed) -> Result<Printed, Error> {
+fn toon_key(state: &mut State<'_, '_>, value: &Printed) -> Result<Printed, Error> {
     let text = Mark::Scalar(to_scalar(state, value)?).text();
     let mut key = String::new();
     toon::write_key(&mut key, &text);
@@ -72,10 +98,11 @@ pub(super) fn toon_key(state: &mut State<'_, '_>, value: &Printed) -> Result<Pri
 }
 
 /// Encodes a list of scalars as the cells of one row.
-pub(super) fn toon_row(state: &mut State<'_, '_>, value: &Printed) -> Result<Printed, Error> {
+fn toon_row(state: &mut State<'_, '_>, value: &Printed) -> Result<Printed, Error> {
     if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
         return Err(invalid(format!("toon_row takes a list of cells, not {}", value.kind())));
     }
+    weigh(&*account(state)?, value)?;
     let mut cells = String::new();
     for (index, cell) in value.try_iter()?.enumerate() {
         if index > 0 {
@@ -87,12 +114,15 @@ pub(super) fn toon_row(state: &mut State<'_, '_>, value: &Printed) -> Result<Pri
 }
 
 /// The compact JSON text of a value, as a string like any other.
-pub(super) fn tojson(state: &mut State<'_, '_>, value: &Printed) -> Result<String, Error> {
-    to_json(state, value, 0).map(|json| json.to_string())
+fn tojson(state: &mut State<'_, '_>, value: &Printed) -> Result<String, Error> {
+    let text = whole_json(state, value)?.to_string();
+    admit_text(&*account(state)?, text.len())?;
+    Ok(text)
 }
 
 /// Keeps the last `chars_max` characters of a text, with a mark that counts what is missing.
-pub(super) fn tail(state: &mut State<'_, '_>, value: &Printed, chars_max: usize) -> Result<String, Error> {
+fn tail(state: &mut State<'_, '_>, value: &Printed, chars_max: usize) -> Result<String, Error> {
+    weigh(&*account(state)?, value)?;
     let text = Mark::Scalar(to_scalar(state, value)?).text();
     let missing = text.chars().count().saturating_sub(chars_max);
     if missing == 0 {
@@ -143,10 +173,11 @@ fn pick(value: Value, columns: &[Column]) -> Result<Value, Error> {
             let is_null = |name: &str| items.iter().all(|item| item.get(name).is_none_or(Value::is_null));
             let empty: Vec<&str> =
                 columns.iter().map(|column| column.name.as_str()).filter(|name| is_null(name)).collect();
-            if empty.len() < columns.len() {
-                for item in items.iter_mut().filter_map(Value::as_object_mut) {
-                    item.retain(|name, _| !empty.contains(&name.as_str()));
-                }
+            if empty.len() == columns.len() && !items.is_empty() {
+                return Err(invalid(format!("no item has a column `{}`", empty.join("`, `"))));
+            }
+            for item in items.iter_mut().filter_map(Value::as_object_mut) {
+                item.retain(|name, _| !empty.contains(&name.as_str()));
             }
             Ok(items.into())
         }
@@ -180,7 +211,7 @@ pub(super) fn to_scalar(state: &State<'_, '_>, value: &Printed) -> Result<Value,
         return Err(Error::from(ErrorKind::UndefinedError));
     }
     if let Some(text) = value.as_str() {
-        return Ok(expanded(state, text).into());
+        return Ok(expanded(state, text)?.into());
     }
     if kind == ValueKind::Number {
         return number(value);
@@ -194,9 +225,11 @@ pub(super) fn to_scalar(state: &State<'_, '_>, value: &Printed) -> Result<Value,
     )))
 }
 
-fn expanded(state: &State<'_, '_>, text: &str) -> String {
-    let marks = state.get_extension::<Marks>().filter(|_| text.contains(super::marks::OPEN));
-    marks.map_or_else(|| text.to_owned(), |marks| marks.expand(text))
+fn expanded(state: &State<'_, '_>, text: &str) -> Result<String, Error> {
+    match state.get_extension::<Marks>().filter(|_| text.contains(super::marks::OPEN)) {
+        Some(marks) => marks.expand(text).map_err(|_| Error::new(ErrorKind::WriteFailure, TOO_MUCH)),
+        None => Ok(text.to_owned()),
+    }
 }
 
 fn number(value: &Printed) -> Result<Value, Error> {
@@ -211,6 +244,12 @@ fn number(value: &Printed) -> Result<Value, Error> {
     }
     let float = f64::try_from(value.clone())?;
     Ok(Number::from_f64(float).map_or(Value::Null, Value::Number))
+}
+
+/// All of a value as JSON, paid for.
+fn whole_json(state: &mut State<'_, '_>, value: &Printed) -> Result<Value, Error> {
+    weigh(&*account(state)?, value)?;
+    to_json(state, value, 0)
 }
 
 fn to_json(state: &State<'_, '_>, value: &Printed, depth: usize) -> Result<Value, Error> {

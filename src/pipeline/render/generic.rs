@@ -1,43 +1,52 @@
-//! The table that every batch can have: type, source, severity and the best message there is.
+//! What every batch can be rendered as: the type, source and severity of its events, and their payloads, flattened.
 
 use serde_json::{Map, Value};
 
-use super::rows::CleanEvent;
-use crate::{event::cut_text, notification::SubscriberId};
+use super::{
+    Body, Draft, Printed, ROWS_MAX,
+    rows::{Origin, Rows, Shown},
+};
+use crate::notification::SubscriberId;
 
-/// Payload fields that say in words what happened, best first.
-const MESSAGE_FIELDS: [&str; 5] = ["message", "error_message", "summary", "text", "reason"];
+/// Fields of the event itself, under the names that they have here.
+const ENVELOPE: [(&str, Origin); 3] =
+    [("type", Origin::Type), ("source", Origin::Source), ("severity", Origin::Severity)];
 
-/// One event as fields, several as a table named after the subscriber.
-pub(super) fn document(subscriber: &SubscriberId, events: &[CleanEvent]) -> Value {
-    let repeated = events.iter().any(|event| event.repeats > 1);
-    let mut rows: Vec<Value> = events.iter().map(|event| row(event, repeated)).collect();
-    match rows.len() {
-        1 => rows.remove(0),
-        _ => Value::Object(Map::from_iter([(subscriber.as_str().to_owned(), rows.into())])),
-    }
-}
-
-fn row(event: &CleanEvent, repeated: bool) -> Value {
-    let mut row = Map::new();
-    row.insert("type".into(), event.event_type().into());
-    row.insert("source".into(), event.source().into());
-    row.insert("severity".into(), event.severity().into());
-    row.insert("message".into(), message(event));
-    if repeated {
-        row.insert("repeats".into(), event.repeats.into());
-    }
-    Value::Object(row)
-}
-
-fn message(event: &CleanEvent) -> Value {
-    let in_words =
-        MESSAGE_FIELDS.iter().filter_map(|field| event.payload().get(field)).find(|value| value.is_string());
-    match (in_words, event.payload()) {
-        (Some(words), _) => words.clone(),
-        (None, Value::Object(fields)) if !fields.is_empty() => {
-            cut_text(event.payload().to_string().into(), event.field_chars).into_owned().into()
+/// One event as fields, several as a table named after the subscriber; what is null in all rows is left out.
+pub(super) fn draft(subscriber: &SubscriberId, events: &Shown) -> Draft {
+    let shown = events.first(ROWS_MAX);
+    let rows = Rows::new(shown);
+    let mut table: Vec<Map<String, Value>> = (0..rows.len()).map(|at| row(&rows, at)).collect();
+    let is_empty = |name: &str| table.iter().all(|row| row.get(name).is_none_or(Value::is_null));
+    let names = table.first().into_iter().flat_map(Map::keys);
+    let empty: Vec<String> = names.filter(|name| is_empty(name)).cloned().collect();
+    table.iter_mut().for_each(|row| row.retain(|name, _| !empty.contains(name)));
+    let value = match (table.len(), table.pop()) {
+        (1, Some(row)) => Value::Object(row),
+        (_, last) => {
+            let rows: Vec<Value> = table.into_iter().chain(last).map(Value::Object).collect();
+            Value::Object(Map::from_iter([(subscriber.as_str().to_owned(), rows.into())]))
         }
-        (None, _) => Value::Null,
+    };
+    let left_out = events.iter().skip(ROWS_MAX).map(|event| u64::from(event.repeats)).sum();
+    Draft {
+        body: Body::Decoded { value, comments: None },
+        printed: Printed { row_repeats: true, ..Printed::default() },
+        left_out,
+        absent: Vec::new(),
     }
+}
+
+/// A row with all columns.
+fn row(rows: &Rows, at: usize) -> Map<String, Value> {
+    let mut row = Map::new();
+    for (name, origin) in ENVELOPE {
+        row.insert(name.to_owned(), rows.first(at, &[origin]).to_json());
+    }
+    for name in rows.columns() {
+        let cell = rows.first(at, &[Origin::Field(name.clone())]).to_json();
+        let is_taken = |key: &str| row.contains_key(key);
+        row.insert(super::free_key(name, is_taken), cell);
+    }
+    row
 }

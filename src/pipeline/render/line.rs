@@ -27,6 +27,7 @@ impl<'a> Line<'a> {
         for piece in marks.split(text.strip_suffix('\r').unwrap_or(text)) {
             match piece {
                 Piece::Text(text) => symbols.extend(text.chars().map(Symbol::Char)),
+                Piece::Mark(Mark::Line(_)) => {}
                 Piece::Mark(mark) => symbols.push(Symbol::Mark(mark)),
             }
         }

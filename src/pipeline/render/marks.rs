@@ -6,8 +6,11 @@
 
 use serde_json::Value;
 
-use super::OUTPUT_BYTES_MAX;
 use crate::toon;
+
+/// Most bytes that one run of a template prints. It is more than a notification may have, because rows that a notification does not
+/// show are printed too.
+const PRINTED_BYTES_MAX: usize = 4 * super::OUTPUT_BYTES_MAX;
 
 /// Begins a mark in rendered text.
 pub(super) const OPEN: char = '\u{2}';
@@ -25,6 +28,8 @@ pub(super) enum Mark {
     Cells(String),
     /// Whole lines, already encoded; with its key if it is a single table that needs no check.
     Block(String, Option<String>),
+    /// What follows stands on this line of the template.
+    Line(usize),
 }
 
 impl Mark {
@@ -35,6 +40,7 @@ impl Mark {
             | Self::Key(text)
             | Self::Cells(text)
             | Self::Block(text, _) => text.clone(),
+            Self::Line(_) => String::new(),
             Self::Scalar(value) => {
                 let mut out = String::new();
                 toon::write_scalar(&mut out, value);
@@ -44,28 +50,42 @@ impl Mark {
     }
 }
 
+impl Mark {
+    /// About how many bytes [`Mark::text`] has.
+    fn length(&self) -> usize {
+        /// No number is longer, but for those that are written out.
+        const OF_SCALAR: usize = 24;
+        match self {
+            Self::Scalar(Value::String(text))
+            | Self::Key(text)
+            | Self::Cells(text)
+            | Self::Block(text, _) => text.len(),
+            Self::Scalar(_) => OF_SCALAR,
+            Self::Line(_) => 0,
+        }
+    }
+}
+
 /// Everything that was printed during one render.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     all: Vec<Mark>,
     bytes: usize,
+    /// How many events the rows stand for that a filter did not write.
+    pub(super) left_out: u64,
+    /// Columns that an author named and that no row has.
+    pub(super) absent: Vec<String>,
 }
 
-/// More was printed than [`OUTPUT_BYTES_MAX`].
+/// More was printed than [`PRINTED_BYTES_MAX`].
 #[derive(Debug)]
 pub(super) struct TooMuch;
 
 impl Marks {
     /// Keeps `mark` and gives the text that stands for it.
     pub(super) fn push(&mut self, mark: Mark) -> Result<String, TooMuch> {
-        self.bytes += match &mark {
-            Mark::Scalar(Value::String(text))
-            | Mark::Key(text)
-            | Mark::Cells(text)
-            | Mark::Block(text, _) => text.len(),
-            Mark::Scalar(_) => 1,
-        };
-        if self.bytes > OUTPUT_BYTES_MAX {
+        self.bytes += 1 + mark.length();
+        if self.bytes > PRINTED_BYTES_MAX {
             return Err(TooMuch);
         }
         self.all.push(mark);
@@ -84,8 +104,26 @@ impl Marks {
         std::iter::once(Piece::Text(before)).chain(marked)
     }
 
+    /// Whether what `text` stands for is more than may be printed: a mark can stand in it any number of times.
+    pub(super) fn is_too_much(&self, text: &str) -> bool {
+        let lengths = self.split(text).map(|piece| match piece {
+            Piece::Text(text) => text.len(),
+            Piece::Mark(mark) => mark.length(),
+        });
+        lengths.sum::<usize>() > PRINTED_BYTES_MAX
+    }
+
     /// Text with its marks replaced by what they stand for.
-    pub(super) fn expand(&self, text: &str) -> String {
+    ///
+    /// Errors: that is more than may be printed.
+    pub(super) fn expand(&self, text: &str) -> Result<String, TooMuch> {
+        if self.is_too_much(text) {
+            return Err(TooMuch);
+        }
+        Ok(self.expanded(text))
+    }
+
+    fn expanded(&self, text: &str) -> String {
         self.split(text)
             .map(|piece| match piece {
                 Piece::Text(text) => text.to_owned(),
@@ -113,14 +151,22 @@ mod tests {
         let mut marks = Marks::default();
         let first = marks.push(Mark::Scalar("a".into())).expect("small");
         let second = marks.push(Mark::Scalar(7.into())).expect("small");
-        assert_eq!(marks.expand(&format!("x{first}, {second}{OPEN}9{CLOSE}.{OPEN}1")), "xa, 7.7");
-        assert_eq!(marks.expand("plain"), "plain");
+        assert_eq!(marks.expanded(&format!("x{first}, {second}{OPEN}9{CLOSE}.{OPEN}1")), "xa, 7.7");
+        assert_eq!(marks.expanded("plain"), "plain");
     }
 
     #[test]
     fn more_than_the_output_limit_is_refused() {
         let mut marks = Marks::default();
-        assert!(marks.push(Mark::Scalar("x".repeat(OUTPUT_BYTES_MAX).into())).is_ok());
+        assert!(marks.push(Mark::Scalar("x".repeat(PRINTED_BYTES_MAX - 1).into())).is_ok());
         assert!(marks.push(Mark::Scalar("x".into())).is_err());
+    }
+
+    #[test]
+    fn a_mark_that_stands_in_a_text_often_is_not_expanded_beyond_the_limit() {
+        let mut marks = Marks::default();
+        let mark = marks.push(Mark::Scalar("x".repeat(10_000).into())).expect("small");
+        assert!(marks.expand(&mark.repeat(20)).is_ok());
+        assert!(marks.expand(&mark.repeat(40)).is_err());
     }
 }

@@ -1,25 +1,16 @@
 //! Templates that come to one table, recognised when they are compiled.
 //!
 //! Most templates say one event in their own words and make a table of several. What they do with several then is known beforehand: they
-//! write the block of [`Table`] on a line of its own, and nothing else. So it is written without running the template. The source is taken
-//! apart by its text, and minijinja judges the parts: the words for one event have to be a template by themselves, so that the
-//! `if` before them is the one that the last `else` belongs to, and the options have to be a constant expression. What is not recognised runs as ever.
+//! write the block of [`Table`] on a line of its own, and nothing else. So it is written without running the template. The parsed template
+//! is looked at: either all of it is `{{ rows|toon(..) }}`, or it is an `if count == 1` whose `else` is that; and the options are constant.
+//! What is not recognised runs as ever.
 
 use minijinja::{
-    Environment,
+    machinery::ast::{BinOpKind, CallArg, CompareOpKind, Expr, Stmt},
     value::{Kwargs, Value as Printed},
 };
 
 use super::{filters::picked_columns, table::Table};
-
-/// What stands before the words for one event; the constants below it stand around the table, or make it alone.
-const ONE: &str = "{% if count == 1 %}";
-const SEVERAL: &str = "{% else %}\n{{ rows|toon(";
-const END_OF_SEVERAL: &str = ") }}\n{% endif %}";
-const ALL: &str = "{{ rows|toon(";
-const END_OF_ALL: &str = ") }}";
-/// The function that makes a map of options.
-const TO_MAP: &str = "dict";
 
 /// What a template does with some numbers of rows.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,41 +22,58 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Recognises a template that has been compiled.
-    pub(super) fn of(source: &str, environment: &Environment<'_>) -> Option<Self> {
-        let source = source.trim_matches([' ', '\t', '\r', '\n']);
-        let (rows_min, options) = match source.strip_prefix(ONE) {
-            Some(rest) => {
-                let (words, options) = rest.strip_suffix(END_OF_SEVERAL)?.rsplit_once(SEVERAL)?;
-                environment.template_from_str(words).ok()?;
-                (2, options)
-            }
-            None => (1, source.strip_prefix(ALL)?.strip_suffix(END_OF_ALL)?),
-        };
-        Some(Self { rows_min, table: table(options, environment)? })
+    /// Recognises a template that was parsed.
+    pub(super) fn of(template: &Stmt<'_>) -> Option<Self> {
+        let Stmt::Template(template) = template else { return None };
+        let all = only(&template.children)?;
+        if let Stmt::IfCond(choice) = all
+            && is_one(&choice.expr)
+        {
+            return Some(Self { rows_min: 2, table: table(only(&choice.false_body)?)? });
+        }
+        Some(Self { rows_min: 1, table: table(all)? })
     }
 }
 
-/// The table with these options, if they are constant and there is nothing but `key` and `columns`.
-fn table(options: &str, environment: &Environment<'_>) -> Option<Table> {
-    // Without parentheses they are the arguments of one call.
-    let is_call = !options.contains(['(', ')']);
-    let source = is_call.then(|| format!("{TO_MAP}({options})"))?;
-    let expression = environment.compile_expression(&source).ok()?;
-    if expression.undeclared_variables(false).iter().any(|name| name != TO_MAP) {
+/// The only statement besides white space.
+fn only<'t, 's>(statements: &'t [Stmt<'s>]) -> Option<&'t Stmt<'s>> {
+    let is_blank = |statement: &&Stmt<'_>| matches!(statement, Stmt::EmitRaw(text) if text.raw.trim_matches([' ', '\r', '\n']).is_empty());
+    let mut rest = statements.iter().filter(|statement| !is_blank(statement));
+    let first = rest.next()?;
+    rest.next().is_none().then_some(first)
+}
+
+/// Whether an expression is `count == 1`.
+fn is_one(expression: &Expr<'_>) -> bool {
+    let (left, right) = if let Expr::BinOp(operation) = expression
+        && matches!(operation.op, BinOpKind::Eq)
+    {
+        (&operation.left, &operation.right)
+    } else if let Expr::Compare(chain) = expression
+        && let [link] = chain.ops.as_slice()
+        && matches!(link.op, CompareOpKind::Eq)
+    {
+        (&chain.expr, &link.expr)
+    } else {
+        return false;
+    };
+    matches!(left, Expr::Var(name) if name.id == "count")
+        && matches!(right, Expr::Const(one) if one.value.as_i64() == Some(1))
+}
+
+/// The table that a statement prints, if its options are constant and there is nothing but `key` and `columns`.
+fn table(statement: &Stmt<'_>) -> Option<Table> {
+    let Stmt::EmitExpr(printed) = statement else { return None };
+    let Expr::Filter(filter) = &printed.expr else { return None };
+    let is_of_rows = matches!(&filter.expr, Some(Expr::Var(name)) if name.id == "rows");
+    if filter.name != "toon" || !is_of_rows {
         return None;
     }
-    let options = expression.eval(()).ok()?;
-    let options: Kwargs = options
-        .try_iter()
-        .ok()?
-        .map(|key| {
-            let value = options.get_item(&key).ok()?;
-            Some((key.as_str()?.to_owned(), value))
-        })
-        .collect::<Option<Vec<(String, Printed)>>>()?
-        .into_iter()
-        .collect();
+    let options = filter.args.iter().map(|argument| match argument {
+        CallArg::Kwarg(name, value) => Some(((*name).to_owned(), constant(value)?)),
+        CallArg::Pos(_) | CallArg::PosSplat(_) | CallArg::KwargSplat(_) => None,
+    });
+    let options: Kwargs = options.collect::<Option<Vec<(String, Printed)>>>()?.into_iter().collect();
     let key: String = options.get("key").ok()?;
     let columns: Option<Printed> = options.get("columns").ok()?;
     options.assert_all_used().ok()?;
@@ -73,13 +81,35 @@ fn table(options: &str, environment: &Environment<'_>) -> Option<Table> {
     Some(Table { key, columns })
 }
 
+/// The value of a literal.
+fn constant(expression: &Expr<'_>) -> Option<Printed> {
+    if let Expr::Const(constant) = expression {
+        return Some(constant.value.clone());
+    }
+    if let Expr::List(list) = expression {
+        return list.items.iter().map(constant).collect::<Option<Vec<_>>>().map(Printed::from);
+    }
+    let Expr::Map(map) = expression else { return None };
+    let pairs = map.keys.iter().zip(&map.values);
+    let pairs = pairs.map(|(key, value)| Some((constant(key)?, constant(value)?)));
+    pairs.collect::<Option<Vec<_>>>().map(Printed::from_pairs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline::render::{rows::Origin, table::Column, template::sandbox};
+    use crate::pipeline::{
+        render::{rows::Origin, table::Column},
+        sandbox,
+    };
+
+    /// Constants around the parts that a plan is recognised by.
+    const ONE: &str = "{% if count == 1 %}";
+    const SEVERAL: &str = "{% else %}\n{{ rows|toon(";
+    const END_OF_SEVERAL: &str = ") }}\n{% endif %}";
 
     fn plan(source: &str) -> Option<Plan> {
-        Plan::of(source, &sandbox())
+        Plan::of(&sandbox::parse_template(source).ok()?)
     }
 
     #[test]
@@ -105,8 +135,8 @@ mod tests {
             around("a: 1\n{% endif %}\n{% if repeats %}\nb: 1", "key=\"k\""),
             around("a: 1\n{% elif count == 3 %}\nb: 1", "key=\"k\""),
             around("a: 1\n{% if repeats %}\nb: 1", "key=\"k\"") + "\n{% endif %}",
-            around("a: 1\n{% else %}\nb: 1", "key=\"k\""),
-            around("a: 1\n{# ", "key=\"k\"") + " #}",
+            around("a: 1", "key=\"k\"").replace("count == 1", "count == 2"),
+            around("a: 1", "key=\"k\"").replace("count == 1", "count < 2"),
             around("a: 1", "key=\"k\", indent=2"),
             around("a: 1", "key=subscriber.id"),
             around("a: 1", "key=\"k\" ~ count"),

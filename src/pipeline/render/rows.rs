@@ -7,6 +7,7 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     ops::Deref,
     sync::{Arc, OnceLock},
 };
@@ -14,15 +15,21 @@ use std::{
 use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, Value as Printed};
 use serde_json::{Map, Value};
 
-use super::table::Column;
+use super::{row_view::RowView, table::Column};
 use crate::{
     event::{Event, Field, SessionId, WithEscape, cut_text, mask_secrets, strip_text},
-    pipeline::row::Row,
+    pipeline::{
+        row::Row,
+        sandbox::account::{Account, steps_of_text},
+    },
     toon,
 };
 
 /// A list of at most this many scalars becomes words in one cell; a longer one its JSON text.
 const LIST_WORDS_MAX: usize = 8;
+/// Most columns that rows have, and most fields of one payload that become columns. A table of so many has no room in a notification;
+/// what is beyond is found in `events`.
+const COLUMNS_MAX: usize = 256;
 /// Fields of the event itself, under the names by which a picked column asks for them.
 const TYPE: &str = "@type";
 /// The last segment of the type, such as `failed`.
@@ -71,17 +78,30 @@ impl Origin {
     }
 }
 
-/// The events that an attempt shows: the first of those that were cleaned.
-#[derive(Debug, Clone, Default)]
+/// The events that an attempt sees: the first of those that were cleaned. Looking at them is paid for.
+#[derive(Debug, Clone)]
 pub(super) struct Shown {
     events: Arc<[CleanEvent]>,
     count: usize,
+    account: Arc<Account>,
 }
 
 impl Shown {
-    /// The first `count` of `events`.
-    pub(super) fn first(count: usize, events: &Arc<[CleanEvent]>) -> Self {
-        Self { events: Arc::clone(events), count }
+    /// All of `events`.
+    pub(super) fn all(events: Arc<[CleanEvent]>, account: &Arc<Account>) -> Self {
+        Self { count: events.len(), events, account: Arc::clone(account) }
+    }
+
+    /// The first `count` of them at most.
+    pub(super) fn first(&self, count: usize) -> Self {
+        Self { count: count.min(self.count), ..self.clone() }
+    }
+
+    /// Pays for a look at an event's text.
+    ///
+    /// Shape: what a template gets in place of a value that it cannot pay for.
+    fn pay(&self, steps: u64) -> Option<Printed> {
+        self.account.spend(steps).err().map(Printed::from)
     }
 }
 
@@ -153,6 +173,13 @@ impl CleanEvent {
         })
     }
 
+    /// What cleaning the payload costs, if it was not cleaned yet: its items take memory, its text time.
+    fn unpaid_steps(&self) -> Option<u64> {
+        let text = self.event.payload.as_str();
+        let items = || memchr::memchr2_iter(b',', b'[', text.as_bytes()).count() as u64;
+        self.payload.get().is_none().then(|| 2 * items() + steps_of_text(text.len()))
+    }
+
     fn printed_payload(&self) -> Printed {
         let payload = self.clean_payload();
         payload.printed.get_or_init(|| Printed::from(Serde(&payload.value))).clone()
@@ -213,6 +240,26 @@ impl Cell<'_> {
         }
     }
 
+    /// It as templates take values.
+    fn printed(&self) -> Printed {
+        match self {
+            Self::Text(text) => Printed::from(text.as_ref()),
+            Self::Value(value) => Printed::from(Serde(value.as_ref())),
+            Self::Literal(literal) => {
+                Printed::from(Serde(serde_json::from_str::<Value>(literal).unwrap_or(Value::Null)))
+            }
+        }
+    }
+
+    /// It as JSON.
+    pub(super) fn to_json(&self) -> Value {
+        match self {
+            Self::Text(text) => text.as_ref().into(),
+            Self::Value(value) => value.as_ref().clone(),
+            Self::Literal(literal) => serde_json::from_str(literal).unwrap_or(Value::Null),
+        }
+    }
+
     /// Appends it as the cell of a row.
     pub(super) fn write(&self, out: &mut String) {
         match self {
@@ -237,7 +284,10 @@ const EVENT_FIELDS: [&str; 9] =
 impl Object for EventView {
     fn get_value(self: &Arc<Self>, key: &Printed) -> Option<Printed> {
         let clean = self.events.get(self.at)?;
-        let text = |text: &str| Printed::from(clean_field(text, clean.field_chars).as_ref());
+        let text = |text: &str| {
+            let unpaid = self.events.pay(steps_of_text(text.len()));
+            unpaid.unwrap_or_else(|| Printed::from(clean_field(text, clean.field_chars).as_ref()))
+        };
         let optional = |found: Option<&str>| found.map_or_else(|| Printed::from(()), text);
         Some(match key.as_str()? {
             "id" => text(&clean.event.id),
@@ -245,7 +295,10 @@ impl Object for EventView {
             "source" => text(&clean.event.source),
             "severity" => Printed::from(clean.event.severity.as_str()),
             "timestamp" => Printed::from(clean.event.timestamp.to_string()),
-            "payload" => clean.printed_payload(),
+            "payload" => match clean.unpaid_steps().and_then(|steps| self.events.pay(steps)) {
+                Some(unpaid) => unpaid,
+                None => clean.printed_payload(),
+            },
             REPEATS => Printed::from(clean.repeats),
             "session" => optional(clean.event.session.as_ref().map(SessionId::as_str)),
             "workspace" => optional(clean.event.workspace.as_deref()),
@@ -303,11 +356,15 @@ impl Object for Events {
 pub(super) struct Rows {
     events: Shown,
     flat: OnceLock<Flat>,
+    /// Set when a look at the keys of all payloads was paid for.
+    are_keys_paid: OnceLock<()>,
 }
 
 #[derive(Debug)]
 struct Flat {
     columns: Vec<String>,
+    /// Where each column is.
+    places: BTreeMap<String, usize>,
     /// As many cells as columns.
     cells: Vec<Vec<Value>>,
 }
@@ -315,7 +372,7 @@ struct Flat {
 impl Rows {
     /// Takes its rows from `events`.
     pub(super) fn new(events: Shown) -> Self {
-        Self { events, flat: OnceLock::new() }
+        Self { events, flat: OnceLock::new(), are_keys_paid: OnceLock::new() }
     }
 
     /// How many rows there are.
@@ -328,6 +385,11 @@ impl Rows {
         &self.flat().columns
     }
 
+    /// How many events the rows at `places` stand for.
+    pub(super) fn occurrences(&self, places: &[usize]) -> u64 {
+        places.iter().filter_map(|at| self.events.get(*at)).map(|event| u64::from(event.repeats)).sum()
+    }
+
     /// The name of the column that counts repeats, if any row repeated.
     pub(super) fn repeats(&self) -> Option<String> {
         let is_taken =
@@ -336,17 +398,32 @@ impl Rows {
         repeated.then(|| super::free_key(REPEATS, is_taken))
     }
 
-    /// The cells of `columns`, row by row; in each the first that is not null.
-    pub(super) fn cells(&self, columns: &[Column]) -> Vec<Cell<'_>> {
+    /// The cells of `columns` in the rows at `places`, row by row; in each the first that is not null.
+    pub(super) fn cells(&self, columns: &[Column], places: &[usize]) -> Vec<Cell<'_>> {
         let repeats = self.repeats();
-        let mut cells = Vec::with_capacity(self.len() * columns.len());
-        for (at, event) in self.events.iter().enumerate() {
+        let mut cells = Vec::with_capacity(places.len() * columns.len());
+        for at in places {
+            let Some(event) = self.events.get(*at) else { continue };
             for column in columns {
-                let mut found = column.from.iter().map(|from| self.cell(at, event, from, repeats.as_deref()));
+                let mut found =
+                    column.from.iter().map(|from| self.cell(*at, event, from, repeats.as_deref()));
                 cells.push(found.find(|cell| !cell.is_null()).unwrap_or(Cell::NULL));
             }
         }
         cells
+    }
+
+    /// The first of `from` that is not null in the row at `at`.
+    pub(super) fn first(&self, at: usize, from: &[Origin]) -> Cell<'_> {
+        let (Some(event), repeats) = (self.events.get(at), self.repeats()) else { return Cell::NULL };
+        let mut found = from.iter().map(|from| self.cell(at, event, from, repeats.as_deref()));
+        found.find(|cell| !cell.is_null()).unwrap_or(Cell::NULL)
+    }
+
+    /// Whether any row has the field, be it null.
+    pub(super) fn has(&self, from: &Origin) -> bool {
+        let Origin::Field(name) = from else { return true };
+        self.events.iter().any(|event| !event.lacks(name)) && self.flat().places.contains_key(name)
     }
 
     fn cell<'r>(
@@ -371,11 +448,49 @@ impl Rows {
         if Some(name) == repeats {
             return Cell::Value(Cow::Owned(event.repeats.into()));
         }
+        // Once all columns are known they are quicker to ask than a long payload.
+        if let Some(found) = self.flat.get().and_then(|flat| flat.cell(at, name)) {
+            return Cell::Value(Cow::Borrowed(found));
+        }
         if let Some(cell) = event.plain_field(name) {
             return cell;
         }
         let found = if event.lacks(name) { None } else { self.flat().cell(at, name) };
         found.map_or(Cell::NULL, |value| Cell::Value(Cow::Borrowed(value)))
+    }
+
+    /// What a template finds under `key` in the row at `at`: a column, or a field of the event itself.
+    pub(super) fn value(&self, at: usize, key: &str) -> Option<Printed> {
+        let from = Origin::named(key);
+        let is_of_payload =
+            matches!(&from, Origin::Field(name) if self.repeats().as_deref() != Some(name.as_str()));
+        if let Some(unpaid) = self.pay_for_keys() {
+            return Some(unpaid);
+        }
+        if is_of_payload && self.events.iter().all(|event| event.lacks(key)) {
+            return None;
+        }
+        let is_plain = self.events.get(at).is_some_and(|event| event.plain_field(key).is_some());
+        if is_of_payload && !is_plain {
+            if let Some(unpaid) = self.unpaid_steps().and_then(|steps| self.events.pay(steps)) {
+                return Some(unpaid);
+            }
+            self.flat().places.get(key)?;
+        }
+        let cell = self.first(at, &[from]);
+        let unpaid = self.events.pay(steps_of_text(cell.length()));
+        Some(unpaid.unwrap_or_else(|| cell.printed()))
+    }
+
+    /// Pays once for a look at the keys of all payloads.
+    fn pay_for_keys(&self) -> Option<Printed> {
+        let bytes = || self.events.iter().map(|event| event.event.payload.as_str().len()).sum();
+        self.are_keys_paid.set(()).ok().and_then(|()| self.events.pay(2 * steps_of_text(bytes())))
+    }
+
+    /// What finding all columns costs, if they were not found yet.
+    fn unpaid_steps(&self) -> Option<u64> {
+        self.flat.get().is_none().then(|| self.events.iter().filter_map(CleanEvent::unpaid_steps).sum())
     }
 
     fn flat(&self) -> &Flat {
@@ -387,23 +502,28 @@ impl Flat {
     fn new(events: &[CleanEvent], repeats: Option<String>) -> Self {
         let mut flat: Vec<Map<String, Value>> = events.iter().map(flatten).collect();
         let mut columns: Vec<String> = Vec::new();
-        for row in &flat {
-            columns.extend(row.keys().filter(|name| !columns.contains(name)).cloned().collect::<Vec<_>>());
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for name in flat.iter().flat_map(Map::keys) {
+            if columns.len() < COLUMNS_MAX && !places.contains_key(name) {
+                places.insert(name.clone(), columns.len());
+                columns.push(name.clone());
+            }
         }
         if let Some(name) = repeats {
             for (row, event) in flat.iter_mut().zip(events) {
                 row.insert(name.clone(), event.repeats.into());
             }
+            places.insert(name.clone(), columns.len());
             columns.push(name);
         }
         let take =
             |row: &mut Map<String, Value>, name: &String| row.get_mut(name).map_or(Value::Null, Value::take);
         let cells = flat.iter_mut().map(|row| columns.iter().map(|name| take(row, name)).collect()).collect();
-        Self { columns, cells }
+        Self { columns, places, cells }
     }
 
     fn cell(&self, at: usize, name: &str) -> Option<&Value> {
-        self.cells.get(at)?.get(self.columns.iter().position(|column| column == name)?)
+        self.cells.get(at)?.get(*self.places.get(name)?)
     }
 }
 
@@ -413,11 +533,8 @@ impl Object for Rows {
     }
 
     fn get_value(self: &Arc<Self>, key: &Printed) -> Option<Printed> {
-        let flat = self.flat();
-        let row = flat.cells.get(key.as_usize()?)?;
-        let fields =
-            flat.columns.iter().zip(row).map(|(name, cell)| (name.as_str(), Printed::from(Serde(cell))));
-        Some(Printed::from_pairs(fields))
+        let at = key.as_usize().filter(|at| *at < self.len())?;
+        Some(Printed::from_object(RowView { rows: Arc::clone(self), at }))
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
@@ -428,24 +545,40 @@ impl Object for Rows {
 fn flatten(event: &CleanEvent) -> Map<String, Value> {
     let mut flat = Map::new();
     if let Value::Object(fields) = event.payload() {
-        flatten_into(&mut flat, "", fields, event.field_chars);
+        Flattening { flat: &mut flat, root: fields, chars_max: event.field_chars }.add("", fields);
     }
     flat
 }
 
-fn flatten_into(flat: &mut Map<String, Value>, prefix: &str, fields: &Map<String, Value>, chars_max: usize) {
-    for (name, value) in fields {
-        let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-        let cell = match value {
-            Value::Object(inner) if !inner.is_empty() => {
-                flatten_into(flat, &name, inner, chars_max);
-                continue;
+struct Flattening<'f> {
+    flat: &'f mut Map<String, Value>,
+    root: &'f Map<String, Value>,
+    chars_max: usize,
+}
+
+impl Flattening<'_> {
+    fn add(&mut self, prefix: &str, fields: &Map<String, Value>) {
+        for (name, value) in fields {
+            if self.flat.len() >= COLUMNS_MAX {
+                return;
             }
-            Value::Object(_) => Value::Null,
-            Value::Array(items) => cut_text(list_text(items).into(), chars_max).into_owned().into(),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-        };
-        flat.entry(name).or_insert(cell);
+            let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+            let cell = match value {
+                Value::Object(inner) if !inner.is_empty() => {
+                    self.add(&name, inner);
+                    continue;
+                }
+                Value::Object(_) => Value::Null,
+                Value::Array(items) => cut_text(list_text(items).into(), self.chars_max).into_owned().into(),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+            };
+            // A key with a dot at the top has the first right to its name.
+            let is_taken = |key: &str| {
+                self.flat.contains_key(key) || (!prefix.is_empty() && self.root.contains_key(key))
+            };
+            let name = super::free_key(&name, is_taken);
+            self.flat.insert(name, cell);
+        }
     }
 }
 

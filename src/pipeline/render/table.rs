@@ -31,31 +31,52 @@ impl Column {
     }
 }
 
+/// A table as text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) text: String,
+    /// Columns that the author named and that no row has.
+    pub(super) absent: Vec<String>,
+}
+
 impl Table {
-    /// Writes the rows; a column that is null in all of them is left out, and how often each happened is the last one, if any repeated.
-    pub(super) fn write(&self, rows: &Rows) -> String {
+    /// Writes the rows at `places`; a column that is null in all of them is left out, and how often each happened is the last one, if any
+    /// repeated.
+    ///
+    /// Errors: columns were named, and none of them is in any row, so that nothing would be left but a number.
+    pub(super) fn write(&self, rows: &Rows, places: &[usize]) -> Result<Written, String> {
         let columns = match &self.columns {
             Some(columns) => Cow::Borrowed(columns.as_slice()),
             None => rows.columns().iter().map(|name| Column::same(name)).collect(),
         };
         let columns = with_repeats(columns, rows.repeats());
-        let cells: Vec<Cell<'_>> = rows.cells(&columns);
+        let cells: Vec<Cell<'_>> = rows.cells(&columns, places);
         let is_shown = |at: &usize| cells.iter().skip(*at).step_by(columns.len()).any(|cell| !cell.is_null());
-        let shown: Vec<usize> = (0..columns.len()).filter(is_shown).collect();
+        let (shown, empty): (Vec<usize>, Vec<usize>) = (0..columns.len()).partition(is_shown);
+        let is_absent = |column: &&Column| !column.from.iter().any(|from| rows.has(from));
+        let empty = empty.iter().filter_map(|at| columns.get(*at)).filter(|_| self.columns.is_some());
+        let absent: Vec<String> = empty.filter(is_absent).map(|column| column.name.clone()).collect();
+        if shown.is_empty()
+            && !places.is_empty()
+            && self.columns.as_ref().is_some_and(|named| named.len() == absent.len())
+        {
+            return Err(format!("no row has a column `{}`", absent.join("`, `")));
+        }
         if shown.is_empty() {
-            return toon::encode_field(&self.key, &Value::from(rows.len()));
+            let text = toon::encode_field(&self.key, &Value::from(places.len()));
+            return Ok(Written { text, absent });
         }
         let names = shown.iter().filter_map(|at| columns.get(*at)).map(|column| column.name.as_str());
         let names: Vec<&str> = names.collect();
-        let mut out =
+        let mut text =
             String::with_capacity(self.header_length(&names) + cells.iter().map(Cell::length).sum::<usize>());
-        toon::write_table(&mut out, &self.key, &names, rows.len(), |out, row, column| {
+        toon::write_table(&mut text, &self.key, &names, places.len(), |out, row, column| {
             let at = shown.get(column).map(|column| row * columns.len() + column);
             if let Some(cell) = at.and_then(|at| cells.get(at)) {
                 cell.write(out);
             }
         });
-        out
+        Ok(Written { text, absent })
     }
 
     /// About how many bytes the header has, with the indentation of the rows.

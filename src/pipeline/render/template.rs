@@ -1,127 +1,176 @@
-//! One compiled template, and the sandbox it runs in.
+//! One compiled template.
 //!
-//! A template may not read files or other templates, print an undefined value, run for longer than its fuel, or print more than the output
-//! limit. Asking whether an optional field is there is allowed.
+//! A template may not read files or other templates, print an undefined value, or do more work than its account allows
+//! ([`crate::pipeline::sandbox`]). Asking whether an optional field is there is allowed.
 
-use std::sync::Arc;
+use std::{
+    fmt,
+    sync::{Arc, LazyLock, OnceLock},
+};
 
 use minijinja::{
-    AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, context,
+    Environment, Error, ErrorKind, Output, State, UndefinedBehavior, context,
     value::{Enumerator, Object, Value as Printed},
 };
 use serde_json::Value;
 
 use super::{
-    Attempt, Body, OUTPUT_BYTES_MAX, Printed as Counts, RenderInput, TemplateError, cells, filters, lint,
+    Attempt, Body, Draft, OUTPUT_BYTES_MAX, Printed as Counts, RenderInput, TemplateError,
+    cells::{self, Misfit},
+    filters, lint,
     marks::{Mark, Marks},
     plan::Plan,
     rows::{Events, REPEATS, Rows, Shown, clean_field},
 };
-use crate::{event::FIELD_CHARS_MAX, notification::SubscriberId, time::Timestamp};
+use crate::{
+    event::FIELD_CHARS_MAX,
+    notification::SubscriberId,
+    pipeline::sandbox::{
+        self, Grammar, OwnText, Program, Trace,
+        account::{ACCOUNT, Account, account},
+    },
+    time::Timestamp,
+};
 
-/// Instructions that one render may execute; a table of 15 rows with 10 columns takes about 3,000.
-const FUEL: u64 = 50_000;
-/// Deepest nesting of macro calls.
-const RECURSION_MAX: usize = 32;
-/// The only name in the environment: each template has its own.
-const NAME: &str = "template";
+/// Instructions that one run may execute; a table of 100 rows with 10 columns takes about 20,000.
+const FUEL: u64 = 200_000;
 /// What a template sees.
 pub(super) const VARIABLES: [&str; 7] =
     ["events", "rows", "count", "repeats", "suppressed", "subscriber", "now"];
+const GRAMMAR: Grammar =
+    Grammar { variables: &VARIABLES, filters: &filters::NAMES, unknown: lint::unknown_variable };
+
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = sandbox::environment(UndefinedBehavior::SemiStrict, FUEL);
+    environment.set_formatter(print);
+    filters::add_to(&mut environment);
+    environment
+});
 
 /// A template that compiled, with what it asks for.
-#[derive(Debug)]
 pub(super) struct Template {
-    environment: Environment<'static>,
-    uses_rows: bool,
+    program: Program,
     printed: Counts,
-    plan: Option<Plan>,
+    pub(super) plan: Option<Plan>,
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Template").field(&self.program.source()).finish()
+    }
 }
 
 impl Template {
     /// Compiles and lints a source.
-    pub(super) fn compile(source: String) -> Result<Self, TemplateError> {
-        lint::check_text(&source)?;
-        let mut environment = sandbox();
-        environment
-            .add_template_owned(NAME, source.clone())
-            .map_err(|error| lint::syntax_error(&source, &error))?;
-        lint::check_tags(&source, &environment)?;
-        let template = environment.get_template(NAME).expect("it was added above");
-        let asked = template.undeclared_variables(false);
-        lint::check_variables(&source, &asked, &environment)?;
-        Ok(Self {
-            uses_rows: asked.contains("rows"),
-            printed: Counts {
-                row_repeats: source.contains(".repeats"),
-                repeats: asked.contains("repeats"),
-                suppressed: asked.contains("suppressed"),
-            },
-            plan: Plan::of(&source, &environment),
-            environment,
-        })
+    pub(super) fn compile(source: &str) -> Result<Self, TemplateError> {
+        lint::check_text(source)?;
+        let (checked, plan) = sandbox::check_template(source, &GRAMMAR, Plan::of)
+            .map_err(|fault| lint::template_error(source, fault))?;
+        let program = Program::template(source, Trace::Off)
+            .map_err(|error| lint::template_error(source, (&error).into()))?;
+        let printed = Counts {
+            row_repeats: source.contains(".repeats"),
+            repeats: checked.asks.contains("repeats"),
+            suppressed: checked.asks.contains("suppressed"),
+        };
+        Ok(Self { program, printed, plan })
     }
 
-    /// Renders `events` and makes one strict document of the output.
-    pub(super) fn render(&self, input: &RenderInput<'_>, events: &Shown) -> Result<(Body, Counts), Attempt> {
-        match self.plan.as_ref().filter(|plan| plan.rows_min <= events.len()) {
-            Some(plan) => self.write(plan, events),
-            None => self.run(input, events),
-        }
-    }
-
-    /// Does what [`Template::run`] comes to.
-    fn write(&self, plan: &Plan, events: &Shown) -> Result<(Body, Counts), Attempt> {
-        let text = plan.table.write(&Rows::new(events.clone()));
-        if text.len() > OUTPUT_BYTES_MAX {
+    /// Writes the table that the template is known to come to, with the first `count` rows.
+    pub(super) fn write(&self, plan: &Plan, rows: &Rows, count: usize) -> Result<Draft, Attempt> {
+        let places: Vec<usize> = (0..count).collect();
+        let written =
+            plan.table.write(rows, &places).map_err(|message| Attempt::Failed { line: None, message })?;
+        if written.text.len() > OUTPUT_BYTES_MAX {
             return Err(Attempt::TooBig);
         }
-        let body = Body::Written { text, keys: vec![plan.table.key.clone()], shows_repeats: true };
-        Ok((body, Counts { row_repeats: true, ..self.printed }))
+        let body =
+            Body::Written { text: written.text, keys: vec![plan.table.key.clone()], shows_repeats: true };
+        let printed = Counts { row_repeats: true, ..self.printed };
+        Ok(Draft { body, printed, left_out: 0, absent: written.absent })
     }
 
     /// Runs the template and makes one strict document of its output.
-    fn run(&self, input: &RenderInput<'_>, events: &Shown) -> Result<(Body, Counts), Attempt> {
-        let template = self.environment.get_template(NAME).map_err(|error| failed(&error))?;
-        let mut captured =
-            template.render_captured(self.context(input, events)).map_err(|error| failed(&error))?;
-        let marks = captured
-            .with_state_mut(|state| state.get_extension_mut::<Marks>().map(std::mem::take))
-            .unwrap_or_default();
-        let body = cells::document(&captured.into_output(), &marks)?;
+    pub(super) fn run(
+        &self,
+        input: &RenderInput<'_>,
+        events: &Shown,
+        account: &Arc<Account>,
+    ) -> Result<Draft, Attempt> {
+        let (output, marks) = execute(&self.program, input, events, account)?;
+        let body = cells::document(&output, &marks).map_err(|misfit| match misfit {
+            Misfit::TooMuch => Attempt::TooBig,
+            Misfit::Wrong { line, message } => {
+                let line = line.and_then(|line| self.line(line, input, events, account));
+                Attempt::Failed { line, message }
+            }
+        })?;
         let shows_repeats = match &body {
             Body::Written { shows_repeats, .. } => *shows_repeats,
             Body::Decoded { value, .. } => has_key(value, REPEATS),
         };
-        Ok((body, Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed }))
+        let printed = Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed };
+        Ok(Draft { body, printed, left_out: marks.left_out, absent: marks.absent })
     }
 
-    fn context(&self, input: &RenderInput<'_>, events: &Shown) -> Printed {
-        let rows = Rows::new(if self.uses_rows { events.clone() } else { Shown::default() });
-        Printed::from_object(Context {
-            count: events.len(),
-            events: Printed::from_object(Events(events.clone())),
-            rows: Printed::from_object(rows),
-            repeats: input.repeats,
-            suppressed: input.suppressed,
-            subscriber: input.subscriber.clone(),
-            subscriber_name: input.subscriber_name.into(),
-            now: input.now,
-        })
+    /// The line of the template that wrote a line of its output: what fails runs once more, and its own text says where it stands.
+    fn line(
+        &self,
+        output_line: usize,
+        input: &RenderInput<'_>,
+        events: &Shown,
+        account: &Arc<Account>,
+    ) -> Option<usize> {
+        let traced = Program::template(self.program.source(), Trace::Lines).ok()?;
+        let (output, marks) = execute(&traced, input, events, account).ok()?;
+        cells::template_line(&output, &marks, output_line)
     }
+}
+
+fn execute(
+    program: &Program,
+    input: &RenderInput<'_>,
+    events: &Shown,
+    account: &Arc<Account>,
+) -> Result<(String, Marks), Attempt> {
+    let root = Printed::from_object(Context {
+        count: events.len(),
+        shown: events.clone(),
+        events: OnceLock::new(),
+        rows: OnceLock::new(),
+        repeats: input.repeats,
+        suppressed: input.suppressed,
+        subscriber: input.subscriber.clone(),
+        subscriber_name: input.subscriber_name.into(),
+        now: input.now,
+        account: Arc::clone(account),
+    });
+    let mut output = String::with_capacity(program.source().len());
+    let ended = program.run(&ENVIRONMENT, root, &mut output, |_, state| {
+        let (instructions, _) = state.fuel_levels().unwrap_or_default();
+        (state.get_extension_mut::<Marks>().map(std::mem::take).unwrap_or_default(), instructions)
+    });
+    // A run that failed may have used all of its fuel.
+    let instructions = ended.as_ref().map_or(FUEL, |(_, instructions)| *instructions);
+    let is_paid = account.spend(instructions);
+    let (marks, _) = ended.map_err(|error| failed(&error))?;
+    is_paid.map_err(|error| failed(&error))?;
+    Ok((output, marks))
 }
 
 /// The variables of one render, of which most templates ask for two or three; what costs something is made when it is asked for.
 #[derive(Debug)]
 struct Context {
-    events: Printed,
-    rows: Printed,
+    shown: Shown,
+    events: OnceLock<Printed>,
+    rows: OnceLock<Printed>,
     count: usize,
     repeats: u32,
     suppressed: u32,
     subscriber: SubscriberId,
     subscriber_name: Box<str>,
     now: Timestamp,
+    account: Arc<Account>,
 }
 
 impl Object for Context {
@@ -130,9 +179,11 @@ impl Object for Context {
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Printed> {
+        let events = || Printed::from_object(Events(self.shown.clone()));
+        let rows = || Printed::from_object(Rows::new(self.shown.clone()));
         Some(match key {
-            "events" => self.events.clone(),
-            "rows" => self.rows.clone(),
+            "events" => self.events.get_or_init(events).clone(),
+            "rows" => self.rows.get_or_init(rows).clone(),
             "count" => self.count.into(),
             "repeats" => self.repeats.into(),
             "suppressed" => self.suppressed.into(),
@@ -141,6 +192,7 @@ impl Object for Context {
                 name => clean_field(&self.subscriber_name, FIELD_CHARS_MAX),
             },
             "now" => self.now.to_string().into(),
+            ACCOUNT => Printed::from_dyn_object(Arc::clone(&self.account)),
             _ => return None,
         })
     }
@@ -158,36 +210,37 @@ fn has_key(value: &Value, name: &str) -> bool {
     }
 }
 
-/// The environment of a template, without the template.
-pub(super) fn sandbox() -> Environment<'static> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-    environment.set_fuel(Some(FUEL));
-    environment.set_recursion_limit(RECURSION_MAX);
-    environment.set_auto_escape_callback(|_| AutoEscape::Custom("toon".into()));
-    environment.set_formatter(print);
-    environment.set_debug(true);
-    environment.remove_filter("safe");
-    environment.add_filter("tojson", filters::tojson);
-    environment.add_filter("toon", filters::toon);
-    environment.add_filter("toon_key", filters::toon_key);
-    environment.add_filter("toon_row", filters::toon_row);
-    environment.add_filter("tail", filters::tail);
-    environment
-}
-
 /// Puts a mark into the output for every printed value.
 ///
 /// What a macro or a block assignment captured is text of the template with marks in it, which minijinja hands over as a safe string.
 fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Result<(), Error> {
-    match value.as_str() {
-        Some(captured) if value.is_safe() => Ok(out.write_str(without_blank_edges(captured))?),
-        _ => {
-            let scalar = filters::to_scalar(state, value)?;
-            let mark = filters::keep(state, Mark::Scalar(scalar))?;
-            Ok(out.write_str(&mark)?)
-        }
+    if let Some(own) = value.downcast_object_ref::<OwnText>() {
+        return print_own(out, state, own);
     }
+    let captured = value.as_str().filter(|_| value.is_safe());
+    account(state)?.spend_text(value.as_str().map_or(0, str::len))?;
+    if let Some(captured) = captured {
+        return Ok(out.write_str(without_blank_edges(captured))?);
+    }
+    let scalar = filters::to_scalar(state, value)?;
+    let mark = filters::keep(state, Mark::Scalar(scalar))?;
+    Ok(out.write_str(&mark)?)
+}
+
+fn print_own(out: &mut Output<'_>, state: &mut State<'_, '_>, own: &OwnText) -> Result<(), Error> {
+    account(state)?.spend_text(own.text.len())?;
+    if own.trace == Trace::Off {
+        return Ok(out.write_str(&own.text)?);
+    }
+    for (index, text) in own.text.split('\n').enumerate() {
+        if index > 0 {
+            out.write_str("\n")?;
+        }
+        let mark = filters::keep(state, Mark::Line(own.line + index))?;
+        out.write_str(&mark)?;
+        out.write_str(text)?;
+    }
+    Ok(())
 }
 
 /// A block's own first and last newline are no part of what it says.
@@ -207,8 +260,8 @@ fn failed(error: &Error) -> Attempt {
         return Attempt::TooBig;
     }
     let message = match (error.kind(), error.detail()) {
-        (ErrorKind::OutOfFuel, _) => format!("it ran for more than {FUEL} instructions"),
-        (ErrorKind::UndefinedError, Some(detail)) => detail.to_owned(),
+        (ErrorKind::OutOfFuel, None) => format!("it ran for more than {FUEL} instructions"),
+        (ErrorKind::OutOfFuel | ErrorKind::UndefinedError, Some(detail)) => detail.to_owned(),
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),
     };

@@ -180,10 +180,95 @@ fn keys_of_a_payload_cannot_break_a_header() {
 }
 
 #[test]
-fn a_table_the_template_makes_longer_than_allowed_is_not_released() {
+fn a_table_the_template_makes_longer_than_allowed_is_cut_and_counted() {
     let payload = json!({"message": "m", "all": (0..20).map(|n| json!({"n": n})).collect::<Vec<_>>()});
-    let rendered = Case::new("{{ events[0].payload.all|toon(key='all') }}", [payload]).render();
-    assert!(rendered.failure.is_some_and(|failure| failure.message.contains("15 rows")));
+    let content = content("sum: 20\n{{ events[0].payload.all|toon(key='all') }}", payload);
+    let decoded = toon::decode(&content).expect("strict");
+    let all: Vec<Value> = (0..15).map(|n| json!({"n": n})).collect();
+    assert_eq!(decoded, json!({"sum": 20, "all": all, "omitted": 5}));
+}
+
+#[test]
+fn a_template_sees_the_whole_batch_and_only_what_it_writes_is_cut() {
+    let payloads = (1..=40).map(|n| json!({"n": n, "ms": n * 10}));
+    let all = Case::new(
+        "total: {{ events|map(attribute='payload.n')|sum }}\nlast: {{ events[-1].payload.n }}\ncount: {{ count }}\n\
+         rows: {{ rows|length }}\nworst: {{ rows|map(attribute='ms')|max }}\n{{ rows|sort(attribute='n', reverse=true)|toon(key='r', columns=['n', '@type']) }}",
+        payloads,
+    );
+    let decoded = toon::decode(&all.content()).expect("strict");
+    let rows = (0..15).map(|at| json!({"n": 40 - at, "@type": "tool.call.failure"})).collect::<Vec<_>>();
+    let expected =
+        json!({"total": 820, "last": 40, "count": 40, "rows": 40, "worst": 400, "r": rows, "omitted": 25});
+    assert_eq!(decoded, expected);
+    let small = Case { max_tokens: 60, ..all };
+    let decoded = toon::decode(&small.content()).expect("strict");
+    let shown = decoded.get("r").and_then(Value::as_array).map_or(0, Vec::len);
+    assert!(shown < 15, "{decoded}");
+    assert_eq!((decoded.get("total"), decoded.get("omitted")), (Some(&json!(820)), Some(&json!(40 - shown))));
+}
+
+#[test]
+fn parts_of_rows_are_rows() {
+    for (template, written) in [
+        ("{{ rows[:2]|toon(key='r') }}", "r[2]{n}:\n  0\n  1"),
+        ("{{ rows[1:]|toon(key='r') }}", "r[2]{n}:\n  1\n  2"),
+        ("{{ rows[-1:]|toon(key='r') }}", "r[1]{n}:\n  2"),
+        ("{{ rows|reverse|toon(key='r') }}", "r[3]{n}:\n  2\n  1\n  0"),
+        (
+            "{{ rows|selectattr('n', 'gt', 0)|toon(key='r', columns={'x': 'n', 't': '@severity'}) }}",
+            "r[2]{x,t}:\n  1,error\n  2,error",
+        ),
+        ("{{ rows[0]|toon(columns=['n', '@source']) }}", "n: 0\n\"@source\": tool_executor"),
+        ("{% for r in rows[:1] %}\na: {{ r.n }}\n{% endfor %}", "a: 0"),
+        ("n: {{ rows[:5]|length }}", "n: 3"),
+    ] {
+        let case = Case::new(template, (0..3).map(|n| json!({"n": n})));
+        assert_eq!(case.content(), written, "{template}");
+    }
+}
+
+#[test]
+fn a_table_of_columns_that_no_row_has_is_an_error_and_some_of_them_are_named() {
+    let payloads = || [json!({"n": 1, "m": null}), json!({"n": 2})];
+    let case = Case::new("{{ rows|toon(key='r', columns=['nn', 'kk']) }}", payloads());
+    let failure = case.render().failure.expect("nothing to show");
+    assert_eq!(failure.message, "no row has a column `nn`, `kk`");
+    let case = Case::new("{{ rows|toon(key='r', columns=['n', 'kk', 'm']) }}", payloads());
+    let rendered = case.render();
+    assert_eq!((rendered.content.as_str(), rendered.absent), ("r[2]{n}:\n  1\n  2", vec!["kk".to_owned()]));
+}
+
+#[test]
+fn fields_of_the_same_name_are_both_shown() {
+    let payload = json!({"a": {"b": 2, "c": 3}, "a.b": 1});
+    let case = Case::new("{{ rows|toon(key='r') }}", [payload]);
+    assert_eq!(case.content(), "r[1]{a.b_more,a.c,a.b}:\n  2,3,1");
+}
+
+#[test]
+fn a_payload_of_very_many_fields_is_shown_in_part() {
+    let fields: Map<String, Value> = (0..9_000).map(|n| (format!("k{n}"), n.into())).collect();
+    let mut case = Case { max_tokens: 200, ..Case::new("{{ rows|toon(key='r') }}", [Value::Object(fields)]) };
+    let decoded = toon::decode(&case.content()).expect("strict");
+    assert!(
+        decoded.get("omitted_fields").and_then(Value::as_u64).is_some_and(|count| count > 200),
+        "{decoded}"
+    );
+    case.template = "x: {{ events[7] }}";
+    let rendered = case.render();
+    assert!(rendered.content.starts_with("type: tool.call.failure\n"), "{}", rendered.content);
+    assert!(rendered.content.contains("omitted_fields: "), "{}", rendered.content);
+}
+
+#[test]
+fn a_tab_cannot_indent() {
+    for template in ["a:\n{% if true %}\tb: 1{% endif %}", "a: 1\n{% if true %}  \tb: 2{% endif %}"] {
+        let failure = Case::new(template, [json!({})]).render().failure.expect(template);
+        assert_eq!(failure.line, Some(2), "{template}: {}", failure.message);
+        assert!(failure.message.contains("tab"), "{}", failure.message);
+    }
+    assert_eq!(content("{% if true %}\n\t{% set x = 1 %}\na: {{ x }}\t\n{% endif %}", json!({})), "a: 1");
 }
 
 #[test]
@@ -195,14 +280,19 @@ fn a_template_that_fails_gives_way_to_the_generic_table_and_says_where() {
         ("a: {{ events[0].payload.nope.deeper }}", Some(1), "events[0].payload.nope"),
         ("a: {{ events[0].payload.list }}", Some(1), "toon_row"),
         ("a: {{ events[0].payload }}", Some(1), "toon(key"),
-        ("a: {{ events[0].payload|toon }}", None, "line of its own"),
+        ("a: {{ events[0].payload|toon }}", Some(1), "line of its own"),
         ("a: {{ [events[0].payload.nope]|toon }}", Some(1), ""),
-        (endless, Some(2), "50000 instructions"),
-        ("a[2]{x}:\n  1", None, "line 2"),
-        ("a: 1\na: 2", None, "line 2"),
-        ("a: 1\nno key here", None, "line 2"),
-        ("- a: 1", None, "above it"),
-        ("a[{{ 'x' }}]: 1", None, "whole number"),
+        (endless, Some(2), "200000 instructions"),
+        (
+            "{% if true %}\n{% for i in range(2) %}\n\na[2]{x}:\n  1\n{% endfor %}{% endif %}",
+            Some(5),
+            "line 2",
+        ),
+        ("a: 1\n\n{# c #}\na: 2", Some(4), "line 2"),
+        ("a: 1\n{% if true %}\nno key here\n{% endif %}", Some(3), "line 2"),
+        ("{% macro m() %}\na: 1\nb\n{% endmacro %}\n{{ m() }}", Some(3), "line 2"),
+        ("- a: 1", Some(1), "above it"),
+        ("a[{{ 'x' }}]: 1", Some(1), "whole number"),
         ("{% if false %}a: 1{% endif %}", None, "nothing"),
     ] {
         let rendered = Case::new(template, [payload.clone()]).render();
@@ -211,21 +301,21 @@ fn a_template_that_fails_gives_way_to_the_generic_table_and_says_where() {
         assert!(failure.message.contains(part), "{template}: {}", failure.message);
         assert_eq!(
             rendered.content,
-            "type: tool.call.failure\nsource: tool_executor\nseverity: error\nmessage: m"
+            "type: tool.call.failure\nsource: tool_executor\nseverity: error\nmessage: m\nlist: \"1\""
         );
     }
 }
 
 #[test]
-fn the_generic_table_has_the_best_message_of_each_event() {
-    let payloads = [json!({"error_message": "no"}), json!({"x": 1, "y": "a"}), json!({})];
+fn the_generic_table_has_the_fields_of_each_payload() {
+    let payloads = [json!({"message": "no", "at": {"line": 7}}), json!({"x": null, "type": "a"}), json!({})];
     let mut case = Case::new("x: {{ events[7] }}", payloads);
     case.rows[0].repeats = 2;
     assert_eq!(
         case.render().content,
-        "sub[3]{type,source,severity,message,repeats}:\n  tool.call.failure,tool_executor,error,no,2\n  \
-         tool.call.failure,tool_executor,error,\"{\\\"x\\\":1,\\\"y\\\":\\\"a\\\"}\",1\n  \
-         tool.call.failure,tool_executor,error,null,1"
+        "sub[3]{type,source,severity,message,at.line,type_more,repeats}:\n  \
+         tool.call.failure,tool_executor,error,no,7,null,2\n  tool.call.failure,tool_executor,error,null,null,a,1\n  \
+         tool.call.failure,tool_executor,error,null,null,null,1"
     );
 }
 
@@ -278,7 +368,7 @@ fn one_row_that_does_not_fit_has_its_text_cut_with_a_mark() {
 
 #[test]
 fn what_fits_nowhere_is_a_name_and_a_count() {
-    let template = "a: 1\n{% for i in range(60) %}\nkey_{{ i }}: x\n{% endfor %}";
+    let template = &format!("a: {}", "word ".repeat(300));
     for (max_tokens, written) in
         [(20, "sub: \"9 events, too large to show\""), (4, "sub: 9"), (1, "events: 9")]
     {

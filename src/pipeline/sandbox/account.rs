@@ -1,0 +1,136 @@
+//! What a template or a condition may still do, in steps.
+//!
+//! minijinja counts its instructions, but one instruction can walk or make any amount of data. So each operation that walks or makes
+//! data pays for it here before it does the work: one step for an item, and one for every [`BYTES_A_STEP`] of text. One account lasts for
+//! one condition, or for all attempts to render one notification.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use minijinja::{
+    Error, ErrorKind, State,
+    value::{Object, ObjectRepr, Value},
+};
+
+/// Bytes of text that are walked or made for one step: about as quick as one item of a list.
+pub(in crate::pipeline) const BYTES_A_STEP: usize = 16;
+/// Longest text that a template or a condition may make, in bytes; no notification is longer.
+pub(in crate::pipeline) const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// Deepest nesting of a value that a template builds: deeper ones would be walked by deep recursion.
+pub(in crate::pipeline) const NESTING_MAX: usize = 32;
+
+/// The name under which a program finds its account. No author can write it as a name.
+pub(in crate::pipeline) const ACCOUNT: &str = "@account";
+
+/// How many steps are left.
+///
+/// Shape: an atomic because values of templates are shared between threads; only one thread spends at a time.
+#[derive(Debug)]
+pub(in crate::pipeline) struct Account {
+    all: u64,
+    left: AtomicU64,
+}
+
+impl Account {
+    pub(in crate::pipeline) fn new(steps: u64) -> Arc<Self> {
+        Arc::new(Self { all: steps, left: AtomicU64::new(steps) })
+    }
+
+    /// How many steps were spent.
+    #[cfg(test)]
+    pub(in crate::pipeline) fn spent(&self) -> u64 {
+        self.all - self.left.load(Ordering::Relaxed)
+    }
+
+    /// Takes `steps`.
+    ///
+    /// Errors: there are fewer left; none are left then.
+    pub(in crate::pipeline) fn spend(&self, steps: u64) -> Result<(), Error> {
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.store(left.saturating_sub(steps), Ordering::Relaxed);
+        if left < steps {
+            let message = format!("it does more than {} steps of work", self.all);
+            return Err(Error::new(ErrorKind::OutOfFuel, message));
+        }
+        Ok(())
+    }
+
+    /// Takes what making or reading `bytes` of text costs.
+    pub(in crate::pipeline) fn spend_text(&self, bytes: usize) -> Result<(), Error> {
+        self.spend(steps_of_text(bytes))
+    }
+}
+
+impl Object for Account {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+}
+
+/// What a text of `bytes` costs.
+pub(in crate::pipeline) fn steps_of_text(bytes: usize) -> u64 {
+    1 + (bytes / BYTES_A_STEP) as u64
+}
+
+/// The account of a running program.
+///
+/// Errors: what it runs with has no account, which is a fault of this program.
+pub(in crate::pipeline) fn account(state: &mut State<'_, '_>) -> Result<Arc<Account>, Error> {
+    if let Some(account) = state.get_extension::<Arc<Account>>() {
+        return Ok(Arc::clone(account));
+    }
+    let found = state.lookup(ACCOUNT).and_then(|value: Value| value.downcast_object::<Account>());
+    let account =
+        found.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "there is no account of steps"))?;
+    Ok(Arc::clone(state.get_or_insert_extension_with(|| account)))
+}
+
+/// Checks that a text that is about to be made is not too long, and pays for it.
+pub(in crate::pipeline) fn admit_text(account: &Account, bytes: usize) -> Result<(), Error> {
+    if bytes > TEXT_BYTES_MAX {
+        let message = format!("a text of more than {TEXT_BYTES_MAX} bytes");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    account.spend_text(bytes)
+}
+
+/// Checks that a value is not too large to be written as one text: a list or map becomes longer than its texts are.
+pub(in crate::pipeline) fn admit_as_text(account: &Account, value: &Value) -> Result<(), Error> {
+    if value.as_str().is_none() && weigh(account, value)? > TEXT_BYTES_MAX as u64 {
+        return admit_text(account, TEXT_BYTES_MAX + 1);
+    }
+    Ok(())
+}
+
+/// Pays for all of `value`, items and texts, and says what that was.
+///
+/// Errors: it is nested deeper than [`NESTING_MAX`], or there are not enough steps left.
+pub(in crate::pipeline) fn weigh(account: &Account, value: &Value) -> Result<u64, Error> {
+    weigh_below(account, value, 0)
+}
+
+fn weigh_below(account: &Account, value: &Value, depth: usize) -> Result<u64, Error> {
+    if let Some(text) = value.as_str() {
+        account.spend_text(text.len())?;
+        return Ok(steps_of_text(text.len()));
+    }
+    account.spend(1)?;
+    let Some(object) = value.as_object() else { return Ok(1) };
+    if depth > NESTING_MAX {
+        let message = format!("a value nested deeper than {NESTING_MAX} levels");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    let mut steps = 1;
+    if object.repr() == ObjectRepr::Map {
+        for (key, value) in object.try_iter_pairs().into_iter().flatten() {
+            steps += weigh_below(account, &key, depth + 1)? + weigh_below(account, &value, depth + 1)?;
+        }
+    } else {
+        for item in object.try_iter().into_iter().flatten() {
+            steps += weigh_below(account, &item, depth + 1)?;
+        }
+    }
+    Ok(steps)
+}

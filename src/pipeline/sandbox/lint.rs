@@ -1,0 +1,417 @@
+//! What is refused when a template or a condition is compiled, so that its author hears of it and not the agent.
+//!
+//! A walk over the parsed source finds names that do not exist, operations that are not allowed, and comparisons that cannot mean what
+//! they say, each with its place. It visits every expression, those of slices too. It also says which variables are asked for.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use minijinja::{
+    Error,
+    machinery::{
+        Span,
+        ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, Stmt},
+    },
+};
+
+use super::{filters, parse_template};
+use crate::nearest::nearest;
+
+/// Names that minijinja gives a meaning to in some places.
+const IMPLIED: [&str; 3] = ["loop", "caller", "self"];
+/// What a text cannot be compared with as a text.
+const SEVERITY: &str = "severity";
+
+/// The names that a kind of program may use besides those that all have.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::pipeline) struct Grammar {
+    /// The variables it sees.
+    pub(in crate::pipeline) variables: &'static [&'static str],
+    /// Filters of its own.
+    pub(in crate::pipeline) filters: &'static [&'static str],
+    /// What to say about a variable that does not exist.
+    pub(in crate::pipeline) unknown: fn(&str) -> String,
+}
+
+/// What is wrong in a source, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::pipeline) struct Fault {
+    pub(in crate::pipeline) message: String,
+    /// Bytes of the source.
+    pub(in crate::pipeline) range: Option<Range<usize>>,
+    /// The line, from 1, when only that is known.
+    pub(in crate::pipeline) line: Option<usize>,
+    pub(in crate::pipeline) cause: Cause,
+}
+
+/// Who finds fault with a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::pipeline) enum Cause {
+    /// minijinja cannot read it.
+    Syntax,
+    /// It is not allowed here.
+    Refused,
+}
+
+impl From<&Error> for Fault {
+    fn from(error: &Error) -> Self {
+        let message = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+        Self { message, range: error.range(), line: error.line(), cause: Cause::Syntax }
+    }
+}
+
+/// A source in which nothing is wrong.
+#[derive(Debug)]
+pub(in crate::pipeline) struct Checked {
+    /// The variables that it asks for.
+    pub(in crate::pipeline) asks: BTreeSet<String>,
+}
+
+/// Checks a template, and gives `look` its tree.
+///
+/// Errors: bad syntax, or the first thing that is not allowed.
+pub(in crate::pipeline) fn check_template<R>(
+    source: &str,
+    grammar: &Grammar,
+    look: impl FnOnce(&Stmt<'_>) -> R,
+) -> Result<(Checked, R), Fault> {
+    let tree = parse_template(source).map_err(|error| Fault::from(&error))?;
+    let mut walk = Walk::new(grammar);
+    walk.statement(&tree);
+    Ok((walk.end()?, look(&tree)))
+}
+
+/// Checks an expression.
+///
+/// Errors: as for a template.
+pub(in crate::pipeline) fn check_expression(source: &str, grammar: &Grammar) -> Result<Checked, Fault> {
+    let tree = minijinja::machinery::parse_expr(source).map_err(|error| Fault::from(&error))?;
+    let mut walk = Walk::new(grammar);
+    walk.expression(&tree);
+    walk.end()
+}
+
+struct Walk<'g, 's> {
+    grammar: &'g Grammar,
+    filters: BTreeSet<&'static str>,
+    tests: BTreeSet<&'static str>,
+    /// Names that the source gives to something, innermost scope last.
+    scopes: Vec<BTreeSet<&'s str>>,
+    asks: BTreeSet<String>,
+    fault: Option<Fault>,
+}
+
+impl<'g, 's> Walk<'g, 's> {
+    fn new(grammar: &'g Grammar) -> Self {
+        Self {
+            grammar,
+            filters: filters::filter_names().chain(grammar.filters.iter().copied()).collect(),
+            tests: filters::test_names().collect(),
+            scopes: vec![BTreeSet::new()],
+            asks: BTreeSet::new(),
+            fault: None,
+        }
+    }
+
+    fn end(self) -> Result<Checked, Fault> {
+        self.fault.map_or(Ok(Checked { asks: self.asks }), Err)
+    }
+
+    /// Keeps the fault that comes first in the source.
+    fn refuse(&mut self, range: Range<usize>, message: impl Into<String>) {
+        let start = |fault: &Fault| fault.range.as_ref().map_or(0, |range| range.start);
+        if self.fault.as_ref().is_none_or(|fault| range.start < start(fault)) {
+            let (message, range) = (message.into(), Some(range));
+            self.fault = Some(Fault { message, range, line: None, cause: Cause::Refused });
+        }
+    }
+
+    fn assign(&mut self, target: &Expr<'s>) {
+        if let (Expr::Var(name), Some(scope)) = (target, self.scopes.last_mut()) {
+            scope.insert(name.id);
+        } else if let Expr::List(list) = target {
+            list.items.iter().for_each(|item| self.assign(item));
+        } else if let Expr::Tuple(tuple) = target {
+            tuple.items.iter().for_each(|item| self.assign(item));
+        } else {
+            self.expression(target);
+        }
+    }
+
+    fn inside(&mut self, walk: impl FnOnce(&mut Self)) {
+        self.scopes.push(BTreeSet::new());
+        walk(self);
+        self.scopes.pop();
+    }
+
+    fn statements(&mut self, statements: &[Stmt<'s>]) {
+        statements.iter().for_each(|statement| self.statement(statement));
+    }
+
+    fn statement(&mut self, statement: &Stmt<'s>) {
+        const ONE_FILE: &str = "a template is one file, so it cannot";
+        match statement {
+            Stmt::Template(template) => self.statements(&template.children),
+            Stmt::EmitExpr(emit) => self.expression(&emit.expr),
+            Stmt::EmitRaw(_) | Stmt::Continue(_) | Stmt::Break(_) => {}
+            Stmt::ForLoop(walked) => self.for_loop(walked),
+            Stmt::IfCond(condition) => {
+                self.expression(&condition.expr);
+                self.statements(&condition.true_body);
+                self.statements(&condition.false_body);
+            }
+            Stmt::WithBlock(with) => self.inside(|walk| {
+                for (target, value) in &with.assignments {
+                    walk.expression(value);
+                    walk.assign(target);
+                }
+                walk.statements(&with.body);
+            }),
+            Stmt::Set(set) => {
+                self.expression(&set.expr);
+                self.assign(&set.target);
+            }
+            Stmt::SetBlock(set) => {
+                self.inside(|walk| walk.statements(&set.body));
+                self.optional(set.filter.as_ref());
+                self.assign(&set.target);
+            }
+            Stmt::FilterBlock(block) => {
+                self.expression(&block.filter);
+                self.inside(|walk| walk.statements(&block.body));
+            }
+            Stmt::Macro(declared) => self.declare(declared),
+            Stmt::CallBlock(block) => {
+                self.call(&block.call);
+                self.inside(|walk| walk.macro_body(&block.macro_decl));
+            }
+            Stmt::Do(call) => self.call(&call.call),
+            Stmt::AutoEscape(escape) => self.refuse(
+                named(escape.span(), "autoescape"),
+                "every value is encoded, so `autoescape` has no use here",
+            ),
+            Stmt::Include(found) => {
+                self.refuse(named(found.span(), "include"), format!("{ONE_FILE} `include` another"));
+            }
+            Stmt::Import(found) => {
+                self.refuse(named(found.span(), "import"), format!("{ONE_FILE} `import` another"));
+            }
+            Stmt::FromImport(found) => {
+                self.refuse(named(found.span(), "from"), format!("{ONE_FILE} import `from` another"));
+            }
+            Stmt::Extends(found) => {
+                self.refuse(named(found.span(), "extends"), format!("{ONE_FILE} `extends` another"));
+            }
+            Stmt::Block(found) => {
+                self.refuse(
+                    named(found.span(), "block"),
+                    "no other template can replace a `block`; write its body alone",
+                );
+            }
+        }
+    }
+
+    fn for_loop(&mut self, walked: &ast::ForLoop<'s>) {
+        self.expression(&walked.iter);
+        self.inside(|walk| {
+            walk.assign(&walked.target);
+            walk.optional(walked.filter_expr.as_ref());
+            walk.statements(&walked.body);
+        });
+        self.inside(|walk| walk.statements(&walked.else_body));
+    }
+
+    fn declare(&mut self, declared: &ast::Macro<'s>) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(declared.name);
+        }
+        self.inside(|walk| walk.macro_body(declared));
+    }
+
+    fn macro_body(&mut self, declared: &ast::Macro<'s>) {
+        declared.args.iter().for_each(|argument| self.assign(argument));
+        declared.defaults.iter().for_each(|default| self.expression(default));
+        self.statements(&declared.body);
+    }
+
+    fn optional(&mut self, expression: Option<&Expr<'s>>) {
+        expression.into_iter().for_each(|expression| self.expression(expression));
+    }
+
+    fn expression(&mut self, expression: &Expr<'s>) {
+        match expression {
+            Expr::Const(_) => {}
+            Expr::Var(name) => self.variable(name.id, name.span()),
+            Expr::Slice(slice) => {
+                self.expression(&slice.expr);
+                [&slice.start, &slice.stop, &slice.step]
+                    .into_iter()
+                    .for_each(|bound| self.optional(bound.as_ref()));
+            }
+            Expr::UnaryOp(operation) => self.expression(&operation.expr),
+            Expr::BinOp(operation) => self.operation(operation, operation.span()),
+            Expr::Compare(chain) => self.chain(chain),
+            Expr::IfExpr(choice) => {
+                self.expression(&choice.test_expr);
+                self.expression(&choice.true_expr);
+                self.optional(choice.false_expr.as_ref());
+            }
+            Expr::Filter(filter) => {
+                self.optional(filter.expr.as_ref());
+                self.filter(filter.name, named(filter.span(), filter.name));
+                self.names_in_arguments(filter);
+                self.arguments(&filter.args);
+            }
+            Expr::Test(test) => {
+                self.expression(&test.expr);
+                self.test(test.name, named(test.span(), test.name));
+                self.arguments(&test.args);
+            }
+            Expr::GetAttr(attribute) => self.expression(&attribute.expr),
+            Expr::GetItem(item) => {
+                self.expression(&item.expr);
+                self.expression(&item.subscript_expr);
+            }
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => list.items.iter().for_each(|item| self.expression(item)),
+            Expr::Tuple(tuple) => tuple.items.iter().for_each(|item| self.expression(item)),
+            Expr::Map(map) => map.keys.iter().chain(&map.values).for_each(|item| self.expression(item)),
+        }
+    }
+
+    fn variable(&mut self, name: &'s str, span: Span) {
+        if IMPLIED.contains(&name) || self.scopes.iter().any(|scope| scope.contains(name)) {
+            return;
+        }
+        if filters::FUNCTIONS.contains(&name) {
+            return;
+        }
+        if self.grammar.variables.contains(&name) {
+            self.asks.insert(name.to_owned());
+            return;
+        }
+        self.refuse(range(span), (self.grammar.unknown)(name));
+    }
+
+    fn operation(&mut self, operation: &ast::BinOp<'s>, span: Span) {
+        self.expression(&operation.left);
+        self.expression(&operation.right);
+        // minijinja calculates constants when it compiles, so what cannot be calculated there is refused before, from the inside out.
+        let is_text = |side: &Expr<'_>| {
+            let constant = side.as_const();
+            constant.is_some_and(|value| value.as_str().is_some() || value.as_object().is_some())
+        };
+        let may_look = self.fault.is_none() && matches!(operation.op, BinOpKind::Mul);
+        if may_look && (is_text(&operation.left) || is_text(&operation.right)) {
+            self.refuse(range(span), "`*` multiplies numbers; a text or a list cannot be repeated");
+        }
+        if matches!(operation.op, BinOpKind::Lt | BinOpKind::Lte | BinOpKind::Gt | BinOpKind::Gte) {
+            self.ordered([&operation.left, &operation.right]);
+        }
+    }
+
+    fn chain(&mut self, chain: &ast::Compare<'s>) {
+        self.expression(&chain.expr);
+        for link in &chain.ops {
+            self.expression(&link.expr);
+            if matches!(
+                link.op,
+                CompareOpKind::Lt | CompareOpKind::Lte | CompareOpKind::Gt | CompareOpKind::Gte
+            ) {
+                self.ordered([&chain.expr, &link.expr]);
+            }
+        }
+    }
+
+    /// Severities are words, and the order of words is not theirs.
+    fn ordered(&mut self, sides: [&Expr<'s>; 2]) {
+        let is_own = |name: &str| self.scopes.iter().any(|scope| scope.contains(name));
+        let severity = sides.into_iter().find(|side| {
+            matches!(side, Expr::Var(name) if name.id == SEVERITY && !is_own(name.id))
+                || matches!(side, Expr::GetAttr(attribute) if attribute.name == SEVERITY)
+        });
+        if let Some(severity) = severity {
+            let message = "severities are words, which have another order; use `in ['error', 'critical']` or `severity_filter`";
+            self.refuse(range(severity.span()), message);
+        }
+    }
+
+    fn call(&mut self, call: &ast::Call<'s>) {
+        if let Expr::GetAttr(method) = &call.expr {
+            let given = call.args.len();
+            match method.name {
+                "cycle" if given == 0 => {
+                    self.refuse(range(call.expr.span()), "`cycle` takes the values to choose from")
+                }
+                "changed" if given != 1 => {
+                    self.refuse(range(call.expr.span()), "`changed` takes one value here")
+                }
+                _ => {}
+            }
+        }
+        self.expression(&call.expr);
+        self.arguments(&call.args);
+    }
+
+    fn arguments(&mut self, arguments: &[CallArg<'s>]) {
+        for argument in arguments {
+            match argument {
+                CallArg::Pos(value) | CallArg::Kwarg(_, value) => self.expression(value),
+                CallArg::PosSplat(value) | CallArg::KwargSplat(value) => {
+                    self.refuse(
+                        range(value.span()),
+                        "a call lists its arguments; `*` and `**` cannot unpack them here",
+                    );
+                }
+            }
+        }
+    }
+
+    /// Some filters take the name of another filter or of a test.
+    fn names_in_arguments(&mut self, filter: &ast::Filter<'s>) {
+        let place = usize::from(matches!(filter.name, "selectattr" | "rejectattr"));
+        let Some(CallArg::Pos(Expr::Const(name))) = filter.args.get(place) else { return };
+        let (span, Some(text)) = (name.span(), name.value.as_str()) else { return };
+        match filter.name {
+            "map" => self.filter(text, range(span)),
+            "select" | "reject" | "selectattr" | "rejectattr" => self.test(text, range(span)),
+            _ => {}
+        }
+    }
+
+    fn filter(&mut self, name: &str, place: Range<usize>) {
+        if self.filters.contains(name) {
+            return;
+        }
+        let refused = filters::REFUSED_FILTERS.iter().find(|(refused, _)| *refused == name);
+        let message = match refused {
+            Some((_, why)) => (*why).to_owned(),
+            None => {
+                let hint = match nearest(name, self.filters.iter().copied()) {
+                    Some(nearest) => format!("did you mean `{nearest}`?"),
+                    None => "those that write TOON are toon, toon_key and toon_row".to_owned(),
+                };
+                format!("there is no filter `{name}`; {hint}")
+            }
+        };
+        self.refuse(place, message);
+    }
+
+    fn test(&mut self, name: &str, place: Range<usize>) {
+        if self.tests.contains(name) {
+            return;
+        }
+        let hint = nearest(name, self.tests.iter().copied())
+            .map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
+        self.refuse(place, format!("there is no test `{name}`{hint}"));
+    }
+}
+
+fn range(span: Span) -> Range<usize> {
+    span.start_offset as usize..span.end_offset as usize
+}
+
+/// The bytes of a name that a span begins with.
+fn named(span: Span, name: &str) -> Range<usize> {
+    let start = span.start_offset as usize;
+    start..start + name.len()
+}

@@ -1,0 +1,214 @@
+//! Compiled code, with a call of a priced function in place of each instruction that could walk or make much.
+//!
+//! What remains are instructions of constant cost, which fuel counts. An instruction with two operands and a filter with two arguments
+//! take the same values from the stack, so most are replaced where they stand; some get a call before them. Targets of jumps follow.
+
+use std::collections::BTreeMap;
+
+use minijinja::{
+    machinery::{Instruction, Instructions, Span},
+    value::{Object, ObjectRepr, Value},
+};
+
+use super::operators::name;
+
+/// Longest piece of a template's own text that is printed without paying: printing it costs an instruction, so all fuel prints some MB.
+const TEXT_FREE_BYTES: usize = 128;
+/// minijinja remembers so many filters of a program; further ones are looked up each time.
+const LOCALS_MAX: u8 = 50;
+/// The number of a filter that is looked up each time.
+const NO_LOCAL: u8 = u8::MAX;
+
+/// A piece of a template's own text that has to be paid for, or whose line is wanted.
+#[derive(Debug)]
+pub(in crate::pipeline) struct OwnText {
+    pub(in crate::pipeline) text: Box<str>,
+    /// The line of the template it begins on.
+    pub(in crate::pipeline) line: usize,
+    /// Whether that is wanted.
+    pub(in crate::pipeline) trace: Trace,
+}
+
+impl Object for OwnText {
+    fn repr(self: &std::sync::Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+}
+
+/// Which pieces of a template's own text become an [`OwnText`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::pipeline) enum Trace {
+    /// Those that have to be paid for.
+    Off,
+    /// All, so that the lines of the output can be told from those of the template.
+    Lines,
+}
+
+/// Rewrites `from`.
+pub(super) fn rewrite<'s>(from: &Instructions<'s>, trace: Trace) -> Instructions<'s> {
+    let mut rewriting = Rewriting {
+        to: Instructions::new(from.name(), from.source()),
+        locals: BTreeMap::new(),
+        local_next: local_next(from),
+        length: 0,
+        trace,
+    };
+    let mut moved = Vec::new();
+    for at in 0.. {
+        moved.push(rewriting.length);
+        let Some(instruction) = from.get(at) else { break };
+        let place = Place { line: from.get_line(at).unwrap_or(0), span: from.get_span(at) };
+        let before = at.checked_sub(1).and_then(|before| from.get(before));
+        let two_before = at.checked_sub(2).and_then(|before| from.get(before));
+        rewriting.rewrite(instruction, before, two_before, place);
+    }
+    let mut to = rewriting.to;
+    let mut at = 0;
+    while let Some(instruction) = to.get_mut(at) {
+        if let Some(target) = target(instruction) {
+            *target =
+                usize::try_from(*target).ok().and_then(|old| moved.get(old)).copied().unwrap_or(*target);
+        }
+        at += 1;
+    }
+    to
+}
+
+fn target<'i>(instruction: &'i mut Instruction<'_>) -> Option<&'i mut u32> {
+    if let Instruction::Jump(target)
+    | Instruction::JumpIfFalse(target)
+    | Instruction::JumpIfFalseOrPop(target)
+    | Instruction::JumpIfTrueOrPop(target)
+    | Instruction::Iterate(target)
+    | Instruction::BuildMacro(_, target, _) = instruction
+    {
+        return Some(target);
+    }
+    None
+}
+
+/// The first number that no filter of `code` has.
+fn local_next(code: &Instructions<'_>) -> u8 {
+    let local = |instruction: &Instruction<'_>| {
+        if let Instruction::ApplyFilter(_, _, local) = instruction { Some(*local) } else { None }
+    };
+    let locals = (0..).map_while(|at| code.get(at)).filter_map(local);
+    locals.filter(|local| *local != NO_LOCAL).max().map_or(0, |local| local.saturating_add(1))
+}
+
+/// Where an instruction comes from.
+#[derive(Clone, Copy)]
+struct Place {
+    line: usize,
+    span: Option<Span>,
+}
+
+struct Rewriting<'s> {
+    to: Instructions<'s>,
+    locals: BTreeMap<&'static str, u8>,
+    local_next: u8,
+    /// How many instructions there are.
+    length: u32,
+    trace: Trace,
+}
+
+impl<'s> Rewriting<'s> {
+    fn add(&mut self, instruction: Instruction<'s>, place: Place) {
+        let at = match place.span {
+            Some(span) => self.to.add_with_span(instruction, span),
+            None => self.to.add_with_line(instruction, u16::try_from(place.line).unwrap_or(u16::MAX)),
+        };
+        self.length = at + 1;
+    }
+
+    /// Calls the operator `name` with the topmost `count` values.
+    fn call(&mut self, name: &'static str, count: u16, place: Place) {
+        let next = self.local_next;
+        let local = *self.locals.entry(name).or_insert_with(|| {
+            self.local_next = next.saturating_add(1);
+            if next < LOCALS_MAX { next } else { NO_LOCAL }
+        });
+        self.add(Instruction::ApplyFilter(name, Some(count), local), place);
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other instructions have a constant cost")]
+    fn rewrite(
+        &mut self,
+        instruction: &Instruction<'s>,
+        before: Option<&Instruction<'s>>,
+        two_before: Option<&Instruction<'s>>,
+        place: Place,
+    ) {
+        match instruction {
+            Instruction::EmitRaw(text) if text.len() > TEXT_FREE_BYTES || self.trace == Trace::Lines => {
+                let own = OwnText { text: (*text).into(), line: place.line, trace: self.trace };
+                self.add(Instruction::LoadConst(Value::from_object(own)), place);
+                self.add(Instruction::Emit, place);
+            }
+            Instruction::Add if is_number(before) => self.add(Instruction::Add, place),
+            Instruction::Eq | Instruction::Ne if is_scalar(before) => self.add(instruction.clone(), place),
+            Instruction::Add => self.call(name::ADD, 2, place),
+            Instruction::Mul => self.call(name::MULTIPLY, 2, place),
+            Instruction::StringConcat => self.call(name::CONCAT, 2, place),
+            Instruction::Eq => self.call(name::EQUAL, 2, place),
+            Instruction::Ne => self.call(name::UNEQUAL, 2, place),
+            Instruction::Lt => self.call(name::LESS, 2, place),
+            Instruction::Lte => self.call(name::LESS_OR_EQUAL, 2, place),
+            Instruction::Gt => self.call(name::GREATER, 2, place),
+            Instruction::Gte => self.call(name::GREATER_OR_EQUAL, 2, place),
+            Instruction::In => self.call(name::IN, 2, place),
+            Instruction::CompareAndPreserve(link) => {
+                let (name, _) = name::CHAIN.get(*link as usize).expect("a name for each link");
+                self.call(name, 2, place);
+                self.add(Instruction::UnpackList(2), place);
+            }
+            Instruction::Slice => self.call(name::SLICE, 4, place),
+            Instruction::BuildList(Some(count)) | Instruction::BuildTuple(Some(count)) if *count > 0 => {
+                self.call(name::LIST, u16::try_from(*count).unwrap_or(u16::MAX), place);
+            }
+            Instruction::BuildMap(count) if *count > 0 => {
+                self.call(name::MAP, u16::try_from(2 * *count).unwrap_or(u16::MAX), place);
+            }
+            Instruction::GetItem if !is_cheap_index(before, two_before) => {
+                self.beneath(name::INDEXED, place);
+                self.add(Instruction::GetItem, place);
+            }
+            Instruction::SetAttr(_) => {
+                self.beneath(name::KEPT, place);
+                self.add(instruction.clone(), place);
+            }
+            Instruction::PushLoop(_)
+            | Instruction::FastRecurse
+            | Instruction::CallFunction("loop", Some(1)) => {
+                self.call(name::WALKED, 1, place);
+                self.add(instruction.clone(), place);
+            }
+            Instruction::CallMethod("changed", Some(2)) => {
+                self.call(name::WEIGHED, 1, place);
+                self.add(instruction.clone(), place);
+            }
+            _ => self.add(instruction.clone(), place),
+        }
+    }
+
+    /// Calls an operator with the value below the topmost one.
+    fn beneath(&mut self, name: &'static str, place: Place) {
+        self.add(Instruction::Swap, place);
+        self.call(name, 1, place);
+        self.add(Instruction::Swap, place);
+    }
+}
+
+fn is_number(instruction: Option<&Instruction<'_>>) -> bool {
+    matches!(instruction, Some(Instruction::LoadConst(value)) if value.is_number())
+}
+
+fn is_scalar(instruction: Option<&Instruction<'_>>) -> bool {
+    matches!(instruction, Some(Instruction::LoadConst(value)) if value.as_object().is_none())
+}
+
+/// A name that is looked up in a text is not in it, and the events and rows are not texts.
+fn is_cheap_index(before: Option<&Instruction<'_>>, two_before: Option<&Instruction<'_>>) -> bool {
+    let Some(Instruction::LoadConst(key)) = before else { return false };
+    key.as_str().is_some() || matches!(two_before, Some(Instruction::Lookup("events" | "rows")))
+}
