@@ -77,7 +77,9 @@ fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView
     let Explanation { subscribers, sessions } = explanation;
     let meant = || {
         let catalogued = catalogue::types().map(|entry| entry.event_type.as_str());
-        nearest(event.event_type.as_str(), catalogued.chain(known.iter().map(String::as_str)))
+        let own = event.event_type.as_str();
+        // A type of the catalogue that nobody asks for is right as it stands.
+        nearest(own, catalogued.chain(known.iter().map(String::as_str))).filter(|meant| *meant != own)
     };
     let shown = subscribers.iter().map(|(id, verdict)| TakerView {
         subscriber: id.to_string(),
@@ -100,5 +102,25 @@ fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView
         sessions: sessions.iter().take(SESSIONS_SHOWN_MAX).map(ToString::to_string).collect(),
         session_count: sessions.len(),
         nearest: subscribers.is_empty().then(meant).flatten().map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_type_that_is_not_known_was_meant_otherwise() {
+        let nearest_of = |event_type: &str| {
+            let body = format!(r#"{{"type":"{event_type}"}}"#);
+            let defaults = Defaults::api(crate::time::Timestamp::ZERO, Route::Unix.of_events());
+            let parsed = event::parse(body.as_bytes(), &defaults, &mut String::new).expect("an event");
+            let nobody = Explanation { subscribers: Vec::new(), sessions: Vec::new() };
+            view(&nobody, &parsed.as_event().to_event(), &["shop.order.placed".to_owned()]).nearest
+        };
+        assert_eq!(nearest_of("tool.call.falure").as_deref(), Some("tool.call.failure"));
+        assert_eq!(nearest_of("shop.order.plased").as_deref(), Some("shop.order.placed"));
+        assert_eq!(nearest_of("task.started"), None);
+        assert_eq!(nearest_of("of.another.kind"), None);
     }
 }
