@@ -212,6 +212,10 @@ impl Walk {
         }
         file.write_at(&[byte[0] ^ (1 << bit)], at).and_then(|()| file.sync_data()).expect("written");
         self.steps.push(format!("flip bit {bit} of byte {at} of {name}"));
+        if name == MARK_NAME {
+            // It says nothing until the next orderly end.
+            self.model.said.retain(|(seq, _)| *seq > 0);
+        }
         true
     }
 
