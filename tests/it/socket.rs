@@ -371,7 +371,6 @@ fn sessions_queues_and_leases_outlive_the_daemon() {
     let pending = json!({ "session": "leasing", "pending": 1, "top": "critical",
         "wake": "inject_and_continue", "reason": "critical: critical" });
     assert_eq!(home.get("/v1/sessions/leasing/wait"), pending);
-    assert_eq!(exchange("leasing", "c1"), first, "the same carrier gets the same answer");
     let leasing = home.get("/v1/sessions/leasing");
     assert_eq!(daemon.stop().status.code(), Some(0));
 

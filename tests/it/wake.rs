@@ -104,7 +104,7 @@ fn what_waits_with_a_critical_one_is_printed_whole_as_far_as_the_client_shows_it
     home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c1" }));
     let fail = |severity: &str, note: &str| {
         home.publish(
-            &json!({ "type": "tool.call.failure", "source": "ci", "severity": severity, "session": "s1",
+            &json!({ "type": "tool.call.failure", "source": "cli", "severity": severity, "session": "s1",
             "payload": { "tool_name": note, "error_type": "timeout", "error_message": "m".repeat(280) } }),
         );
     };

@@ -152,7 +152,7 @@ fn rewritten_programs_do_what_they_say() {
         ("1 < 2 in payload.list", "True"),
         ("'b' in payload.s and 'a' in payload.map", "True"),
         ("payload.none < 1 or payload.none > 1", "False"),
-        ("[payload.n, payload.s]", "[5, \"abc\"]"),
+        ("[payload.n, payload.s]", "[5, 'abc']"),
         ("(payload.n, payload.s)[0]", "5"),
         ("{'k': payload.n}.k", "5"),
         ("payload.list|sort|join(',')", "1,2,3"),
