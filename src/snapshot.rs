@@ -68,7 +68,7 @@ pub fn write<T: Serialize>(state: &T) -> Result<Vec<u8>, Damaged> {
     join(bytes, &tables)
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 ///
 /// Errors: the bytes are not that of a `T`.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Damaged> {

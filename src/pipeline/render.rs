@@ -52,7 +52,7 @@ const EARLIER_REPEATS: &str = "earlier_repeats";
 pub const GENERIC: &str = "generic";
 /// Largest output of a template, in bytes, before it is measured in tokens.
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024;
-/// Steps of work ([`crate::pipeline::sandbox`]) that all attempts at one notification may take together: some 10 ms.
+/// Steps of work (`pipeline::sandbox`) that all attempts at one notification may take together: some 10 ms.
 pub const STEPS_MAX: u64 = 500_000;
 /// Longest text fields, in characters, tried one after the other when not even one row fits its tokens.
 const FIELD_CHARS: [usize; 5] = [crate::event::FIELD_CHARS_MAX, 500, 160, 60, 20];

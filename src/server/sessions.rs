@@ -146,7 +146,7 @@ impl Registry {
         &self.hook_troubles
     }
 
-    /// The sessions that a client follows or waits for, in the order of their ids; none when [`FOLLOWED_EVERY`] has not passed since
+    /// The sessions that a client follows or waits for, in the order of their ids; none when `FOLLOWED_EVERY` has not passed since
     /// it was asked last.
     pub fn followed(&self, now: Timestamp) -> Vec<SessionId> {
         let asked_at = Timestamp::from_millis(self.followed_at.load(Ordering::Relaxed));

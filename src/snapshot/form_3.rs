@@ -1,6 +1,6 @@
 //! Reads the state of snapshots of the form before names: values in the order of their fields, without names.
 //!
-//! Shape: [`STATE`] says as data which values follow each other, and by which names the present form has them. Unsigned numbers take seven
+//! Shape: `STATE` says as data which values follow each other, and by which names the present form has them. Unsigned numbers take seven
 //! bits a byte, low bits first, the eighth saying that more follow. A text is its length and its bytes; an optional value follows a byte
 //! that is 1; a list, map or set is its length and its items; an enum is the number of its variant, a byte, and what is in it. A name that stood
 //! in several places, and what is shared, stands once after the number 0; where it stands again, it is its number from 1.
