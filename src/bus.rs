@@ -1,4 +1,5 @@
-//! What the rest of the program uses of the journal: append, then wake whoever follows.
+//! How records are appended and followed while the daemon runs: append, then wake the readers. What opens, reads, seals, repairs
+//! and copies the journal's files uses `journal` itself.
 //!
 //! The journal is the buffer, so the bus has no queue of its own. What it adds is the key that makes publishing idempotent,
 //! and back-pressure: publishing waits while the engine is far behind, so that an exchange, which never waits here, is

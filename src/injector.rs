@@ -58,7 +58,7 @@ pub use self::{
     view::{InjectorView, LeaseView, PendingView},
 };
 
-/// How often in a row an agent is asked to go on at the end of its turn (semantics 5).
+/// How often in a row an agent is asked to go on at the end of its turn, so that no subscriber keeps a turn from ending.
 pub const CONTINUATIONS_MAX: u32 = 2;
 
 /// What became of a notification that was handed in.

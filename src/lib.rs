@@ -4,7 +4,7 @@
 //! The flow, in the words of the tree:
 //!
 //! ```text
-//! source/ server/ harness/ -> event/ -> bus/ (journal/) -> engine.rs [ matcher -> pipeline/: filter -> dedupe -> batch -> limit -> render
+//! harness/ server/ -> event/ -> bus/ (journal/) -> engine.rs [ matcher -> pipeline/: filter -> dedupe -> batch -> limit -> render
 //!                 -> notification.rs -> injector/: queue -> budget -> point -> format/ ] -> harness/ -> server/ -> the agent
 //! ```
 //!

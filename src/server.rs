@@ -1,7 +1,8 @@
 //! The API: HTTP on a Unix socket, and on loopback TCP when that is configured.
 //!
 //! Handlers are thin: they read a request with `protocol`, append to the journal through the bus, and wait for what the daemon's
-//! event loop says. They decide nothing and hold no state but who waits for what ([`sessions::Registry`]). A handler whose client
+//! event loop says. They decide nothing about events. What they keep, [`sessions::Registry`] holds, and no restart needs it: who waits for
+//! what, how each client can be woken, which contexts are nearly full, what hooks said that could not be used. A handler whose client
 //! is gone is dropped at its next wait, and leaves nothing behind that waits.
 
 mod admin;

@@ -21,7 +21,7 @@ use crate::{
 use super::queue::Entry;
 
 /// For how long after a release an exchange at the same point and turn counts as a parallel one, which proves nothing: the
-/// deadline after which a hook gives up waiting for an answer (semantics 7, promise 5).
+/// deadline after which a hook gives up waiting for an answer.
 pub const PARALLEL_MS: u64 = 150;
 /// How many carriers' answers a session keeps for a harness that asks again; the oldest is forgotten first.
 pub const CARRIERS_MAX: usize = 64;

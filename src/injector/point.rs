@@ -1,6 +1,6 @@
 //! Which pending notifications an injection point releases, and in whose name they are said there.
 //!
-//! The table of semantics 5 as one function. Critical ones are released at every point, so they never wait for theirs.
+//! The table of "What a point releases" in `docs/api.md` as one function. Critical ones are released at every point, so they never wait for theirs.
 
 use crate::{
     exchange::Role,

@@ -104,7 +104,7 @@ impl Failures {
         }
     }
 
-    /// Notes that a part did its work; a template did it with all that it includes.
+    /// Notes that a part did its work. A subscriber has one template at a time, whatever its name was when it failed.
     pub(crate) fn succeeded(&mut self, part: &FailedPart) {
         for ((reported_part, _), reported) in &mut self.places {
             reported.has_succeeded |= discriminant(reported_part) == discriminant(part);

@@ -44,7 +44,7 @@ use self::{
     template::Template,
 };
 
-/// Most rows that one notification shows, so that a table stays near its header (semantics 4); the rest is counted.
+/// Most rows that one notification shows, so that a table stays near its header; the rest is counted.
 pub const ROWS_MAX: usize = 15;
 /// The key under which repeats of events that were told before are counted; those of a row in sight are its `repeats`.
 const EARLIER_REPEATS: &str = "earlier_repeats";

@@ -1,4 +1,5 @@
-//! Hook calls of harnesses: their stdin in, their stdout out. What the bytes mean is `harness`'s business.
+//! Hook calls of harnesses: their stdin in, their stdout out. `harness` reads and writes the bytes; that Claude Code is the only
+//! harness with hooks is known here too.
 
 use axum::{
     body::Body,

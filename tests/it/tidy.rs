@@ -74,8 +74,6 @@ const MODULES: &[Module] = &[
     module("journal", 4, &[DATA, &["config", "meter"]]),
     module("bus", 4, &[DATA, &["config", "journal"]]),
     module("projection", 4, &[DATA, &["engine", "protocol", "journal"]]),
-    module("source", 4, &[DATA, &["config"]]),
-    module("sink", 4, &[DATA, &["config"]]),
     module("server", 5, &[DATA, RULES, BELOW_THE_SHELL]),
     module("daemon", 5, &[DATA, RULES, BELOW_THE_SHELL, &["server"]]),
     module("cli", 6, &[DATA, RULES, BELOW_THE_SHELL, &["server", "daemon", "client"]]),
@@ -83,19 +81,8 @@ const MODULES: &[Module] = &[
     module("main", 6, &[&["cli", "client"]]),
 ];
 
-const BELOW_THE_SHELL: &[&str] = &[
-    "meter",
-    "engine",
-    "config",
-    "protocol",
-    "harness",
-    "journal",
-    "bus",
-    "projection",
-    "source",
-    "sink",
-    "trial",
-];
+const BELOW_THE_SHELL: &[&str] =
+    &["meter", "engine", "config", "protocol", "harness", "journal", "bus", "projection", "trial"];
 
 /// Where something from outside may be used.
 enum Where {
@@ -112,10 +99,6 @@ const ASYNC: Where = Where::Only(&[
     "bus/",
     "projection.rs",
     "projection/",
-    "source.rs",
-    "source/",
-    "sink.rs",
-    "sink/",
     "server.rs",
     "server/",
     "daemon.rs",
