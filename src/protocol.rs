@@ -16,6 +16,8 @@ pub mod views;
 
 use std::borrow::Cow;
 
+use crate::nearest::nearest;
+
 /// Longest excerpt of what a client sent that an error repeats, in characters.
 const EXCERPT_CHARS_MAX: usize = 64;
 
@@ -60,20 +62,8 @@ fn excerpt(text: &str) -> String {
     kept
 }
 
-/// The word of `allowed` that `found` was probably meant to be.
-fn nearest<'a>(found: &str, allowed: &[&'a str]) -> Option<&'a str> {
-    // Beyond this many typing errors a word is more likely another word than a misspelt one.
-    let distance_max = (found.chars().count() / 3).max(1);
-    allowed
-        .iter()
-        .map(|word| (strsim::damerau_levenshtein(found, word), *word))
-        .filter(|(distance, _)| *distance <= distance_max)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, word)| word)
-}
-
 /// The end of a sentence about a wrong word: the nearest one, or all of them.
 pub fn hint(found: &str, allowed: &[&str]) -> String {
-    nearest(found, allowed)
+    nearest(found, allowed.iter().copied())
         .map_or_else(|| format!("there are {}", allowed.join(", ")), |word| format!("did you mean `{word}`?"))
 }

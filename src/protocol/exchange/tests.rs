@@ -103,7 +103,7 @@ fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
         (with(r#""harness":{"pid_started":-1}"#), "harness.pid_started: must be a whole number, not `-1`"),
         (
             with(r#""harness":{"conversations":"one"}"#),
-            "harness.conversations: `one` is no number of conversations; there are many, one_per_process",
+            "harness.conversations: `one` is no number of conversations; did you mean `one_per_process`?",
         ),
         (
             with(r#""begins":"clear","harness":{"pid":41}"#),
