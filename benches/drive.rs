@@ -141,6 +141,7 @@ template = "templates/{template}"
     (format!("subscribers/s{index}.toml"), text)
 }
 
+#[expect(clippy::disallowed_methods, reason = "a bench measures time")]
 fn cpu_micros() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3

@@ -376,7 +376,18 @@ fn new_app(
     let registry = Arc::new(Registry::new(clock.now().as_millis() << 20));
     let clock = clock_fn(clock);
     let rooms = Rooms::default();
-    App { bus: bus.clone(), engine, projection, registry, transcripts, meters, rooms, clock, shutdown }
+    App {
+        bus: bus.clone(),
+        engine,
+        projection,
+        registry,
+        transcripts,
+        meters,
+        rooms,
+        clock,
+        since_boot: steady_now,
+        shutdown,
+    }
 }
 
 /// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.

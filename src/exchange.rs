@@ -138,6 +138,12 @@ impl Harness {
     pub fn process(&self) -> Option<Process> {
         self.pid.map(|pid| Process { pid, started: self.pid_started })
     }
+
+    /// Says that the process is `process`; a start that was given stays.
+    pub fn runs_in(&mut self, process: Process) {
+        self.pid = Some(process.pid);
+        self.pid_started = self.pid_started.or(process.started);
+    }
 }
 
 /// A process of this machine.
@@ -147,6 +153,15 @@ pub struct Process {
     pub pid: u32,
     /// When it started, in clock ticks since the machine did; `None` where nobody could tell.
     pub started: Option<u64>,
+}
+
+impl Process {
+    /// Whether both can be one: the starts are compared where both are known.
+    pub fn can_be(self, other: Self) -> bool {
+        let has_other_start =
+            matches!((self.started, other.started), (Some(own), Some(other)) if own != other);
+        self.pid == other.pid && !has_other_start
+    }
 }
 
 /// How many conversations a process of a harness can have.

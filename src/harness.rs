@@ -129,6 +129,16 @@ pub enum Then {
 }
 
 impl Then {
+    /// The exchange, if there is one to be made.
+    pub fn exchange_mut(&mut self) -> Option<&mut Exchange> {
+        match self {
+            Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt { exchange, .. } => {
+                Some(exchange)
+            }
+            Self::SessionClosed { .. } | Self::Nothing => None,
+        }
+    }
+
     /// The conversation that makes an exchange; a subagent is none.
     pub fn conversation(&self) -> Option<&SessionId> {
         match self {

@@ -42,6 +42,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::{
@@ -82,6 +83,8 @@ pub struct App {
     pub rooms: Rooms,
     /// The time.
     pub clock: Clock,
+    /// How long ago the machine started, its sleep included.
+    pub since_boot: fn() -> Duration,
     /// Becomes true when the daemon stops; streams and long polls then end.
     pub shutdown: watch::Receiver<bool>,
 }

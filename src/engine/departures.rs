@@ -83,7 +83,7 @@ impl Engine {
 
     /// Suspends the session whose process has ended, unless it is in another one by now.
     pub(super) fn process_gone(&mut self, id: &SessionId, process: Process, now: Timestamp) {
-        let is_its_own = |session: &Session| session.harness.process() == Some(process);
+        let is_its_own = |session: &Session| session.harness.process().is_some_and(|own| own.can_be(process));
         if self.sessions.get(id).is_some_and(is_its_own) {
             self.suspend(id, Suspension::ProcessGone, now);
         }

@@ -275,7 +275,8 @@ pub struct HarnessView {
     /// The harness's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// When that process started, in clock ticks since the machine did; the daemon looks for itself if it is absent.
+    /// When that process started, in clock ticks since the machine did; the daemon looks for itself at the caller's process and those
+    /// above it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid_started: Option<u64>,
     /// `one_per_process` if the process has one conversation at a time, so that a session that begins there goes on from the one

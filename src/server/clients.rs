@@ -19,7 +19,12 @@ use crate::{
     exchange::Harness,
     journal::{AppendBatch, record::RecordKind},
     protocol::{FieldError, record},
-    server::{App, error::ApiError, hooks::append, processes},
+    server::{
+        App,
+        error::ApiError,
+        hooks::append,
+        processes::{self, Claim},
+    },
     time::Timestamp,
 };
 
@@ -152,17 +157,19 @@ impl MonitorClient {
         let found = app.engine.session(now.clone()).await?;
         let is_open = found.is_some_and(|found| found.is_open);
         let session = if is_open { &now } else { session };
-        if let Some(peer) = peer {
-            processes::learn(app, session, peer, pid);
-        }
+        let process = peer.and_then(|peer| processes::learn(app, session, peer, Claim::Pid(pid)));
         if let Some(folder) = &self.folder {
             app.registry.doors().know_folder(session, folder);
         }
         if is_open {
             return Ok(());
         }
+        let mut harness = self.harness.clone();
+        if let Some(process) = process {
+            harness.runs_in(process);
+        }
         let mut batch = AppendBatch::new();
-        let body = |body: &mut Vec<u8>| record::encode_session_opened(session, &self.harness, body);
+        let body = |body: &mut Vec<u8>| record::encode_session_opened(session, &harness, body);
         let pushed = batch.push_with(RecordKind(record::SESSION_OPENED), None, body);
         pushed.map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
         append(app, batch).await

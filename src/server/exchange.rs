@@ -1,6 +1,6 @@
 //! The one call of a harness: events and the exchange go into the journal in one batch, the answer comes from the event loop.
 
-use std::{borrow::Cow, time::Duration};
+use std::time::Duration;
 
 use axum::{
     Json,
@@ -27,8 +27,7 @@ use crate::{
         error::{ApiError, ErrorBody},
         extract::{SessionSegment, read_body},
         intake::push_event,
-        processes,
-        processes::running,
+        processes::{self, Claim},
     },
 };
 
@@ -62,11 +61,13 @@ pub(crate) async fn exchange(
 ) -> Result<Response, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
     let mut ids = derived_ids(&session, &body);
-    let request =
+    let mut request =
         parse(&body, &session, app.now(), route.of_observations(), &mut ids).map_err(ApiError::bad)?;
-    let harness = &request.exchange.harness;
-    if let (Some(peer), Some(pid), None) = (peer, harness.pid, &harness.parent) {
-        processes::learn(&app, &session, peer, pid);
+    let harness = &mut request.exchange.harness;
+    if let (Some(peer), Some(pid), None) = (peer, harness.pid, &harness.parent)
+        && let Some(process) = processes::learn(&app, &session, peer, Claim::Pid(pid))
+    {
+        harness.runs_in(process);
     }
     let observed = request.observed.iter().map(ParsedEvent::as_event);
     let answer = perform(&app, observed, &request.exchange).await?;
@@ -136,7 +137,6 @@ pub(crate) async fn perform<'e>(
     exchange: &Exchange,
 ) -> Result<Answer, ApiError> {
     let begun = app.meters.begin();
-    let exchange = &*with_process_start(exchange);
     let mut waiter = app.registry.register(&exchange.session);
     let request = waiter.request();
     let mut batch = batch_of(observed)?;
@@ -158,15 +158,6 @@ pub(crate) async fn perform<'e>(
     }
 }
 
-/// The exchange with the start of its harness's process, where it names the process alone.
-fn with_process_start(exchange: &Exchange) -> Cow<'_, Exchange> {
-    let unknown = exchange.harness.pid.filter(|_| exchange.harness.pid_started.is_none());
-    let Some(process) = unknown.and_then(running) else { return Cow::Borrowed(exchange) };
-    let mut exchange = exchange.clone();
-    exchange.harness.pid_started = Some(process.started);
-    Cow::Owned(exchange)
-}
-
 /// Says what an exchange gave, by name and number; what the agent is told stays out of the log.
 fn note(exchange: &Exchange, answer: &Answer, took: Duration) {
     let injection = answer.injection.as_ref();
@@ -185,25 +176,4 @@ pub(crate) fn batch_of<'e>(observed: impl Iterator<Item = EventRef<'e>>) -> Resu
         push_event(&mut batch, &event).map_err(ApiError::bad)?;
     }
     Ok(batch)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{exchange::Harness, notification::InjectionPoint};
-
-    #[test]
-    fn a_process_is_told_from_another_one_of_its_number_by_its_start() {
-        let of = |harness| {
-            let session = SessionId::new("s1");
-            let exchange = Exchange { harness, ..Exchange::new(session, InjectionPoint::TurnStart, "c1") };
-            with_process_start(&exchange).harness.process().and_then(|process| process.started)
-        };
-        let pid = Some(std::process::id());
-        let started = of(Harness { pid, ..Harness::default() });
-        assert!(started.is_some_and(|started| started > 0));
-        assert_eq!(of(Harness { pid, pid_started: Some(7), ..Harness::default() }), Some(7));
-        assert_eq!(of(Harness { pid: Some(u32::MAX), ..Harness::default() }), None);
-        assert_eq!(of(Harness::default()), None);
-    }
 }

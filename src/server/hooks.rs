@@ -26,7 +26,7 @@ use crate::{
         error::{ApiError, ErrorBody},
         exchange::{batch_of, perform},
         extract::{self, Segment, read_body},
-        processes,
+        processes::{self, Claim},
     },
 };
 
@@ -70,18 +70,21 @@ pub(crate) async fn hook(
         app.registry.hook_troubles().note(Consequence::LeftOut, field, &left_out.to_string(), app.now());
         tracing::warn!(harness = CLAUDE, error = %left_out, "a field of a hook call cannot be used");
     }
-    let session = call.then.conversation();
-    if let (Some(session), Some(peer), Some(pid)) = (session, peer, env.pid) {
-        processes::learn(&app, session, peer, pid);
+    let folder = call.transcript.as_ref().and_then(|transcript| client_folder(&transcript.path));
+    let claim = env.pid.map(Claim::Pid).or(folder.map(Claim::SessionFile));
+    if let (Some(peer), Some(claim), Some(exchange)) = (peer, claim, call.then.exchange_mut())
+        && exchange.harness.parent.is_none()
+        && let Some(process) = processes::learn(&app, &exchange.session, peer, claim)
+    {
+        exchange.harness.runs_in(process);
     }
     let stdout = answer(&app, &call).await?;
     let took = app.meters.since(begun);
     app.meters.hook.observe(took);
     tracing::debug!(harness = CLAUDE, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
-    if let (Some(session), Some(_)) = (session, peer) {
+    if let (Some(session), Some(_)) = (call.then.conversation(), peer) {
         learn_inbox(&app, session, &headers);
-        let transcript = call.transcript.as_ref().map(|transcript| transcript.path.as_str());
-        if let Some(folder) = transcript.and_then(client_folder) {
+        if let Some(folder) = folder {
             app.registry.doors().know_folder(session, folder);
         }
     }

@@ -3,27 +3,31 @@
 //! A client that is killed runs no hook. What waits for it would wait for nobody, and what is published for its folder would go to
 //! it alone. So each process is waited for, and its end becomes a record as if its client had said so.
 
-use std::{collections::HashSet, convert::Infallible, fs, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet, convert::Infallible, fs, io::Read, os::fd::OwnedFd, path::Path, sync::Arc,
+    time::Duration,
+};
 
-use dashmap::DashMap;
+use dashmap::{DashMap, DashSet};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use rustix::{
     param::clock_ticks_per_second,
     process::{Pid, PidfdFlags, pidfd_open},
-    time::{ClockId, clock_gettime},
 };
 use tokio::{io::unix::AsyncFd, sync::Notify, time::timeout};
 
 use crate::{
     event::SessionId,
+    exchange,
     harness::{
         caps::CLAUDE_CODE,
+        claude::session_file::SessionFile,
         process::{Process, ProcessStat},
     },
     journal::{AppendBatch, Level, record::RecordKind},
     protocol::record,
     server::{App, error::ApiError},
-    time::Timestamp,
+    time::{Timestamp, duration_millis},
 };
 
 /// Most processes that are waited for, each by an open file; the end of one beyond it is found when another session begins or ends.
@@ -33,6 +37,8 @@ const ABOVE_MAX: usize = 16;
 /// How often a process is looked at whose end the system does not tell.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
+/// Longest session file that is read, in bytes; a client writes some hundred.
+const SESSION_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// How far the clock of the wall and that of the system's start may have come apart; nobody is given the number of a process within it.
 const CLOCKS_APART: Duration = Duration::from_secs(2);
 
@@ -40,6 +46,8 @@ const CLOCKS_APART: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     of: DashMap<SessionId, Process>,
+    /// Those whose end the system tells: until then their numbers are theirs, and nothing has to be read of them.
+    watched: DashSet<Process>,
     changed: Notify,
 }
 
@@ -49,6 +57,12 @@ impl Processes {
         if self.of.insert(session.clone(), process) != Some(process) {
             self.changed.notify_one();
         }
+    }
+
+    /// The process that the session runs in, if it has the number `pid` and has not ended.
+    fn running(&self, session: &SessionId, pid: u32) -> Option<Process> {
+        let known = self.of(session).filter(|known| known.pid == pid)?;
+        (self.watched.contains(&known) || running(pid) == Some(known)).then_some(known)
     }
 
     /// The process that the session runs in.
@@ -89,33 +103,58 @@ pub(crate) fn running(pid: u32) -> Option<Process> {
     stat(pid).filter(|stat| !stat.has_ended).map(|stat| Process { pid, started: stat.started })
 }
 
-/// The process with the number `pid`, if it is the process `from` or stands above it.
-///
-/// Shape: a hook is started by its client. A number that another namespace of processes gave, or that somebody made up, is that of no
-/// process above, and then nothing is known of it here.
-fn at_or_above(from: u32, pid: u32) -> Option<Process> {
-    let mut at = from;
-    for _ in 0..ABOVE_MAX {
-        if at == pid {
-            return running(pid);
-        }
-        at = stat(at)?.parent;
-        if at <= 1 {
-            return None;
-        }
-    }
-    None
+/// The process `from` and those above it, nearest first.
+fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
+    let read = |pid: u32| stat(pid).filter(|stat| !stat.has_ended).map(|stat| (pid, stat));
+    let above = move |(_, stat): &(u32, ProcessStat)| (stat.parent > 1).then(|| read(stat.parent)).flatten();
+    let found = std::iter::successors(read(from), above).take(ABOVE_MAX);
+    found.map(|(pid, stat)| Process { pid, started: stat.started })
 }
 
-/// Remembers that the session runs in the process `pid`, if that is the process `peer` which says so, or stands above it.
-pub(crate) fn learn(app: &App, session: &SessionId, peer: u32, pid: u32) {
+/// How a client's process is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Claim<'c> {
+    /// By its number. One that another namespace of processes gave, or that somebody made up, is that of no process above the caller.
+    Pid(u32),
+    /// By the file in which it names its session, in this folder of its files.
+    SessionFile(&'c Path),
+}
+
+/// Finds the process of the session's client and remembers it. It is the process `peer`, which makes the request, or one above it: a
+/// hook is started by its client.
+pub(crate) fn learn(
+    app: &App,
+    session: &SessionId,
+    peer: u32,
+    claim: Claim<'_>,
+) -> Option<exchange::Process> {
     let processes = app.registry.processes();
-    let known = processes.of(session).filter(|known| known.pid == pid);
-    if known.is_none_or(|known| running(pid) != Some(known))
-        && let Some(process) = at_or_above(peer, pid)
-    {
-        processes.know(session, process);
+    let found = match claim {
+        Claim::Pid(pid) => match processes.running(session, pid) {
+            known @ Some(_) => known,
+            None => from_upwards(peer).find(|process| process.pid == pid),
+        },
+        Claim::SessionFile(folder) => from_upwards(peer).find(|process| is_in(session, folder, *process)),
+    }?;
+    processes.know(session, found);
+    Some(exchange::Process { pid: found.pid, started: Some(found.started) })
+}
+
+/// Whether the client's own file says that `process` is in the session.
+fn is_in(session: &SessionId, folder: &Path, process: Process) -> bool {
+    read_session_file(folder, process).is_some_and(|file| file.session_id == session.as_str())
+}
+
+/// What the client with this process and the folder `folder` says of itself.
+pub(crate) fn read_session_file(folder: &Path, process: Process) -> Option<SessionFile> {
+    let path = SessionFile::path(folder, process.pid);
+    // Looked at before it is opened: opening a pipe waits for its other end.
+    if !fs::metadata(&path).ok()?.is_file() {
+        return None;
     }
+    let mut text = Vec::new();
+    fs::File::open(path).ok()?.take(SESSION_FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
+    SessionFile::parse(&text, process)
 }
 
 /// Closes sessions whose processes have ended until the daemon stops.
@@ -135,7 +174,7 @@ pub async fn watch_processes(app: App) -> Result<(), Infallible> {
             }
             if watched.len() < WATCHED_MAX {
                 watched.insert(process);
-                ends.push(Box::pin(end_of(process)));
+                ends.push(Box::pin(end_of(process, Arc::clone(&processes))));
             } else if running(process.pid) != Some(process) {
                 close(&app, process).await;
             }
@@ -169,32 +208,33 @@ async fn find_again(app: &App) -> Result<(), ApiError> {
             // A hook was quicker.
             continue;
         }
-        let has_begun = |process: &Process| started_at(*process, app.now()) <= seen_at + CLOCKS_APART;
+        let has_begun =
+            |process: &Process| started_at(*process, app.now(), (app.since_boot)()) <= seen_at + CLOCKS_APART;
         match running(pid).filter(has_begun) {
             Some(process) => app.registry.processes().know(&id, process),
-            None => close_session(app, &id).await,
+            None => close_session(app, &id, exchange::Process { pid, started: harness.pid_started }).await,
         }
     }
     Ok(())
 }
 
-/// When the process started, by the clock of the wall.
-fn started_at(process: Process, now: Timestamp) -> Timestamp {
+/// When the process started, by the clock of the wall; the machine started `since_boot` ago.
+fn started_at(process: Process, now: Timestamp, since_boot: Duration) -> Timestamp {
     let ticks = clock_ticks_per_second().max(1);
-    let up = clock_gettime(ClockId::Boottime);
-    let up_ms = u64::try_from(up.tv_sec * 1_000 + up.tv_nsec / 1_000_000).unwrap_or_default();
-    let age_ms = up_ms.saturating_sub(process.started.saturating_mul(1_000) / ticks);
+    let age_ms = duration_millis(since_boot).saturating_sub(process.started.saturating_mul(1_000) / ticks);
     Timestamp::from_millis(now.as_millis().saturating_sub(age_ms))
 }
 
-/// Waits until the process has ended.
-async fn end_of(process: Process) -> Process {
+/// Waits until the process has ended; among those `processes` whose end the system tells if it does.
+async fn end_of(process: Process, processes: Arc<Processes>) -> Process {
     let opened = i32::try_from(process.pid).ok().and_then(Pid::from_raw).map(open);
     let ended = async {
         match opened {
             Some(Ok(ended)) if running(process.pid) == Some(process) => {
+                processes.watched.insert(process);
                 // An error means that it is not told; then it is looked at below.
                 drop(ended.readable().await);
+                processes.watched.remove(&process);
             }
             Some(Ok(_) | Err(_)) | None => {}
         }
@@ -217,17 +257,18 @@ fn open(pid: Pid) -> std::io::Result<AsyncFd<OwnedFd>> {
 async fn close(app: &App, process: Process) {
     for session in app.registry.processes().sessions_of(process) {
         app.registry.processes().forget(&session);
-        close_session(app, &session).await;
+        close_session(app, &session, exchange::Process { pid: process.pid, started: Some(process.started) })
+            .await;
     }
 }
 
-/// Closes a session whose process has ended: it can be taken up again, as any conversation can.
-async fn close_session(app: &App, session: &SessionId) {
+/// Closes a session whose process has ended: it can be resumed, as any conversation can.
+async fn close_session(app: &App, session: &SessionId, process: exchange::Process) {
     let mut batch = AppendBatch::new();
-    let body = |body: &mut Vec<u8>| record::encode_session_closed(session, true, body);
+    let body = |body: &mut Vec<u8>| record::encode_process_gone(session, process, body);
     let pushed = batch.push_with(RecordKind(record::SESSION_CLOSED), None, body);
     pushed.expect("the daemon's own records are small");
-    tracing::info!(%session, "the process of a session has ended");
+    tracing::info!(%session, pid = process.pid, "the process of a session has ended");
     if let Err(error) = app.bus.append(batch, Level::Written).await {
         tracing::error!(%session, %error, "a session whose process has ended could not be closed");
     }
@@ -245,11 +286,14 @@ mod tests {
     fn a_process_is_known_by_what_stands_above_it_and_by_its_start() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it runs");
         let own = std::process::id();
+        let at_or_above = |from: u32, pid: u32| from_upwards(from).find(|process| process.pid == pid);
         let found = at_or_above(child.id(), own).expect("this process started it");
         assert_eq!(Some(found), running(own));
         assert_eq!(at_or_above(own, own), Some(found));
         assert_eq!(at_or_above(own, child.id()), None);
-        assert!(started_at(found, Timestamp::from_millis(u64::MAX)) > Timestamp::from_millis(u64::MAX / 2));
+        let (now, since_boot) = (Timestamp::from_millis(100_000), Duration::from_secs(50));
+        let early = Process { started: 2 * clock_ticks_per_second(), ..found };
+        assert_eq!(started_at(early, now, since_boot), Timestamp::from_millis(52_000));
         let process = running(child.id()).expect("it runs");
         child.kill().expect("it runs");
         // It has ended, and stays until it is waited for.
@@ -261,12 +305,49 @@ mod tests {
     async fn the_end_of_a_process_is_waited_for_and_another_one_of_its_number_counts_as_its_end() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it runs");
         let process = running(child.id()).expect("it runs");
-        let mut end = Box::pin(end_of(process));
+        let processes = Arc::new(Processes::default());
+        let mut end = Box::pin(end_of(process, Arc::clone(&processes)));
         assert_eq!((&mut end).now_or_never(), None);
+        assert!(processes.watched.contains(&process));
         child.kill().expect("it runs");
         child.wait().expect("killed");
         assert_eq!(end.await, process);
         let other = Process { started: 1, ..running(std::process::id()).expect("this one") };
-        assert_eq!(end_of(other).now_or_never(), Some(other));
+        assert_eq!(end_of(other, Arc::clone(&processes)).now_or_never(), Some(other));
+        assert!(processes.watched.is_empty());
+    }
+
+    #[test]
+    fn of_a_process_whose_end_is_told_nothing_is_read() {
+        let (processes, session) = (Processes::default(), SessionId::new("s1"));
+        // No process has this start, so whoever looks finds that it is gone.
+        let process = Process { started: 1, ..running(std::process::id()).expect("this one") };
+        processes.know(&session, process);
+        assert_eq!(processes.running(&session, process.pid), None);
+        processes.watched.insert(process);
+        assert_eq!(processes.running(&session, process.pid), Some(process));
+        assert_eq!(processes.running(&session, process.pid + 1), None);
+        assert_eq!(processes.running(&SessionId::new("s2"), process.pid), None);
+    }
+
+    #[test]
+    fn a_client_that_names_itself_nowhere_else_is_found_by_its_own_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let process = running(std::process::id()).expect("this one");
+        let session = SessionId::new("s1");
+        let is_found = || from_upwards(process.pid).any(|process| is_in(&session, folder.path(), process));
+        assert!(!is_found());
+        fs::create_dir(folder.path().join("sessions")).expect("a folder");
+        let write = |session: &str| {
+            let file = format!(
+                r#"{{"pid":{},"sessionId":"{session}","procStart":"{}"}}"#,
+                process.pid, process.started
+            );
+            fs::write(SessionFile::path(folder.path(), process.pid), file).expect("written");
+        };
+        write("s1");
+        assert!(is_found());
+        write("s2");
+        assert!(!is_found());
     }
 }

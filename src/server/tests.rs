@@ -86,6 +86,7 @@ fn daemon() -> Daemon {
         meters,
         rooms: Rooms::default(),
         clock,
+        since_boot: || std::time::Duration::ZERO,
         shutdown,
     };
     Daemon { app, queries, orders, stop, pending: 0, folder }

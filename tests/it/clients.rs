@@ -22,11 +22,16 @@ struct FakeClient {
 
 impl FakeClient {
     fn start(home: &Home) -> Self {
+        Self::with(home, "CLAUDE_PID=$$")
+    }
+
+    /// `names`: what it sets around its hooks.
+    fn with(home: &Home, names: &str) -> Self {
         let aside = home.command(&[]);
         let loop_ =
-            "while read -r line; do printf '%s' \"$line\" | CLAUDE_PID=$$ \"$0\" hook claude; echo; done";
+            format!("while read -r line; do printf '%s' \"$line\" | {names} \"$0\" hook claude; echo; done");
         let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", loop_]).arg(aside.get_program()).env_clear();
+        shell.args(["-c", &loop_]).arg(aside.get_program()).env_clear();
         shell.envs(aside.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let mut child = shell
             .stdin(Stdio::piped())
@@ -39,23 +44,24 @@ impl FakeClient {
         Self { child, hooks, said }
     }
 
-    /// Runs a hook; gives what it printed.
-    fn hook(&mut self, fields: &Value) -> String {
-        writeln!(self.hooks, "{fields}").expect("it reads");
-        let mut said = String::new();
-        self.said.read_line(&mut said).expect("text");
-        said.trim_end().to_owned()
-    }
-
-    /// Begins the session; a hook gives up on a busy machine, so until the daemon has heard of it.
+    /// Begins the session; a hook gives up on a busy machine, so until the daemon knows its process.
     fn open(&mut self, home: &Home, session: &str) {
         let pid = self.child.id();
         let start = json!({ "hook_event_name": "SessionStart", "session_id": session, "source": "startup", "cwd": home.work(),
             "transcript_path": home.path("client/projects/w/s.jsonl") });
         eventually("the session is open", || {
             self.hook(&start);
-            (home.get(&format!("/v1/sessions/{session}"))["harness"]["pid"] == pid).then_some(())
+            let harness = home.get(&format!("/v1/sessions/{session}"))["harness"].clone();
+            (harness["pid"] == pid && harness["pid_started"].is_u64()).then_some(())
         });
+    }
+
+    /// Runs a hook; gives what it printed.
+    fn hook(&mut self, fields: &Value) -> String {
+        writeln!(self.hooks, "{fields}").expect("it reads");
+        let mut said = String::new();
+        self.said.read_line(&mut said).expect("text");
+        said.trim_end().to_owned()
     }
 
     fn kill(mut self) {
@@ -111,6 +117,33 @@ fn a_client_that_died_while_no_daemon_ran_is_found_at_the_start_and_one_that_liv
     eventually("the other one is watched", || (!is_open(&home, "alive")).then_some(()));
 }
 
+#[test]
+fn what_was_on_its_way_to_a_killed_client_waits_again_when_its_end_is_seen() {
+    let home = home();
+    let _daemon = home.serve();
+    let mut client = FakeClient::start(&home);
+    client.open(&home, "s1");
+    home.publish(&json!({ "type": "shop.order.placed", "session": "s1", "payload": { "note": "leased" } }));
+    let prompt = json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": home.work(), "prompt": "go" });
+    eventually("it is given", || client.hook(&prompt).contains("leased").then_some(()));
+    client.kill();
+    let closed = eventually("the session is closed", || {
+        Some(home.get("/v1/sessions/s1")).filter(|session| session["is_open"] == false)
+    });
+    assert_eq!([&closed["unconfirmed"], &closed["pending"]], [0, 1], "{closed}");
+}
+
+#[test]
+fn a_client_that_gives_its_hooks_no_process_is_known_by_its_own_file() {
+    let home = home();
+    let _daemon = home.serve();
+    let mut client = FakeClient::with(&home, "");
+    write_file(&home, client.child.id(), "s1", "idle");
+    client.open(&home, "s1");
+    client.kill();
+    eventually("the session is closed", || (!is_open(&home, "s1")).then_some(()));
+}
+
 /// A monitor of this process, as its client.
 fn monitor(home: &Home, session: &str) -> (Child, BufReader<ChildStdout>) {
     let mut attach = home.command(&["attach", "claude"]);
@@ -126,11 +159,10 @@ fn next_line(lines: &mut BufReader<ChildStdout>) -> String {
     line
 }
 
-/// Writes the client's own file about this process.
-fn write_file(home: &Home, session: &str, status: &str) {
+/// Writes a client's own file about the process `pid`.
+fn write_file(home: &Home, pid: u32, session: &str, status: &str) {
     let folder = home.path("client/sessions");
     fs::create_dir_all(&folder).expect("a folder");
-    let pid = std::process::id();
     let file = json!({ "pid": pid, "sessionId": session, "cwd": home.work(), "status": status });
     fs::write(folder.join(format!("{pid}.json")), file.to_string()).expect("written");
 }
@@ -142,7 +174,7 @@ fn a_session_that_began_before_the_daemon_is_opened_by_its_monitor_and_woken() {
     order_for_the_folder(&home, "waits");
     drop(daemon);
     // Its client has gone on in another session than the one that the monitor was started in.
-    write_file(&home, "s2", "idle");
+    write_file(&home, std::process::id(), "s2", "idle");
     let (mut child, mut lines) = monitor(&home, "s1");
     let _daemon = home.serve();
     assert!(next_line(&mut lines).contains("waits"));
@@ -160,7 +192,7 @@ fn a_session_that_began_before_the_daemon_is_opened_by_its_monitor_and_woken() {
 fn a_session_whose_turn_was_stopped_without_a_hook_is_woken() {
     let home = home();
     let _daemon = home.serve();
-    write_file(&home, "s1", "busy");
+    write_file(&home, std::process::id(), "s1", "busy");
     let (mut child, mut lines) = monitor(&home, "s1");
     eventually("the monitor opens it", || {
         (home.ask("GET", "/v1/sessions/s1", "").status() == 200).then_some(())
@@ -171,8 +203,10 @@ fn a_session_whose_turn_was_stopped_without_a_hook_is_woken() {
     eventually("it waits for the turn", || {
         (home.get("/v1/sessions/s1")["wake"] == "inject_and_continue").then_some(())
     });
-    write_file(&home, "s1", "shell");
+    write_file(&home, std::process::id(), "s1", "shell");
     assert!(next_line(&mut lines).contains("stopped"));
+    let events = home.get("/v1/events?type=agent.waiting");
+    assert_eq!(events["events"], json!([]), "nobody said that the agent waits for its user");
     child.kill().expect("it runs");
     child.wait().expect("killed");
 }
