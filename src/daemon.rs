@@ -46,7 +46,7 @@ pub use self::{
     supervisor::TaskError,
 };
 use self::{
-    event_loop::EventLoop,
+    event_loop::{EventLoop, Owed},
     fold::Fold,
     projector::{Feed, Past, Projector},
     recovery::{Recovered, RecoveryError},
@@ -129,10 +129,13 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     let _lock = lock::StateLock::take(&options.state)?;
     let (sources, compiled) = reload::read(&options.config);
     reload::log_findings(&compiled.report);
-    let recovered = recovery::recover(&options.state, &compiled.daemon.journal).await?;
-    reload::adopt(&recovered.bus, &recovered.fold.rules, &sources, &recovered.fold.engine.rules().hash)
-        .await?;
-    let mut daemon = Daemon::start(options, passed, recovered, &compiled, sources.hash()).await?;
+    let (rules, kept) = reload::keep(&options.state, &sources);
+    let mut recovered = recovery::recover(&options.state, &compiled.daemon.journal, &rules)?;
+    let in_force = Arc::clone(&recovered.fold.engine.rules().hash);
+    let (in_force, waiting) = reload::adopt(&recovered.bus, kept, &in_force).await?;
+    let owed = recovered.owed.drain(..).map(Owed::Event);
+    let owed = waiting.into_iter().chain(owed).collect();
+    let mut daemon = Daemon::start(options, passed, recovered, &compiled, in_force, owed).await?;
     daemon.log_ready();
     on_ready();
     let watched = daemon.watch(&mut signals).await;
@@ -180,6 +183,8 @@ struct Daemon {
     rules: RulesStore,
     /// The hash of the rules that hold once the journal has been followed to its head.
     rules_in_force: String,
+    /// How many rules the journal named when that was looked at.
+    rules_named: usize,
     clock: Arc<Clock>,
     tasks: Supervisor,
     /// Ends after the event loop.
@@ -201,8 +206,9 @@ impl Daemon {
         recovered: Recovered,
         compiled: &Compiled,
         rules_in_force: String,
+        owed: VecDeque<Owed>,
     ) -> Result<Self, DaemonError> {
-        let Recovered { mut fold, bus, reader, clock, snapshots, snapshot, projected } = recovered;
+        let Recovered { mut fold, bus, reader, clock, snapshots, snapshot, projected, owed: _ } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
         let (orders, ordered) = keeper::orders();
@@ -229,7 +235,7 @@ impl Daemon {
             pace: Pace::default(),
             cadence,
             drain: draining,
-            owed: VecDeque::new(),
+            owed,
         };
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::Snapshots, keeper::run(ordered, snapshots, bus.clone(), projection));
@@ -246,6 +252,7 @@ impl Daemon {
             bus,
             rules,
             rules_in_force,
+            rules_named: 0,
             clock,
             tasks,
             projector,
@@ -258,6 +265,7 @@ impl Daemon {
 
     /// Reloads when asked to; returns when asked to stop, or when something ended that the daemon cannot do without.
     async fn watch(&mut self, signals: &mut Signals) -> Result<(), DaemonError> {
+        self.collect_rules().await;
         loop {
             tokio::select! {
                 asked = signals.next() => match asked {
@@ -274,6 +282,17 @@ impl Daemon {
                 }
                 poisoned = self.bus.journal().wait_for_poison() => return Err(poisoned.into()),
             }
+        }
+    }
+
+    /// Deletes rules of which the journal knows nothing any more.
+    async fn collect_rules(&mut self) {
+        let (rules, journal, before) = (self.rules.clone(), self.bus.journal().clone(), self.rules_named);
+        let collected = tokio::task::spawn_blocking(move || rules.collect_unnamed(&journal, before)).await;
+        match collected {
+            Ok(Ok(named)) => self.rules_named = named,
+            Ok(Err(error)) => tracing::warn!(%error, "rules that nothing names any more are not deleted"),
+            Err(error) => tracing::error!(%error, "deleting rules stopped"),
         }
     }
 
@@ -301,6 +320,7 @@ impl Daemon {
         if let Err(error) = event_loop::publish(&self.bus, &event).await {
             tracing::error!(%error, "the reload could not be published");
         }
+        self.collect_rules().await;
     }
 
     /// Stops in four phases, within [`GRACE`]; what is not done by then is done by the next start.
@@ -459,6 +479,7 @@ mod tests {
             bus,
             rules,
             rules_in_force: String::new(),
+            rules_named: 0,
             clock,
             tasks,
             projector,

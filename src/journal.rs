@@ -19,6 +19,7 @@ mod health;
 mod mark;
 mod packed;
 mod pinned;
+mod preface;
 mod published;
 mod reader;
 mod recover;
@@ -114,6 +115,9 @@ pub struct JournalSettings {
     pub compress: bool,
     /// What is deleted of that which nobody needs, see [`Journal::set_needed_from`].
     pub retention: Retention,
+    /// The kind of record that every segment begins with: the newest one is written again in front of each, so that a
+    /// reader of any of them knows it. `None` for no such kind.
+    pub preface: Option<RecordKind>,
 }
 
 /// A journal that was opened, and what was found.
@@ -181,6 +185,7 @@ impl Default for JournalSettings {
             durability: Durability::Sync,
             compress: true,
             retention: Retention::default(),
+            preface: None,
         }
     }
 }

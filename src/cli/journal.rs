@@ -31,8 +31,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     match &args.command {
         Command::Verify => {
             let verified = upkeep::verify(&state).map_err(failed)?;
-            context.print(&report(&verified))?;
-            match verified.findings() {
+            let rules = upkeep::verify_rules(&state).map_err(failed)?;
+            context.print(&(report_rules(&rules) + &report(&verified)))?;
+            match verified.findings() + rules.len() {
                 0 => Ok(()),
                 places => Err(CliError::Damaged { places }),
             }
@@ -57,6 +58,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             context.print(&text)
         }
     }
+}
+
+/// Damaged rules stop no start, and a repair has nothing to mend them from.
+fn report_rules(wrong: &[String]) -> String {
+    let advice = "a start of the daemon writes it anew if the configuration still says that, else it uses the nearest rules";
+    wrong.iter().map(|sentence| format!("{sentence}; {advice}\n")).collect()
 }
 
 fn failed(error: UpkeepError) -> CliError {

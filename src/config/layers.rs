@@ -1,11 +1,13 @@
 //! The files of every layer as plain data, and the bundle in which they are kept beside the journal.
 //!
 //! A layer is a folder with `aside.toml`, `events.toml`, `subscribers/*.toml` and `templates/**/*.j2`. A later layer overrides an earlier
-//! one: a subscriber by its id and whole, a template by its name, `aside.toml` key by key. The files of one generation,
-//! written as one text, are its bundle; its hash names the generation, and the bundle read again compiles to the same rules.
+//! one: a subscriber by its id and whole, a template by its name, `aside.toml` key by key. The files of one generation
+//! are listed in its bundle; the hash of the bundle names the generation, and the bundle read again compiles to the same rules.
 //! A workspace's own layer is not among them: it needs the user's trust first.
 //!
-//! The bundle is JSON: `{"version":1,"files":[{"layer":"user","name":"aside.toml","path":"/home/u/...","text":"..."}]}`.
+//! The bundle is JSON: `{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts stand beside it, each
+//! under the SHA-256 of its bytes, so that an edit costs one file. Where the layer's folder is does not count: the same files in another
+//! home are the same generation. Version 1 had `path` and `text` in place of `sha256`; it is read, not written.
 
 use std::{fmt, sync::Arc};
 
@@ -15,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::config::shipped;
 
 /// The version of the bundle's shape.
-const BUNDLE_VERSION: u32 = 1;
+const BUNDLE_VERSION: u32 = 2;
 
 /// Whose folder a layer is; ordered, a later one overrides an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -107,11 +109,33 @@ pub struct Sources {
     ignored: Vec<Unreadable>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// What a bundle says, whatever version wrote it.
+#[derive(Deserialize)]
 struct Bundle {
     version: u32,
-    files: Vec<SourceFile>,
+    files: Vec<ListedFile>,
+}
+
+#[derive(Deserialize)]
+struct ListedFile {
+    layer: LayerKind,
+    name: Arc<str>,
+    sha256: Option<String>,
+    path: Option<Arc<str>>,
+    text: Option<Arc<str>>,
+}
+
+#[derive(Serialize)]
+struct WrittenBundle<'a> {
+    version: u32,
+    files: Vec<WrittenFile<'a>>,
+}
+
+#[derive(Serialize)]
+struct WrittenFile<'a> {
+    layer: LayerKind,
+    name: &'a str,
+    sha256: String,
 }
 
 /// Why a text is no bundle.
@@ -120,11 +144,19 @@ pub enum BundleError {
     /// Not what [`Sources::to_bundle`] writes.
     #[error("read the bundle of rules")]
     Shape(#[from] serde_json::Error),
-    /// Written by another version of the program.
-    #[error("bundle of rules has version {found}, this program reads {BUNDLE_VERSION}")]
+    /// Written by a later version of the program.
+    #[error("bundle of rules has version {found}, this program reads up to {BUNDLE_VERSION}")]
     Version {
         /// The version it says.
         found: u32,
+    },
+    /// A file of it has no text.
+    #[error("the text of `{name}` ({layer} layer) is not there")]
+    Text {
+        /// The layer it is in.
+        layer: LayerKind,
+        /// Its name.
+        name: Arc<str>,
     },
 }
 
@@ -187,32 +219,57 @@ impl Sources {
         self.files.iter().filter(move |file| FileKind::of(&file.name) == Some(kind))
     }
 
-    /// All files as one text. Files that could not be read have no part in the rules, and none in the bundle.
+    /// The list of all files. Files that could not be read have no part in the rules, and none in the bundle.
     pub fn to_bundle(&self) -> String {
-        let bundle = Bundle { version: BUNDLE_VERSION, files: self.files.clone() };
+        let files = self.files.iter().map(|file| WrittenFile {
+            layer: file.layer,
+            name: &file.name,
+            sha256: sha256_hex(file.text.as_bytes()),
+        });
+        let bundle = WrittenBundle { version: BUNDLE_VERSION, files: files.collect() };
         serde_json::to_string(&bundle).expect("strings and numbers are JSON")
     }
 
-    /// Reads what [`Sources::to_bundle`] wrote.
+    /// Reads what [`Sources::to_bundle`] wrote; `text_of` has the text of a hash.
     ///
-    /// Errors: the text is damaged, or another version's.
-    pub fn from_bundle(text: &str) -> Result<Self, BundleError> {
-        let bundle: Bundle = serde_json::from_str(text)?;
-        if bundle.version != BUNDLE_VERSION {
-            return Err(BundleError::Version { found: bundle.version });
+    /// Shape: a file of which the bundle has no path is shown as `layer:name`.
+    /// Errors: the bundle is damaged or a later version's, or a text is missing.
+    pub fn from_bundle(
+        bundle: &[u8],
+        text_of: impl Fn(&str) -> Option<Arc<str>>,
+    ) -> Result<Self, BundleError> {
+        let Bundle { version, files } = serde_json::from_slice(bundle)?;
+        if version > BUNDLE_VERSION {
+            return Err(BundleError::Version { found: version });
         }
-        Ok(Self::new(bundle.files))
+        let files = files.into_iter().map(|ListedFile { layer, name, sha256, path, text }| {
+            let text = text.or_else(|| text_of(sha256.as_deref()?));
+            let text = text.ok_or_else(|| BundleError::Text { layer, name: Arc::clone(&name) })?;
+            let path = path.unwrap_or_else(|| format!("{layer}:{name}").into());
+            Ok::<_, BundleError>(SourceFile { layer, name, path, text })
+        });
+        Ok(Self::new(files.collect::<Result<Vec<_>, _>>()?))
+    }
+
+    /// The hashes under which a bundle has its texts; none when it is damaged.
+    pub(crate) fn texts_of_bundle(bundle: &[u8]) -> impl Iterator<Item = String> {
+        let bundle: Option<Bundle> = serde_json::from_slice(bundle).ok();
+        bundle.into_iter().flat_map(|bundle| bundle.files).filter_map(|file| file.sha256)
     }
 
     /// Names the content: lower-case hex of the SHA-256 of the bundle.
     pub fn hash(&self) -> String {
-        use fmt::Write as _;
-        let digest = Sha256::digest(self.to_bundle());
-        digest.iter().fold(String::with_capacity(64), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        sha256_hex(self.to_bundle().as_bytes())
     }
+}
+
+/// Lower-case hex of the SHA-256 of `bytes`.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 #[cfg(test)]
@@ -257,28 +314,59 @@ mod tests {
         assert_eq!(paths, ["shipped/aside.toml", "shipped/templates/a.toon.j2", "user/aside.toml"]);
     }
 
+    fn read(bundle: &str) -> Result<Sources, BundleError> {
+        let text = "x = 1\n";
+        let own = sha256_hex(text.as_bytes());
+        Sources::from_bundle(bundle.as_bytes(), |sha256| (sha256 == own).then(|| text.into()))
+    }
+
     #[test]
     fn a_bundle_reads_back_to_the_same_files_and_the_same_hash() {
         let sources =
             Sources::new([file(LayerKind::User, "aside.toml"), file(LayerKind::System, "aside.toml")]);
-        let again = Sources::from_bundle(&sources.to_bundle()).expect("a bundle");
-        assert_eq!((again.hash(), &again), (sources.hash(), &sources));
+        let again = read(&sources.to_bundle()).expect("a bundle");
+        let files = |sources: &Sources| -> Vec<_> {
+            sources.files().iter().map(|file| (file.layer, file.name.clone(), file.text.clone())).collect()
+        };
+        assert_eq!((again.hash(), files(&again)), (sources.hash(), files(&sources)));
         assert_eq!(sources.hash().len(), 64);
         assert_ne!(sources.hash(), Sources::default().hash());
     }
 
     #[test]
     fn the_shape_of_a_bundle_stays_readable() {
-        let kept = r#"{"version":1,"files":[{"layer":"user","name":"aside.toml","path":"user/aside.toml","text":"x = 1\n"}]}"#;
+        let kept = r#"{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"9e26bf369911c45c243c684147b23fc9e1dcfcf257d299a1c632016a6fcd33f4"}]}"#;
         let sources = Sources::new([file(LayerKind::User, "aside.toml")]);
         assert_eq!(sources.to_bundle(), kept);
-        assert_eq!(Sources::from_bundle(kept).expect("a bundle"), sources);
+        assert_eq!(
+            read(kept).expect("a bundle").files(),
+            [SourceFile { path: "user:aside.toml".into(), ..file(LayerKind::User, "aside.toml") }]
+        );
     }
 
     #[test]
-    fn a_bundle_of_another_version_is_refused() {
-        let error = Sources::from_bundle(r#"{"version":2,"files":[]}"#).expect_err("version 2");
-        assert_eq!(error.to_string(), "bundle of rules has version 2, this program reads 1");
-        assert!(Sources::from_bundle("{").is_err());
+    fn a_bundle_of_version_1_is_read() {
+        let kept = r#"{"version":1,"files":[{"layer":"user","name":"aside.toml","path":"user/aside.toml","text":"x = 1\n"}]}"#;
+        assert_eq!(read(kept).expect("a bundle"), Sources::new([file(LayerKind::User, "aside.toml")]));
+    }
+
+    #[test]
+    fn where_a_layer_lies_makes_no_other_generation() {
+        let elsewhere =
+            SourceFile { path: "/elsewhere/aside.toml".into(), ..file(LayerKind::User, "aside.toml") };
+        assert_eq!(
+            Sources::new([elsewhere]).hash(),
+            Sources::new([file(LayerKind::User, "aside.toml")]).hash()
+        );
+    }
+
+    #[test]
+    fn a_bundle_of_a_later_version_or_without_its_texts_is_refused() {
+        let error = read(r#"{"version":3,"files":[]}"#).expect_err("version 3");
+        assert_eq!(error.to_string(), "bundle of rules has version 3, this program reads up to 2");
+        assert!(read("{").is_err());
+        let lost = r#"{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"00"}]}"#;
+        let error = read(lost).expect_err("its text is not there");
+        assert_eq!(error.to_string(), "the text of `aside.toml` (user layer) is not there");
     }
 }

@@ -4,9 +4,11 @@
 //! grows, so that all its records up to some moment are a consistent state. The journal is opened before and after the snapshots
 //! are read, so that it holds what they begin with and reaches as far as they do, whatever retention deletes meanwhile. The files of
 //! the snapshots' folder need each other, so all are held open before one is read, and were all there at one moment. Rules
-//! are never deleted, so they are read last, when all that the journal names are there. The token of the API stays out.
+//! that nothing names any more are deleted, so they are held open before the journal is, and what came since is read after it: all
+//! that the journal names are there. The token of the API stays out.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fs, io,
     io::{Read, Write},
@@ -28,7 +30,7 @@ const RULES: &str = "rules";
 /// Where a backup is unpacked before it counts.
 const UNFINISHED: &str = "restoring";
 /// The names of the files in the folders that are copied as they are; all others are unfinished.
-const WHOLE: [&str; 3] = ["snap", "keys", "json"];
+const WHOLE: [&str; 4] = ["snap", "keys", "json", "text"];
 /// How often a folder that changes while it is opened is opened again; a running daemon needs longer from one change to the next than
 /// that takes.
 const OPENED_AGAIN_MAX: usize = 8;
@@ -109,8 +111,9 @@ fn write(state: &Path, files: &DirFiles, path: &Path) -> Result<Kept, BackupErro
     let failed = || io_error("write", path);
     let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
     let mut tar = Builder::new(file.map_err(failed())?);
+    let mut rules = open_together(&state.join(RULES))?;
     let mut pinned = Pinned::open(files)?;
-    add_folder(&mut tar, state, SNAPSHOTS)?;
+    add_files(&mut tar, SNAPSHOTS, open_together(&state.join(SNAPSHOTS))?)?;
     pinned.open_newer(files)?;
     let (mut last, mut segments) = (0, 0);
     for part in pinned.parts(files)? {
@@ -120,17 +123,23 @@ fn write(state: &Path, files: &DirFiles, path: &Path) -> Result<Kept, BackupErro
         last = part.last().0;
         segments += 1;
     }
-    add_folder(&mut tar, state, RULES)?;
+    let known: BTreeSet<PathBuf> = rules.iter().map(|(path, _)| path.clone()).collect();
+    let newer = open_together(&state.join(RULES))?.into_iter().filter(|(path, _)| !known.contains(path));
+    rules.extend(newer);
+    add_files(&mut tar, RULES, rules)?;
     let file = tar.into_inner().map_err(failed())?;
     file.sync_all().map_err(failed())?;
     let bytes = file.metadata().map_err(failed())?.len();
     Ok(Kept { last, segments, bytes })
 }
 
-/// Adds the finished files of a folder, which may be missing.
-fn add_folder(tar: &mut Builder<fs::File>, state: &Path, name: &str) -> Result<(), BackupError> {
-    let folder = state.join(name);
-    for (path, file) in open_together(&folder)? {
+/// Adds the files of the folder `name`.
+fn add_files(
+    tar: &mut Builder<fs::File>,
+    name: &str,
+    files: Vec<(PathBuf, fs::File)>,
+) -> Result<(), BackupError> {
+    for (path, file) in files {
         // What a file grows by while it is read belongs to what came later.
         let size = file.metadata().map_err(io_error("read", &path))?.len();
         let place = Path::new(name).join(path.file_name().unwrap_or_default());

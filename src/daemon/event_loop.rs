@@ -84,7 +84,7 @@ impl EventLoop {
     /// Runs until the daemon drains, then brings the engine to the journal's head.
     pub(super) async fn run(mut self) -> Result<(), LoopError> {
         let mut ticked = Seq::ZERO;
-        let mut is_full = false;
+        let mut is_full = self.pay().await?;
         while !*self.drain.borrow() {
             let deadline = self.deadline().filter(|_| self.fold.applied >= ticked);
             let until_deadline = deadline.map(|at| self.clock.until(at).min(LOOK_AGAIN));
@@ -208,7 +208,7 @@ impl EventLoop {
 }
 
 /// Takes a full disk, which may have space again, for no error.
-fn unless_full(appended: Result<(), AppendError>) -> Result<bool, AppendError> {
+pub(super) fn unless_full(appended: Result<(), AppendError>) -> Result<bool, AppendError> {
     match appended {
         Ok(()) => Ok(false),
         Err(AppendError::Full(_)) => Ok(true),
@@ -219,14 +219,18 @@ fn unless_full(appended: Result<(), AppendError>) -> Result<bool, AppendError> {
 /// What is to be appended after a slice.
 pub(super) enum Owed {
     Event(Event),
+    Rules { hash: Arc<str> },
     Undelivered { session: SessionId, injection: InjectionId },
     Seen { session: SessionId },
 }
 
 impl Owed {
-    async fn append_to(&self, bus: &Bus) -> Result<(), AppendError> {
+    pub(super) async fn append_to(&self, bus: &Bus) -> Result<(), AppendError> {
         match self {
             Self::Event(event) => publish(bus, event).await,
+            Self::Rules { hash } => {
+                append(bus, record::RULES, |body| record::encode_rules(hash, body)).await.map(|_| ())
+            }
             Self::Undelivered { session, injection } => {
                 let body = |body: &mut Vec<u8>| record::encode_undelivered(session, injection, body);
                 append(bus, record::UNDELIVERED, body).await.map(|_| ())

@@ -6,10 +6,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    history::History,
-    rules::{RulesError, RulesStore},
-};
+use super::{history::History, rules::RulesStore};
 use crate::{
     engine::{CompiledRules, Engine, EngineState, Input, Output},
     event::Seq,
@@ -47,25 +44,6 @@ pub enum FoldError {
         /// Why.
         source: RecordError,
     },
-    /// The record names rules that cannot be had.
-    #[error("the rules of record {seq} of the journal cannot be loaded")]
-    Rules {
-        /// Which one.
-        seq: Seq,
-        /// Why.
-        source: RulesError,
-    },
-}
-
-/// Why written state cannot be gone on from.
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    /// The bytes are not what was written.
-    #[error(transparent)]
-    Damaged(#[from] Damaged),
-    /// The rules that it was made by cannot be loaded.
-    #[error("the rules of its time cannot be loaded")]
-    Rules(#[from] RulesError),
 }
 
 /// What stands of it in a snapshot.
@@ -101,10 +79,15 @@ impl Fold {
 
     /// Goes on from what [`Fold::to_state`] wrote down.
     ///
-    /// Errors: the bytes are not that, or their rules cannot be had any more.
-    pub fn from_state(rules: RulesStore, state: &[u8]) -> Result<Self, StateError> {
+    /// Shape: by the rules of its time; where they are lost, by the nearest ones.
+    /// Errors: the bytes are not that.
+    pub fn from_state(rules: RulesStore, state: &[u8]) -> Result<Self, Damaged> {
         let FoldState { rules: hash, applied, applied_at, engine } = snapshot::read(state)?;
-        let compiled = if hash.is_empty() { Arc::new(CompiledRules::none()) } else { rules.load(&hash)? };
+        let compiled = if hash.is_empty() {
+            Arc::new(CompiledRules::none())
+        } else {
+            rules.load_or_nearest(&hash, None)
+        };
         let (engine, history) = (Engine::from_state(compiled, engine), History::after(applied));
         Ok(Self { engine, rules, history, notes: None, applied, applied_at })
     }
@@ -118,9 +101,11 @@ impl Fold {
         let decoded = record::decode(record.kind.0, seq, record.body);
         let input = match decoded.map_err(|source| FoldError::Record { seq, source })? {
             RecordInput::Input(input) => input,
+            // Every start and every segment repeats those in force.
+            RecordInput::Rules { hash } if hash == self.engine.rules().hash => Input::Tick,
             RecordInput::Rules { hash } => {
-                let rules = self.rules.load(&hash).map_err(|source| FoldError::Rules { seq, source })?;
-                Input::RulesReplaced(rules)
+                let nearest = self.rules.load_or_nearest(&hash, Some(self.engine.rules()));
+                Input::RulesReplaced(nearest)
             }
         };
         self.engine.handle(input, record.time);

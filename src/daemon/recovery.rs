@@ -4,11 +4,11 @@
 //! engine's own that was not yet in the journal when the process died. Answers had a waiting request that is gone; what they
 //! released is under a lease and ends as leases end.
 
-use std::{collections::BTreeMap, fmt, io, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fmt, io, path::Path, sync::Arc, time::Duration};
 
 use super::{
     clock::Clock,
-    clock_fn, event_loop,
+    clock_fn,
     fold::{Fold, FoldError},
     projector,
     rules::RulesStore,
@@ -23,8 +23,8 @@ use crate::{
         codec::{self, IdOrigin},
     },
     journal::{
-        AppendError, Clock as JournalClock, Durability, Found, Journal, JournalSettings, KnownRecord,
-        OpenError, Opened, PUBLISHED_KEYS_MAX, PublishedKeys, ReadError, Reader, Record, Retention,
+        Clock as JournalClock, Durability, Found, Journal, JournalSettings, KnownRecord, OpenError, Opened,
+        PUBLISHED_KEYS_MAX, PublishedKeys, ReadError, Reader, Record, RecordKind, Retention,
         files::{DirFiles, Files},
     },
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
@@ -34,6 +34,10 @@ use crate::{
 
 /// Most records that are read at a time.
 const BATCH_RECORDS_MAX: usize = 4_096;
+
+/// Age, at the journal's end, of an event of the engine's own that can still be owed: it is appended with the next slice, or within
+/// seconds where the disk is full.
+const OWED_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// Why the state cannot be rebuilt.
 #[derive(Debug, thiserror::Error)]
@@ -50,9 +54,6 @@ pub enum RecoveryError {
     /// A record cannot be applied.
     #[error("follow the journal")]
     Fold(#[from] FoldError),
-    /// What is owed cannot be appended.
-    #[error("write the journal")]
-    Append(#[from] AppendError),
 }
 
 /// The state as the journal has it, and the reader that goes on from there.
@@ -66,14 +67,20 @@ pub(super) struct Recovered {
     pub(super) snapshot: Seq,
     /// The projection's file, if it can be had; the notes of `fold` are what it lacks, if that is not much.
     pub(super) projected: Option<Writer>,
+    /// Events of the engine's own that an earlier process did not come to append.
+    pub(super) owed: Vec<Event>,
 }
 
-/// Opens the journal in `state` and rebuilds what it says.
-pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Recovered, RecoveryError> {
+/// Opens the journal in `state` and rebuilds what it says, by the rules of each time in `rules`.
+pub(super) fn recover(
+    state: &Path,
+    config: &JournalConfig,
+    rules: &RulesStore,
+) -> Result<Recovered, RecoveryError> {
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
     let snapshots = open_snapshots(state)?;
     let journal = closed_journal(state, config, &clock)?;
-    let (mut fold, opened) = open_after(&snapshots, &RulesStore::new(state), &journal)?;
+    let (mut fold, opened) = open_after(&snapshots, rules, &journal)?;
     let Opened { journal, cuts: _, last_seq, last_time } = opened;
     clock.go_on_from(last_time.max(fold.applied_at));
     let bus = Bus::new(journal, last_seq);
@@ -81,12 +88,21 @@ pub(super) async fn recover(state: &Path, config: &JournalConfig) -> Result<Reco
     let mut reader = first_reader(&bus, &fold)?;
     let projected = or_later(projector::open(&state.join(FILE_NAME)));
     fold.notes = projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq));
-    for event in replay(&mut reader, &mut fold)? {
-        event_loop::publish(&bus, &event).await?;
-    }
+    let owed = newest(replay(&mut reader, &mut fold)?, fold.applied_at);
     bus.journal().set_needed_from(snapshots.journal_needed_from());
     let snapshots = Arc::new(snapshots);
-    Ok(Recovered { fold, bus, reader, clock, snapshots, snapshot, projected })
+    Ok(Recovered { fold, bus, reader, clock, snapshots, snapshot, projected, owed })
+}
+
+/// Those of `owed` that a process which died at `end` may not have come to append; older ones, this version of the program makes of
+/// what an earlier one made nothing of.
+fn newest(owed: Vec<Event>, end: Timestamp) -> Vec<Event> {
+    let (newest, older): (Vec<Event>, Vec<Event>) =
+        owed.into_iter().partition(|event| end.since(event.timestamp) <= OWED_AGE_MAX);
+    if !older.is_empty() {
+        tracing::info!(events = older.len(), "events that an earlier version did not make are not published");
+    }
+    newest
 }
 
 /// The snapshots in `state`.
@@ -145,6 +161,7 @@ pub(super) fn closed_journal(
         },
         compress: config.compress,
         retention: Retention { age: config.retain_age, bytes: config.retain_bytes },
+        preface: Some(RecordKind(record::RULES)),
     };
     Ok(ClosedJournal { files, settings, clock: clock_fn(clock), key_of })
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::{
-    event_loop,
+    event_loop::{self, Owed},
     rules::{RulesError, RulesStore},
 };
 use crate::{
@@ -39,6 +39,9 @@ pub enum ReloadError {
     /// The rules cannot be kept beside the journal.
     #[error("keep the rules")]
     Rules(#[from] RulesError),
+    /// The rules of the configuration cannot be kept, and there are none of an earlier time.
+    #[error("keep the rules: there is no room for them, and none were in force before")]
+    None,
     /// The journal takes nothing more.
     #[error("write the journal")]
     Append(#[from] AppendError),
@@ -72,19 +75,37 @@ pub(super) fn log_findings(report: &Report) {
     }
 }
 
-/// Says in the journal that the rules are those of `sources` from here on, unless they hold already.
+/// Keeps the rules of `sources` in the state folder `state`, as those that are used where others are lost.
+///
+/// Shape: the hash is that of `sources`; `None` where they cannot be kept, as on a full disk.
+pub(super) fn keep(state: &Path, sources: &Sources) -> (RulesStore, Option<String>) {
+    let store = RulesStore::new(state);
+    match store.keep(sources) {
+        Ok(hash) => (store.with_current(&hash), Some(hash)),
+        Err(error) => {
+            let error: &dyn std::error::Error = &error;
+            tracing::error!(error, "the rules of the configuration cannot be kept; those in force stay");
+            (store, None)
+        }
+    }
+}
+
+/// Says in the journal which rules hold from here on: the `kept` ones, else those in force before.
+///
+/// Shape: the hash of them, and what waits because the disk is full.
+/// Errors: there are no rules at all, or the journal takes nothing more.
 pub(super) async fn adopt(
     bus: &Bus,
-    store: &RulesStore,
-    sources: &Sources,
-    hash_in_force: &str,
-) -> Result<(), ReloadError> {
-    let hash = sources.hash();
-    if hash != hash_in_force {
-        store.keep(sources)?;
-        event_loop::append(bus, record::RULES, |body| record::encode_rules(&hash, body)).await?;
+    kept: Option<String>,
+    in_force: &str,
+) -> Result<(String, Option<Owed>), ReloadError> {
+    let hash = kept.unwrap_or_else(|| in_force.to_owned());
+    if hash.is_empty() {
+        return Err(ReloadError::None);
     }
-    Ok(())
+    let owed = Owed::Rules { hash: hash.as_str().into() };
+    let is_full = event_loop::unless_full(owed.append_to(bus).await)?;
+    Ok((hash, is_full.then_some(owed)))
 }
 
 /// Rules that were read again and hold.
@@ -107,7 +128,7 @@ pub(super) fn event(outcome: Result<&Reloaded, &ReloadError>, now: Timestamp) ->
             let payload = json!({ "errors": errors, "message": first });
             ("config.reload.failed", Severity::Warning, payload)
         }
-        Err(other @ (ReloadError::Rules(_) | ReloadError::Append(_))) => {
+        Err(other @ (ReloadError::Rules(_) | ReloadError::None | ReloadError::Append(_))) => {
             ("config.reload.failed", Severity::Warning, json!({ "message": other.to_string() }))
         }
     };
@@ -139,6 +160,10 @@ pub(super) async fn reload(
         let errors = compiled.report.error_count();
         return Err(ReloadError::Broken { errors, report: compiled.report.to_string() });
     }
-    adopt(bus, store, &sources, hash_in_force).await?;
-    Ok(Reloaded { subscribers: compiled.rules.subscribers.len(), rules: sources.hash() })
+    let rules = sources.hash();
+    if rules != hash_in_force {
+        store.keep(&sources)?;
+        event_loop::append(bus, record::RULES, |body| record::encode_rules(&rules, body)).await?;
+    }
+    Ok(Reloaded { subscribers: compiled.rules.subscribers.len(), rules })
 }

@@ -1,23 +1,44 @@
 //! The rules of every time, kept by content beside the journal.
 //!
-//! A bundle is the text of every file the rules were compiled from, in `<state>/rules/<hash>.json`. A `rules` record in the
-//! journal names the hash from which on they hold; a replay compiles the same text again.
+//! `<state>/rules/<hash>.json` is the bundle of one generation of the configuration: the list of its files, each with the hash of its
+//! text, which stands in `<sha256>.text`. A `rules` record in the journal names the bundle whose rules hold from there on; a replay
+//! compiles the same texts again. What is read is checked against its name, and what is damaged is written anew when the
+//! configuration has it. Rules that are lost are no reason not to start: the nearest ones are used, and that is said.
 
 use std::{
-    fs, io,
+    collections::BTreeSet,
+    error::Error,
+    fs,
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use crate::{
-    config::{compile::compile, layers::Sources},
+    config::{
+        compile::compile,
+        layers::{BundleError, Sources, sha256_hex},
+    },
     engine::CompiledRules,
+    journal::{Journal, ReadError},
+    protocol::record::{self, RecordInput},
 };
+
+const BUNDLE: &str = "json";
+const TEXT: &str = "text";
+const UNFINISHED: &str = "unfinished";
+/// How many bundles are kept before it is looked which of them no record names any more: those of as many edits, some kilobytes each.
+const BUNDLES_MAX: usize = 64;
+/// Most records that are read at a time.
+const BATCH_RECORDS_MAX: usize = 4_096;
 
 /// Where bundles are kept.
 #[derive(Debug, Clone)]
 pub struct RulesStore {
     folder: PathBuf,
+    /// Names the rules that are used where those of an earlier time are lost and none hold.
+    current: Option<Arc<str>>,
 }
 
 /// Why a bundle cannot be kept or used.
@@ -32,55 +53,383 @@ pub enum RulesError {
         source: io::Error,
     },
     /// The file is not what its name says.
-    #[error("the rules bundle {} is damaged: its content has another hash", path.display())]
+    #[error("{} is damaged: its content has another hash", path.display())]
     Damaged {
         /// Which file.
         path: PathBuf,
     },
+    /// The bundle cannot be understood, or one of its texts is lost.
+    #[error("the rules bundle {} cannot be used", path.display())]
+    Bundle {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: BundleError,
+    },
+}
+
+/// Why it cannot be looked which bundles are still named.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CollectError {
+    /// A folder cannot be listed, or a file not deleted.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 impl RulesStore {
     /// The bundles in the state folder `state`; nothing is read yet.
     pub fn new(state: &Path) -> Self {
-        Self { folder: state.join("rules") }
+        Self { folder: state.join("rules"), current: None }
     }
 
-    /// Keeps `sources` under their hash, so that they are there before the journal names them.
+    /// The same, with the rules that are used where those of an earlier time are lost and none hold.
+    #[must_use]
+    pub fn with_current(self, hash: &str) -> Self {
+        Self { current: Some(hash.into()), ..self }
+    }
+
+    /// Keeps `sources` under their hash, so that they are there before the journal names them; what is damaged is written anew.
     ///
-    /// Errors: the file cannot be written.
-    pub fn keep(&self, sources: &Sources) -> Result<(), RulesError> {
-        let path = self.path(&sources.hash());
-        if path.exists() {
+    /// Shape: the hash.
+    /// Errors: a file cannot be written.
+    pub fn keep(&self, sources: &Sources) -> Result<String, RulesError> {
+        let (bundle, hash) = (sources.to_bundle(), sources.hash());
+        let path = self.path(&hash, BUNDLE);
+        let write = || -> io::Result<()> {
+            let mut has_written = false;
+            for file in sources.files() {
+                has_written |= self.write(&sha256_hex(file.text.as_bytes()), TEXT, file.text.as_bytes())?;
+            }
+            if self.write(&hash, BUNDLE, bundle.as_bytes())? || has_written {
+                fs::File::open(&self.folder)?.sync_all()?;
+            }
+            Ok(())
+        };
+        write().map_err(|source| RulesError::Io { path, source })?;
+        Ok(hash)
+    }
+
+    /// Writes a file unless it is there and whole; returns whether it was written. Its name is not durable yet.
+    fn write(&self, hash: &str, extension: &str, bytes: &[u8]) -> io::Result<bool> {
+        let path = self.path(hash, extension);
+        if fs::read(&path).is_ok_and(|found| found == bytes) {
+            return Ok(false);
+        }
+        self.make_folder()?;
+        let unfinished = path.with_extension(UNFINISHED);
+        let mut options = fs::OpenOptions::new();
+        let mut finish = || -> io::Result<()> {
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            // A folder in its place would never be replaced.
+            if path.is_dir() {
+                fs::rename(&path, path.with_extension("damaged"))?;
+            }
+            fs::rename(&unfinished, &path)
+        };
+        finish().inspect_err(|_| {
+            // The error says more than that what it left could not be removed.
+            fs::remove_file(&unfinished).ok();
+        })?;
+        Ok(true)
+    }
+
+    fn make_folder(&self) -> io::Result<()> {
+        if self.folder.is_dir() {
             return Ok(());
         }
-        let write = || -> io::Result<()> {
-            fs::create_dir_all(&self.folder)?;
-            let unfinished = path.with_extension("unfinished");
-            let mut file = fs::File::create(&unfinished)?;
-            io::Write::write_all(&mut file, sources.to_bundle().as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&unfinished, &path)?;
-            fs::File::open(&self.folder)?.sync_all()
-        };
-        write().map_err(|source| RulesError::Io { path: path.clone(), source })
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        self.folder.parent().map_or(Ok(()), |state| fs::File::open(state)?.sync_all())
+    }
+
+    /// The files that were kept under `hash`.
+    ///
+    /// Errors: one is not there, or is not what its name says.
+    pub fn sources(&self, hash: &str) -> Result<Sources, RulesError> {
+        let bundle = self.read(hash, BUNDLE)?;
+        let text = |sha256: &str| String::from_utf8(self.read(sha256, TEXT).ok()?).ok().map(Into::into);
+        Sources::from_bundle(&bundle, text)
+            .map_err(|source| RulesError::Bundle { path: self.path(hash, BUNDLE), source })
     }
 
     /// Compiles the rules that were kept under `hash`.
     ///
-    /// Errors: the file is not there, or is not what its name says.
+    /// Errors: those of [`RulesStore::sources`].
     pub fn load(&self, hash: &str) -> Result<Arc<CompiledRules>, RulesError> {
-        let path = self.path(hash);
-        let text =
-            fs::read_to_string(&path).map_err(|source| RulesError::Io { path: path.clone(), source })?;
-        let damaged = || RulesError::Damaged { path: path.clone() };
-        let sources = Sources::from_bundle(&text).map_err(|_| damaged())?;
-        if sources.hash() != hash {
-            return Err(damaged());
+        let compiled = compile(&self.sources(hash)?, &[]);
+        let errors = compiled.report.error_count();
+        if errors > 0 {
+            tracing::debug!(hash, errors, "rules that are kept have errors; what they concern is left out");
         }
-        Ok(Arc::new(compile(&sources, &[]).rules))
+        Ok(Arc::new(CompiledRules { hash: hash.into(), ..compiled.rules }))
     }
 
-    fn path(&self, hash: &str) -> PathBuf {
-        self.folder.join(format!("{hash}.json"))
+    /// The rules that were kept under `hash`; where they are lost, those `in_force`, and if none are, the current ones.
+    pub(super) fn load_or_nearest(
+        &self,
+        hash: &str,
+        in_force: Option<&Arc<CompiledRules>>,
+    ) -> Arc<CompiledRules> {
+        let lost = match self.load(hash) {
+            Ok(rules) => return rules,
+            Err(lost) => lost,
+        };
+        let in_force = in_force.filter(|rules| !rules.hash.is_empty()).map(Arc::clone);
+        let current = || self.current.as_deref().and_then(|current| self.load(current).ok());
+        let nearest = in_force.or_else(current).unwrap_or_else(|| Arc::new(CompiledRules::none()));
+        tracing::error!(
+            error = &lost as &dyn Error,
+            instead = &*nearest.hash,
+            "rules of an earlier time are lost; the nearest ones are used in their place"
+        );
+        nearest
+    }
+
+    /// What is wrong with the files that are kept, one sentence each.
+    ///
+    /// Errors: the folder cannot be listed.
+    pub fn verify(&self) -> io::Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        for path in self.files()? {
+            let Some((hash, extension)) = name_of(&path) else { continue };
+            let found = match extension {
+                BUNDLE => self.sources(hash).map(|_| ()),
+                TEXT => self.read(hash, TEXT).map(|_| ()),
+                _ => Ok(()),
+            };
+            wrong.extend(found.err().map(|error| with_causes(&error)));
+        }
+        Ok(wrong)
+    }
+
+    /// Deletes what no record of `journal` names any more, when more than [`BUNDLES_MAX`] bundles are kept, or twice as many as were
+    /// `named_before`. Nothing may be kept meanwhile.
+    ///
+    /// Shape: how many bundles are named; `named_before` when it was not looked. A journal whose first record is not of rules (an
+    /// earlier version began that segment) may need rules that none of its records names: of these nothing is deleted.
+    pub(super) fn collect_unnamed(
+        &self,
+        journal: &Journal,
+        named_before: usize,
+    ) -> Result<usize, CollectError> {
+        if self.count()? <= BUNDLES_MAX.max(2 * named_before) {
+            return Ok(named_before);
+        }
+        let Some(named) = named_in(journal)? else { return Ok(named_before) };
+        let deleted = self.collect(&named)?;
+        tracing::debug!(deleted, named = named.len(), "rules that no record names any more are deleted");
+        Ok(named.len())
+    }
+
+    /// How many bundles are kept.
+    ///
+    /// Errors: the folder cannot be listed.
+    fn count(&self) -> io::Result<usize> {
+        let is_bundle = |path: &PathBuf| name_of(path).is_some_and(|(_, extension)| extension == BUNDLE);
+        Ok(self.files()?.iter().filter(|path| is_bundle(path)).count())
+    }
+
+    /// Deletes every bundle that is not in `named`, and every text that no kept bundle lists; returns how many files went.
+    ///
+    /// Errors: the folder cannot be listed, or a file cannot be deleted.
+    fn collect(&self, named: &BTreeSet<Arc<str>>) -> io::Result<usize> {
+        let texts: BTreeSet<String> = named
+            .iter()
+            .filter_map(|hash| self.read(hash, BUNDLE).ok())
+            .flat_map(|bundle| Sources::texts_of_bundle(&bundle).collect::<Vec<_>>())
+            .collect();
+        let mut deleted = 0;
+        for path in self.files()? {
+            let is_kept = match name_of(&path) {
+                Some((hash, BUNDLE)) => named.contains(hash),
+                Some((hash, TEXT)) => texts.contains(hash),
+                Some((_, UNFINISHED)) => false,
+                Some(_) | None => true,
+            };
+            if !is_kept {
+                fs::remove_file(&path)?;
+                deleted += 1;
+            }
+        }
+        Ok(deleted)
+    }
+
+    fn files(&self) -> io::Result<Vec<PathBuf>> {
+        match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            entries => {
+                let mut paths =
+                    entries?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
+                paths.sort();
+                Ok(paths)
+            }
+        }
+    }
+
+    fn read(&self, hash: &str, extension: &str) -> Result<Vec<u8>, RulesError> {
+        let path = self.path(hash, extension);
+        match fs::read(&path) {
+            Err(source) => Err(RulesError::Io { path, source }),
+            Ok(bytes) if sha256_hex(&bytes) == hash => Ok(bytes),
+            Ok(_) => Err(RulesError::Damaged { path }),
+        }
+    }
+
+    fn path(&self, hash: &str, extension: &str) -> PathBuf {
+        self.folder.join(format!("{hash}.{extension}"))
+    }
+}
+
+/// The hashes that the records of `journal` name; `None` when its first record is not of rules.
+fn named_in(journal: &Journal) -> Result<Option<BTreeSet<Arc<str>>>, CollectError> {
+    let first = journal.stored()?.first;
+    let mut reader = journal.read_from(first);
+    let (mut named, mut next) = (BTreeSet::new(), first);
+    loop {
+        let batch = reader.next_batch(BATCH_RECORDS_MAX)?;
+        if batch.is_empty() {
+            return Ok(Some(named));
+        }
+        for found in batch.iter() {
+            if found.kind.0 == record::RULES
+                && let Ok(RecordInput::Rules { hash }) = record::decode(record::RULES, found.seq, found.body)
+            {
+                named.insert(hash);
+            } else if next == first {
+                return Ok(None);
+            }
+            next = found.seq.next();
+        }
+    }
+}
+
+fn with_causes(error: &dyn Error) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// The stem and the extension of a file.
+fn name_of(path: &Path) -> Option<(&str, &str)> {
+    Some((path.file_stem()?.to_str()?, path.extension()?.to_str()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::layers::{LayerKind, SourceFile},
+        journal::{AppendBatch, JournalSettings, Known, Level, RecordKind, memory::MemoryFiles},
+        time::Timestamp,
+    };
+
+    fn sources(max_tokens: u32) -> Sources {
+        let file = |name: &str, text: String| SourceFile {
+            layer: LayerKind::User,
+            name: name.into(),
+            path: name.into(),
+            text: text.into(),
+        };
+        let subscriber = "[subscriber]\nid = \"a\"\n[events]\ntypes = [\"a.b\"]\n".to_owned();
+        Sources::new([
+            file("aside.toml", format!("[injection]\nmax_tokens = {max_tokens}\n")),
+            file("subscribers/a.toml", subscriber),
+        ])
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder.join("rules"))
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn an_edit_costs_one_text_and_what_nobody_names_goes() {
+        let state = tempfile::tempdir().expect("a folder");
+        let store = RulesStore::new(state.path());
+        let first = store.keep(&sources(500)).expect("kept");
+        assert_eq!(names(state.path()).len(), 3);
+        let second = store.keep(&sources(600)).expect("kept");
+        assert_eq!(names(state.path()).len(), 5, "a bundle and one text more");
+        assert_eq!(store.count().expect("listed"), 2);
+        let named = BTreeSet::from([Arc::from(second.as_str())]);
+        assert_eq!(store.collect(&named).expect("collected"), 2);
+        assert!(store.load(&first).is_err());
+        assert_eq!(store.load(&second).expect("there").subscribers.len(), 1);
+        assert_eq!(names(state.path()).len(), 3);
+    }
+
+    #[test]
+    fn only_rules_that_no_record_names_go_and_only_when_there_are_many() {
+        let state = tempfile::tempdir().expect("a folder");
+        let (store, files) = (RulesStore::new(state.path()), Arc::new(MemoryFiles::new()));
+        let clock = Arc::new(|| Timestamp::ZERO);
+        let opened = Journal::open(files, JournalSettings::default(), clock, &|_| None, Known::nothing());
+        let journal = opened.expect("opened").journal;
+        let name = |hash: &str| {
+            let mut batch = AppendBatch::new();
+            let body = |body: &mut Vec<u8>| record::encode_rules(hash, body);
+            batch.push_with(RecordKind(record::RULES), None, body).expect("small");
+            journal.append_blocking(batch, Level::Written).expect("appended");
+        };
+        let many = u32::try_from(BUNDLES_MAX).expect("few");
+        for edit in 0..many {
+            let hash = store.keep(&sources(500 + edit)).expect("kept");
+            if edit % 16 == 0 {
+                name(&hash);
+            }
+        }
+        assert_eq!(store.collect_unnamed(&journal, 7).expect("looked"), 7, "there are not many yet");
+        store.keep(&sources(400)).expect("kept");
+        assert_eq!(store.collect_unnamed(&journal, many as usize).expect("looked"), many as usize);
+        assert_eq!(store.collect_unnamed(&journal, 7).expect("collected"), 4);
+        assert_eq!((store.count().expect("listed"), names(state.path()).len()), (4, 9));
+        assert_eq!(store.verify().expect("listed"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn damage_of_any_file_is_seen_and_mended_from_the_configuration() {
+        let state = tempfile::tempdir().expect("a folder");
+        let store = RulesStore::new(state.path());
+        let hash = store.keep(&sources(500)).expect("kept");
+        for name in names(state.path()) {
+            let path = state.path().join("rules").join(&name);
+            let mut bytes = fs::read(&path).expect("read");
+            bytes[5] ^= 1;
+            fs::write(&path, bytes).expect("written");
+            assert!(store.load(&hash).is_err(), "{name}");
+            let wrong = store.verify().expect("listed");
+            assert!(wrong.iter().any(|sentence| sentence.contains(&name[..16])), "{wrong:?}");
+            store.keep(&sources(500)).expect("kept");
+            assert_eq!(store.load(&hash).expect("mended").subscribers.len(), 1);
+            assert_eq!(store.verify().expect("listed"), Vec::<String>::new());
+            fs::remove_file(&path).expect("removed");
+            fs::create_dir(&path).expect("a folder in its place");
+            assert!(store.load(&hash).is_err(), "{name}");
+            store.keep(&sources(500)).expect("kept");
+            store.load(&hash).expect("mended");
+            fs::remove_dir(path.with_extension("damaged")).expect("kept beside");
+        }
+    }
+
+    #[test]
+    fn where_rules_are_lost_the_nearest_are_used() {
+        let state = tempfile::tempdir().expect("a folder");
+        let store = RulesStore::new(state.path());
+        let hash = store.keep(&sources(500)).expect("kept");
+        let current = store.keep(&sources(600)).expect("kept");
+        let in_force = store.load(&hash).expect("there");
+        let store = store.with_current(&current);
+        assert_eq!(&*store.load_or_nearest("00", Some(&in_force)).hash, hash);
+        let none = Arc::new(CompiledRules::none());
+        assert_eq!(&*store.load_or_nearest("00", Some(&none)).hash, current);
+        assert_eq!(&*store.load_or_nearest("00", None).hash, current);
+        assert_eq!(&*RulesStore::new(state.path()).load_or_nearest("00", None).hash, "");
     }
 }

@@ -23,10 +23,7 @@ use self::{
     file::{Form, HEADER_BYTES, Header, Section},
     keys::KeyLog,
 };
-use super::{
-    fold::{Fold, StateError},
-    rules::RulesStore,
-};
+use super::{fold::Fold, rules::RulesStore};
 use crate::{
     event::Seq,
     journal::{
@@ -344,9 +341,7 @@ impl Content {
         state.check(bytes)?;
         let fold = match form {
             Form::Named => Fold::from_state(rules.clone(), bytes)?,
-            Form::Nameless => {
-                Fold::from_state(rules.clone(), &form_3::to_present(bytes).map_err(StateError::from)?)?
-            }
+            Form::Nameless => Fold::from_state(rules.clone(), &form_3::to_present(bytes)?)?,
         };
         if fold.applied == seq { Ok(fold) } else { Err(Unusable::Name { named: seq, seq: fold.applied }) }
     }

@@ -5,6 +5,7 @@ use std::{io, path::Path};
 use super::{
     limits,
     lock::{LockError, StateLock},
+    rules::RulesStore,
 };
 use crate::{
     journal::{
@@ -22,6 +23,9 @@ pub enum UpkeepError {
     /// The folder of the journal cannot be used.
     #[error("open the journal's folder")]
     Folder(#[source] io::Error),
+    /// The folder of the rules cannot be used.
+    #[error("list the rules that are kept")]
+    Rules(#[source] io::Error),
     /// A daemon has the folder.
     #[error("take the state folder; stop the daemon before")]
     Lock(#[from] LockError),
@@ -36,6 +40,13 @@ pub enum UpkeepError {
 /// Reads the whole journal in `state`, also while a daemon writes it; changes nothing.
 pub fn verify(state: &Path) -> Result<Verified, UpkeepError> {
     Ok(journal::verify(&files(state)?, RecordKind(record::LOST))?)
+}
+
+/// What is wrong with the rules that are kept in `state`, one sentence each; changes nothing.
+///
+/// Errors: their folder cannot be listed.
+pub fn verify_rules(state: &Path) -> Result<Vec<String>, UpkeepError> {
+    RulesStore::new(state).verify().map_err(UpkeepError::Rules)
 }
 
 /// Writes damaged segments of the journal in `state` anew; changes nothing when `is_rehearsal`.

@@ -64,10 +64,12 @@ pub struct Appended {
     /// What is true of it, which `Durability::Interval` may make less than what was asked.
     pub level: Level,
     pub(super) records: usize,
-    /// The position of the first record that was written; the others follow without gaps.
+    /// The position of the first record that was written.
     pub(super) begin: Seq,
     /// Which records were not written, in order, and where each was first.
     pub(super) duplicates: Vec<(usize, Seq)>,
+    /// Which records after the first written one began a segment, in order: the position before each is that of the segment's preface.
+    pub(super) prefaced: Vec<usize>,
 }
 
 /// Why a batch was not taken.
@@ -222,13 +224,18 @@ impl Appended {
 
     /// The position of the last record that was written; `None` when all were duplicates.
     pub fn last(&self) -> Option<Seq> {
-        (self.written() > 0).then(|| Seq(self.begin.0 + self.written() as u64 - 1))
+        let positions = (self.written() + self.prefaced.len()) as u64;
+        (self.written() > 0).then(|| Seq(self.begin.0 + positions - 1))
     }
 
     /// What became of each record, in the order of the batch.
     pub fn outcomes(&self) -> impl Iterator<Item = Outcome> {
         let (mut next, mut duplicates) = (self.begin, self.duplicates.iter().peekable());
+        let mut prefaced = self.prefaced.iter().peekable();
         (0..self.records).map(move |at| {
+            if prefaced.next_if(|prefaced| **prefaced == at).is_some() {
+                next = next.next();
+            }
             if let Some((_, seq)) = duplicates.next_if(|(duplicate, _)| *duplicate == at) {
                 return Outcome::Duplicate(*seq);
             }
@@ -272,7 +279,14 @@ mod tests {
     fn outcomes_are_in_the_order_of_the_batch() {
         let duplicates = vec![(1, Seq(3)), (3, Seq(10))];
         let time = Timestamp::ZERO;
-        let appended = Appended { time, level: Level::Synced, records: 4, begin: Seq(10), duplicates };
+        let appended = Appended {
+            time,
+            level: Level::Synced,
+            records: 4,
+            begin: Seq(10),
+            duplicates,
+            prefaced: Vec::new(),
+        };
         let outcomes: Vec<_> = appended.outcomes().collect();
         assert_eq!(
             outcomes,
@@ -287,6 +301,30 @@ mod tests {
     }
 
     #[test]
+    fn the_preface_of_a_segment_takes_a_position_of_its_own() {
+        let (time, duplicates) = (Timestamp::ZERO, vec![(1, Seq(3))]);
+        let appended = Appended {
+            time,
+            level: Level::Synced,
+            records: 4,
+            begin: Seq(10),
+            duplicates,
+            prefaced: vec![1, 3],
+        };
+        let outcomes: Vec<_> = appended.outcomes().collect();
+        assert_eq!(
+            outcomes,
+            [
+                Outcome::Appended(Seq(10)),
+                Outcome::Duplicate(Seq(3)),
+                Outcome::Appended(Seq(12)),
+                Outcome::Appended(Seq(14)),
+            ]
+        );
+        assert_eq!(appended.last(), Some(Seq(14)));
+    }
+
+    #[test]
     fn a_batch_of_duplicates_wrote_nothing() {
         let appended = Appended {
             time: Timestamp::ZERO,
@@ -294,6 +332,7 @@ mod tests {
             records: 1,
             begin: Seq(10),
             duplicates: vec![(0, Seq(4))],
+            prefaced: Vec::new(),
         };
         assert_eq!((appended.first(), appended.last()), (None, None));
     }

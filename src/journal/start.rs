@@ -20,6 +20,7 @@ use crate::{
         files::{File, Files},
         flusher::{self, Commits, Flusher},
         health::Health,
+        preface::Preface,
         published::PublishedKeys,
         recover::{self, Found, OpenError, Recovered},
         sealer::{Sealer, Sealing},
@@ -80,6 +81,7 @@ impl Journal {
             next: None,
             place,
             group: Group::default(),
+            preface: Preface::of_kind(settings.preface),
             threads: helpers.threads,
         };
         let turns = Arc::new(Turns::new(writer));

@@ -65,6 +65,7 @@ pub(super) fn try_open_packing(
         durability: Durability::Sync,
         compress: true,
         retention,
+        preface: None,
     };
     open_set(files, settings, Arc::new(|| Timestamp::from_millis(5)), known)
 }

@@ -25,6 +25,7 @@ use crate::{
         append::{AppendBatch, AppendError, Appended, DiskFull, Level, Poisoned},
         files::File,
         flusher::{self, Commits, Reply, Waiter},
+        preface::Preface,
         published::{PublishedKey, PublishedKeys},
         record::{self, Record, RecordKind},
         segment::{HEADER_BYTES, NEXT_NAME, PLAIN_VERSION, Segment, header},
@@ -77,6 +78,7 @@ pub(super) struct Writer {
     pub(super) next: Option<Arc<dyn File>>,
     pub(super) place: Place,
     pub(super) group: Group,
+    pub(super) preface: Preface,
     /// Joined when the writer ends.
     pub(super) threads: Vec<JoinHandle<()>>,
 }
@@ -104,7 +106,7 @@ pub(super) struct Place {
     pub(super) time: Timestamp,
 }
 
-/// What will be written, and who is told when it is.
+/// What will be written, and who is answered when it is.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     buffer: Vec<u8>,
@@ -169,22 +171,28 @@ impl Writer {
         let Append { mut batch, level, reply, permit } = append;
         self.group.held.extend(batch.take_held());
         self.place.time = self.place.time.max((self.clock)());
-        let begin = self.place.last.next();
-        let mut duplicates = Vec::new();
+        let mut begin = self.place.last.next();
+        let (mut duplicates, mut prefaced) = (Vec::new(), Vec::new());
         for (at, (kind, body, key)) in batch.records().enumerate() {
+            // What it could not write poisons the journal, and the whole group is refused for it.
+            let Ok(has_preface) = self.make_room(body.len()) else { break };
+            if has_preface && at == duplicates.len() {
+                begin = begin.next();
+            } else if has_preface {
+                prefaced.push(at);
+            }
             let seq = self.place.last.next();
             match key.and_then(|key| self.published.remember(key, seq)) {
                 Some(first) => duplicates.push((at, first)),
-                // What it could not write poisons the journal, and the whole group is refused for it.
-                None if self.encode(kind, seq, body).is_err() => break,
-                None => {}
+                None => self.encode(kind, seq, body),
             }
         }
         let level = match self.durability {
             Durability::Sync => level,
             Durability::Interval(_) => Level::Written,
         };
-        let appended = Appended { time: self.place.time, level, records: batch.len(), begin, duplicates };
+        let appended =
+            Appended { time: self.place.time, level, records: batch.len(), begin, duplicates, prefaced };
         let waiter = Waiter { appended, reply, permit };
         match level {
             Level::Written => self.group.on_write.push(waiter),
@@ -227,7 +235,7 @@ impl Writer {
             let bytes = record::size_of(body.len()) as u64;
             if bytes > left && !is_empty {
                 files += 1;
-                left = self.place.segment_bytes.saturating_sub(HEADER_BYTES);
+                left = self.place.segment_bytes.saturating_sub(HEADER_BYTES + self.preface.bytes());
             }
             (left, is_empty) = (left.saturating_sub(bytes), false);
         }
@@ -257,20 +265,33 @@ impl Writer {
         }
     }
 
-    fn encode(&mut self, kind: RecordKind, seq: Seq, body: &[u8]) -> Result<(), Poisoned> {
-        let mut used = self.place.offset + self.group.buffer.len() as u64;
-        if used > HEADER_BYTES && used + record::size_of(body.len()) as u64 > self.place.capacity {
+    /// Sees to it that the next record, with a body of `bytes`, has its place; returns whether that is behind a new segment's preface.
+    fn make_room(&mut self, bytes: usize) -> Result<bool, Poisoned> {
+        let used = self.place.offset + self.group.buffer.len() as u64;
+        if used > HEADER_BYTES && used + record::size_of(bytes) as u64 > self.place.capacity {
             self.write()?;
-            self.rotate()?;
-            used = self.place.offset;
-        } else if self.group.buffer.len() >= GROUP_BYTES_MAX {
+            return Ok(self.rotate()? && self.write_preface());
+        }
+        if self.group.buffer.len() >= GROUP_BYTES_MAX {
             self.write()?;
         }
+        Ok(false)
+    }
+
+    /// Begins a segment with its preface, if there is one.
+    fn write_preface(&mut self) -> bool {
+        let Some((kind, body)) = self.preface.take() else { return false };
+        self.encode(kind, self.place.last.next(), &body);
+        true
+    }
+
+    fn encode(&mut self, kind: RecordKind, seq: Seq, body: &[u8]) {
+        let used = self.place.offset + self.group.buffer.len() as u64;
         self.place.segment.note_place(seq, used);
         let record = Record { kind, seq, time: self.place.time, body };
         record::encode(record, self.place.durable, &mut self.group.buffer);
         self.place.last = seq;
-        Ok(())
+        self.preface.note(kind, body);
     }
 
     /// Writes what the group has so far.
@@ -293,14 +314,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Goes on in the prepared file; in the same one, beyond its size, when a batch of several segments fills the disk.
+    /// Goes on in the prepared file; in the same one, beyond its size, when a batch of several segments fills the disk. Returns
+    /// whether it is another file.
     ///
     /// Shape: waits for the file only on the journal's own thread, as nobody else is let so far without it; see `has_room`.
-    fn rotate(&mut self) -> Result<(), Poisoned> {
+    fn rotate(&mut self) -> Result<bool, Poisoned> {
         if self.next.is_none() {
             self.look_for_next(true)?;
         }
-        let Some(file) = self.next.take() else { return Ok(()) };
+        let Some(file) = self.next.take() else { return Ok(false) };
         // An earlier process may have prepared it, and what it wrote may be on no disk.
         file.write_at(&header(PLAIN_VERSION), 0)
             .map_err(|error| self.shared.poison("write", NEXT_NAME, error))?;
@@ -310,7 +332,7 @@ impl Writer {
         self.commits.rotate(full, segment);
         self.place.offset = HEADER_BYTES;
         self.place.capacity = self.place.segment_bytes;
-        Ok(())
+        Ok(true)
     }
 
     /// Writes the group and answers; returns whether `who` has to sync.

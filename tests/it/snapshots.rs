@@ -302,13 +302,15 @@ fn a_snapshot_that_is_ahead_of_the_journal_is_passed_over() {
 }
 
 #[test]
-fn a_snapshot_whose_rules_are_gone_is_passed_over() {
+fn a_snapshot_whose_rules_are_gone_is_gone_on_from_by_the_nearest() {
     let lived = Lived::new();
+    let [_, newer] = lived.kept();
     let store = tempfile::tempdir().expect("a folder");
     let rules = RulesStore::new(store.path());
-    rules.keep(&generations::sources(0)).expect("kept");
+    let current = rules.keep(&generations::sources(0)).expect("kept");
     let snapshots = Snapshots::open(std::sync::Arc::new(lived.files.after_kill())).expect("opened");
-    assert!(snapshots.load(&rules).is_none(), "both are of later rules");
+    let fold = snapshots.load(&rules.with_current(&current)).expect("the newer one");
+    assert_eq!((fold.applied, &*fold.engine.rules().hash), (newer, current.as_str()));
 }
 
 #[test]

@@ -4,14 +4,28 @@
 //! a month old, the first segment deleted by age, killed while a batch was open. `answer.json` in it is what the session `leased` was
 //! answered last.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use aside::{
     daemon::{fold::Fold, rules::RulesStore, snapshots::Snapshots},
+    engine::{Output, RequestId},
     event::{Seq, SessionId},
-    journal::files::DirFiles,
+    exchange::{Exchange, Harness},
+    journal::{
+        Level,
+        files::{DirFiles, Files},
+        memory::MemoryFiles,
+    },
+    notification::InjectionPoint,
+    protocol::record,
 };
+use serde_json::json;
 use tempfile::TempDir;
+
+use crate::support::{
+    daemon::{Home, at},
+    event_loop::{Append, Daemon, Disk},
+};
 
 /// The newest snapshot in the folder.
 const SNAPSHOT: Seq = Seq(2_805);
@@ -47,4 +61,132 @@ fn a_snapshot_of_the_form_before_is_gone_on_from() {
     // In the present form it is the same.
     let again = Fold::from_state(fold.rules.clone(), &fold.to_state().expect("written")).expect("read");
     assert!(again.to_state() == fold.to_state());
+}
+
+/// The state goes on a second after its last record, on a disk in memory that has its files.
+fn go_on(state: &Path) -> Daemon {
+    let files = MemoryFiles::new();
+    for folder in ["journal", "snapshots"] {
+        for entry in fs::read_dir(state.join(folder)).expect("listed") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+            let file = files.create(name).expect("created");
+            file.write_at(&fs::read(&path).expect("read"), 0).expect("written");
+            file.sync_data().expect("synced");
+        }
+    }
+    files.sync_dir().expect("synced");
+    let (disk, fold) = Disk::open(&files, 1 << 20, state).expect("opened");
+    let now = fold.applied_at;
+    Daemon::start(disk, fold, now).expect("started")
+}
+
+/// The texts of the notifications that an exchange of `session` gets.
+fn delivered(daemon: &mut Daemon, session: &str, point: InjectionPoint, carrier: &str) -> String {
+    let now = daemon.fold.applied_at + Duration::from_secs(1);
+    let harness = Harness { name: Some("loop".into()), workspace: Some("/w".into()), ..Harness::default() };
+    let exchange = Exchange { harness, ..Exchange::new(SessionId::new(session), point, carrier) };
+    let body = |body: &mut Vec<u8>| record::encode_exchange(RequestId(1), &exchange, body);
+    daemon.append(Append::of(record::EXCHANGE, Level::Written, now, body)).expect("appended");
+    let mut texts = String::new();
+    let seen = |_, output| {
+        if let Output::Answer { answer, .. } = output {
+            texts.extend(answer.injection.map(|injection| injection.text.to_string()));
+        }
+    };
+    daemon.catch_up(now, seen).expect("followed");
+    texts
+}
+
+#[test]
+fn all_that_was_pending_in_an_earlier_program_is_delivered() {
+    let state = state();
+    let mut daemon = go_on(state.path());
+    let confirmed = delivered(&mut daemon, "leased", InjectionPoint::TurnEnd, "carrier-2");
+    assert_eq!(confirmed, "", "it was answered before");
+    let waiting = delivered(&mut daemon, "waiting", InjectionPoint::TurnEnd, "carrier-1");
+    for tool in ["tool1", "tool2", "tool3", "tool4"] {
+        assert_eq!(waiting.matches(tool).count(), 1, "{tool} in {waiting}");
+    }
+    assert!(waiting.contains("shop.order"), "the open batch too: {waiting}");
+    let later = delivered(&mut daemon, "later", InjectionPoint::TurnStart, "carrier-1");
+    assert_eq!(later.matches("fetch").count(), 1, "{later}");
+    for session in ["leased", "waiting", "later"] {
+        let again = delivered(&mut daemon, session, InjectionPoint::TurnStart, "carrier-9");
+        assert_eq!(again, "", "{session} has had it");
+    }
+}
+
+/// A journal of a few segments whose beginning is deleted, as retention does, and whose snapshots cannot be used.
+#[test]
+fn a_journal_without_its_beginning_and_without_snapshots_still_has_its_rules() {
+    let each =
+        "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[output]\npriority = \"high\"\n";
+    let settings = "[journal]\nsegment_bytes = 1048576\ncompress = false\n";
+    let home = Home::with(&[("aside.toml", settings), ("subscribers/each.toml", each)]);
+    let daemon = home.serve();
+    let pad = "x".repeat(60_000);
+    for n in 0..40 {
+        home.publish(&json!({ "type": "nobody.asks", "payload": { "n": n, "pad": pad } }));
+    }
+    home.publish(&json!({ "type": "test.each", "payload": { "n": 41 } }));
+    daemon.kill();
+    let segments = || -> Vec<_> {
+        let mut paths: Vec<_> = fs::read_dir(home.path("state/journal"))
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").path())
+            .filter(|path| {
+                path.extension().is_some_and(|extension| extension == "seg") && !path.ends_with("next.seg")
+            })
+            .collect();
+        paths.sort();
+        paths
+    };
+    let first = segments().into_iter().next().expect("one");
+    fs::remove_file(&first).expect("removed");
+    fs::remove_dir_all(home.path("state/snapshots")).expect("removed");
+    fs::remove_file(home.path("state/projection.db")).ok();
+
+    let daemon = home.serve();
+    daemon.said("the beginning of the journal was deleted");
+    let answer = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c" })).json();
+    assert_eq!(*at(&answer, "/notifications/0/subscriber"), json!("each"), "{answer}");
+}
+
+#[test]
+fn rules_that_are_damaged_or_gone_stop_no_start_and_lose_nothing() {
+    for damage in ["a bit of every file", "the folder"] {
+        let each =
+            "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[output]\npriority = \"high\"\n";
+        let home = Home::with(&[("subscribers/each.toml", each)]);
+        let daemon = home.serve();
+        home.publish(&json!({ "type": "test.each", "payload": { "n": 1 } }));
+        daemon.stop();
+        let rules = home.path("state/rules");
+        if damage == "the folder" {
+            fs::remove_dir_all(&rules).expect("removed");
+        } else {
+            for entry in fs::read_dir(&rules).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let mut bytes = fs::read(&path).expect("read");
+                if let Some(byte) = bytes.last_mut() {
+                    *byte ^= 1;
+                }
+                fs::write(&path, bytes).expect("written");
+            }
+            let verified = home.run(&["journal", "verify"]);
+            let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+            assert_eq!(verified.status.code(), Some(1), "{said}");
+            assert!(
+                said.contains("its content has another hash; a start of the daemon writes it anew"),
+                "{said}"
+            );
+        }
+        // One of the files is another one now, so that the rules of the journal's time are lost for good.
+        home.configure("subscribers/other.toml", &each.replace("each", "other"));
+        let daemon = home.serve();
+        daemon.said("rules of an earlier time are lost; the nearest ones are used in their place");
+        let answer = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c" })).json();
+        assert_eq!(*at(&answer, "/notifications/0/subscriber"), json!("each"), "{damage}: {answer}");
+    }
 }

@@ -7,9 +7,9 @@
 //! file is believed before its checksum was.
 
 use crate::{
-    daemon::fold::StateError,
     event::Seq,
     journal::{OpenError, RecordPlace},
+    snapshot::Damaged,
     time::Timestamp,
 };
 
@@ -111,7 +111,7 @@ pub enum Unusable {
     },
     /// Its content is not state.
     #[error("its state cannot be gone on from")]
-    State(#[from] StateError),
+    State(#[from] Damaged),
     /// The journal is shorter.
     #[error("it is ahead of the journal")]
     Ahead(#[source] OpenError),
