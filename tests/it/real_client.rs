@@ -5,6 +5,7 @@
 mod api;
 mod client;
 mod contexts;
+mod sessions;
 mod terminal;
 mod waking;
 
@@ -32,14 +33,22 @@ fn home() -> Arc<Home> {
 }
 
 fn bash(id: &str) -> Turn {
-    let input = json!({ "command": format!("echo {TOOL_SAYS}"), "description": "Says something" });
-    Turn::calls(id, "Bash", &input)
+    Turn::calls(id, "Bash", &says())
+}
+
+fn says() -> Value {
+    json!({ "command": format!("echo {TOOL_SAYS}"), "description": "Says something" })
 }
 
 /// Publishes a failure for whoever works in this home's folder; `words` are found again in what the agent is told.
 fn fail(home: &Home, severity: &str, words: &str) {
+    fail_for(home, ("workspace", &home.work()), severity, words);
+}
+
+/// The same for a scope of this kind.
+fn fail_for(home: &Home, (kind, scope): (&str, &str), severity: &str, words: &str) {
     home.publish(&json!({
-        "type": "tool.call.failure", "severity": severity, "workspace": home.work(),
+        "type": "tool.call.failure", "severity": severity, kind: scope,
         "payload": { "tool_name": words, "error_type": "timeout" },
     }));
 }
@@ -147,6 +156,28 @@ fn something_critical_stops_the_next_call_once() {
     let ran: Vec<usize> = conversation.iter().map(|messages| count(messages, TOOL_SAYS)).collect();
     // The words also stand in the calls themselves, which `texts` does not look at.
     assert_eq!(ran, [0, 0, 1], "the first call was not run, the second one was");
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn calls_that_are_made_together_are_all_held_back_once() {
+    let home = home();
+    let _daemon = home.serve();
+    let during = home.clone();
+    let three = |ids: [&str; 3]| Turn::calls_together(&ids, "Bash", &says());
+    let turns = vec![
+        three(["toolu_1", "toolu_2", "toolu_3"]).after(move || fail(&during, "critical", "marker_critical")),
+        three(["toolu_4", "toolu_5", "toolu_6"]),
+        Turn::says("done"),
+    ];
+    let conversation = play(&home, turns);
+    let told: Vec<usize> = conversation.iter().map(|messages| count(messages, "marker_critical")).collect();
+    assert_eq!(told, [0, 1, 1]);
+    let ran: Vec<usize> = conversation.iter().map(|messages| count(messages, TOOL_SAYS)).collect();
+    assert_eq!(ran, [0, 0, 3], "{:?}", conversation[1].last());
+    let held: Vec<usize> =
+        conversation.iter().map(|messages| count(messages, "aside held this back")).collect();
+    assert_eq!(held, [0, 3, 3], "{:?}", conversation[1].last());
 }
 
 #[test]

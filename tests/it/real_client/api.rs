@@ -31,8 +31,13 @@ impl Turn {
 
     /// It calls a tool. The id is the script's, so that two runs differ in nothing.
     pub(super) fn calls(id: &str, tool: &str, input: &Value) -> Self {
-        let content = json!([{ "type": "tool_use", "id": id, "name": tool, "input": input }]);
-        Self { content, stop_reason: "tool_use", before: Box::new(|| ()) }
+        Self::calls_together(&[id], tool, input)
+    }
+
+    /// It makes several equal calls in one message.
+    pub(super) fn calls_together(ids: &[&str], tool: &str, input: &Value) -> Self {
+        let call = |id: &&str| json!({ "type": "tool_use", "id": id, "name": tool, "input": input });
+        Self { content: ids.iter().map(call).collect(), stop_reason: "tool_use", before: Box::new(|| ()) }
     }
 
     /// What happens before the model answers.

@@ -24,6 +24,19 @@ pub(super) fn program() -> PathBuf {
         .into()
 }
 
+/// The first client that has a message socket and starts monitors without an account; an older one is reached by its hooks alone.
+const WOKEN_FROM: [u32; 3] = [2, 1, 224];
+
+/// Whether this client can be woken.
+pub(super) fn can_be_woken() -> bool {
+    let mut command = Command::new(program());
+    let output = command.arg("--version").env("DISABLE_AUTOUPDATER", "1").output().expect("the client runs");
+    let said = text(&output.stdout);
+    let version = said.split_whitespace().next().unwrap_or_default();
+    version.split('.').map_while(|part| part.parse().ok()).collect::<Vec<u32>>().as_slice()
+        >= WOKEN_FROM.as_slice()
+}
+
 /// Makes the client's home inside `home`: past its first questions, with permission for what the scripts do.
 pub(super) fn settle(home: &Home) {
     let claude = home.path("claude");

@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{
     api::{Api, Turn},
-    client::{aside, environment, program, settle},
-    fail,
+    client::{aside, can_be_woken, environment, program, settle},
+    fail, fail_for,
 };
 use crate::support::daemon::{Daemon, Home};
 
@@ -77,20 +77,43 @@ impl Drop for Terminal {
 pub(super) struct Seat {
     /// Goes first: it is ended by a socket in the home.
     terminal: Terminal,
-    _daemon: Daemon,
+    daemon: Option<Daemon>,
     pub(super) api: Api,
     pub(super) home: Arc<Home>,
+    /// Whether the client can be woken; one that cannot is given what waits with the next prompt.
+    pub(super) can_be_woken: bool,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.daemon.is_none() {
+            // A daemon that a hook started is nobody's child.
+            self.home.run(&["down"]);
+        }
+    }
 }
 
 impl Seat {
     /// Starts the client with `args`; its model says `says` one after the other.
     pub(super) fn taken(says: &[&str], args: &[&str]) -> Self {
-        Self::with_plugin(says, args, |_| ())
+        Self::playing(says.iter().map(|text| Turn::says(text)).collect(), args)
+    }
+
+    /// The same with a model that plays `turns`.
+    pub(super) fn playing(turns: Vec<Turn>, args: &[&str]) -> Self {
+        Self::with_plugin(turns, args, |_| ())
+    }
+
+    /// The same where no daemon runs until a hook starts one.
+    pub(super) fn taken_first() -> Self {
+        let home = Self::home(&["--autostart"]);
+        Self::at(home, None, Vec::new(), &[])
     }
 
     /// The same with a client that starts no monitors.
     pub(super) fn taken_without_monitor(says: &[&str], args: &[&str]) -> Self {
-        Self::with_plugin(says, args, |home| {
+        let turns = says.iter().map(|text| Turn::says(text)).collect();
+        Self::with_plugin(turns, args, |home| {
             let manifest = home.path("plugin/aside/.claude-plugin/plugin.json");
             let text = fs::read_to_string(&manifest).expect("the plugin was written");
             let mut json: Value = serde_json::from_str(&text).expect("JSON");
@@ -100,15 +123,49 @@ impl Seat {
         })
     }
 
-    fn with_plugin(says: &[&str], args: &[&str], change: impl FnOnce(&Home)) -> Self {
-        let home = Arc::new(Home::new());
-        settle(&home);
-        aside(&home, &["install", "claude-code", "--plugin", &plugin(&home)]);
+    fn with_plugin(turns: Vec<Turn>, args: &[&str], change: impl FnOnce(&Home)) -> Self {
+        let home = Self::home(&[]);
         change(&home);
         let daemon = home.serve();
-        let api = Api::playing(says.iter().map(|text| Turn::says(text)).collect());
+        Self::at(home, Some(daemon), turns, args)
+    }
+
+    /// A home in which aside is installed as a plugin, with these options.
+    fn home(options: &[&str]) -> Home {
+        let home = Home::new();
+        settle(&home);
+        aside(&home, &[&["install", "claude-code", "--plugin", &plugin(&home)], options].concat());
+        home
+    }
+
+    fn at(home: Home, daemon: Option<Daemon>, turns: Vec<Turn>, args: &[&str]) -> Self {
+        let home = Arc::new(home);
+        let api = Api::playing(turns);
         let terminal = start(&home, &api, args);
-        Self { terminal, _daemon: daemon, api, home }
+        Self { terminal, daemon, api, home, can_be_woken: can_be_woken() }
+    }
+
+    /// Kills the client and starts another one.
+    pub(super) fn replaced(&mut self) {
+        kill_process(self.pid(), Signal::KILL).expect("it runs");
+        assert!(within(PATIENCE, || self.open_sessions().is_empty()), "{}", self.sight());
+        self.terminal = start(&self.home, &self.api, &[]);
+    }
+
+    /// Stops the turn that is under way.
+    pub(super) fn stop_turn(&self) {
+        self.terminal.press(&["Escape"]);
+        // What was typed for the turn may stand in the line again.
+        assert!(within(PATIENCE, || self.says_idle()), "{}", self.sight());
+        self.terminal.press(&["C-u"]);
+    }
+
+    /// Whether the client's own file says that no turn is under way.
+    fn says_idle(&self) -> bool {
+        let path = self.home.path("claude").join(format!("sessions/{}.json", self.pid().as_raw_nonzero()));
+        let file: Value =
+            fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        file["status"] == "idle" || file["status"] == "shell"
     }
 
     /// Leaves the client and starts it again with `args`.
@@ -149,9 +206,9 @@ impl Seat {
         fail(&self.home, severity, words);
     }
 
-    /// Publishes an error and waits until it waits for `session`.
+    /// Publishes an error for `session` and waits until it waits there.
     pub(super) fn fail_for(&self, session: &str, words: &str) {
-        self.fail("error", words);
+        fail_for(&self.home, ("session", session), "error", words);
         let waits = || self.home.get(&format!("/v1/sessions/{session}"))["pending"] == 1;
         assert!(within(PATIENCE, waits), "{}", self.sight());
     }

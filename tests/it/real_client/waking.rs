@@ -1,4 +1,5 @@
-//! An idle client is woken: through its monitor, wherever its process goes on, and through its inbox.
+//! An idle client is woken: through its monitor, wherever its process goes on, and through its inbox. A client that has neither is
+//! given the same with the next prompt.
 
 use std::{
     io::Write,
@@ -6,7 +7,7 @@ use std::{
 };
 
 use rustix::process::{Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     count,
@@ -22,18 +23,28 @@ const BY_INBOX: &str = "Automated notification of the aside daemon";
 
 /// Publishes something critical, and gives what the model is shown for it, as request `number`.
 fn woken(seat: &Seat, words: &str, number: usize) -> Vec<Value> {
+    woken_within(WAKE_MAX, seat, words, number)
+}
+
+/// The same by a client that may take longer.
+pub(super) fn woken_within(longest: Duration, seat: &Seat, words: &str, number: usize) -> Vec<Value> {
     #[expect(clippy::disallowed_methods, reason = "how long a person waits is what is asked here")]
     let begin = Instant::now();
     seat.fail("critical", words);
-    assert!(seat.api.wait_for(number, WAKE_MAX), "not woken in {WAKE_MAX:?}; {}", seat.sight());
-    writeln!(std::io::stderr(), "woken after {:?}", begin.elapsed()).expect("somebody reads");
+    if seat.can_be_woken {
+        assert!(seat.api.wait_for(number, longest), "not woken in {longest:?}; {}", seat.sight());
+        writeln!(std::io::stderr(), "woken after {:?}", begin.elapsed()).expect("somebody reads");
+    } else {
+        seat.enter("is there anything");
+    }
     let request = seat.next_request(number);
     assert_eq!(count(&request, words), 1, "{:?}", request.last());
     request
 }
 
 fn one_watcher(seat: &Seat) {
-    assert!(within(PATIENCE, || seat.watchers() == 1), "not one watcher; {}", seat.sight());
+    let expected = usize::from(seat.can_be_woken);
+    assert!(within(PATIENCE, || seat.watchers() == expected), "not {expected} watcher; {}", seat.sight());
 }
 
 #[test]
@@ -49,8 +60,36 @@ fn an_idle_session_is_woken_and_its_watcher_ends_with_the_client() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
+fn what_waits_with_a_critical_one_reaches_the_model_whole() {
+    let seat = Seat::taken(&[], &["go"]);
+    seat.next_request(1);
+    one_watcher(&seat);
+    let session = seat.idle_session();
+    let texts = ["first", "second", "third"].map(|name| {
+        // Whole only with its end, and told from the others by its beginning.
+        let text = format!("{name} {}", "of three hundred characters ".repeat(20));
+        format!("{}{name}_end", text.chars().take(300 - name.len() - 4).collect::<String>())
+    });
+    for text in &texts {
+        assert_eq!(text.len(), 300);
+        seat.home.publish(&json!({
+            "type": "message.agent.sent", "workspace": seat.home.work(), "payload": { "from": "ann", "text": text },
+        }));
+    }
+    let pending = || seat.home.get(&format!("/v1/sessions/{session}"))["pending"].clone();
+    assert!(within(PATIENCE, || pending() == 3), "{}", seat.sight());
+    let request = woken(&seat, "marker_critical", 2);
+    for text in &texts {
+        assert_eq!(count(&request, text), 1, "{text} in {:?}", request.last());
+    }
+    assert!(within(PATIENCE, || pending() == 0), "{}", seat.sight());
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
 fn the_queue_and_the_watcher_go_on_where_the_client_does() {
     let seat = Seat::taken(&[], &["go"]);
+    let wakes = usize::from(seat.can_be_woken);
     seat.next_request(1);
     one_watcher(&seat);
     let first = seat.idle_session();
@@ -62,15 +101,17 @@ fn the_queue_and_the_watcher_go_on_where_the_client_does() {
     let request = seat.prompt("after the clear");
     assert_eq!(count(&request, "marker_waiting"), 1, "what waited waits in the next session");
     let request = woken(&seat, "marker_cleared", 3);
-    assert_eq!([count(&request, BY_MONITOR), count(&request, "marker_waiting")], [1, 1]);
+    assert_eq!([count(&request, BY_MONITOR), count(&request, "marker_waiting")], [wakes, 1]);
 
     seat.fail_for(&cleared, "marker_copied");
     seat.enter("/branch");
     let branch = seat.session_other_than(&cleared);
     let request = seat.prompt("in the branch");
-    assert_eq!([count(&request, "marker_copied"), count(&request, "marker_cleared")], [1, 1]);
+    // A client before message sockets says of a copy that it was resumed; then what waits stays with the original.
+    let copies = wakes;
+    assert_eq!([count(&request, "marker_copied"), count(&request, "marker_cleared")], [copies, 1]);
     let request = woken(&seat, "marker_branch", 5);
-    assert_eq!([count(&request, BY_MONITOR), count(&request, "marker_copied")], [2, 1]);
+    assert_eq!([count(&request, BY_MONITOR), count(&request, "marker_copied")], [2 * wakes, copies]);
 
     // The original has kept what waited, and was told nothing of the branch.
     seat.enter(&format!("/resume {cleared}"));
@@ -78,7 +119,7 @@ fn the_queue_and_the_watcher_go_on_where_the_client_does() {
     let request = seat.prompt("back in the original");
     assert_eq!([count(&request, "marker_copied"), count(&request, "marker_branch")], [1, 0]);
     let request = woken(&seat, "marker_resumed", 7);
-    assert_eq!([count(&request, BY_MONITOR), count(&request, "marker_copied")], [2, 1]);
+    assert_eq!([count(&request, BY_MONITOR), count(&request, "marker_copied")], [2 * wakes, 1]);
     one_watcher(&seat);
 }
 
@@ -87,12 +128,13 @@ fn the_queue_and_the_watcher_go_on_where_the_client_does() {
 fn a_client_without_a_monitor_is_woken_through_its_inbox() {
     let seat = Seat::taken_without_monitor(&[], &[]);
     let first = seat.idle_session();
+    let wakes = usize::from(seat.can_be_woken);
     let request = woken(&seat, "marker_inbox", 1);
-    assert_eq!(count(&request, BY_INBOX), 1);
+    assert_eq!(count(&request, BY_INBOX), wakes);
     seat.enter("/clear");
     seat.session_other_than(&first);
     let request = woken(&seat, "marker_cleared", 2);
-    // The context is empty, and what it held is still true.
-    assert_eq!([count(&request, BY_INBOX), count(&request, "marker_inbox")], [1, 1]);
+    // The context is empty, and what was delivered once stays so.
+    assert_eq!([count(&request, BY_INBOX), count(&request, "marker_inbox")], [wakes, 0]);
     assert_eq!(seat.watchers(), 0);
 }
