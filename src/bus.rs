@@ -75,7 +75,7 @@ pub struct Bus {
 /// The key by which an event is known to be published already.
 ///
 /// Shape: the first 128 bits of a SHA-256, so that no producer can find an id that collides with another one's event.
-pub fn publish_key(source: &str, id: &str) -> u128 {
+pub fn idempotency_key(source: &str, id: &str) -> u128 {
     let mut hash = Sha256::new();
     // The length keeps ("ab", "c") and ("a", "bc") apart.
     hash.update((source.len() as u64).to_le_bytes());
@@ -201,10 +201,10 @@ mod tests {
     };
 
     #[test]
-    fn a_publish_key_depends_on_source_and_id_and_stays_the_same() {
+    fn an_idempotency_key_depends_on_source_and_id_and_stays_the_same() {
         // Computed apart from this program: sha256(u64 2, "fs1"), the first 16 bytes, little-endian.
-        assert_eq!(publish_key("fs", "1"), 0xdcd7_d900_8321_0523_03b7_9bb7_6259_0db2);
-        assert_ne!(publish_key("ab", "c"), publish_key("a", "bc"));
+        assert_eq!(idempotency_key("fs", "1"), 0xdcd7_d900_8321_0523_03b7_9bb7_6259_0db2);
+        assert_ne!(idempotency_key("ab", "c"), idempotency_key("a", "bc"));
     }
 
     /// How many records the engine has yet to handle.

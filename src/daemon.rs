@@ -52,7 +52,7 @@ use self::{
     recovery::{Recovered, RecoveryError},
     rules::RulesStore,
     shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
-    snapshots::keeper::{self, Cadence, Order},
+    snapshots::writer::{self, Order, Schedule},
     supervisor::{Supervisor, TaskKind},
     views::About,
 };
@@ -211,7 +211,7 @@ impl Daemon {
         let Recovered { mut fold, bus, reader, clock, snapshots, snapshot, projected, owed: _ } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
-        let (orders, ordered) = keeper::orders();
+        let (orders, ordered) = writer::orders();
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let (engine, queries) = EngineHandle::new();
         let rules = fold.rules.clone();
@@ -222,7 +222,7 @@ impl Daemon {
         let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());
         let app = new_app(&bus, &clock, engine, projection.clone(), transcripts, intake);
         let records_max = compiled.daemon.journal.snapshot_records;
-        let cadence = Cadence::new(orders.clone(), snapshots.clone(), records_max, snapshot);
+        let schedule = Schedule::new(orders.clone(), records_max, snapshot);
         let event_loop = EventLoop {
             fold,
             bus: bus.clone(),
@@ -233,12 +233,12 @@ impl Daemon {
             feed,
             about,
             pace: Pace::default(),
-            cadence,
+            schedule,
             drain: draining,
             owed,
         };
         let mut tasks = Supervisor::default();
-        tasks.start(TaskKind::Snapshots, keeper::run(ordered, snapshots, bus.clone(), projection));
+        tasks.start(TaskKind::Snapshots, writer::run(ordered, snapshots, bus.clone(), projection));
         tasks.start(TaskKind::EventLoop, event_loop.run());
         tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
         tasks.start(TaskKind::Doors, server::push_wakes(app.clone()));
@@ -472,7 +472,7 @@ mod tests {
         let bus = Bus::new(opened.journal, opened.last_seq);
         let options = ServeOptions { socket, config, state };
         let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
-        let (orders, _) = keeper::orders();
+        let (orders, _) = writer::orders();
         let (projector, owns_socket) = (None, true);
         let daemon = Daemon {
             options,

@@ -2,8 +2,8 @@
 //!
 //! A backup is a tar file with `journal/`, `snapshots/` and `rules/`. It is taken from the files and needs no daemon: a journal only
 //! grows, so that all its records up to some moment are a consistent state. The journal is opened before and after the snapshots
-//! are read, so that it holds what they begin with and reaches as far as they do, whatever retention deletes meanwhile. The files of
-//! the snapshots' folder need each other, so all are held open before one is read, and were all there at one moment. Rules
+//! are read, so that it holds what they begin with and reaches as far as they do, whatever retention deletes meanwhile. All
+//! snapshots are held open before one is read, so that the newest that were there at one moment are in it. Rules
 //! that nothing names any more are deleted, so they are held open before the journal is, and what came since is read after it: all
 //! that the journal names are there. The token of the API stays out.
 
@@ -30,7 +30,7 @@ const RULES: &str = "rules";
 /// Where a backup is unpacked before it counts.
 const UNFINISHED: &str = "restoring";
 /// The names of the files in the folders that are copied as they are; all others are unfinished.
-const WHOLE: [&str; 4] = ["snap", "keys", "json", "text"];
+const WHOLE: [&str; 3] = ["snap", "json", "text"];
 /// How often a folder that changes while it is opened is opened again; a running daemon needs longer from one change to the next than
 /// that takes.
 const OPENED_AGAIN_MAX: usize = 8;
@@ -309,11 +309,11 @@ mod tests {
         daemon::{
             fold::Fold,
             rules::RulesStore,
-            snapshots::{Snapshots, Taken},
+            snapshots::{Capture, Snapshots},
         },
         event::Seq,
         journal::{
-            AppendBatch, Journal, JournalSettings, Known, Level, PUBLISHED_KEYS_MAX, PublishedKey, RecordBuf,
+            AppendBatch, IdempotencyKey, Journal, JournalSettings, Known, Level, RecordBuf,
             record::RecordKind,
         },
         time::Timestamp,
@@ -354,7 +354,6 @@ mod tests {
         append(&journal, 1..=200);
         for (name, text) in [
             ("snapshots/1.snap", "snapshot"),
-            ("snapshots/3.keys", "keys"),
             ("snapshots/2.snap.tmp", "unfinished"),
             ("rules/a.json", "rules"),
             ("rules/b.unfinished", "unfinished"),
@@ -387,7 +386,7 @@ mod tests {
             let again = restore(&file, &restored).expect("restored");
             assert_eq!((again.last, again.segments, again.bytes), (kept.last, kept.segments, kept.bytes));
             assert_eq!(names(&restored), ["daemon.lock", "journal", "rules", "snapshots"]);
-            assert_eq!(names(&restored.join("snapshots")), ["1.snap", "3.keys"]);
+            assert_eq!(names(&restored.join("snapshots")), ["1.snap"]);
             assert_eq!(names(&restored.join("rules")), ["a.json"]);
             let journal = open(&restored, compress);
             assert_eq!(records(&journal), expected);
@@ -400,6 +399,7 @@ mod tests {
 
     #[test]
     fn a_backup_that_is_taken_while_snapshots_come_and_go_has_one_that_is_whole() {
+        const KEYS: u64 = 20_000;
         let (folder, state, _journal) = state(false);
         let rules = RulesStore::new(&state);
         let snapshots = |state: &Path| {
@@ -410,10 +410,10 @@ mod tests {
         let write = |snapshots: &Snapshots, seq: u64| {
             let mut fold = Fold::new(rules.clone());
             fold.applied = Seq(seq);
-            let after = snapshots.keys_upto().0;
-            let keys: Vec<_> = (after + 1..=seq).map(|seq| PublishedKey::new(seq.into(), Seq(seq))).collect();
-            let taken = Taken::of(&fold, None).expect("it can be written");
-            snapshots.write(&taken, &keys).expect("written");
+            let keys: Vec<_> =
+                (seq - KEYS + 1..=seq).map(|seq| IdempotencyKey::new(seq.into(), Seq(seq))).collect();
+            let capture = Capture::of(&fold).expect("it can be written");
+            snapshots.write(&capture, 0, &keys).expect("written");
         };
         let first = snapshots(&state);
         write(&first, 100_000);
@@ -432,20 +432,15 @@ mod tests {
             for _ in 0..5 {
                 backup(&state, &file).expect("backed up");
                 restore(&file, &restored_to).expect("restored");
-                let loaded = snapshots(&restored_to).load_meanwhile(&rules, |_| ());
-                seen.push(loaded.map(|loaded| (loaded.fold.applied.0, loaded.published.len() as u64)));
+                let loaded = snapshots(&restored_to).load(&rules);
+                seen.push(loaded.and_then(|loaded| loaded.keys).map(|keys| keys.len() as u64));
                 fs::remove_file(&file).expect("removed");
                 fs::remove_dir_all(&restored_to).expect("removed");
             }
             is_done.store(true, Ordering::Relaxed);
             (seen, writing.join().expect("no panic"))
         });
-        assert!(
-            restored
-                .iter()
-                .all(|found| found.is_some_and(|(seq, keys)| keys == seq.min(PUBLISHED_KEYS_MAX as u64))),
-            "{restored:?}"
-        );
+        assert!(restored.iter().all(|keys| *keys == Some(KEYS)), "{restored:?}");
         assert!(count > 5, "{count} snapshots are too few to mean much");
     }
 

@@ -17,11 +17,11 @@ use super::{
     clock::Clock,
     fold::{Fold, FoldError},
     projector::Feed,
-    snapshots::{Taken, keeper::Cadence},
+    snapshots::{Capture, writer::Schedule},
     views::{self, About},
 };
 use crate::{
-    bus::{Bus, Pace, publish_key},
+    bus::{Bus, Pace, idempotency_key},
     engine::{Output, SUBSCRIBER_FAILED},
     event::{Event, Seq, SessionId},
     exchange::InjectionId,
@@ -60,7 +60,7 @@ pub(super) struct EventLoop {
     /// What is to be appended, in order; it waits here only while the disk is full, when there is nothing new to make more of it.
     pub(super) owed: VecDeque<Owed>,
     /// When the state is written down.
-    pub(super) cadence: Cadence,
+    pub(super) schedule: Schedule,
 }
 
 /// Why the loop cannot go on.
@@ -102,7 +102,7 @@ impl EventLoop {
                     self.consume_slice()?;
                     self.owe_seen();
                     is_full = self.pay().await?;
-                    if self.cadence.is_due(self.fold.applied) {
+                    if self.schedule.is_due(self.fold.applied) {
                         self.take_snapshot().await;
                     }
                 }
@@ -140,8 +140,8 @@ impl EventLoop {
         if !self.owed.is_empty() {
             return;
         }
-        match Taken::of(&self.fold, self.reader.last_place()) {
-            Ok(taken) => self.cadence.hand_over(taken, &self.bus).await,
+        match Capture::of(&self.fold) {
+            Ok(capture) => self.schedule.hand_over(capture, &self.bus).await,
             Err(error) => {
                 tracing::error!(%error, "the state cannot be written down; a start reads more of the journal")
             }
@@ -181,7 +181,7 @@ impl EventLoop {
         let (begin, before) = (self.clock.now(), self.fold.applied);
         for record in self.reader.next_batch(SLICE_RECORDS_MAX)?.iter() {
             self.fold.apply(&record)?;
-            self.cadence.note_applied(record.body.len() as u64);
+            self.schedule.note_applied(record.body.len() as u64);
             while let Some(output) = self.fold.poll_output() {
                 self.owed.extend(act(&self.registry, output));
             }
@@ -295,7 +295,7 @@ pub(super) async fn append(bus: &Bus, kind: u8, body: impl FnOnce(&mut Vec<u8>))
 /// Publishes an event of the engine's own; once, however often it is asked to.
 pub(super) async fn publish(bus: &Bus, event: &Event) -> Result<(), AppendError> {
     let mut batch = AppendBatch::new();
-    let key = publish_key(&event.source, &event.id);
+    let key = idempotency_key(&event.source, &event.id);
     let body = |body: &mut Vec<u8>| record::encode_event(&event.as_ref(), body);
     batch.push_with(RecordKind(record::EVENT), Some(key), body).expect("the engine's own events are small");
     bus.append(batch, Level::Written).await.map(|_| ())

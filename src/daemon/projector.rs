@@ -216,8 +216,9 @@ impl Past {
     fn fold_before(&self, cursor: Seq) -> Result<(Fold, Reader), ProjectorError> {
         let first = self.journal.stored().map_err(ProjectorError::Look)?.first;
         let is_whole = first <= Seq::ZERO.next();
-        let fold = self.snapshots.load_before(cursor, &self.rules);
-        let fold = fold.or_else(|| (!is_whole).then(|| self.snapshots.load_oldest(&self.rules)).flatten());
+        let fold = self.snapshots.load_before(cursor, &self.journal, &self.rules);
+        let oldest = || self.snapshots.load_oldest(&self.journal, &self.rules);
+        let fold = fold.or_else(|| (!is_whole).then(oldest).flatten());
         let fold = fold.unwrap_or_else(|| Fold::new(self.rules.clone()));
         let reader = self.journal.read_from(fold.applied.next().max(first));
         Ok((fold, reader))

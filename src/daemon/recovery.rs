@@ -15,7 +15,7 @@ use super::{
     snapshots::{Snapshots, Unusable},
 };
 use crate::{
-    bus::{Bus, publish_key},
+    bus::{Bus, idempotency_key},
     config::daemon::{Durability as Configured, JournalConfig},
     engine::Output,
     event::{
@@ -23,8 +23,8 @@ use crate::{
         codec::{self, IdOrigin},
     },
     journal::{
-        Clock as JournalClock, Durability, Found, Journal, JournalSettings, KnownRecord, OpenError, Opened,
-        PUBLISHED_KEYS_MAX, PublishedKeys, ReadError, Reader, Record, RecordKind, Retention,
+        Clock as JournalClock, Durability, Found, IdempotencyKeys, Journal, JournalSettings, KnownRecord,
+        OpenError, Opened, ReadError, Reader, Record, RecordKind, Retention,
         files::{DirFiles, Files},
     },
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
@@ -119,7 +119,7 @@ pub struct ClosedJournal {
     pub settings: JournalSettings,
     /// What its records are timed by.
     pub clock: JournalClock,
-    /// The publish key of a record.
+    /// The idempotency key of a record.
     pub key_of: fn(Record<'_>) -> Option<u128>,
 }
 
@@ -134,15 +134,15 @@ impl ClosedJournal {
     ///
     /// Errors: those of [`Journal::open`].
     pub fn open(&self) -> Result<Opened, OpenError> {
-        self.open_found(self.look(KnownRecord::default())?, PublishedKeys::new(PUBLISHED_KEYS_MAX))
+        self.open_found(self.look(KnownRecord::default())?, IdempotencyKeys::default())
     }
 
     fn look(&self, known: KnownRecord) -> Result<Found, OpenError> {
         Journal::look(self.files.as_ref(), &self.key_of, known)
     }
 
-    fn open_found(&self, found: Found, published: PublishedKeys) -> Result<Opened, OpenError> {
-        Journal::open_found(Arc::clone(&self.files), self.settings, Arc::clone(&self.clock), found, published)
+    fn open_found(&self, found: Found, keys: IdempotencyKeys) -> Result<Opened, OpenError> {
+        Journal::open_found(Arc::clone(&self.files), self.settings, Arc::clone(&self.clock), found, keys)
     }
 }
 
@@ -166,8 +166,7 @@ pub(super) fn closed_journal(
     Ok(ClosedJournal { files, settings, clock: clock_fn(clock), key_of })
 }
 
-/// Opens a journal of which the newest usable snapshot is known, or nothing if there is none. If all that is wrong with a snapshot is its
-/// publish keys, its state is used before nothing is, and the keys are those of the journal's records.
+/// Opens a journal with the newest snapshot that can be gone on from in it, or with nothing if there is none.
 ///
 /// Errors: the journal cannot be opened, and another snapshot makes no difference.
 pub fn open_after(
@@ -176,22 +175,24 @@ pub fn open_after(
     journal: &ClosedJournal,
 ) -> Result<(Fold, Opened), OpenError> {
     let had_none = snapshots.is_empty();
-    while let Some(loaded) = snapshots.load_meanwhile(rules, |known| journal.look(known)) {
-        match loaded.done {
-            Ok(found) => return Ok((loaded.fold, journal.open_found(found, loaded.published)?)),
-            Err(behind @ OpenError::Behind { .. }) => {
-                snapshots.pass_over(loaded.fold.applied, &Unusable::Ahead(behind));
-            }
+    while let Some(loaded) = snapshots.load(rules) {
+        let found = match journal.look(loaded.known()) {
+            Ok(found) => loaded.check(&found).map(|()| found),
+            Err(behind @ OpenError::Behind { .. }) => Err(Unusable::Ahead(behind)),
             Err(error) => return Err(error),
+        };
+        match found {
+            Ok(found) => {
+                let keys = loaded.keys.unwrap_or_default();
+                return Ok((loaded.fold, journal.open_found(found, keys)?));
+            }
+            Err(reason) => snapshots.pass_over(loaded.fold.applied, &reason),
         }
     }
-    let found = journal.look(KnownRecord::default())?;
-    let fold = snapshots.load_without_keys(rules).filter(|fold| fold.applied <= found.last());
-    let fold = fold.unwrap_or_else(|| Fold::new(rules.clone()));
-    if fold.applied == Seq::ZERO && !had_none {
+    if !had_none {
         tracing::warn!("no snapshot can be gone on from, so the journal is read from its first record");
     }
-    Ok((fold, journal.open_found(found, PublishedKeys::new(PUBLISHED_KEYS_MAX))?))
+    Ok((Fold::new(rules.clone()), journal.open()?))
 }
 
 /// Reads what `fold` has not applied. Without a snapshot and without its beginning, a journal is followed from the oldest record.
@@ -222,12 +223,12 @@ fn or_later<T>(outcome: Result<T, ProjectionError>) -> Option<T> {
     outcome.inspect_err(|error| tracing::error!(%error, "the history is made up later")).ok()
 }
 
-/// The publish key of a record, so that what was published before is known after a restart.
+/// The idempotency key of a record, so that what was published before is known after a restart.
 fn key_of(found: Record<'_>) -> Option<u128> {
     // An id that the daemon made cannot come again, so no key is kept for it.
     let is_producers = found.kind.0 == record::EVENT && codec::id_origin(found.body) == IdOrigin::Producer;
     let event = is_producers.then(|| codec::decode(found.body).ok()).flatten()?;
-    Some(publish_key(event.source, event.id))
+    Some(idempotency_key(event.source, event.id))
 }
 
 /// Applies everything that `reader` finds to `fold`; returns the events that are still to be published.

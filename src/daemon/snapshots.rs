@@ -3,31 +3,26 @@
 //! A snapshot is what the records up to one position left, so that a start need not read them again. It never holds what the
 //! journal does not: it is written after the journal is durable up to its record and up to the events that the engine owed by then.
 //! Whatever is wrong with one is a reason to use the one before, or the journal from its beginning, and to say so; never a reason
-//! not to start. What is in a file is `file`'s business, what became of the publish keys is `keys`', when one is taken is `keeper`'s.
+//! not to start. What is in a file is `file`'s business, when one is written is `writer`'s.
 
 mod file;
-pub(super) mod keeper;
-mod keys;
 #[cfg(test)]
 mod tests;
+pub(super) mod writer;
 
 use std::{
     io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread,
 };
 
 pub use self::file::{FORMAT_VERSION, Unusable};
-use self::{
-    file::{Form, HEADER_BYTES, Header, Section},
-    keys::KeyLog,
-};
+use self::file::{Form, HEADER_BYTES_MAX, Header, LastRecord, Section};
 use super::{fold::Fold, rules::RulesStore};
 use crate::{
     event::Seq,
     journal::{
-        KnownRecord, PublishedKey, PublishedKeys, RecordPlace,
+        Found, IdempotencyKey, IdempotencyKeys, Journal, KnownRecord, ReadError,
         files::{File, Files},
     },
     snapshot::{Damaged, form_3},
@@ -37,9 +32,16 @@ use crate::{
 /// How many are kept: the newest, and one for the case that something is wrong with it.
 pub const KEPT: usize = 2;
 
+/// Most snapshots of another journal that are kept beside, for somebody who put the wrong journal into the folder.
+const SET_ASIDE_MAX: usize = 2 * KEPT;
+
 /// What a snapshot is called while it is written.
 const UNFINISHED: &str = "unfinished";
 const SUFFIX: &str = ".snap";
+/// What the name of one that is not of this journal ends with.
+const SET_ASIDE_SUFFIX: &str = ".snap.unmatched";
+/// The files of keys that snapshots of forms before relied on.
+const KEYS_SUFFIX: &str = ".keys";
 /// Digits of a position in a name, so that names sort as positions do.
 const SEQ_DIGITS: usize = 20;
 
@@ -49,42 +51,28 @@ pub struct Snapshots {
     files: Arc<dyn Files>,
     /// Those that are believed to be usable, oldest first.
     kept: Mutex<Vec<Seq>>,
-    /// The newest that was passed over for its publish keys alone.
-    keyless: Mutex<Option<Seq>>,
-    keys: Mutex<Keys>,
 }
 
-/// Where the next publish keys go.
+/// What the engine was at one position, written down.
 #[derive(Debug, Clone)]
-struct Keys {
-    /// What the newest usable snapshot relies on.
-    log: KeyLog,
-    /// The number of the next file.
-    next: u64,
-}
-
-/// What the engine and its ledger were at one position, written down.
-#[derive(Debug, Clone)]
-pub struct Taken {
+pub struct Capture {
     /// The last record that is in it.
     pub seq: Seq,
     /// The time of that record.
     pub time: Timestamp,
-    /// Where in the journal it is, if that is known.
-    pub place: Option<RecordPlace>,
     /// As [`Fold::to_state`] writes it.
     pub state: Vec<u8>,
 }
 
-/// What a snapshot holds, and what was done while it was read.
+/// What a snapshot holds.
 #[derive(Debug)]
-pub struct Loaded<T> {
+pub struct Loaded {
     /// The state.
     pub fold: Fold,
-    /// The publish keys of the records up to the one that the state has applied.
-    pub published: PublishedKeys,
-    /// What was done.
-    pub done: T,
+    /// The newest idempotency keys of the records up to the one that the state has applied; `None` when the journal has to be
+    /// asked for them.
+    pub keys: Option<IdempotencyKeys>,
+    last: LastRecord,
 }
 
 /// A snapshot that could not be written.
@@ -99,12 +87,43 @@ pub struct WriteError {
     pub source: io::Error,
 }
 
-impl Taken {
-    /// Writes down what `fold` is; its outputs must have been drained. `place` is that of the record it applied last.
+impl Capture {
+    /// Writes down what `fold` is; its outputs must have been drained.
     ///
     /// Errors: it cannot be written.
-    pub fn of(fold: &Fold, place: Option<RecordPlace>) -> Result<Self, Damaged> {
-        Ok(Self { seq: fold.applied, time: fold.applied_at, place, state: fold.to_state()? })
+    pub fn of(fold: &Fold) -> Result<Self, Damaged> {
+        Ok(Self { seq: fold.applied, time: fold.applied_at, state: fold.to_state()? })
+    }
+}
+
+impl Loaded {
+    /// What it says of the journal.
+    pub fn known(&self) -> KnownRecord {
+        let keys_upto = if self.keys.is_some() { self.last.seq } else { Seq::ZERO };
+        KnownRecord { seq: self.last.seq, keys_upto }
+    }
+
+    /// Compares it with the journal that was found, which reaches as far as it does.
+    ///
+    /// Errors: it is not one to go on from in this journal.
+    pub fn check(&self, found: &Found) -> Result<(), Unusable> {
+        let LastRecord { seq, .. } = self.last;
+        if seq.next() < found.first() {
+            return Err(Unusable::BeforeJournal { first: found.first() });
+        }
+        // What cannot be read contradicts nothing; who needs it says that it is damaged.
+        let record = found.record(seq).ok().flatten();
+        self.last.check(record.as_ref().map(|record| record.as_record()))
+    }
+
+    /// Whether it is one to go on from in a journal that is open.
+    fn is_of(&self, journal: &Journal) -> bool {
+        match journal.read_at(self.last.seq) {
+            Ok(Some(record)) => self.last.check(Some(record.as_record())).is_ok(),
+            Ok(None) => false,
+            Err(ReadError::Gone { oldest, .. }) => oldest <= self.last.seq.next(),
+            Err(ReadError::Io { .. } | ReadError::Damaged { .. }) => true,
+        }
     }
 }
 
@@ -113,11 +132,9 @@ impl Snapshots {
     ///
     /// Errors: the folder cannot be listed.
     pub fn open(files: Arc<dyn Files>) -> io::Result<Self> {
-        let names = files.list()?;
-        let mut kept: Vec<Seq> = names.iter().filter_map(|name| seq_of(name)).collect();
+        let mut kept: Vec<Seq> = files.list()?.iter().filter_map(|name| seq_of(name)).collect();
         kept.sort_unstable();
-        let keys = Keys { log: KeyLog::default(), next: keys::next_number(&names) };
-        Ok(Self { files, kept: Mutex::new(kept), keyless: Mutex::default(), keys: Mutex::new(keys) })
+        Ok(Self { files, kept: Mutex::new(kept) })
     }
 
     /// Whether there is none that is believed to be usable.
@@ -139,215 +156,186 @@ impl Snapshots {
         self.oldest_needed().unwrap_or(Seq::ZERO).next()
     }
 
-    /// The newest snapshot that can be gone on from; passes over those that cannot.
-    pub fn load(&self, rules: &RulesStore) -> Option<Fold> {
-        self.load_meanwhile(rules, |_| ()).map(|loaded| loaded.fold)
-    }
-
-    /// Does what [`Snapshots::load`] does, and something with the snapshot's last record while its publish keys are read.
-    ///
-    /// Shape: what is done may change nothing, as the snapshot may turn out not to be usable, and another one is tried.
-    pub fn load_meanwhile<T>(
-        &self,
-        rules: &RulesStore,
-        mut meanwhile: impl FnMut(KnownRecord) -> T,
-    ) -> Option<Loaded<T>> {
+    /// The newest snapshot that is whole; passes over those that are not. Whether it is one of the journal is for the caller to
+    /// ask, with [`Loaded::check`].
+    pub fn load(&self, rules: &RulesStore) -> Option<Loaded> {
         loop {
             let newest = self.kept().last().copied()?;
-            match self.read(newest, rules, &mut meanwhile) {
-                Ok((loaded, log)) => {
-                    self.keys().log = log;
-                    return Some(loaded);
-                }
-                Err(reason) => {
-                    self.pass_over(newest, &reason);
-                    if matches!(reason, Unusable::Keys { .. } | Unusable::KeysUnread { .. }) {
-                        self.keyless().get_or_insert(newest);
-                    }
-                }
+            match self.read(newest, rules) {
+                Ok(loaded) => return Some(loaded),
+                Err(reason) => self.pass_over(newest, &reason),
             }
         }
     }
 
-    /// The state of the newest snapshot that was passed over for its publish keys alone; for a start that has no other, as it is worth more
-    /// than the records it was made of, if these were deleted.
-    pub fn load_without_keys(&self, rules: &RulesStore) -> Option<Fold> {
-        let seq = *self.keyless();
-        let fold = self.read_fold(seq?, rules).ok()?;
-        let seq = fold.applied;
-        tracing::warn!(%seq, "the state of a snapshot that was passed over is used, with the publish keys that the journal has");
-        Some(fold)
-    }
-
-    /// The newest snapshot that holds nothing after `cursor`, if it can be read.
-    pub(super) fn load_before(&self, cursor: Seq, rules: &RulesStore) -> Option<Fold> {
+    /// The newest snapshot of `journal` that holds nothing after `cursor`, if it can be read.
+    pub(super) fn load_before(&self, cursor: Seq, journal: &Journal, rules: &RulesStore) -> Option<Fold> {
         let kept = self.kept().clone();
-        kept.into_iter().rev().filter(|seq| *seq <= cursor).find_map(|seq| self.read_fold(seq, rules).ok())
+        self.first_of(journal, rules, kept.into_iter().rev().filter(|seq| *seq <= cursor))
     }
 
-    /// The oldest snapshot that can be read.
-    pub(super) fn load_oldest(&self, rules: &RulesStore) -> Option<Fold> {
+    /// The oldest snapshot of `journal` that can be read.
+    pub(super) fn load_oldest(&self, journal: &Journal, rules: &RulesStore) -> Option<Fold> {
         let kept = self.kept().clone();
-        kept.into_iter().find_map(|seq| self.read_fold(seq, rules).ok())
+        self.first_of(journal, rules, kept.into_iter())
     }
 
-    /// Uses the snapshot at `seq` no more, and says why.
+    fn first_of(
+        &self,
+        journal: &Journal,
+        rules: &RulesStore,
+        mut seqs: impl Iterator<Item = Seq>,
+    ) -> Option<Fold> {
+        seqs.find_map(|seq| {
+            let loaded = self.read(seq, rules).ok()?;
+            loaded.is_of(journal).then_some(loaded.fold)
+        })
+    }
+
+    /// Uses the snapshot at `seq` no more, and says why. One that is not of this journal gets another name, so that no later
+    /// start takes it for one when the journal has grown beyond it.
     pub fn pass_over(&self, seq: Seq, reason: &Unusable) {
-        let path = self.files.path(&name_of(seq));
-        let reason: &dyn std::error::Error = reason;
-        tracing::warn!(path = %path.display(), reason, "a snapshot is passed over");
+        let name = name_of(seq);
+        let path = self.files.path(&name);
+        let path = path.display();
         self.kept().retain(|kept| *kept != seq);
+        let is_set_aside = reason.is_of_another_journal();
+        let reason: &dyn std::error::Error = reason;
+        if !is_set_aside {
+            tracing::warn!(%path, reason, "a snapshot is passed over");
+            return;
+        }
+        tracing::error!(
+            %path,
+            reason,
+            "a snapshot is not one of this journal: the journal was cut, replaced or lost its end; the snapshot is not used \
+             any more and kept as `*{SET_ASIDE_SUFFIX}`"
+        );
+        if let Err(error) = self.set_aside(&name) {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(%path, error, "the snapshot cannot be renamed; it is compared again at the next start");
+        }
     }
 
-    /// The last record whose publish key need not be handed over any more.
-    pub fn keys_upto(&self) -> Seq {
-        self.keys().log.upto
+    /// Renames the snapshot `name`, and removes others of its kind that are too many.
+    fn set_aside(&self, name: &str) -> io::Result<()> {
+        let is_other = |other: &String| other.ends_with(SET_ASIDE_SUFFIX);
+        let mut others: Vec<String> = self.files.list()?.into_iter().filter(is_other).collect();
+        others.sort_unstable();
+        let too_many = (others.len() + 1).saturating_sub(SET_ASIDE_MAX);
+        for other in others.iter().take(too_many) {
+            self.files.remove(other)?;
+        }
+        let renamed = name.strip_suffix(SUFFIX).unwrap_or(name).to_owned() + SET_ASIDE_SUFFIX;
+        self.files.rename(name, &renamed)?;
+        self.files.sync_dir()
     }
 
-    /// Writes a snapshot, and the publish keys of the records up to it that were not written yet; removes what the newest two do not
-    /// need. Returns how many bytes were written.
+    /// Writes a snapshot and removes what the newest two do not need; returns how many bytes were written.
     ///
-    /// `published` has the keys of all records after [`Snapshots::keys_upto`], in order, and may have earlier and later ones. The
-    /// journal must be durable up to the snapshot's record, and up to the events that the engine owed when it was taken.
+    /// `record_checksum` is that of the capture's last record, see [`Record::checksum`](crate::journal::Record::checksum).
+    /// `keys` are the idempotency keys that are remembered, in order; those of records after the last one are left out. The
+    /// journal must be durable up to the capture's record, and up to the events that the engine owed when it was made.
     ///
     /// Errors: what is kept is as it was, or something needless is still there.
-    pub fn write(&self, taken: &Taken, published: &[PublishedKey]) -> Result<u64, WriteError> {
-        let failed = |operation, name: &str| {
-            let path = self.files.path(name);
-            move |source| WriteError { operation, path, source }
-        };
-        let Keys { log, mut next } = self.keys().clone();
-        let extended = log.extended(self.files.as_ref(), published, taken.seq, &mut next);
-        // A file that was begun in vain is not used again.
-        self.keys().next = next;
-        let (log, key_bytes) = extended?;
-        let list = log.encode();
-        let header = Header {
-            form: Form::Named,
-            seq: taken.seq,
-            time: taken.time,
-            place: taken.place,
-            keys: Section::of(&list),
-            state: Section::of(&taken.state),
-        };
-        let head = [header.encode(), list].concat();
-        let file = self.files.create(UNFINISHED).map_err(failed("create", UNFINISHED))?;
-        file.write_at(&head, 0).map_err(failed("write", UNFINISHED))?;
-        file.write_at(&taken.state, head.len() as u64).map_err(failed("write", UNFINISHED))?;
-        file.sync_data().map_err(failed("sync", UNFINISHED))?;
-        let name = name_of(taken.seq);
-        self.files.rename(UNFINISHED, &name).map_err(failed("name", &name))?;
-        self.files.sync_dir().map_err(failed("sync the folder of", &name))?;
-        self.note_written(taken.seq, log)?;
-        Ok(key_bytes + (head.len() + taken.state.len()) as u64)
+    pub fn write(
+        &self,
+        capture: &Capture,
+        record_checksum: u32,
+        keys: &[IdempotencyKey],
+    ) -> Result<u64, WriteError> {
+        let Capture { seq, time, ref state } = *capture;
+        let keys = keys.get(..keys.partition_point(|key| key.seq <= seq)).unwrap_or_default();
+        let keys = file::encode_keys(keys);
+        let last = LastRecord { seq, time, checksum: Some(record_checksum) };
+        let head = [Header::encode(last, Section::of(&keys), Section::of(state)), keys].concat();
+        let written = self.write_named(&name_of(seq), &head, state);
+        if written.is_err() {
+            // What a full disk took of it is what others need. That it cannot be removed is the smaller trouble.
+            self.files.remove(UNFINISHED).ok();
+        }
+        written?;
+        self.note_written(seq)?;
+        Ok((head.len() + state.len()) as u64)
     }
 
-    /// Keeps the newest two of those that are usable and what they rely on, and removes every other file.
-    fn note_written(&self, seq: Seq, log: KeyLog) -> Result<(), WriteError> {
-        let older: Vec<Seq> = self.kept().iter().copied().filter(|other| *other < seq).collect();
-        let mut logs = vec![log.clone()];
+    /// Writes a file that is durable when it gets its name.
+    fn write_named(&self, name: &str, head: &[u8], state: &[u8]) -> Result<(), WriteError> {
+        let file = self.files.create(UNFINISHED).map_err(self.failed("create", UNFINISHED))?;
+        file.write_at(head, 0).map_err(self.failed("write", UNFINISHED))?;
+        file.write_at(state, head.len() as u64).map_err(self.failed("write", UNFINISHED))?;
+        file.sync_data().map_err(self.failed("sync", UNFINISHED))?;
+        self.files.rename(UNFINISHED, name).map_err(self.failed("name", name))?;
+        self.files.sync_dir().map_err(self.failed("sync the folder of", name))
+    }
+
+    /// Keeps the newest two of those that are usable, and removes the others and the files of keys that older forms had.
+    fn note_written(&self, written: Seq) -> Result<(), WriteError> {
+        let older: Vec<Seq> = self.kept().iter().copied().filter(|other| *other < written).collect();
+        let mut kept = vec![written];
         for seq in older.into_iter().rev() {
-            match self.read_log(seq) {
-                Ok(_) if logs.len() == KEPT => break,
-                Ok(log) => logs.push(log),
+            match self.read_header(seq) {
+                Ok(_) if kept.len() == KEPT => break,
+                Ok(_) => kept.push(seq),
                 Err(reason) => self.pass_over(seq, &reason),
             }
         }
-        self.keys().log = log;
-        *self.kept() = logs.iter().rev().map(|log| log.upto).collect();
-        let failed = |operation, name: &str| {
-            let path = self.files.path(name);
-            move |source| WriteError { operation, path, source }
-        };
-        for name in self.files.list().map_err(failed("list", ""))? {
-            let is_kept = match seq_of(&name) {
-                Some(seq) => logs.iter().any(|log| log.upto == seq),
-                None => !keys::is_keys(&name) || logs.iter().any(|log| log.has(&name)),
-            };
-            if !is_kept {
-                self.files.remove(&name).map_err(failed("remove", &name))?;
+        kept.reverse();
+        self.kept().clone_from(&kept);
+        for name in self.files.list().map_err(self.failed("list", ""))? {
+            let is_needless = seq_of(&name).is_some_and(|seq| !kept.contains(&seq));
+            if is_needless || name.ends_with(KEYS_SUFFIX) {
+                self.files.remove(&name).map_err(self.failed("remove", &name))?;
             }
         }
         Ok(())
     }
 
-    /// Reads the state, and beside it the publish keys.
-    fn read<T>(
-        &self,
-        seq: Seq,
-        rules: &RulesStore,
-        meanwhile: impl FnOnce(KnownRecord) -> T,
-    ) -> Result<(Loaded<T>, KeyLog), Unusable> {
-        let content = self.read_content(seq)?;
-        let log = content.log()?;
-        let own = || {
-            let fold = content.fold(rules)?;
-            let done = meanwhile(KnownRecord { seq, place: content.header.place });
-            Ok::<_, Unusable>((fold, done))
+    fn read(&self, seq: Seq, rules: &RulesStore) -> Result<Loaded, Unusable> {
+        let file = self.files.open(&name_of(seq))?;
+        let size = usize::try_from(file.size()?).unwrap_or(usize::MAX);
+        let bytes = read_begin(file.as_ref(), size)?;
+        let Header { form, last, keys, state } = header_of(&bytes, size, seq)?;
+        let (_, content) = bytes.split_at_checked(form.header_bytes()).unwrap_or_default();
+        let (key_bytes, state_bytes) = content.split_at_checked(keys.length).unwrap_or_default();
+        state.check(state_bytes)?;
+        let fold = match form {
+            Form::Present | Form::Keyless => Fold::from_state(rules.clone(), state_bytes)?,
+            Form::Nameless => Fold::from_state(rules.clone(), &form_3::to_present(state_bytes)?)?,
         };
-        let (own, published) = beside(|| log.read(self.files.as_ref()), own);
-        let (fold, done) = own?;
-        Ok((Loaded { fold, published: published?, done }, log))
+        if fold.applied != seq {
+            return Err(Unusable::Name { named: seq, seq: fold.applied });
+        }
+        let keys = match form {
+            Form::Keyless | Form::Nameless => None,
+            Form::Present if keys.check(key_bytes).is_err() => {
+                let path = self.files.path(&name_of(seq));
+                let path = path.display();
+                tracing::warn!(%path, "the idempotency keys of a snapshot are damaged; the journal's are used");
+                None
+            }
+            Form::Present => {
+                let mut known = IdempotencyKeys::default();
+                known.remember_all(file::decode_keys(key_bytes));
+                Some(known)
+            }
+        };
+        Ok(Loaded { fold, keys, last })
     }
 
-    fn read_fold(&self, seq: Seq, rules: &RulesStore) -> Result<Fold, Unusable> {
-        self.read_content(seq)?.fold(rules)
-    }
-
-    fn read_content(&self, seq: Seq) -> Result<Content, Unusable> {
+    fn read_header(&self, seq: Seq) -> Result<Header, Unusable> {
         let file = self.files.open(&name_of(seq))?;
         let size = usize::try_from(file.size()?).unwrap_or(usize::MAX);
-        let bytes = read_at(file.as_ref(), 0, size)?;
-        let header = header_of(&bytes, size, seq)?;
-        Ok(Content { header, bytes })
+        header_of(&read_begin(file.as_ref(), HEADER_BYTES_MAX.min(size))?, size, seq)
     }
 
-    /// What a snapshot relies on, without its state.
-    fn read_log(&self, seq: Seq) -> Result<KeyLog, Unusable> {
-        let file = self.files.open(&name_of(seq))?;
-        let size = usize::try_from(file.size()?).unwrap_or(usize::MAX);
-        let header = header_of(&read_at(file.as_ref(), 0, HEADER_BYTES.min(size))?, size, seq)?;
-        let list = read_at(file.as_ref(), HEADER_BYTES, header.keys.length)?;
-        log_of(&header, &list)
+    fn failed(&self, operation: &'static str, name: &str) -> impl FnOnce(io::Error) -> WriteError + use<> {
+        let path = self.files.path(name);
+        move |source| WriteError { operation, path, source }
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Seq>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn keyless(&self) -> MutexGuard<'_, Option<Seq>> {
-        self.keyless.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn keys(&self) -> MutexGuard<'_, Keys> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A snapshot's file.
-struct Content {
-    header: Header,
-    bytes: Vec<u8>,
-}
-
-impl Content {
-    fn log(&self) -> Result<KeyLog, Unusable> {
-        log_of(&self.header, self.section(HEADER_BYTES, self.header.keys))
-    }
-
-    fn fold(&self, rules: &RulesStore) -> Result<Fold, Unusable> {
-        let Header { form, seq, keys, state, .. } = self.header;
-        let bytes = self.section(HEADER_BYTES + keys.length, state);
-        state.check(bytes)?;
-        let fold = match form {
-            Form::Named => Fold::from_state(rules.clone(), bytes)?,
-            Form::Nameless => Fold::from_state(rules.clone(), &form_3::to_present(bytes)?)?,
-        };
-        if fold.applied == seq { Ok(fold) } else { Err(Unusable::Name { named: seq, seq: fold.applied }) }
-    }
-
-    fn section(&self, at: usize, section: Section) -> &[u8] {
-        self.bytes.get(at..).and_then(|bytes| bytes.get(..section.length)).unwrap_or_default()
     }
 }
 
@@ -362,31 +350,14 @@ fn seq_of(name: &str) -> Option<Seq> {
 }
 
 fn header_of(bytes: &[u8], size: usize, named: Seq) -> Result<Header, Unusable> {
-    let header = Header::decode(bytes.get(..HEADER_BYTES).unwrap_or(bytes), size)?;
-    if header.seq == named { Ok(header) } else { Err(Unusable::Name { named, seq: header.seq }) }
+    let header = Header::decode(bytes, size)?;
+    let LastRecord { seq, .. } = header.last;
+    if seq == named { Ok(header) } else { Err(Unusable::Name { named, seq }) }
 }
 
-fn log_of(header: &Header, list: &[u8]) -> Result<KeyLog, Unusable> {
-    header.keys.check(list)?;
-    KeyLog::decode(header.seq, list).ok_or(Unusable::KeyList)
-}
-
-/// Does `other` on a thread of its own, if one can be had, while this one does `own`.
-fn beside<A, B: Send>(other: impl Fn() -> B + Sync, own: impl FnOnce() -> A) -> (A, B) {
-    thread::scope(|scope| {
-        let begun = thread::Builder::new().name("snapshot-keys".to_owned()).spawn_scoped(scope, &other);
-        let done = own();
-        let other = match begun {
-            Ok(begun) => begun.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(_) => other(),
-        };
-        (done, other)
-    })
-}
-
-fn read_at(file: &dyn File, at: usize, length: usize) -> io::Result<Vec<u8>> {
+fn read_begin(file: &dyn File, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
-    let count = file.read_at(&mut bytes, at as u64)?;
+    let count = file.read_at(&mut bytes, 0)?;
     bytes.truncate(count);
     Ok(bytes)
 }

@@ -52,7 +52,7 @@ pub struct BodyTooLarge {
 pub enum Outcome {
     /// It is at this position.
     Appended(Seq),
-    /// Its publish key was seen before, at this position; it was not written again.
+    /// Its idempotency key was seen before, at this position; it was not written again.
     Duplicate(Seq),
 }
 
@@ -75,7 +75,7 @@ pub struct Appended {
 /// Why a batch was not taken.
 ///
 /// A batch that was refused because of [`Poisoned`] may be in the journal after a restart, as may one whose caller did not
-/// wait: what has a publish key can be published again without harm.
+/// wait: what has an idempotency key can be published again without harm.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
     /// An earlier write or sync failed.
@@ -139,7 +139,7 @@ impl AppendBatch {
         Ok(batch)
     }
 
-    /// Adds a record; one with a publish key is written only if that key was not seen before.
+    /// Adds a record; one with an idempotency key is written only if that key was not seen before.
     ///
     /// Errors: the body is larger than `BODY_BYTES_MAX`; the batch is as it was.
     pub fn push(&mut self, kind: RecordKind, body: &[u8], key: Option<u128>) -> Result<(), BodyTooLarge> {
@@ -205,7 +205,7 @@ impl AppendBatch {
         self.drafts.is_empty()
     }
 
-    /// Its records' kinds, bodies and publish keys, in order.
+    /// Its records' kinds, bodies and idempotency keys, in order.
     pub(super) fn records(&self) -> impl Iterator<Item = (RecordKind, &[u8], Option<u128>)> {
         let mut start = 0;
         self.drafts.iter().map(move |draft| {

@@ -25,8 +25,6 @@ pub(super) struct Entry {
     pub(super) time: Timestamp,
     /// The last record that was known to be durable when this one was written.
     pub(super) durable: Seq,
-    /// Where in the buffer it begins.
-    start: usize,
     body: Range<usize>,
 }
 
@@ -83,20 +81,15 @@ impl Cursor {
         match record::decode(self.rest()) {
             Decoded::Record { record, durable, size } => {
                 let Record { kind, seq, time, body } = record;
-                let (start, end) = (self.position, self.position + size);
+                let end = self.position + size;
                 let body = end - body.len()..end;
                 self.position = end;
-                Step::Record(Entry { kind, seq, time, durable, start, body })
+                Step::Record(Entry { kind, seq, time, durable, body })
             }
             Decoded::Incomplete => Step::Short,
             Decoded::End => Step::End,
             Decoded::Damaged(damage) => Step::Damaged(damage),
         }
-    }
-
-    /// Where in the file the record that `entry` stands for begins.
-    pub(super) fn offset_of(&self, entry: &Entry) -> u64 {
-        self.base + entry.start as u64
     }
 
     /// The record that `entry` stands for.

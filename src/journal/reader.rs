@@ -13,7 +13,6 @@ use crate::{
         Shared,
         cursor::{Cursor, Entry, Step},
         record::{Damage, Record, RecordKind},
-        recover::RecordPlace,
         segment::{HEADER_BYTES, Segment},
     },
     time::Timestamp,
@@ -78,7 +77,6 @@ pub struct Reader {
     next: Seq,
     place: Option<Place>,
     entries: Vec<Entry>,
-    last_place: Option<RecordPlace>,
 }
 
 #[derive(Debug)]
@@ -98,24 +96,12 @@ pub struct Records<'a> {
 
 impl Reader {
     pub(super) fn new(shared: Arc<Shared>, written: watch::Receiver<Seq>, next: Seq) -> Self {
-        Self {
-            shared,
-            written,
-            next: next.max(Seq::ZERO.next()),
-            place: None,
-            entries: Vec::new(),
-            last_place: None,
-        }
+        Self { shared, written, next: next.max(Seq::ZERO.next()), place: None, entries: Vec::new() }
     }
 
     /// The position of the record that comes next.
     pub fn position(&self) -> Seq {
         self.next
-    }
-
-    /// Where the record is that was taken last, if one was.
-    pub fn last_place(&self) -> Option<RecordPlace> {
-        self.last_place
     }
 
     /// Takes up to `records_max` records; none when all that is written was taken.
@@ -147,10 +133,6 @@ impl Reader {
                     return Err(error);
                 }
             }
-        }
-        if let Some(last) = self.entries.last() {
-            let offset = place.cursor.offset_of(last);
-            self.last_place = Some(RecordPlace { segment: place.segment.first, offset });
         }
         Ok(Records { cursor: Some(&place.cursor), entries: &self.entries })
     }

@@ -112,6 +112,17 @@ pub enum Damage {
     },
 }
 
+impl Record<'_> {
+    /// What tells it from another record of its position, however it is framed: the CRC-32C of kind, position, time and body.
+    pub fn checksum(&self) -> u32 {
+        let Self { kind, seq, time, body } = self;
+        let head = crc32c::crc32c(&[kind.0]);
+        let head = crc32c::crc32c_append(head, &seq.0.to_le_bytes());
+        let head = crc32c::crc32c_append(head, &time.as_millis().to_le_bytes());
+        crc32c::crc32c_append(head, body)
+    }
+}
+
 impl fmt::Display for RecordKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

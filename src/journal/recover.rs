@@ -1,6 +1,6 @@
 //! What is found at the start: scans what has to be, and says what a crash left and what is damaged.
 //!
-//! A sealed segment is taken at its seal's word, unless its publish keys are needed; every other one is read through.
+//! A sealed segment is taken at its seal's word, unless its idempotency keys are needed; every other one is read through.
 //!
 //! Only the last segment, or the unnamed file after it, can be torn, since a file gets a segment's name when all before it is
 //! durable. There, a place without a good record is what a crash left only if nothing says that the record was durable: no good
@@ -21,9 +21,10 @@ use crate::{
     journal::{
         cursor::{Cursor, Step},
         files::Files,
+        idempotency::{IDEMPOTENCY_KEYS_MAX, IdempotencyKey, IdempotencyKeys},
         mark,
         packed::{PackedFile, SealDamage},
-        published::{PUBLISHED_KEYS_MAX, PublishedKey, PublishedKeys},
+        reader::RecordBuf,
         record::{Damage, Record},
         salvage,
         segment::{self, HEADER_BYTES, Header, NEXT_NAME, Segment},
@@ -108,8 +109,8 @@ pub enum OpenError {
 pub struct Known {
     /// The last record that is known.
     pub last: KnownRecord,
-    /// The publish keys of the records up to it.
-    pub published: PublishedKeys,
+    /// The idempotency keys that are known.
+    pub keys: IdempotencyKeys,
 }
 
 /// A record of which it is known that the journal had it.
@@ -117,23 +118,14 @@ pub struct Known {
 pub struct KnownRecord {
     /// Its position; [`Seq::ZERO`] when nothing is known.
     pub seq: Seq,
-    /// Where it is.
-    pub place: Option<RecordPlace>,
-}
-
-/// Where a record is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecordPlace {
-    /// The first record of its segment.
-    pub segment: Seq,
-    /// Where in the segment it begins, in bytes, whether or not that was packed since.
-    pub offset: u64,
+    /// The idempotency keys of the records up to this one are known.
+    pub keys_upto: Seq,
 }
 
 impl Known {
     /// Nothing is known.
     pub fn nothing() -> Self {
-        Self { last: KnownRecord::default(), published: PublishedKeys::new(PUBLISHED_KEYS_MAX) }
+        Self { last: KnownRecord::default(), keys: IdempotencyKeys::default() }
     }
 }
 
@@ -165,13 +157,13 @@ pub(super) struct Recovered {
     pub(super) segments: Vec<Arc<Segment>>,
     pub(super) last: Seq,
     pub(super) time: Timestamp,
-    pub(super) published: PublishedKeys,
+    pub(super) keys: IdempotencyKeys,
     pub(super) cuts: Vec<Cut>,
     /// What the mark says is durable.
     pub(super) marked: Seq,
 }
 
-/// What the journal asks its caller about a record that is not known yet: its publish key, if it has one.
+/// What the journal asks its caller about a record: its idempotency key, if it has one.
 pub type KeyOf<'a> = dyn Fn(Record<'_>) -> Option<u128> + 'a;
 
 /// What a scan of one file found; where its last good record ends is in the segment.
@@ -184,8 +176,8 @@ pub(super) struct Scan {
     damage: Option<Damage>,
     /// The last record that one of those here says was durable.
     durable: Seq,
-    /// The newest publish keys, in order.
-    keys: VecDeque<PublishedKey>,
+    /// The newest idempotency keys, in order.
+    keys: VecDeque<IdempotencyKey>,
 }
 
 /// What is behind the last good record of a file.
@@ -223,6 +215,30 @@ impl Found {
     pub fn last(&self) -> Seq {
         let last_scan = self.next.as_ref().map(|(_, scan)| scan).or(self.scans.first());
         last_scan.map_or(Seq::ZERO, |scan| scan.expected.previous())
+    }
+
+    /// The first record that there is or that comes next.
+    pub fn first(&self) -> Seq {
+        let segment = self.segments.first().map(Arc::as_ref).or(self.next.as_ref().map(|(next, _)| next));
+        segment.map_or(Seq::ZERO.next(), |segment| segment.first)
+    }
+
+    /// The record at `seq`; `None` when there is none.
+    ///
+    /// Errors: it cannot be read.
+    pub fn record(&self, seq: Seq) -> io::Result<Option<RecordBuf>> {
+        let next = self.next.as_ref().map(|(next, _)| next);
+        let mut newest_first = next.into_iter().chain(self.segments.iter().rev().map(Arc::as_ref));
+        let Some(segment) = newest_first.find(|segment| segment.first <= seq) else { return Ok(None) };
+        let mut cursor = Cursor::new(Arc::clone(&segment.file), segment.place_before(seq)?.1);
+        loop {
+            match cursor.step() {
+                Step::Record(entry) if entry.seq == seq => return Ok(Some(cursor.record(&entry).into())),
+                Step::Record(entry) if entry.seq < seq => {}
+                Step::Short if cursor.refill(segment.end())? => {}
+                Step::Record(_) | Step::Short | Step::End | Step::Damaged(_) => return Ok(None),
+            }
+        }
     }
 
     fn check_reach(self, known: KnownRecord) -> Result<Self, OpenError> {
@@ -267,14 +283,13 @@ impl Scan {
 pub(super) struct Scanner<'a> {
     files: &'a dyn Files,
     key_of: &'a KeyOf<'a>,
-    /// The records up to this one are not asked for their keys.
     known: KnownRecord,
     keys_left: usize,
 }
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(files: &'a dyn Files, key_of: &'a KeyOf<'a>, known: KnownRecord) -> Self {
-        Self { files, key_of, known, keys_left: PUBLISHED_KEYS_MAX }
+        Self { files, key_of, known, keys_left: IDEMPOTENCY_KEYS_MAX }
     }
 
     /// The first records of all segments, in order, and whether there is a file that is to follow them.
@@ -362,7 +377,9 @@ impl<'a> Scanner<'a> {
     }
 
     fn scan(&mut self, name: &str, segment: &Segment, until: Option<Seq>) -> Result<Scan, OpenError> {
-        if let Some(seal) = segment.seal().filter(|seal| self.keys_left == 0 || seal.last <= self.known.seq) {
+        if let Some(seal) =
+            segment.seal().filter(|seal| self.keys_left == 0 || seal.last <= self.known.keys_upto)
+        {
             let (expected, time, durable) = (seal.last.next(), seal.time, seal.last);
             return Ok(Scan { time, durable, ..Scan::of_nothing(expected) });
         }
@@ -372,9 +389,9 @@ impl<'a> Scanner<'a> {
             let expected = scan.expected;
             match cursor.step() {
                 Step::Record(entry) if entry.seq == expected => {
-                    if self.keys_left > 0 && expected > self.known.seq {
+                    if self.keys_left > 0 && expected > self.known.keys_upto {
                         let key = (self.key_of)(cursor.record(&entry));
-                        scan.keys.extend(key.map(|key| PublishedKey::new(key, expected)));
+                        scan.keys.extend(key.map(|key| IdempotencyKey::new(key, expected)));
                         if scan.keys.len() > self.keys_left {
                             scan.keys.pop_front();
                         }

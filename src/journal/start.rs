@@ -20,8 +20,8 @@ use crate::{
         files::{File, Files},
         flusher::{self, Commits, Flusher},
         health::Health,
+        idempotency::IdempotencyKeys,
         preface::Preface,
-        published::PublishedKeys,
         recover::{self, Found, OpenError, Recovered},
         sealer::{Sealer, Sealing},
         segment::Segment,
@@ -37,7 +37,7 @@ struct Helpers {
 }
 
 impl Journal {
-    /// Opens a journal that was looked at, with the publish keys of the records up to the one that was known.
+    /// Opens a journal that was looked at, with the idempotency keys of the records up to those that were known.
     ///
     /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
     pub fn open_found(
@@ -45,10 +45,10 @@ impl Journal {
         settings: JournalSettings,
         clock: Clock,
         found: Found,
-        published: PublishedKeys,
+        keys: IdempotencyKeys,
     ) -> Result<Opened, OpenError> {
-        let recovered = recover::settle(files.as_ref(), settings.segment_bytes, found, published)?;
-        let Recovered { segments, last, time, published, cuts, marked } = recovered;
+        let recovered = recover::settle(files.as_ref(), settings.segment_bytes, found, keys)?;
+        let Recovered { segments, last, time, keys, cuts, marked } = recovered;
         let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
         let capacity = tail.file.size().map_err(|source| OpenError::Io {
             operation: "read",
@@ -74,7 +74,7 @@ impl Journal {
             waiting: VecDeque::new(),
             clock,
             durability: settings.durability,
-            published,
+            keys,
             written: written_sender,
             commits: Arc::clone(&commits),
             prepared: helpers.prepared,

@@ -40,7 +40,7 @@ pub(super) fn open_with(
     open_set(files, settings, clock, Known::nothing())
 }
 
-/// Opens without asking for publish keys, as bodies may be any.
+/// Opens without asking for idempotency keys, as bodies may be any.
 pub(super) fn try_open_plainly(files: &MemoryFiles) -> Result<Opened, OpenError> {
     let settings =
         JournalSettings { segment_bytes: SEGMENT_BYTES, compress: false, ..JournalSettings::default() };
@@ -96,7 +96,7 @@ pub(super) fn set_clock() -> (Arc<AtomicU64>, Clock) {
     (millis, Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst))))
 }
 
-/// One record with a body that depends on `number` alone, in its length too, and a publish key.
+/// One record with a body that depends on `number` alone, in its length too, and an idempotency key.
 pub(super) fn batch(number: u64) -> AppendBatch {
     batch_of([number])
 }

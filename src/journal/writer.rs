@@ -25,8 +25,8 @@ use crate::{
         append::{AppendBatch, AppendError, Appended, DiskFull, Level, Poisoned},
         files::File,
         flusher::{self, Commits, Reply, Waiter},
+        idempotency::{IdempotencyKey, IdempotencyKeys},
         preface::Preface,
-        published::{PublishedKey, PublishedKeys},
         record::{self, Record, RecordKind},
         segment::{HEADER_BYTES, NEXT_NAME, PLAIN_VERSION, Segment, header},
         start,
@@ -50,7 +50,7 @@ const PREPARED_WAIT: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) enum Command {
     Append(Append),
-    Published { after: Seq, reply: oneshot::Sender<Vec<PublishedKey>> },
+    IdempotencyKeys { reply: oneshot::Sender<Vec<IdempotencyKey>> },
 }
 
 /// A batch and who waits for it.
@@ -69,7 +69,7 @@ pub(super) struct Writer {
     pub(super) waiting: VecDeque<Command>,
     pub(super) clock: Clock,
     pub(super) durability: Durability,
-    pub(super) published: PublishedKeys,
+    pub(super) keys: IdempotencyKeys,
     pub(super) written: watch::Sender<Seq>,
     pub(super) commits: Arc<Commits>,
     /// The next file, as soon as it is there; ends when the flusher has given up.
@@ -134,9 +134,9 @@ impl Writer {
                         break;
                     }
                 }
-                Command::Published { after, reply } => {
+                Command::IdempotencyKeys { reply } => {
                     // Who no longer waits does not need them.
-                    let _ = reply.send(self.published.since(after));
+                    let _ = reply.send(self.keys.to_vec());
                 }
             }
         }
@@ -182,7 +182,7 @@ impl Writer {
                 prefaced.push(at);
             }
             let seq = self.place.last.next();
-            match key.and_then(|key| self.published.remember(key, seq)) {
+            match key.and_then(|key| self.keys.remember(key, seq)) {
                 Some(first) => duplicates.push((at, first)),
                 None => self.encode(kind, seq, body),
             }

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    bus::publish_key,
+    bus::idempotency_key,
     event::{EventRef, codec::IdOrigin},
     journal::{AppendBatch, Appended, Appending, Level, Outcome, record::RecordKind},
     meter::{self, Meters},
@@ -22,9 +22,9 @@ use crate::{
 /// Most refusals that a summary lists; the rest is counted.
 const SUMMARY_ERRORS_MAX: usize = 100;
 
-/// Adds an event to a batch, under its publish key.
+/// Adds an event to a batch, under its idempotency key.
 pub(crate) fn push_event(batch: &mut AppendBatch, event: &EventRef<'_>) -> Result<(), FieldError> {
-    let key = publish_key(event.source, event.id);
+    let key = idempotency_key(event.source, event.id);
     batch
         .push_with(RecordKind(record::EVENT), Some(key), |body| record::encode_event(event, body))
         .map_err(|error| FieldError::whole(error.to_string()))

@@ -311,9 +311,9 @@ impl Workload {
         for (call, act) in self.calls.iter().zip(&self.acts_of_calls) {
             let append = match call {
                 Call::Append(append) => append,
-                Call::Snapshot(taken) => {
+                Call::Snapshot(capture) => {
                     // What cannot be written does no harm.
-                    let _ = disk.write_snapshot(taken);
+                    let _ = disk.write_snapshot(capture);
                     continue;
                 }
             };

@@ -148,7 +148,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("tracing", Where::FromLayer(4, &["engine.rs", "engine/"])),
     ("tracing_subscriber", Where::Only(&["cli.rs", "cli/"])),
     ("mimalloc", Where::Only(&["main.rs"])),
-    ("hashbrown", Where::Only(&["engine/", "injector/", "pipeline/"])),
+    ("hashbrown", Where::Only(&["engine/", "injector/", "pipeline/", "journal/idempotency.rs"])),
     ("zstd", Where::Only(&["journal/packed.rs"])),
     ("tar", Where::Only(&["daemon/backup.rs"])),
     ("rustix", Where::FromLayer(4, &[])),

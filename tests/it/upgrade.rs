@@ -7,24 +7,30 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use aside::{
-    daemon::{fold::Fold, rules::RulesStore, snapshots::Snapshots},
+    daemon::{
+        fold::Fold,
+        recovery::{self, ClosedJournal},
+        rules::RulesStore,
+        snapshots::{Capture, Snapshots},
+    },
     engine::{Output, RequestId},
     event::{Seq, SessionId},
     exchange::{Exchange, Harness},
     journal::{
-        Level,
+        IdempotencyKey, JournalSettings, Level,
         files::{DirFiles, Files},
         memory::MemoryFiles,
     },
     notification::InjectionPoint,
     protocol::record,
+    time::Timestamp,
 };
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::{
     daemon::{Home, at},
-    event_loop::{Append, Daemon, Disk},
+    event_loop::{Append, Daemon, Disk, key_of},
 };
 
 /// The newest snapshot in the folder.
@@ -39,10 +45,13 @@ fn state() -> TempDir {
     folder
 }
 
-fn snapshot(state: &Path) -> Fold {
+fn snapshots(state: &Path) -> Snapshots {
     let files = DirFiles::new(&state.join("snapshots")).expect("a folder");
-    let snapshots = Snapshots::open(Arc::new(files)).expect("listed");
-    snapshots.load(&RulesStore::new(state)).expect("one is gone on from")
+    Snapshots::open(Arc::new(files)).expect("listed")
+}
+
+fn snapshot(state: &Path) -> Fold {
+    snapshots(state).load(&RulesStore::new(state)).expect("one is gone on from").fold
 }
 
 #[test]
@@ -189,4 +198,40 @@ fn rules_that_are_damaged_or_gone_stop_no_start_and_lose_nothing() {
         let answer = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c" })).json();
         assert_eq!(*at(&answer, "/notifications/0/subscriber"), json!("each"), "{damage}: {answer}");
     }
+}
+
+#[test]
+fn the_keys_of_the_form_before_are_read_from_the_records_and_its_key_files_go() {
+    let state = state();
+    let snapshots = snapshots(state.path());
+    let journal = ClosedJournal {
+        files: Arc::new(DirFiles::new(&state.path().join("journal")).expect("a folder")),
+        settings: JournalSettings { compress: false, ..JournalSettings::default() },
+        clock: Arc::new(|| Timestamp::ZERO),
+        key_of: |found| key_of(found.kind.0, found.body),
+    };
+    let rules = RulesStore::new(state.path());
+    let (fold, opened) = recovery::open_after(&snapshots, &rules, &journal).expect("opened");
+    assert_eq!(fold.applied, SNAPSHOT);
+    let (journal, mut expected) = (opened.journal, Vec::new());
+    let mut reader = journal.read_from(journal.stored().expect("listed").first);
+    while let Some(found) =
+        Some(reader.next_batch(1_000).expect("readable")).filter(|found| !found.is_empty())
+    {
+        for found in found.iter().filter(|found| found.kind.0 == record::EVENT) {
+            expected.extend(key_of(found.kind.0, found.body).map(|key| IdempotencyKey::new(key, found.seq)));
+        }
+    }
+    let keys = journal.idempotency_keys_blocking().expect("open");
+    assert!(keys == expected && keys.iter().any(|key| key.seq < SNAPSHOT), "{} keys", keys.len());
+
+    let last = journal.read_at(SNAPSHOT).expect("readable").expect("there");
+    let capture = Capture::of(&fold).expect("it can be written");
+    snapshots.write(&capture, last.as_record().checksum(), &keys).expect("written");
+    let names = fs::read_dir(state.path().join("snapshots")).expect("a folder");
+    let mut names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["00000000000000002703.snap", "00000000000000002805.snap"]);
+    let known = snapshots.load(&rules).expect("whole").keys.expect("in it").to_vec();
+    assert!(known.iter().eq(keys.iter().filter(|key| key.seq <= SNAPSHOT)));
 }

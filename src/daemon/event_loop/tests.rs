@@ -10,7 +10,7 @@ use crate::{
         clock_fn,
         projector::{Past, Projector},
         rules::RulesStore,
-        snapshots::{Snapshots, keeper},
+        snapshots::{Snapshots, writer},
     },
     exchange::Harness,
     journal::{Journal, JournalSettings, Known, memory::MemoryFiles},
@@ -75,10 +75,10 @@ async fn run_for(time: Duration, idle_close: &str, is_followed: bool) -> Vec<u8>
 
     let (projection, commands) = Projection::new(&folder.path().join(FILE_NAME));
     let snapshots = Arc::new(Snapshots::open(files).expect("listed"));
-    let past = Past { journal: bus.journal().clone(), snapshots: snapshots.clone(), rules };
+    let past = Past { journal: bus.journal().clone(), snapshots, rules };
     let (_projector, feed) = Projector::new(projection.clone(), commands, past, None, &mut fold);
     let (_engine, queries) = EngineHandle::new();
-    let (orders, _ordered) = keeper::orders();
+    let (orders, _ordered) = writer::orders();
     let (drain, draining) = watch::channel(false);
     let registry = Arc::new(Registry::new(1));
     let follower = is_followed.then(|| registry.watch(&SessionId::new("s1")));
@@ -94,7 +94,7 @@ async fn run_for(time: Duration, idle_close: &str, is_followed: bool) -> Vec<u8>
         pace: Pace::default(),
         drain: draining,
         owed: VecDeque::new(),
-        cadence: Cadence::new(orders, snapshots, 1_000, Seq::ZERO),
+        schedule: Schedule::new(orders, 1_000, Seq::ZERO),
     };
     let clocks = tokio::spawn(turn_clocks());
     let running = tokio::spawn(event_loop.run());

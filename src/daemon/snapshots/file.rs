@@ -1,53 +1,67 @@
-//! The form of a snapshot's file: a header, the list of its publish keys, the state.
+//! The form of a snapshot's file: a header, the idempotency keys, the state.
 //!
-//! The header, little-endian: `asidesnp`, the form's version (4 bytes), 4 bytes that mean nothing any more, the record up to which it
-//! holds (8), the time of that record (8), the first record of the journal's segment that it is in and where in that it begins (8 each; 0 when
-//! it is not known), the lengths of list and state in bytes (8 each), their CRC-32C (4 each), and the
-//! CRC-32C of the header before (4). What the list says is the business of `keys`, what the state is that of `Fold`. Nothing in a
-//! file is believed before its checksum was.
+//! The header, little-endian: `asidesnp`, the form's version (4 bytes), the checksum of the last record that is in it (4, see
+//! [`Record::checksum`]), the number of that record (8), its time (8), the lengths of keys and state in bytes (8 each), their
+//! CRC-32C (4 each), and the CRC-32C of the header before (4). A key is 16 bytes and the record of its event 8, oldest first.
+//! What the state is, is the business of `Fold`. Nothing in a file is believed before its checksum was.
+//!
+//! Forms 3 and 4 do not say a checksum of the record, say after its time where it is in the journal (16), which nobody asks any
+//! more, and name files of keys where this one has the keys.
 
 use crate::{
     event::Seq,
-    journal::{OpenError, RecordPlace},
+    journal::{IdempotencyKey, OpenError, Record},
+    protocol::record::LOST,
     snapshot::Damaged,
     time::Timestamp,
 };
 
-/// The version of the form, of the files of keys, and of the state in it; to be raised when one of them changes so that an earlier program
-/// would misread it. A state with other fields is of the same form.
-pub const FORMAT_VERSION: u32 = 4;
+/// The version of the form, and of the state in it; to be raised when one of them changes so that an earlier program would
+/// misread it. A state with other fields is of the same form.
+pub const FORMAT_VERSION: u32 = 5;
 
-/// The version of the form before, which is read too: its state has no names.
+/// The version of the form before, which is read too: its keys are in files of their own.
+const KEYLESS_VERSION: u32 = 4;
+
+/// The version before that one, which is read too: its state has no names.
 const NAMELESS_VERSION: u32 = 3;
 
-/// How long the header is.
-pub(super) const HEADER_BYTES: usize = 76;
+/// The longest header that there is.
+pub(super) const HEADER_BYTES_MAX: usize = 76;
 
 const MAGIC: [u8; 8] = *b"asidesnp";
-/// Where the checksum of the header is.
-const HEADER_CHECKSUM_AT: usize = HEADER_BYTES - 4;
+/// How long the header is.
+const HEADER_BYTES: usize = 60;
+/// How long a key with its record is.
+const KEY_BYTES: usize = 24;
 
 /// What a snapshot's file begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// How its state is to be read; what is written has the present form.
+    /// How the rest is to be read; what is written has the present form.
     pub(super) form: Form,
-    /// The last record that is in it.
-    pub(super) seq: Seq,
-    /// The time of that record.
-    pub(super) time: Timestamp,
-    /// Where in the journal it is.
-    pub(super) place: Option<RecordPlace>,
+    pub(super) last: LastRecord,
     pub(super) keys: Section,
     pub(super) state: Section,
 }
 
-/// How state is written.
+/// The last record that is in a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LastRecord {
+    pub(super) seq: Seq,
+    pub(super) time: Timestamp,
+    /// See [`Record::checksum`]; forms before do not say it.
+    pub(super) checksum: Option<u32>,
+}
+
+/// How the content is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// With the names of its fields.
-    Named,
-    /// By the order of its fields.
+    /// With the keys.
+    Present,
+    /// With the names of files of keys.
+    Keyless,
+    /// The same, and the state has its fields in order and without names.
     Nameless,
 }
 
@@ -68,7 +82,7 @@ pub enum Unusable {
     #[error("it is not a snapshot")]
     NotASnapshot,
     /// A later program wrote it, or one that is too old.
-    #[error("it has format {found}, this program reads {FORMAT_VERSION} and {NAMELESS_VERSION}")]
+    #[error("it has format {found}, this program reads {NAMELESS_VERSION} to {FORMAT_VERSION}")]
     Format {
         /// Its format.
         found: u32,
@@ -92,29 +106,63 @@ pub enum Unusable {
     /// Its content was changed.
     #[error("its checksum is wrong")]
     Checksum,
-    /// The list of its publish keys is none.
-    #[error("the list of its publish keys cannot be read")]
-    KeyList,
-    /// Publish keys of it cannot be read.
-    #[error("its publish keys in {name} cannot be read")]
-    KeysUnread {
-        /// Where they are.
-        name: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Publish keys of it were lost or changed.
-    #[error("its publish keys in {name} are not whole")]
-    Keys {
-        /// Where they are.
-        name: String,
-    },
     /// Its content is not state.
     #[error("its state cannot be gone on from")]
     State(#[from] Damaged),
     /// The journal is shorter.
     #[error("it is ahead of the journal")]
     Ahead(#[source] OpenError),
+    /// The journal went on otherwise after an earlier record.
+    #[error("the journal's record {seq} is not the one that it holds")]
+    OtherRecord {
+        /// Its last record.
+        seq: Seq,
+    },
+    /// Records that follow it were deleted.
+    #[error("the journal begins with record {first} and it ends before")]
+    BeforeJournal {
+        /// The journal's first record.
+        first: Seq,
+    },
+}
+
+impl Unusable {
+    /// Whether the snapshot is not one of this journal.
+    pub(super) fn is_of_another_journal(&self) -> bool {
+        matches!(self, Self::Ahead(_) | Self::OtherRecord { .. })
+    }
+}
+
+impl LastRecord {
+    /// Compares it with what the journal has in its place, if it has that.
+    ///
+    /// Shape: the record that a repair put in the place of a lost one could have been any.
+    ///
+    /// Errors: it is another record.
+    pub(super) fn check(&self, found: Option<Record<'_>>) -> Result<(), Unusable> {
+        let Some(found) = found.filter(|found| found.kind.0 != LOST) else { return Ok(()) };
+        let is_same = found.time == self.time && self.checksum.is_none_or(|sum| sum == found.checksum());
+        if is_same { Ok(()) } else { Err(Unusable::OtherRecord { seq: self.seq }) }
+    }
+}
+
+impl Form {
+    fn of_version(version: u32) -> Option<Self> {
+        match version {
+            FORMAT_VERSION => Some(Self::Present),
+            KEYLESS_VERSION => Some(Self::Keyless),
+            NAMELESS_VERSION => Some(Self::Nameless),
+            _ => None,
+        }
+    }
+
+    /// How long its header is.
+    pub(super) fn header_bytes(self) -> usize {
+        match self {
+            Self::Present => HEADER_BYTES,
+            Self::Keyless | Self::Nameless => HEADER_BYTES_MAX,
+        }
+    }
 }
 
 impl Section {
@@ -129,20 +177,18 @@ impl Section {
 }
 
 impl Header {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// In the present form.
+    pub(super) fn encode(record: LastRecord, keys: Section, state: Section) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        bytes.extend_from_slice(&0_u32.to_le_bytes());
-        bytes.extend_from_slice(&self.seq.0.to_le_bytes());
-        bytes.extend_from_slice(&self.time.as_millis().to_le_bytes());
-        let (segment, offset) = self.place.map_or((0, 0), |place| (place.segment.0, place.offset));
-        bytes.extend_from_slice(&segment.to_le_bytes());
-        bytes.extend_from_slice(&offset.to_le_bytes());
-        bytes.extend_from_slice(&(self.keys.length as u64).to_le_bytes());
-        bytes.extend_from_slice(&(self.state.length as u64).to_le_bytes());
-        bytes.extend_from_slice(&self.keys.checksum.to_le_bytes());
-        bytes.extend_from_slice(&self.state.checksum.to_le_bytes());
+        bytes.extend_from_slice(&record.checksum.unwrap_or_default().to_le_bytes());
+        bytes.extend_from_slice(&record.seq.0.to_le_bytes());
+        bytes.extend_from_slice(&record.time.as_millis().to_le_bytes());
+        bytes.extend_from_slice(&(keys.length as u64).to_le_bytes());
+        bytes.extend_from_slice(&(state.length as u64).to_le_bytes());
+        bytes.extend_from_slice(&keys.checksum.to_le_bytes());
+        bytes.extend_from_slice(&state.checksum.to_le_bytes());
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
         bytes
     }
@@ -157,18 +203,15 @@ impl Header {
         let length = Unusable::Length { found: size, expected: HEADER_BYTES };
         let mut fields = Fields { bytes, at: MAGIC.len() };
         // The version comes first: a later one may have another header.
-        let Some(format) = fields.u32() else { return Err(length) };
-        let form = match format {
-            FORMAT_VERSION => Form::Named,
-            NAMELESS_VERSION => Form::Nameless,
-            found => return Err(Unusable::Format { found }),
-        };
+        let Some(version) = fields.u32() else { return Err(length) };
+        let Some(form) = Form::of_version(version) else { return Err(Unusable::Format { found: version }) };
         let Some(header) = Self::read(form, &mut fields) else { return Err(length) };
-        let summed = bytes.get(..HEADER_CHECKSUM_AT).map(crc32c::crc32c);
+        let summed = bytes.get(..fields.at).map(crc32c::crc32c);
         if fields.u32() != summed {
             return Err(Unusable::Checksum);
         }
-        let expected = HEADER_BYTES.saturating_add(header.keys.length).saturating_add(header.state.length);
+        let expected =
+            form.header_bytes().saturating_add(header.keys.length).saturating_add(header.state.length);
         if expected != size {
             return Err(Unusable::Length { found: size, expected });
         }
@@ -176,17 +219,37 @@ impl Header {
     }
 
     fn read(form: Form, fields: &mut Fields<'_>) -> Option<Self> {
-        // The program before said here how its engine behaves.
-        fields.u32()?;
+        // Forms before had here how the engine behaves.
+        let checksum = Some(fields.u32()?).filter(|_| form == Form::Present);
         let seq = Seq(fields.u64()?);
         let time = Timestamp::from_millis(fields.u64()?);
-        let (segment, offset) = (Seq(fields.u64()?), fields.u64()?);
-        let place = (segment > Seq::ZERO).then_some(RecordPlace { segment, offset });
+        if form != Form::Present {
+            fields.array::<16>()?;
+        }
         let [keys, state] = [fields.length()?, fields.length()?];
         let keys = Section { length: keys, checksum: fields.u32()? };
         let state = Section { length: state, checksum: fields.u32()? };
-        Some(Self { form, seq, time, place, keys, state })
+        Some(Self { form, last: LastRecord { seq, time, checksum }, keys, state })
     }
+}
+
+/// Writes keys as they stand in a file.
+pub(super) fn encode_keys(keys: &[IdempotencyKey]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(keys.len() * KEY_BYTES);
+    for key in keys {
+        bytes.extend_from_slice(&key.key().to_le_bytes());
+        bytes.extend_from_slice(&key.seq.0.to_le_bytes());
+    }
+    bytes
+}
+
+/// Reads what [`encode_keys`] wrote.
+pub(super) fn decode_keys(bytes: &[u8]) -> impl Iterator<Item = IdempotencyKey> {
+    bytes.as_chunks::<KEY_BYTES>().0.iter().map(|bytes| {
+        let mut numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
+        let [low, high, seq] = std::array::from_fn(|_| numbers.next().unwrap_or_default());
+        IdempotencyKey::new(u128::from(high) << 64 | u128::from(low), Seq(seq))
+    })
 }
 
 struct Fields<'a> {
@@ -217,22 +280,22 @@ impl Fields<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::RecordKind;
+
+    const LAST: LastRecord =
+        LastRecord { seq: Seq(7), time: Timestamp::from_millis(9), checksum: Some(0xabcd) };
 
     #[test]
     fn a_header_is_read_as_it_was_written_and_any_change_of_it_is_noticed() {
         let [keys, state] = [Section::of(&[1; 48]), Section::of(b"state")];
-        let place = Some(RecordPlace { segment: Seq(5), offset: 99 });
-        let header =
-            Header { form: Form::Named, seq: Seq(7), time: Timestamp::from_millis(9), place, keys, state };
-        let elsewhere = Header { place: None, ..header };
-        assert_eq!(Header::decode(&elsewhere.encode(), HEADER_BYTES + 53).expect("just written"), elsewhere);
-        let bytes = header.encode();
+        let bytes = Header::encode(LAST, keys, state);
         assert_eq!(bytes.len(), HEADER_BYTES);
         let size = HEADER_BYTES + 48 + 5;
+        let header = Header { form: Form::Present, last: LAST, keys, state };
         assert_eq!(Header::decode(&bytes, size).expect("just written"), header);
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
-            changed[at] ^= 1;
+            changed[at] ^= 8;
             let error = Header::decode(&changed, size).expect_err("changed");
             let is_named = match at {
                 0..8 => matches!(error, Unusable::NotASnapshot),
@@ -243,5 +306,30 @@ mod tests {
             assert!(Header::decode(&bytes[..at], size).is_err(), "cut at {at}");
         }
         assert!(matches!(Header::decode(&bytes, size - 1), Err(Unusable::Length { .. })));
+    }
+
+    #[test]
+    fn a_record_is_told_from_another_one_of_its_number() {
+        let record =
+            Record { kind: RecordKind(1), seq: Seq(7), time: Timestamp::from_millis(9), body: b"one" };
+        let last = LastRecord { checksum: Some(record.checksum()), ..LAST };
+        let older = LastRecord { checksum: None, ..LAST };
+        let later = Record { time: Timestamp::from_millis(10), ..record };
+        let other = Record { body: b"two", ..record };
+        let lost = Record { kind: RecordKind(LOST), ..later };
+        for (found, by_all, by_time) in [
+            (Some(record), true, true),
+            (Some(later), false, false),
+            (Some(other), false, true),
+            (Some(Record { kind: RecordKind(2), ..record }), false, true),
+            (Some(lost), true, true),
+            (None, true, true),
+        ] {
+            assert_eq!(
+                (last.check(found).is_ok(), older.check(found).is_ok()),
+                (by_all, by_time),
+                "{found:?}"
+            );
+        }
     }
 }

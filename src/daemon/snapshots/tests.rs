@@ -1,10 +1,12 @@
-//! What is kept of many snapshots with many publish keys, and what a crash leaves of them.
+//! What is kept of many snapshots with many idempotency keys, and what a crash leaves of them.
 
-use super::{keys::FILE_KEYS_MAX, *};
+use super::*;
 use crate::journal::{
-    PUBLISHED_KEYS_MAX,
-    memory::{Faults, MemoryFiles},
+    AppendBatch, IDEMPOTENCY_KEYS_MAX, JournalSettings, Known, Level, RecordKind,
+    memory::{Faults, MemoryFiles, Operation},
 };
+
+const CHECKSUM: u32 = 7;
 
 fn open(files: &MemoryFiles) -> Snapshots {
     Snapshots::open(Arc::new(files.clone())).expect("opened")
@@ -15,108 +17,141 @@ fn rules() -> RulesStore {
 }
 
 /// An engine that has done nothing but to come to `seq`.
-fn taken(seq: u64) -> Taken {
+fn capture(seq: u64) -> Capture {
     let mut fold = Fold::new(rules());
     fold.applied = Seq(seq);
-    Taken::of(&fold, None).expect("it can be written")
+    Capture::of(&fold).expect("it can be written")
 }
 
 /// A key for each of these records.
-fn keys(seqs: impl IntoIterator<Item = u64>) -> Vec<PublishedKey> {
+fn keys(seqs: impl IntoIterator<Item = u64>) -> Vec<IdempotencyKey> {
     let key = |seq: u64| u128::from(seq.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 50 | u128::from(seq);
-    seqs.into_iter().map(|seq| PublishedKey::new(key(seq), Seq(seq))).collect()
+    seqs.into_iter().map(|seq| IdempotencyKey::new(key(seq), Seq(seq))).collect()
 }
 
-fn loaded(files: &MemoryFiles) -> Option<(u64, Vec<PublishedKey>)> {
-    let loaded = open(files).load_meanwhile(&rules(), |known| known.seq)?;
-    assert_eq!(loaded.done, loaded.fold.applied);
-    Some((loaded.fold.applied.0, loaded.published.since(Seq::ZERO)))
+fn write(snapshots: &Snapshots, seq: u64, keys: &[IdempotencyKey]) -> Result<u64, WriteError> {
+    snapshots.write(&capture(seq), CHECKSUM, keys)
 }
 
-fn names(files: &MemoryFiles, suffix: &str) -> Vec<String> {
+fn loaded(files: &MemoryFiles) -> Option<(u64, Vec<IdempotencyKey>)> {
+    let loaded = open(files).load(&rules())?;
+    let keys = loaded.keys.expect("they are in it");
+    Some((loaded.fold.applied.0, keys.to_vec()))
+}
+
+fn names(files: &MemoryFiles) -> Vec<String> {
     let mut names = files.list().expect("listed");
-    names.retain(|name| name.ends_with(suffix));
     names.sort();
     names
 }
 
 #[test]
-fn a_key_is_written_once_and_the_newest_are_kept_in_a_bounded_number_of_files() {
-    const STEP: u64 = 70_000;
+fn a_snapshot_has_the_newest_keys_of_the_records_up_to_it() {
     let files = MemoryFiles::new();
     let snapshots = open(&files);
-    let state = taken(1).state.len() as u64;
-    for end in (STEP..=20 * STEP).step_by(usize::try_from(STEP).expect("small")) {
-        // Some were handed over before, and some are of records that the snapshot does not hold.
-        let published = keys(end.saturating_sub(STEP + 9)..=end + 7);
-        let bytes = snapshots.write(&taken(end), &published).expect("written");
-        assert!(bytes - state < STEP * 24 + 5_000, "{bytes}");
-        assert_eq!(snapshots.keys_upto(), Seq(end));
-        let most = (PUBLISHED_KEYS_MAX + usize::try_from(STEP).expect("small")) / FILE_KEYS_MAX + 2;
-        assert!(names(&files, ".keys").len() <= most, "{:?}", names(&files, ".keys"));
-    }
-    let newest = 20 * STEP;
-    assert_eq!(names(&files, ".snap").len(), KEPT);
-    assert!(names(&files, ".keys")[0].as_str() > "00000000000000000060.keys");
-    let expected = keys(newest - PUBLISHED_KEYS_MAX as u64 + 1..=newest);
-    assert!(loaded(&files).is_some_and(|(seq, published)| seq == newest && published == expected));
-
-    // The older one relies on what the newer does not.
-    let oldest = names(&files, ".keys")[0].clone();
-    files.remove(&names(&files, ".snap")[1]).expect("removed");
-    let expected = keys(newest - STEP - PUBLISHED_KEYS_MAX as u64 + 1..=newest - STEP);
-    assert!(loaded(&files).is_some_and(|(seq, published)| seq == newest - STEP && published == expected));
-    files.remove(&oldest).expect("removed");
-    assert_eq!(loaded(&files), None);
+    let newest = 2 * IDEMPOTENCY_KEYS_MAX as u64;
+    // Those of later records may be lost with these.
+    let remembered = keys(newest - IDEMPOTENCY_KEYS_MAX as u64 + 8..=newest + 7);
+    let bytes = write(&snapshots, newest, &remembered).expect("written");
+    assert_eq!(bytes, files.open(&name_of(Seq(newest))).and_then(|file| file.size()).expect("sized"));
+    let expected = keys(newest - IDEMPOTENCY_KEYS_MAX as u64 + 8..=newest);
+    assert!(loaded(&files) == Some((newest, expected)));
 }
 
 #[test]
-fn a_snapshot_without_new_keys_relies_on_those_of_the_one_before() {
+fn the_newest_two_are_kept_and_what_older_forms_needed_goes() {
     let files = MemoryFiles::new();
-    let snapshots = open(&files);
-    for (seq, published) in [(5, keys([2, 4])), (9, keys([])), (12, keys([7, 15])), (20, keys([15, 19]))] {
-        snapshots.write(&taken(seq), &published).expect("written");
+    for name in ["00000000000000000003.keys", "unfinished", "notes"] {
+        files.create(name).expect("created").write_at(&[7; 9_000], 0).expect("written");
     }
-    assert_eq!(loaded(&files), Some((20, keys([2, 4, 15, 19]))));
-    assert_eq!(names(&files, ".keys"), ["00000000000000000000.keys"]);
+    let snapshots = open(&files);
+    for seq in [5, 9, 12, 20] {
+        write(&snapshots, seq, &keys([2, 4])).expect("written");
+    }
+    assert_eq!(names(&files), [&name_of(Seq(12)), &name_of(Seq(20)), "notes"]);
+    assert_eq!(loaded(&files), Some((20, keys([2, 4]))));
 }
 
 #[test]
-fn who_goes_on_from_the_older_one_writes_over_the_keys_of_the_newer() {
+fn a_file_that_could_not_be_written_leaves_nothing_and_the_next_one_is_whole() {
     let files = MemoryFiles::new();
     let snapshots = open(&files);
-    for seq in [10, 20, 30] {
-        snapshots.write(&taken(seq), &keys(seq - 9..=seq)).expect("written");
-    }
-    files.open("00000000000000000030.snap").expect("there").write_at(b"!", 20).expect("written");
+    write(&snapshots, 5, &keys(1..=5)).expect("written");
+    let full = |snapshots: &Snapshots| {
+        files.set_space(Some(200));
+        let error = write(snapshots, 9, &keys(1..=9)).expect_err("full");
+        files.set_space(None);
+        assert_eq!(error.source.kind(), io::ErrorKind::StorageFull);
+    };
+    full(&snapshots);
+    assert_eq!(names(&files), [name_of(Seq(5))]);
+
+    // Killed before it could be removed.
+    files.fail(Operation::Remove, UNFINISHED, 1, io::ErrorKind::Other);
+    full(&snapshots);
+    assert_eq!(names(&files), [&name_of(Seq(5)), UNFINISHED]);
     let again = open(&files);
-    assert_eq!(again.load(&rules()).map(|fold| fold.applied), Some(Seq(20)));
-    assert_eq!(again.keys_upto(), Seq(20));
-    again.write(&taken(40), &keys((21..=40).step_by(3))).expect("written");
-    assert_eq!(names(&files, ".snap"), ["00000000000000000020.snap", "00000000000000000040.snap"]);
-    let expected: Vec<PublishedKey> = keys((1..=20).chain((21..=40).step_by(3)));
-    assert_eq!(loaded(&files), Some((40, expected)));
-}
-
-#[test]
-fn keys_of_which_nothing_is_known_are_not_written_into_files_that_are_there() {
-    let files = MemoryFiles::new();
-    let snapshots = open(&files);
-    snapshots.write(&taken(10), &keys(1..=10)).expect("written");
-    let again = open(&files);
-    assert_eq!(again.keys_upto(), Seq::ZERO, "nothing was loaded");
-    again.write(&taken(20), &keys(5..=20)).expect("written");
-    assert_eq!(names(&files, ".keys").len(), 2);
-    assert_eq!(loaded(&files), Some((20, keys(5..=20))));
-    files.remove("00000000000000000020.snap").expect("removed");
+    assert_eq!(again.load(&rules()).map(|loaded| loaded.fold.applied), Some(Seq(5)));
+    write(&again, 10, &keys(1..=10)).expect("written");
+    assert_eq!(names(&files), [5, 10].map(|seq| name_of(Seq(seq))));
     assert_eq!(loaded(&files), Some((10, keys(1..=10))));
 }
 
-/// Four snapshots of which one fills a file of keys and begins another; returns how many were written without an error.
+#[test]
+fn of_snapshots_of_other_journals_a_few_are_kept() {
+    let files = MemoryFiles::new();
+    for seq in (10..100).step_by(10) {
+        let snapshots = open(&files);
+        write(&snapshots, seq, &[]).expect("written");
+        snapshots.pass_over(Seq(seq), &Unusable::OtherRecord { seq: Seq(seq) });
+        assert!(snapshots.is_empty() && open(&files).is_empty(), "no later start may take it for one");
+    }
+    let kept: Vec<String> = [60, 70, 80, 90].map(|seq| format!("{:020}.snap.unmatched", seq)).into();
+    assert_eq!(names(&files), kept);
+}
+
+#[test]
+fn one_of_another_journal_that_cannot_be_renamed_is_not_used() {
+    let files = MemoryFiles::new();
+    let snapshots = open(&files);
+    write(&snapshots, 5, &[]).expect("written");
+    files.fail(Operation::Rename, &name_of(Seq(5)), 1, io::ErrorKind::ReadOnlyFilesystem);
+    snapshots.pass_over(Seq(5), &Unusable::OtherRecord { seq: Seq(5) });
+    assert!(snapshots.is_empty() && !open(&files).is_empty());
+}
+
+#[test]
+fn the_history_is_made_from_a_snapshot_of_its_own_journal() {
+    let (files, clock) = (Arc::new(MemoryFiles::new()), Arc::new(|| Timestamp::ZERO));
+    let journal = Journal::open(files, JournalSettings::default(), clock, &|_| None, Known::nothing());
+    let journal = journal.expect("opened").journal;
+    let mut batch = AppendBatch::new();
+    (0..9).for_each(|_| batch.push(RecordKind(1), b"body", None).expect("small"));
+    journal.append_blocking(batch, Level::Synced).expect("appended");
+    let checksum = |seq| journal.read_at(Seq(seq)).expect("readable").expect("there").as_record().checksum();
+    for (older, newer, before_8, oldest) in [
+        ((5, checksum(5)), (7, checksum(7)), Some(7), Some(5)),
+        ((5, checksum(5)), (7, checksum(6)), Some(5), Some(5)),
+        ((5, checksum(4)), (7, checksum(7)), Some(7), Some(7)),
+        ((5, checksum(5)), (12, checksum(9)), Some(5), Some(5)),
+        ((11, checksum(9)), (12, checksum(9)), None, None),
+    ] {
+        let snapshots = open(&MemoryFiles::new());
+        for (seq, checksum) in [older, newer] {
+            snapshots.write(&capture(seq), checksum, &[]).expect("written");
+        }
+        let found =
+            [snapshots.load_before(Seq(8), &journal, &rules()), snapshots.load_oldest(&journal, &rules())];
+        let found = found.map(|fold| fold.map(|fold| fold.applied.0));
+        assert_eq!(found, [before_8, oldest], "{older:?} {newer:?}");
+    }
+}
+
+const ENDS: [u64; 4] = [100, 4_000, 6_000, 6_100];
+
+/// Writes four snapshots; returns how many were written without an error.
 fn write_four(snapshots: &Snapshots) -> usize {
-    let ends = [100, 4_000, 6_000, 6_100];
-    let wrote =
-        ends.map(|end| snapshots.write(&taken(end), &keys(snapshots.keys_upto().0 + 1..=end)).is_ok());
+    let wrote = ENDS.map(|end| write(snapshots, end, &keys(1..=end)).is_ok());
     wrote.iter().rposition(|wrote| *wrote).map_or(0, |last| last + 1)
 }
 
@@ -125,7 +160,7 @@ fn a_cut_or_a_failure_at_any_write_or_sync_leaves_the_newest_that_was_written() 
     let whole = MemoryFiles::new();
     write_four(&open(&whole));
     let all = whole.operations();
-    assert!(all.writes > 12 && all.syncs > 12, "{all:?}");
+    assert_eq!((all.writes, all.syncs), (8, 8));
     let cut = |write, sync| Faults { cut_after_write: write, cut_after_sync: sync, ..Faults::default() };
     let fail = |write, sync| Faults { fail_write: write, fail_sync: sync, ..Faults::default() };
     let writes = (1..=all.writes).map(Some).flat_map(|write| [cut(write, None), fail(write, None)]);
@@ -137,15 +172,16 @@ fn a_cut_or_a_failure_at_any_write_or_sync_leaves_the_newest_that_was_written() 
         for left in (0..3).map(|seed| files.after_power_loss(seed)).chain([files.after_kill()]) {
             let found = loaded(&left);
             let seq = found.as_ref().map_or(0, |(seq, _)| *seq);
-            assert!(seq >= [0, 100, 4_000, 6_000, 6_100][least], "{faults:?}: {seq} of {least}");
-            let is_whole = found.is_none_or(|(seq, published)| published == keys(1..=seq));
+            assert!(least == 0 || seq >= ENDS[least - 1], "{faults:?}: {seq} of {least}");
+            let is_whole = found.is_none_or(|(seq, found)| found == keys(1..=seq));
             assert!(is_whole, "{faults:?}: the keys are others");
             // Whatever it left, life goes on from there, and one more snapshot is whole.
             let again = open(&left);
             again.load(&rules());
-            again.write(&taken(7_000), &keys(again.keys_upto().0 + 1..=7_000)).expect("written");
+            write(&again, 7_000, &keys(1..=7_000)).expect("written");
             assert!(loaded(&left).is_some_and(|found| found == (7_000, keys(1..=7_000))), "{faults:?}");
-            assert!(names(&left, ".snap").len() <= KEPT);
+            let names = names(&left);
+            assert!(names.len() <= KEPT && names.iter().all(|name| seq_of(name).is_some()), "{names:?}");
         }
     }
 }

@@ -12,8 +12,8 @@ use crate::{
     journal::{
         cursor::{Cursor, Step},
         files::{File, Files, fill_with_zeros},
+        idempotency::IdempotencyKeys,
         mark,
-        published::{PUBLISHED_KEYS_MAX, PublishedKeys},
         segment::{self, HEADER_BYTES, NEXT_NAME, PLAIN_VERSION, Segment, UNFINISHED_NAME},
     },
     time::Timestamp,
@@ -27,12 +27,12 @@ const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 /// How much is written again or copied at a time, in bytes.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Cuts, writes again or creates what is needed to go on from what was found; `published` are the keys of what was known.
+/// Cuts, writes again or creates what is needed to go on from what was found; `keys` are those that are known.
 pub(in crate::journal) fn settle(
     files: &dyn Files,
     segment_bytes: u64,
     found: Found,
-    mut published: PublishedKeys,
+    mut keys: IdempotencyKeys,
 ) -> Result<Recovered, OpenError> {
     let scanner = Scanner::new(files, &|_| None, KnownRecord::default());
     let Found { mut segments, mut scans, next, torn, dropped, durable, marked } = found;
@@ -72,10 +72,10 @@ pub(in crate::journal) fn settle(
         segment.set_named();
     }
     let time = scans.iter().map(|scan| scan.time).max().unwrap_or_default();
-    for mut scan in scans.into_iter().rev() {
-        published.remember_all(scan.keys.make_contiguous());
+    for scan in scans.into_iter().rev() {
+        keys.remember_all(scan.keys);
     }
-    Ok(Recovered { segments, last, time, published, cuts, marked })
+    Ok(Recovered { segments, last, time, keys, cuts, marked })
 }
 
 impl Scanner<'_> {
@@ -89,7 +89,7 @@ impl Scanner<'_> {
             segments: vec![Arc::new(segment)],
             last: Seq::ZERO,
             time: Timestamp::ZERO,
-            published: PublishedKeys::new(PUBLISHED_KEYS_MAX),
+            keys: IdempotencyKeys::default(),
             cuts: Vec::new(),
             marked: Seq::ZERO,
         })

@@ -21,7 +21,7 @@ fn of_a_segment_with_more_keys_than_are_remembered_the_newest_are() {
     let mut scanner = Scanner::new(&files, &key_of, KnownRecord::default());
     scanner.keys_left = 3;
     let (_, scan) = scanner.scan_last(Seq(1)).expect("scanned");
-    assert_eq!(scan.keys, [7, 8, 9].map(|number| PublishedKey::new(number.into(), Seq(number))));
+    assert_eq!(scan.keys, [7, 8, 9].map(|number| IdempotencyKey::new(number.into(), Seq(number))));
     assert_eq!(scanner.keys_left, 0);
 }
 
@@ -33,16 +33,16 @@ fn what_is_known_is_not_asked_for_again_and_reaches_no_further_than_the_journal(
         asked.borrow_mut().push(record.seq.0);
         Some(number_of(record.body).into())
     };
-    let known = |seq| KnownRecord { seq: Seq(seq), place: None };
-    let mut published = PublishedKeys::new(8);
-    published.remember(7, Seq(7));
+    let known = |seq| KnownRecord { seq: Seq(seq), keys_upto: Seq(seq) };
+    let mut keys = IdempotencyKeys::new(8);
+    keys.remember(7, Seq(7));
     let found = look(&files, &key_of, known(27)).expect("sound");
-    let recovered = settle(&files, SEGMENT_BYTES, found, published).expect("opened");
+    let recovered = settle(&files, SEGMENT_BYTES, found, keys).expect("opened");
     asked.borrow_mut().sort_unstable();
     assert_eq!(asked.take(), [28, 29, 30]);
-    let mut published = recovered.published;
-    let first_of = |key, published: &mut PublishedKeys| published.remember(key, Seq(99));
-    assert_eq!([7, 28, 8].map(|key| first_of(key, &mut published)), [Some(Seq(7)), Some(Seq(28)), None]);
+    let mut keys = recovered.keys;
+    let first_of = |key, keys: &mut IdempotencyKeys| keys.remember(key, Seq(99));
+    assert_eq!([7, 28, 8].map(|key| first_of(key, &mut keys)), [Some(Seq(7)), Some(Seq(28)), None]);
     for (files, last) in [(files, 30), (MemoryFiles::new(), 0)] {
         let names = files.list().expect("listed");
         let error = look(&files, &key_of, known(31)).map(|_| ()).expect_err("refused");
@@ -151,7 +151,7 @@ fn what_the_caller_knows_tells_damage_from_a_torn_end() {
     let files = journal_killed_at(3);
     let third = HEADER_BYTES + size(1) + size(2);
     files.open(FIRST).expect("there").write_at(b"!", third + 31).expect("written");
-    let known = |seq| KnownRecord { seq: Seq(seq), place: None };
+    let known = |seq| KnownRecord { seq: Seq(seq), keys_upto: Seq(seq) };
     let error = look(&files, &|_| None, known(3)).map(|_| ()).expect_err("refused");
     assert!(matches!(error, OpenError::Damaged { offset, .. } if offset == third), "{error}");
     assert_eq!(look(&files, &|_| None, known(2)).expect("torn").last(), Seq(2));

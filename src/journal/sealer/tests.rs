@@ -109,7 +109,7 @@ fn what_is_known_of_sealed_segments_is_not_read_again() {
     let error = try_open_packing(&files, Retention::default(), Known::nothing()).map(|_| ());
     let error = error.expect_err("its keys are needed").to_string();
     assert!(error.contains(&names[1]) && error.contains("the block at byte 16 is damaged"), "{error}");
-    let known = Known { last: KnownRecord { seq: Seq(38), place: None }, ..Known::nothing() };
+    let known = Known { last: KnownRecord { seq: Seq(38), keys_upto: Seq(38) }, ..Known::nothing() };
     let opened = try_open_packing(&files, Retention::default(), known).expect("opened");
     let second = segment::first_of(&names[1]).expect("a segment");
     assert!(opened.journal.read_at(Seq(1)).is_ok() && opened.journal.read_at(Seq(40)).is_ok());
@@ -139,7 +139,7 @@ fn a_look_up_goes_on_behind_a_damaged_block_and_the_damage_is_remembered() {
     let files = filled(200, false);
     open_packing(&files).journal.close_blocking().expect("closed");
     let names = segments(&files);
-    let known = Known { last: KnownRecord { seq: Seq(200), place: None }, ..Known::nothing() };
+    let known = Known { last: KnownRecord { seq: Seq(200), keys_upto: Seq(200) }, ..Known::nothing() };
     files.open(&names[1]).expect("there").write_at(b"!", 30).expect("written");
     let journal = try_open_packing(&files, Retention::default(), known).expect("opened").journal;
     assert!(journal.health().is_good());

@@ -10,12 +10,12 @@ use std::{
 };
 
 use aside::{
-    bus::publish_key,
+    bus::idempotency_key,
     daemon::{
         fold::Fold,
         recovery::{self, ClosedJournal},
         rules::RulesStore,
-        snapshots::{Snapshots, Taken, WriteError},
+        snapshots::{Capture, Snapshots, WriteError},
     },
     engine::Output,
     event::{Event, Seq, codec},
@@ -42,7 +42,7 @@ pub(crate) struct Append {
 #[derive(Debug, Clone)]
 pub(crate) enum Call {
     Append(Append),
-    Snapshot(Taken),
+    Snapshot(Capture),
 }
 
 /// A journal on files in memory, the time that its records get, and the snapshots beside it.
@@ -111,13 +111,13 @@ impl Disk {
     }
 
     /// Writes a snapshot; the journal is durable up to it.
-    pub(crate) fn write_snapshot(&self, taken: &Taken) -> Result<u64, WriteError> {
-        let published =
-            self.journal.published_blocking(self.snapshots.keys_upto()).expect("the journal is open");
-        self.snapshots.write(taken, &published)
+    pub(crate) fn write_snapshot(&self, capture: &Capture) -> Result<u64, WriteError> {
+        let keys = self.journal.idempotency_keys_blocking().expect("the journal is open");
+        let last = self.journal.read_at(capture.seq).expect("readable").expect("it is there");
+        self.snapshots.write(capture, last.as_record().checksum(), &keys)
     }
 
-    /// Appends and waits; events have their publish keys.
+    /// Appends and waits; events have their idempotency keys.
     pub(crate) fn append(&self, append: &Append) -> Result<Appended, AppendError> {
         let mut batch = AppendBatch::new();
         for (kind, body) in &append.records {
@@ -170,10 +170,10 @@ impl Daemon {
             self.append(Append::of(record::TICK, Level::Synced, now, record::encode_bare))?;
             self.catch_up(now, &mut seen)?;
         }
-        let taken = Taken::of(&self.fold, self.reader.last_place()).expect("it can be written");
+        let capture = Capture::of(&self.fold).expect("it can be written");
         // What cannot be written does no harm.
-        let _ = self.disk.write_snapshot(&taken);
-        self.calls.push(Call::Snapshot(taken));
+        let _ = self.disk.write_snapshot(&capture);
+        self.calls.push(Call::Snapshot(capture));
         Ok(())
     }
 
@@ -233,7 +233,8 @@ pub(crate) fn apply(fold: &mut Fold, found: &Record<'_>, mut seen: impl FnMut(Se
     }
 }
 
-fn key_of(kind: u8, body: &[u8]) -> Option<u128> {
+/// The idempotency key of a record, if it is an event.
+pub(crate) fn key_of(kind: u8, body: &[u8]) -> Option<u128> {
     let event = (kind == record::EVENT).then(|| codec::decode(body).expect("an event"))?;
-    Some(publish_key(event.source, event.id))
+    Some(idempotency_key(event.source, event.id))
 }

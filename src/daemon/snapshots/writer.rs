@@ -1,11 +1,11 @@
 //! When a snapshot is taken, and the task that writes it.
 //!
 //! The event loop takes one between two slices, as that is the only moment at which the engine stands still; that costs it the
-//! time of writing the state into memory. Everything else happens beside it: the journal's writer copies the new publish keys, the task
-//! waits until the journal is durable as far as it must be and writes the file. There is one under way at most; while it is, none is taken. One that cannot be
-//! written is said and does no harm.
+//! time of writing the state into memory. Everything else happens elsewhere: the journal's writer copies the idempotency keys, the
+//! task waits until the journal is durable as far as it must be and writes the file. There is one under way at most; while it
+//! is, none is taken. One that cannot be written is said and does no harm.
 
-use std::{convert::Infallible, error::Error, sync::Arc};
+use std::{convert::Infallible, error::Error, io, sync::Arc};
 
 use tokio::{
     sync::{
@@ -15,8 +15,13 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::{Snapshots, Taken};
-use crate::{bus::Bus, event::Seq, journal::PublishedKey, projection::Projection};
+use super::{Capture, Snapshots, WriteError};
+use crate::{
+    bus::Bus,
+    event::Seq,
+    journal::{IdempotencyKey, Journal},
+    projection::Projection,
+};
 
 /// How many bytes of records one is taken after, also if they are few: half a segment.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
@@ -24,18 +29,17 @@ const RECORD_BYTES_MAX: u64 = 32 << 20;
 /// A snapshot on its way, and the record up to which the journal must be durable before.
 #[derive(Debug)]
 pub(crate) struct Order {
-    taken: Taken,
+    capture: Capture,
     durable: Seq,
-    published: oneshot::Receiver<Vec<PublishedKey>>,
+    keys: oneshot::Receiver<Vec<IdempotencyKey>>,
     /// Where it is said how many bytes it became; nothing is if it could not be written.
     written: oneshot::Sender<u64>,
 }
 
 /// Where the event loop hands its snapshots to, and when it does.
 #[derive(Debug)]
-pub(crate) struct Cadence {
+pub(crate) struct Schedule {
     orders: mpsc::Sender<Order>,
-    snapshots: Arc<Snapshots>,
     /// How many records one is taken after.
     records_max: u64,
     last: Seq,
@@ -45,17 +49,12 @@ pub(crate) struct Cadence {
     under_way: Option<oneshot::Receiver<u64>>,
 }
 
-impl Cadence {
+impl Schedule {
     /// Hands over to `orders`; the first one comes when `records_max` records follow `last`, the last one that a snapshot
     /// holds; what a start read counts, so that daemons that are killed early do not leave ever more of it.
-    pub(crate) fn new(
-        orders: mpsc::Sender<Order>,
-        snapshots: Arc<Snapshots>,
-        records_max: u32,
-        last: Seq,
-    ) -> Self {
+    pub(crate) fn new(orders: mpsc::Sender<Order>, records_max: u32, last: Seq) -> Self {
         let records_max = u64::from(records_max);
-        Self { orders, snapshots, records_max, last, bytes_since: 0, last_bytes: 0, under_way: None }
+        Self { orders, records_max, last, bytes_since: 0, last_bytes: 0, under_way: None }
     }
 
     /// Takes note of records that were applied, by the bytes of their bodies.
@@ -79,14 +78,14 @@ impl Cadence {
     /// Hands one over, to be written when `bus` is durable up to what it has. Waits while another one is under way.
     ///
     /// What the engine owed was appended before, so a journal that is durable up to its end has that too.
-    pub(crate) async fn hand_over(&mut self, taken: Taken, bus: &Bus) {
+    pub(crate) async fn hand_over(&mut self, capture: Capture, bus: &Bus) {
         let durable = *bus.written().borrow();
         // Asked for here, as the journal may be closed by the time at which the task comes to it.
-        let published = bus.journal().begin_published(self.snapshots.keys_upto());
+        let keys = bus.journal().begin_idempotency_keys();
         let (written, under_way) = oneshot::channel();
-        (self.last, self.bytes_since, self.under_way) = (taken.seq, 0, Some(under_way));
+        (self.last, self.bytes_since, self.under_way) = (capture.seq, 0, Some(under_way));
         // The task that takes it ends after everyone who can send.
-        let _ = self.orders.send(Order { taken, durable, published, written }).await;
+        let _ = self.orders.send(Order { capture, durable, keys, written }).await;
     }
 }
 
@@ -102,15 +101,15 @@ pub(crate) async fn run(
     bus: Bus,
     projection: Projection,
 ) -> Result<(), Infallible> {
-    while let Some(Order { taken, durable, published, written }) = orders.recv().await {
-        let Ok(published) = published.await else { continue };
+    while let Some(Order { capture, durable, keys, written }) = orders.recv().await {
+        let Ok(keys) = keys.await else { continue };
         if bus.synced().wait_for(|synced| *synced >= durable).await.is_err() {
             // The journal failed before it came that far.
             continue;
         }
-        let (kept, seq) = (&snapshots, taken.seq);
-        let snapshots = Arc::clone(&snapshots);
-        match spawn_blocking(move || snapshots.write(&taken, &published)).await {
+        let (kept, seq) = (&snapshots, capture.seq);
+        let (snapshots, journal) = (Arc::clone(&snapshots), bus.journal().clone());
+        match spawn_blocking(move || write(&snapshots, &journal, &capture, &keys)).await {
             Ok(Ok(bytes)) => {
                 tracing::debug!(%seq, bytes, "a snapshot was written");
                 bus.journal().set_needed_from(kept.journal_needed_from());
@@ -134,6 +133,18 @@ pub(crate) async fn run(
     Ok(())
 }
 
+fn write(
+    snapshots: &Snapshots,
+    journal: &Journal,
+    capture: &Capture,
+    keys: &[IdempotencyKey],
+) -> Result<u64, WriteError> {
+    let last = journal.read_at(capture.seq).map_err(io::Error::other);
+    let last = last.and_then(|last| last.ok_or(io::ErrorKind::NotFound.into()));
+    let last = last.map_err(snapshots.failed("read the last record of", &super::name_of(capture.seq)))?;
+    snapshots.write(capture, last.as_record().checksum(), keys)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,25 +165,25 @@ mod tests {
         Arc::new(Snapshots::open(Arc::new(files.clone())).expect("opened"))
     }
 
-    fn taken(seq: u64) -> Taken {
-        Taken { seq: Seq(seq), time: Timestamp::ZERO, place: None, state: vec![0; 1_000] }
+    fn capture(seq: u64) -> Capture {
+        Capture { seq: Seq(seq), time: Timestamp::ZERO, state: vec![0; 1_000] }
     }
 
     #[tokio::test]
     async fn one_is_due_after_enough_records_and_as_many_bytes_as_the_last_one_had() {
         let (bus, (sender, mut ordered)) = (bus(), orders());
-        let mut cadence = Cadence::new(sender, snapshots(&MemoryFiles::new()), 100, Seq(50));
-        assert!(!cadence.is_due(Seq(149)) && cadence.is_due(Seq(150)));
-        cadence.hand_over(taken(150), &bus).await;
-        assert!(!cadence.is_due(Seq(900)), "one is under way");
+        let mut schedule = Schedule::new(sender, 100, Seq(50));
+        assert!(!schedule.is_due(Seq(149)) && schedule.is_due(Seq(150)));
+        schedule.hand_over(capture(150), &bus).await;
+        assert!(!schedule.is_due(Seq(900)), "one is under way");
         let order = ordered.recv().await.expect("handed over");
         order.written.send(1_500).expect("waited for");
-        cadence.note_applied(1_499);
-        assert!(!cadence.is_due(Seq(900)));
-        cadence.note_applied(1);
-        assert!(!cadence.is_due(Seq(249)) && cadence.is_due(Seq(250)));
-        cadence.note_applied(RECORD_BYTES_MAX);
-        assert!(cadence.is_due(Seq(151)), "few records, but large ones");
+        schedule.note_applied(1_499);
+        assert!(!schedule.is_due(Seq(900)));
+        schedule.note_applied(1);
+        assert!(!schedule.is_due(Seq(249)) && schedule.is_due(Seq(250)));
+        schedule.note_applied(RECORD_BYTES_MAX);
+        assert!(schedule.is_due(Seq(151)), "few records, but large ones");
     }
 
     #[tokio::test]
@@ -182,20 +193,20 @@ mod tests {
         let mut batch = AppendBatch::new();
         batch.push(RecordKind(1), b"owed", None).expect("small");
         bus.append(batch, Level::Written).await.expect("appended");
-        let mut cadence = Cadence::new(sender, Arc::clone(&snapshots), 100, Seq::ZERO);
-        cadence.hand_over(taken(1), &bus).await;
+        let mut schedule = Schedule::new(sender, 100, Seq::ZERO);
+        schedule.hand_over(capture(1), &bus).await;
         assert_eq!(*bus.synced().borrow(), Seq::ZERO);
         let (projection, _) = Projection::new(std::path::Path::new("nobody writes it"));
-        let mut keeper = std::pin::pin!(run(ordered, Arc::clone(&snapshots), bus.clone(), projection));
+        let mut writer = std::pin::pin!(run(ordered, Arc::clone(&snapshots), bus.clone(), projection));
         tokio::select! {
-            _ = &mut keeper => panic!("more can come"),
+            _ = &mut writer => panic!("more can come"),
             () = tokio::task::yield_now() => {}
         }
         assert_eq!(snapshots.oldest_needed(), None);
         assert!(crate::journal::files::Files::list(&files).expect("listed").is_empty());
         bus.close().await.expect("closed");
-        drop(cadence);
-        keeper.await.expect("it cannot fail");
+        drop(schedule);
+        writer.await.expect("it cannot fail");
         let names = crate::journal::files::Files::list(&files).expect("listed");
         assert_eq!(names, ["00000000000000000001.snap"]);
     }

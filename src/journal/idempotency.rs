@@ -1,0 +1,190 @@
+//! Which events are published already, so that publishing one again is answered with the first one's position.
+//!
+//! Pure: keys and positions in, the earlier position out. Bounded; the oldest key is evicted. A key is a hash that the caller
+//! made, so its low bits are as good as any hash of it.
+
+use hashbrown::HashTable;
+
+use crate::event::Seq;
+
+/// How many keys are remembered: some 2 MiB of memory, 1.5 MiB in a snapshot, six minutes of 10,000 events a minute.
+///
+/// Source: a producer that was not answered tries again within seconds.
+pub const IDEMPOTENCY_KEYS_MAX: usize = 65_536;
+
+/// The newest idempotency keys, and where each was first written.
+#[derive(Debug, Clone)]
+pub struct IdempotencyKeys {
+    keys_max: usize,
+    /// In order of arrival; a ring once it is full.
+    ring: Vec<IdempotencyKey>,
+    /// Where in the ring the oldest key is.
+    oldest: usize,
+    /// Where in the ring each key is.
+    places: HashTable<u32>,
+}
+
+/// An idempotency key, and where it was first written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// In halves, so that it takes 24 bytes.
+    low: u64,
+    high: u64,
+    /// The record it was first written with.
+    pub seq: Seq,
+}
+
+impl Default for IdempotencyKeys {
+    fn default() -> Self {
+        Self::new(IDEMPOTENCY_KEYS_MAX)
+    }
+}
+
+impl IdempotencyKeys {
+    /// Remembers up to `keys_max` keys; memory grows as they are used.
+    pub fn new(keys_max: usize) -> Self {
+        let keys_max = keys_max.clamp(1, IDEMPOTENCY_KEYS_MAX);
+        Self { keys_max, ring: Vec::new(), oldest: 0, places: HashTable::new() }
+    }
+
+    /// How many keys are remembered.
+    pub fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Whether no key is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// All keys, oldest first.
+    pub fn to_vec(&self) -> Vec<IdempotencyKey> {
+        let (newer, older) = self.ring.split_at(self.oldest);
+        [older, newer].concat()
+    }
+
+    /// Remembers a key, unless it is remembered: then returns where it was first written.
+    pub fn remember(&mut self, key: u128, seq: Seq) -> Option<Seq> {
+        let Self { keys_max, ring, oldest, places } = self;
+        let key = IdempotencyKey::new(key, seq);
+        let same = |place: &u32| ring.get(*place as usize).filter(|known| known.is_same(&key));
+        if let Some(place) = places.find(key.hash(), |place| same(place).is_some()) {
+            return same(place).map(|known| known.seq);
+        }
+        let place = if ring.len() < *keys_max {
+            ring.push(key);
+            ring.len() - 1
+        } else {
+            let replaced = *oldest;
+            *oldest = (replaced + 1) % *keys_max;
+            let evicted = std::mem::replace(ring.get_mut(replaced)?, key);
+            if let Ok(entry) = places.find_entry(evicted.hash(), |place| *place as usize == replaced) {
+                entry.remove();
+            }
+            replaced
+        };
+        let place = u32::try_from(place).expect("IDEMPOTENCY_KEYS_MAX places have small numbers");
+        let hash_at = |place: &u32| ring.get(*place as usize).map_or(0, IdempotencyKey::hash);
+        places.insert_unique(key.hash(), place, hash_at);
+        None
+    }
+
+    /// Remembers keys that come one after the other; each one that is remembered keeps its first position.
+    pub fn remember_all(&mut self, keys: impl IntoIterator<Item = IdempotencyKey>) {
+        for key in keys {
+            self.remember(key.key(), key.seq);
+        }
+    }
+}
+
+impl IdempotencyKey {
+    /// The key of the record at `seq`.
+    pub fn new(key: u128, seq: Seq) -> Self {
+        Self { low: key as u64, high: (key >> 64) as u64, seq }
+    }
+
+    /// The key itself.
+    pub fn key(&self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
+    }
+
+    fn hash(&self) -> u64 {
+        self.low
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (self.low, self.high) == (other.low, other.high)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_first_position_is_answered_until_the_key_is_the_oldest_of_too_many() {
+        let mut keys = IdempotencyKeys::new(2);
+        assert_eq!(keys.remember(1, Seq(10)), None);
+        assert_eq!(keys.remember(1, Seq(11)), Some(Seq(10)));
+        assert_eq!(keys.remember(2, Seq(12)), None);
+        assert_eq!(keys.remember(3, Seq(13)), None);
+        assert_eq!(keys.remember(2, Seq(14)), Some(Seq(12)));
+        assert_eq!(keys.remember(1, Seq(15)), None);
+        assert_eq!(keys.len(), 2);
+    }
+
+    #[test]
+    fn keys_that_differ_only_in_their_high_half_differ() {
+        let mut keys = IdempotencyKeys::new(8);
+        assert_eq!(keys.remember(5, Seq(1)), None);
+        assert_eq!(keys.remember(5 | 1 << 100, Seq(2)), None);
+        assert_eq!(keys.remember(5 | 1 << 100, Seq(3)), Some(Seq(2)));
+    }
+
+    #[test]
+    fn the_newest_of_many_keys_are_found_again() {
+        let mut keys = IdempotencyKeys::default();
+        let (count, kept) = (150_000, IDEMPOTENCY_KEYS_MAX as u64);
+        let key = |number: u64| u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        assert!((0..count).all(|number| keys.remember(key(number), Seq(number)).is_none()));
+        assert!((count - kept..count).all(|number| keys.remember(key(number), Seq(0)) == Some(Seq(number))));
+        assert_eq!((keys.len() as u64, keys.to_vec()[0].seq), (kept, Seq(count - kept)));
+        assert_eq!(keys.remember(key(0), Seq(count)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_what_a_plain_list_does(
+            keys_max in 1_usize..40,
+            // Few hashes, so that many keys share one.
+            keys in prop::collection::vec((0_u128..6, 0_u128..8), 0..400),
+        ) {
+            let mut remembered = IdempotencyKeys::new(keys_max);
+            let mut list: VecDeque<(u128, Seq)> = VecDeque::new();
+            for (seq, (low, high)) in (1..).map(Seq).zip(keys) {
+                let key = low | high << 64;
+                let known = list.iter().find(|(known, _)| *known == key).map(|(_, seq)| *seq);
+                if known.is_none() {
+                    list.push_back((key, seq));
+                    if list.len() > keys_max {
+                        list.pop_front();
+                    }
+                }
+                prop_assert_eq!(remembered.remember(key, seq), known);
+            }
+            let listed = list.iter().map(|(key, seq)| IdempotencyKey::new(*key, *seq));
+            prop_assert_eq!(remembered.to_vec(), listed.collect::<Vec<_>>());
+            // What is taken over from another one is known as well, and is evicted in the same order.
+            let mut again = IdempotencyKeys::new(keys_max);
+            again.remember_all(remembered.to_vec());
+            for (seq, low) in (1_000..).map(Seq).zip([0, 9, 1, 8, 1023, 7]) {
+                prop_assert_eq!(again.remember(low, seq), remembered.remember(low, seq));
+            }
+            prop_assert_eq!(again.to_vec(), remembered.to_vec());
+        }
+    }
+}
