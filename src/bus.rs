@@ -147,6 +147,12 @@ impl Bus {
         });
     }
 
+    /// Waits until the engine has handled everything up to `seq`, or the bus is closed.
+    pub async fn handled(&self, seq: Seq) {
+        // The sender is a part of the bus, so waiting does not fail while someone can wait.
+        let _ = self.consumed.subscribe().wait_for(|consumed| *consumed >= seq).await;
+    }
+
     /// A reader whose first record is the one at `seq`.
     pub fn read_from(&self, seq: Seq) -> Reader {
         self.journal.read_from(seq)

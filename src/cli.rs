@@ -21,6 +21,7 @@ mod journal;
 pub mod paths;
 mod publish;
 mod rebuild;
+mod reload;
 mod run;
 mod serve;
 mod sessions;
@@ -94,6 +95,8 @@ enum Command {
     Down,
     /// Run the daemon, until it is told to stop
     Serve(serve::Args),
+    /// Have the daemon read the configuration again
+    Reload(reload::Args),
     /// Show how the daemon is
     Status(status::Args),
     /// Publish an event
@@ -356,6 +359,7 @@ fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliE
         Command::Completions(args) => generated::completions(&args, &mut context)?,
         Command::Man(args) => generated::man(&args, &mut context)?,
         Command::Serve(args) => serve::run(&args, context.paths.map_err(CliError::Paths)?)?,
+        Command::Reload(args) => reload::run(&args, &mut context)?,
         Command::Status(args) => status::run(&args, &mut context)?,
         Command::Publish(args) => publish::run(&args, &mut context)?,
         Command::Tail(args) => tail::run(&args, &mut context)?,
@@ -403,7 +407,7 @@ impl Context<'_> {
             .map_err(|source| CliError::Client { doing, source })?;
         match response.status {
             200..=299 => Ok(response.body),
-            status => Err(CliError::Refused { doing, refusal: refusal(status, &response.body) }),
+            status => Err(refused(doing, status, &response.body)),
         }
     }
 
@@ -424,6 +428,11 @@ fn without_c1(text: &str) -> Cow<'_, str> {
         return text.into();
     }
     text.chars().map(|c| if is_c1(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() }).collect()
+}
+
+/// The daemon's answer, which is no success.
+fn refused(doing: &'static str, status: u16, body: &[u8]) -> CliError {
+    CliError::Refused { doing, refusal: refusal(status, body) }
 }
 
 /// What a daemon's error says, or what can be said about one that says nothing.

@@ -12,6 +12,7 @@ mod limits;
 mod listen;
 mod lock;
 mod projector;
+mod ready;
 pub mod recovery;
 mod reload;
 pub mod rules;
@@ -23,7 +24,6 @@ mod views;
 
 use std::{
     collections::VecDeque,
-    error::Error,
     fs, io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
@@ -50,6 +50,7 @@ use self::{
     fold::Fold,
     projector::{Feed, Past, Projector},
     recovery::{Recovered, RecoveryError},
+    reload::{ReloadChannels, Reloader},
     rules::RulesStore,
     shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
     snapshots::writer::{self, Order, Schedule},
@@ -63,7 +64,7 @@ use crate::{
     journal::{Opened, Poisoned},
     meter::Meters,
     projection::{FILE_NAME, Projection, Writer},
-    server::{self, App, EngineHandle, Registry, Rooms, TRANSCRIPTS_MAX},
+    server::{self, App, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX},
     time::Timestamp,
 };
 
@@ -130,6 +131,9 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     let (sources, compiled) = reload::read(&options.config);
     reload::log_findings(&compiled.report);
     let (rules, kept) = reload::keep(&options.state, &sources);
+    if kept.is_some() {
+        rules.hand_over(Arc::new(compiled.rules.clone()));
+    }
     let mut recovered = recovery::recover(&options.state, &compiled.daemon.journal, &rules)?;
     let in_force = Arc::clone(&recovered.fold.engine.rules().hash);
     let (in_force, waiting) = reload::adopt(&recovered.bus, kept, &in_force).await?;
@@ -180,12 +184,6 @@ pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
 struct Daemon {
     options: ServeOptions,
     bus: Bus,
-    rules: RulesStore,
-    /// The hash of the rules that hold once the journal has been followed to its head.
-    rules_in_force: String,
-    /// How many rules the journal named when that was looked at.
-    rules_named: usize,
-    clock: Arc<Clock>,
     tasks: Supervisor,
     /// Ends after the event loop.
     projector: Option<JoinHandle<()>>,
@@ -193,6 +191,8 @@ struct Daemon {
     stop_intake: watch::Sender<bool>,
     /// Becomes true when the engine is to come to the journal's head.
     drain: watch::Sender<bool>,
+    /// Asks for the configuration to be read again.
+    reloads: mpsc::Sender<ReloadRequest>,
     /// Keeps the task that writes snapshots until the end of the drain.
     orders: mpsc::Sender<Order>,
     /// Whether the socket goes with the daemon; one that was passed to it serves the next daemon too.
@@ -214,13 +214,14 @@ impl Daemon {
         let (orders, ordered) = writer::orders();
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let (engine, queries) = EngineHandle::new();
-        let rules = fold.rules.clone();
+        let store = fold.rules.clone();
         let past =
-            Past { journal: bus.journal().clone(), snapshots: snapshots.clone(), rules: rules.clone() };
+            Past { journal: bus.journal().clone(), snapshots: snapshots.clone(), rules: store.clone() };
         let History { projection, feed, projector } =
             History::start(&options.state, past, projected, &mut fold)?;
         let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());
-        let app = new_app(&bus, &clock, engine, projection.clone(), transcripts, intake);
+        let reloads = ReloadChannels::new(reload::state_of_start(compiled, clock.now()));
+        let app = new_app(&bus, &clock, engine, reloads.handle(), projection.clone(), transcripts, intake);
         let records_max = compiled.daemon.journal.snapshot_records;
         let schedule = Schedule::new(orders.clone(), records_max, snapshot);
         let event_loop = EventLoop {
@@ -240,6 +241,19 @@ impl Daemon {
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::Snapshots, writer::run(ordered, snapshots, bus.clone(), projection));
         tasks.start(TaskKind::EventLoop, event_loop.run());
+        let ReloadChannels { asking: reloads, requests, state } = reloads;
+        let reloader = Reloader {
+            bus: bus.clone(),
+            store,
+            user_folder: options.config.clone(),
+            clock,
+            in_force: rules_in_force,
+            named: 0,
+            at_start: compiled.daemon.clone(),
+            requests,
+            state,
+        };
+        tasks.start(TaskKind::Reloads, reloader.run());
         tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
         tasks.start(TaskKind::Doors, server::push_wakes(app.clone()));
         tasks.start(TaskKind::Processes, server::watch_processes(app.clone()));
@@ -247,25 +261,11 @@ impl Daemon {
         let owns_socket =
             listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
         let projector = Some(projector);
-        Ok(Self {
-            options,
-            bus,
-            rules,
-            rules_in_force,
-            rules_named: 0,
-            clock,
-            tasks,
-            projector,
-            stop_intake,
-            drain,
-            orders,
-            owns_socket,
-        })
+        Ok(Self { options, bus, tasks, projector, stop_intake, drain, reloads, orders, owns_socket })
     }
 
-    /// Reloads when asked to; returns when asked to stop, or when something ended that the daemon cannot do without.
+    /// Passes on that a reload is asked for; returns when asked to stop, or when something ended that the daemon cannot do without.
     async fn watch(&mut self, signals: &mut Signals) -> Result<(), DaemonError> {
-        self.collect_rules().await;
         loop {
             tokio::select! {
                 asked = signals.next() => match asked {
@@ -273,7 +273,7 @@ impl Daemon {
                         tracing::info!(signal, "stopping");
                         return Ok(());
                     }
-                    Asked::Reload => self.reload().await,
+                    Asked::Reload => reload::ask(&self.reloads),
                 },
                 ended = self.tasks.next_end() => {
                     // None can be missing, so one that ends without an error ends the daemon with one.
@@ -285,42 +285,10 @@ impl Daemon {
         }
     }
 
-    /// Deletes rules of which the journal knows nothing any more.
-    async fn collect_rules(&mut self) {
-        let (rules, journal, before) = (self.rules.clone(), self.bus.journal().clone(), self.rules_named);
-        let collected = tokio::task::spawn_blocking(move || rules.collect_unnamed(&journal, before)).await;
-        match collected {
-            Ok(Ok(named)) => self.rules_named = named,
-            Ok(Err(error)) => tracing::warn!(%error, "rules that nothing names any more are not deleted"),
-            Err(error) => tracing::error!(%error, "deleting rules stopped"),
-        }
-    }
-
     fn log_ready(&self) {
         let socket = self.options.socket.display();
         let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
         tracing::info!(version, pid, %socket, head = self.bus.written().borrow().0, "ready");
-    }
-
-    async fn reload(&mut self) {
-        let outcome =
-            reload::reload(&self.bus, &self.rules, &self.options.config, &self.rules_in_force).await;
-        match &outcome {
-            Ok(reloaded) => {
-                reloaded.rules.clone_into(&mut self.rules_in_force);
-                tracing::info!(
-                    subscribers = reloaded.subscribers,
-                    rules = self.rules_in_force,
-                    "the configuration was read again"
-                );
-            }
-            Err(error) => tracing::error!(error = error as &dyn Error, "the rules stay as they were"),
-        }
-        let event = reload::event(outcome.as_ref(), self.clock.now());
-        if let Err(error) = event_loop::publish(&self.bus, &event).await {
-            tracing::error!(%error, "the reload could not be published");
-        }
-        self.collect_rules().await;
     }
 
     /// Stops in four phases, within [`GRACE`]; what is not done by then is done by the next start.
@@ -386,6 +354,7 @@ fn new_app(
     bus: &Bus,
     clock: &Arc<Clock>,
     engine: EngineHandle,
+    config: ConfigHandle,
     projection: Projection,
     transcripts: mpsc::Sender<Transcript>,
     shutdown: watch::Receiver<bool>,
@@ -399,6 +368,7 @@ fn new_app(
     App {
         bus: bus.clone(),
         engine,
+        config,
         projection,
         registry,
         transcripts,
@@ -468,23 +438,18 @@ mod tests {
             Ok::<(), Infallible>(())
         });
         let [socket, config, state] = ["socket", "config", "state"].map(|name| folder.path().join(name));
-        let rules = RulesStore::new(&state);
         let bus = Bus::new(opened.journal, opened.last_seq);
         let options = ServeOptions { socket, config, state };
-        let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
         let (orders, _) = writer::orders();
         let (projector, owns_socket) = (None, true);
         let daemon = Daemon {
             options,
             bus,
-            rules,
-            rules_in_force: String::new(),
-            rules_named: 0,
-            clock,
             tasks,
             projector,
             stop_intake,
             drain,
+            reloads: mpsc::channel(1).0,
             orders,
             owns_socket,
         };

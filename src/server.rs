@@ -24,6 +24,7 @@ mod lines;
 mod matching;
 mod metrics;
 mod processes;
+mod reload;
 mod room;
 mod router;
 mod statusline;
@@ -58,6 +59,7 @@ pub use doors::push_wakes;
 pub use engine_handle::{EngineHandle, PageStart, Query, Standing, WaitingPage};
 pub use idle::look_for_idle;
 pub use processes::watch_processes;
+pub use reload::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest};
 pub use room::Rooms;
 pub use router::openapi;
 pub use sessions::Registry;
@@ -71,6 +73,8 @@ pub struct App {
     pub bus: Bus,
     /// Whom questions about sessions and counts go to.
     pub engine: EngineHandle,
+    /// Who reads the configuration again, and how it was read last.
+    pub config: ConfigHandle,
     /// Whom questions about the history go to.
     pub projection: Projection,
     /// Who waits for answers and for changes of a queue.

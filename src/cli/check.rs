@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let text = match (args.json, errors + report.warning_count()) {
         (true, _) => format!("{}\n", report.to_json()),
         (false, 0) => format!("no errors in {}\n", places(&targets, is_of_files)),
-        (false, _) => format!("{report}\n{}\n", counts(&report)),
+        (false, _) => format!("{report}\n{}\n", counts(errors, report.warning_count())),
     };
     context.print(&text)?;
     match errors {
@@ -143,10 +143,14 @@ fn places(targets: &[Target], is_of_files: bool) -> String {
     if is_of_files { all } else { format!("what ships and {all}") }
 }
 
-fn counts(report: &Report) -> String {
-    let count = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-    let (errors, warnings) = (report.error_count(), report.warning_count());
-    format!("{}, {}", count(errors, "error"), count(warnings, "warning"))
+/// How many findings there are.
+pub(super) fn counts(errors: usize, warnings: usize) -> String {
+    format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"))
+}
+
+/// A number of things.
+pub(super) fn counted(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

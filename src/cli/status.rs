@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CliError, Context, failing::Failing, parse, table};
+use super::{CliError, Context, failing::Failing, parse, reload::Config, table};
 
 /// Characters of the rules' hash that are shown; enough to see whether they changed.
 const HASH_CHARS: usize = 12;
@@ -43,6 +43,8 @@ struct Status {
     journal: Journal,
     projection: Projection,
     rules: Rules,
+    #[serde(default)]
+    config: Config,
     events: Events,
     notifications: Notifications,
     tokens: Tokens,
@@ -156,16 +158,18 @@ impl Tokens {
 
 impl Status {
     fn text(&self) -> String {
-        let Self { journal, projection, rules, events, notifications, tokens, sessions, .. } = self;
+        let Self { journal, projection, rules, config, events, notifications, tokens, sessions, .. } = self;
         let hash: String = rules.hash.chars().take(HASH_CHARS).collect();
         let full = journal.full.as_ref().map(|what| format!("; FULL: {what}")).unwrap_or_default();
         let failed = journal.failed.as_ref().map(|why| format!("; FAILED: {why}")).unwrap_or_default();
+        let trouble =
+            config.trouble().map(|trouble| format!("; configuration {trouble}")).unwrap_or_default();
         let lines = json!({
             "aside": format!("{}, process {}, up {} since {}", self.version, self.pid, up(self.uptime_ms), self.started_at),
             "journal": format!("{} records, {} synced, durability {}{full}{failed}", journal.head, journal.synced, journal.durability),
             "files": journal.files(),
             "history": projection.text(),
-            "rules": format!("{} subscribers enabled, {} disabled, hash {hash}", rules.enabled, rules.disabled),
+            "rules": format!("{} subscribers enabled, {} disabled, hash {hash}{trouble}", rules.enabled, rules.disabled),
             "events": format!("{} published, {} unmatched, {} held back{}", events.published, events.unmatched, events.held_back, ended(&events.ended)),
             "notifications": format!(
                 "{} created, {} injected, {} confirmed, {} pending, {} unclaimed{}{}",
@@ -175,8 +179,8 @@ impl Status {
             "tokens": tokens.text(),
             "sessions": format!("{} open, {} waiting", sessions.open, sessions.waiting),
         });
-        let problems: String =
-            journal.problems.iter().map(|problem| format!("PROBLEM: {problem}\n")).collect();
+        let problems = journal.problems.iter().chain(config.problems());
+        let problems: String = problems.map(|problem| format!("PROBLEM: {problem}\n")).collect();
         format!("{}{problems}{}", table::pairs(&lines), self.subscribers())
     }
 
@@ -267,7 +271,7 @@ mod tests {
         client::fake::FakeDaemon,
         protocol::history::ProjectionView,
         protocol::views::{
-            EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
+            ConfigView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
             SubscriberCounts, TokenCounts,
         },
     };
@@ -311,6 +315,7 @@ mod tests {
                 problems: Vec::new(),
             },
             projection: ProjectionView { seq: 96, behind: 0, failed: None },
+            config: ConfigView { state: ConfigView::IN_FORCE, ..ConfigView::default() },
             rules: RulesView { hash: "b21532ec8694b10c52aa".to_owned(), enabled: 3, disabled: 0 },
             events: EventCounts {
                 published: 53,
@@ -375,6 +380,26 @@ old         off    1        0
         status.journal.problems = vec!["a.seg is damaged at byte 30".to_owned()];
         let text = shown(&status).expect("shown");
         assert!(text.contains("\nPROBLEM: a.seg is damaged at byte 30\n"), "{text}");
+    }
+
+    #[test]
+    fn files_that_are_not_in_force_are_said_with_what_is_wrong() {
+        let mut status = status();
+        status.config = ConfigView {
+            state: ConfigView::REFUSED,
+            read_at: "2026-11-21T09:00:00Z".to_owned(),
+            errors: 1,
+            warnings: 0,
+            problems: vec!["ci.toml:2:6: `id` must be a string, not an integer".to_owned()],
+        };
+        let text = shown(&status).expect("shown");
+        let refused =
+            "; configuration REFUSED at 2026-11-21T09:00:00Z with 1 error; the rules of before hold\n";
+        assert!(text.contains(refused), "{text}");
+        assert!(text.contains("\nPROBLEM: ci.toml:2:6: `id` must be a string, not an integer\n"), "{text}");
+        status.config.state = ConfigView::PARTLY;
+        let text = shown(&status).expect("shown");
+        assert!(text.contains("; configuration read with 1 error at 2026-11-21T09:00:00Z; what"), "{text}");
     }
 
     #[test]

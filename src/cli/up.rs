@@ -19,7 +19,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{CliError, Context, down, paths::Paths};
+use super::{CliError, Context, down, paths::Paths, reload::Config};
 use crate::{client::Client, daemon::LOCK_FILE};
 
 /// How long the daemon may take to be ready: it reads its journal first.
@@ -90,6 +90,8 @@ pub(super) struct Running {
     pub(super) pid: u32,
     #[serde(default)]
     pub(super) journal: RunningJournal,
+    #[serde(default)]
+    pub(super) config: Config,
 }
 
 /// What is asked of its journal.

@@ -1,13 +1,27 @@
 //! Which rules hold: read at the start, and again when the daemon is asked to.
 //!
 //! A reload is all or nothing: with one error in one file everything stays as it was. At the start there is nothing to stay, so
-//! what is good is used and what is not is said.
+//! what is good is used and what is not is said. Files are read and compiled on a thread of their own, and the event loop gets the
+//! rules ready made, so that no exchange waits for a reload.
 
-use std::path::Path;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    convert::Infallible,
+    error::Error,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde_json::json;
+use tokio::{
+    sync::{mpsc, watch},
+    task::{JoinError, spawn_blocking},
+};
 
 use super::{
+    clock::Clock,
     event_loop::{self, Owed},
     rules::{RulesError, RulesStore},
 };
@@ -15,27 +29,33 @@ use crate::{
     bus::Bus,
     config::{
         compile::{Compiled, compile},
+        daemon::DaemonConfig,
         layers::Sources,
         load::{layers_of, read_layers},
-        report::{Level, Report},
+        report::{Diagnostic, Level, Report},
     },
     event::{Event, Payload, Provenance, Severity, catalogue},
     journal::AppendError,
-    protocol::record,
+    protocol::{
+        record,
+        views::{ConfigView, FindingsView, ReloadView},
+    },
+    server::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest},
     time::Timestamp,
 };
+
+/// Most lines about what is wrong that are shown until the next reading.
+const PROBLEMS_MAX: usize = 10;
 
 /// Why rules could not be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// Some file has an error; the rules stay as they were.
-    #[error("the configuration has {errors} errors")]
-    Broken {
-        /// How many errors there are.
-        errors: usize,
-        /// Every finding.
-        report: String,
-    },
+    #[error("the configuration has {}", counted(.0.error_count(), "error"))]
+    Broken(Report),
+    /// The thread that reads and compiles them ended, by a panic or because the daemon stops.
+    #[error("read and compile the configuration")]
+    Ended(#[source] JoinError),
     /// The rules cannot be kept beside the journal.
     #[error("keep the rules")]
     Rules(#[from] RulesError),
@@ -108,29 +128,221 @@ pub(super) async fn adopt(
     Ok((hash, is_full.then_some(owed)))
 }
 
-/// Rules that were read again and hold.
-pub(super) struct Reloaded {
-    /// How many subscribers there are.
-    pub(super) subscribers: usize,
-    /// The hash that names the rules.
-    pub(super) rules: String,
+/// How the files are after the start has read them.
+pub(super) fn state_of_start(compiled: &Compiled, now: Timestamp) -> ConfigState {
+    let has_errors = compiled.report.error_count() > 0;
+    let state = if has_errors { ConfigView::PARTLY } else { ConfigView::IN_FORCE };
+    ConfigState { view: view(state, &compiled.report, now) }
+}
+
+fn view(state: &'static str, report: &Report, now: Timestamp) -> ConfigView {
+    let errors = report.diagnostics().iter().filter(|found| found.level == Level::Error);
+    ConfigView {
+        state,
+        read_at: now.to_string(),
+        errors: report.error_count(),
+        warnings: report.warning_count(),
+        problems: errors.take(PROBLEMS_MAX).map(line).collect(),
+    }
+}
+
+/// An error on one line.
+fn line(found: &Diagnostic) -> String {
+    let meant = found.nearest.as_ref().map(|nearest| format!("; did you mean `{nearest}`?"));
+    format!("{}: {}{}", found.place, found.message, meant.unwrap_or_default())
+}
+
+fn counted(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Reads the configuration again whenever somebody asks, one reading after the other.
+pub(super) struct Reloader {
+    pub(super) bus: Bus,
+    pub(super) store: RulesStore,
+    pub(super) user_folder: PathBuf,
+    pub(super) clock: Arc<Clock>,
+    /// The hash of the rules that hold once the journal has been followed to its head.
+    pub(super) in_force: String,
+    /// How many rules the journal named when that was looked at.
+    pub(super) named: usize,
+    /// What the daemon was started with.
+    pub(super) at_start: DaemonConfig,
+    pub(super) requests: mpsc::Receiver<ReloadRequest>,
+    pub(super) state: watch::Sender<Arc<ConfigState>>,
+}
+
+/// Where requests come from, and where is shown what became of the last one.
+pub(super) struct ReloadChannels {
+    /// Holds [`RELOADS_MAX`]; whoever asks beyond them waits.
+    pub(super) asking: mpsc::Sender<ReloadRequest>,
+    pub(super) requests: mpsc::Receiver<ReloadRequest>,
+    pub(super) state: watch::Sender<Arc<ConfigState>>,
+}
+
+impl ReloadChannels {
+    pub(super) fn new(state: ConfigState) -> Self {
+        let (asking, requests) = mpsc::channel(RELOADS_MAX);
+        Self { asking, requests, state: watch::Sender::new(Arc::new(state)) }
+    }
+
+    pub(super) fn handle(&self) -> ConfigHandle {
+        ConfigHandle::new(self.asking.clone(), self.state.subscribe())
+    }
+}
+
+impl Reloader {
+    /// Answers requests until nobody can make any.
+    pub(super) async fn run(mut self) -> Result<(), Infallible> {
+        self.collect().await;
+        while let Some(reply) = self.requests.recv().await {
+            let outcome = self.reload().await;
+            self.show(&outcome);
+            self.publish(&outcome).await;
+            // Whoever asked by a signal, or is gone, is answered by the log.
+            reply.send(outcome.map_err(refusal)).ok();
+            self.collect().await;
+        }
+        Ok(())
+    }
+
+    /// Deletes rules of which the journal knows nothing any more; no others are kept meanwhile, as that is done here too.
+    async fn collect(&mut self) {
+        let (store, journal, before) = (self.store.clone(), self.bus.journal().clone(), self.named);
+        match spawn_blocking(move || store.collect_unnamed(&journal, before)).await {
+            Ok(Ok(named)) => self.named = named,
+            Ok(Err(error)) => tracing::warn!(%error, "rules that nothing names any more are not deleted"),
+            Err(error) => tracing::error!(%error, "deleting rules stopped"),
+        }
+    }
+
+    /// Reads the files, and adopts them if they are without an error and other than those that hold.
+    async fn reload(&mut self) -> Result<ReloadView, ReloadError> {
+        let (folder, store) = (self.user_folder.clone(), self.store.clone());
+        let reading = spawn_blocking(move || {
+            let (sources, compiled) = read(&folder);
+            log_findings(&compiled.report);
+            if compiled.report.error_count() > 0 {
+                return Err(ReloadError::Broken(compiled.report));
+            }
+            store.keep(&sources)?;
+            Ok(compiled)
+        });
+        let compiled = reading.await.map_err(ReloadError::Ended)??;
+        let rules = Arc::new(compiled.rules);
+        let changed = *rules.hash != *self.in_force;
+        if changed {
+            self.store.hand_over(Arc::clone(&rules));
+            let body = |body: &mut Vec<u8>| record::encode_rules(&rules.hash, body);
+            let seq = event_loop::append(&self.bus, record::RULES, body).await?;
+            self.in_force = rules.hash.to_string();
+            self.bus.handled(seq).await;
+        }
+        Ok(ReloadView {
+            changed,
+            rules: self.in_force.clone(),
+            subscribers: rules.subscribers.len(),
+            restart_needed: compiled.daemon != self.at_start,
+            found: findings(&compiled.report),
+        })
+    }
+
+    /// Keeps for whoever asks how the reading went, until the next one.
+    fn show(&self, outcome: &Result<ReloadView, ReloadError>) {
+        let now = self.clock.now();
+        let view = match outcome {
+            Ok(reloaded) => {
+                let ReloadView { subscribers, rules, .. } = reloaded;
+                tracing::info!(subscribers, rules, "the configuration was read again");
+                ConfigView {
+                    state: ConfigView::IN_FORCE,
+                    read_at: now.to_string(),
+                    warnings: reloaded.found.warnings,
+                    ..ConfigView::default()
+                }
+            }
+            Err(error) => {
+                tracing::error!(error = error as &dyn Error, "the rules stay as they were");
+                match error {
+                    ReloadError::Broken(report) => view(ConfigView::REFUSED, report, now),
+                    ReloadError::Ended(_)
+                    | ReloadError::Rules(_)
+                    | ReloadError::None
+                    | ReloadError::Append(_) => ConfigView {
+                        state: ConfigView::REFUSED,
+                        read_at: now.to_string(),
+                        problems: vec![chain(error)],
+                        ..ConfigView::default()
+                    },
+                }
+            }
+        };
+        self.state.send_replace(Arc::new(ConfigState { view }));
+    }
+
+    async fn publish(&self, outcome: &Result<ReloadView, ReloadError>) {
+        let event = event(outcome.as_ref(), self.clock.now());
+        if let Err(error) = event_loop::publish(&self.bus, &event).await {
+            tracing::error!(%error, "the reload could not be published");
+        }
+    }
+}
+
+/// Asks for a reload without waiting for what becomes of it. While as many wait as can, those are enough.
+pub(super) fn ask(asking: &mpsc::Sender<ReloadRequest>) {
+    let (reply, _) = tokio::sync::oneshot::channel();
+    drop(asking.try_send(reply));
+}
+
+fn findings(report: &Report) -> FindingsView {
+    FindingsView {
+        errors: report.error_count(),
+        warnings: report.warning_count(),
+        findings: report.to_json(),
+        report: report.to_string(),
+    }
+}
+
+fn refusal(error: ReloadError) -> ReloadRefusal {
+    match error {
+        ReloadError::Broken(report) => {
+            let message = format!(
+                "the configuration has {}; the rules stay as they were",
+                counted(report.error_count(), "error")
+            );
+            ReloadRefusal::Files { message, found: findings(&report) }
+        }
+        ReloadError::Append(error) => ReloadRefusal::Journal(error),
+        error @ (ReloadError::Ended(_) | ReloadError::Rules(_) | ReloadError::None) => {
+            ReloadRefusal::Failed(chain(&error))
+        }
+    }
+}
+
+/// An error with what led to it, on one line.
+fn chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
 }
 
 /// What is published of a reload, so that whoever watches a configuration hears of it.
-pub(super) fn event(outcome: Result<&Reloaded, &ReloadError>, now: Timestamp) -> Event {
+fn event(outcome: Result<&ReloadView, &ReloadError>, now: Timestamp) -> Event {
     let (event_type, severity, payload) = match outcome {
-        Ok(Reloaded { subscribers, rules }) => {
+        Ok(ReloadView { subscribers, rules, .. }) => {
             let payload = json!({ "subscribers": subscribers, "rules": rules });
             ("config.reload.completed", Severity::Info, payload)
         }
-        Err(ReloadError::Broken { errors, report }) => {
-            let first = report.lines().next().unwrap_or_default();
-            let payload = json!({ "errors": errors, "message": first });
+        Err(ReloadError::Broken(report)) => {
+            let first = report.diagnostics().first().map(line);
+            let payload = json!({ "errors": report.error_count(), "message": first });
             ("config.reload.failed", Severity::Warning, payload)
         }
-        Err(other @ (ReloadError::Rules(_) | ReloadError::None | ReloadError::Append(_))) => {
-            ("config.reload.failed", Severity::Warning, json!({ "message": other.to_string() }))
-        }
+        Err(
+            other @ (ReloadError::Ended(_)
+            | ReloadError::Rules(_)
+            | ReloadError::None
+            | ReloadError::Append(_)),
+        ) => ("config.reload.failed", Severity::Warning, json!({ "message": chain(other) })),
     };
     Event {
         id: format!("{event_type}-{}", now.as_millis()).into(),
@@ -145,25 +357,4 @@ pub(super) fn event(outcome: Result<&Reloaded, &ReloadError>, now: Timestamp) ->
         workspace: None,
         cause: None,
     }
-}
-
-/// Reads the files again and adopts them if they are without an error, and other than those that hold.
-pub(super) async fn reload(
-    bus: &Bus,
-    store: &RulesStore,
-    user_folder: &Path,
-    hash_in_force: &str,
-) -> Result<Reloaded, ReloadError> {
-    let (sources, compiled) = read(user_folder);
-    log_findings(&compiled.report);
-    if compiled.report.error_count() > 0 {
-        let errors = compiled.report.error_count();
-        return Err(ReloadError::Broken { errors, report: compiled.report.to_string() });
-    }
-    let rules = sources.hash();
-    if rules != hash_in_force {
-        store.keep(&sources)?;
-        event_loop::append(bus, record::RULES, |body| record::encode_rules(&rules, body)).await?;
-    }
-    Ok(Reloaded { subscribers: compiled.rules.subscribers.len(), rules })
 }

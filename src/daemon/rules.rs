@@ -15,6 +15,7 @@ use std::{
     sync::Arc,
 };
 
+use super::ready::ReadyRules;
 use crate::{
     config::{
         compile::compile,
@@ -39,6 +40,8 @@ pub struct RulesStore {
     folder: PathBuf,
     /// Names the rules that are used where those of an earlier time are lost and none hold.
     current: Option<Arc<str>>,
+    /// Rules that are compiled already.
+    ready: ReadyRules,
 }
 
 /// Why a bundle cannot be kept or used.
@@ -82,7 +85,7 @@ pub(super) enum CollectError {
 impl RulesStore {
     /// The bundles in the state folder `state`; nothing is read yet.
     pub fn new(state: &Path) -> Self {
-        Self { folder: state.join("rules"), current: None }
+        Self { folder: state.join("rules"), current: None, ready: ReadyRules::default() }
     }
 
     /// The same, with the rules that are used where those of an earlier time are lost and none hold.
@@ -156,10 +159,18 @@ impl RulesStore {
             .map_err(|source| RulesError::Bundle { path: self.path(hash, BUNDLE), source })
     }
 
-    /// Compiles the rules that were kept under `hash`.
+    /// Hands over rules that are compiled already, for whoever loads their hash next.
+    pub fn hand_over(&self, rules: Arc<CompiledRules>) {
+        self.ready.put(rules);
+    }
+
+    /// The rules that were kept under `hash`: those that were handed over, else compiled from the bundle.
     ///
     /// Errors: those of [`RulesStore::sources`].
     pub fn load(&self, hash: &str) -> Result<Arc<CompiledRules>, RulesError> {
+        if let Some(ready) = self.ready.get(hash) {
+            return Ok(ready);
+        }
         let compiled = compile(&self.sources(hash)?, &[]);
         let errors = compiled.report.error_count();
         if errors > 0 {

@@ -11,6 +11,8 @@ use tokio::task::{JoinError, JoinSet};
 pub(super) enum TaskKind {
     /// Owns the engine; the daemon stops with it.
     EventLoop,
+    /// Reads the configuration again when asked to; the daemon stops with it.
+    Reloads,
     /// Looks for injections in transcripts; it has no end of its own.
     Transcripts,
     /// Accepts connections; the daemon stops with it.
@@ -29,6 +31,7 @@ impl TaskKind {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::EventLoop => "event loop",
+            Self::Reloads => "reader of the configuration",
             Self::Transcripts => "reader of transcripts",
             Self::Listener => "listener",
             Self::Snapshots => "snapshots",

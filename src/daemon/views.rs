@@ -13,8 +13,8 @@ use crate::{
     projection::Projection,
     protocol::history::ProjectionView,
     protocol::views::{
-        EventCounts, FailingView, HarnessView, JournalView, NotificationCounts, RulesView, SessionCounts,
-        SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
+        ConfigView, EventCounts, FailingView, HarnessView, JournalView, NotificationCounts, RulesView,
+        SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
     },
     server::{PageStart, Query, Standing, WaitingPage},
     time::{Timestamp, duration_millis},
@@ -81,6 +81,8 @@ fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp)
         journal: journal(fold, about, bus),
         projection: projection(&about.projection, bus),
         rules: rules(fold),
+        // Filled in by whoever asks.
+        config: ConfigView::default(),
         events: events(fold),
         notifications: notifications(fold),
         tokens: TokenCounts::of(fold.engine.tally().injected_tokens, fold.engine.tally().raw_bytes),

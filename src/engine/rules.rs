@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// One generation of rules.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CompiledRules {
     /// Names the content the rules were compiled from: lower-case hex of its SHA-256.
     pub hash: Arc<str>,

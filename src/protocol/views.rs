@@ -31,6 +31,8 @@ pub struct StatusView {
     pub projection: ProjectionView,
     /// The rules in force.
     pub rules: RulesView,
+    /// The configuration's files, as they were read last.
+    pub config: ConfigView,
     /// What was published and what became of it before it reached a notification.
     pub events: EventCounts,
     /// What was made of it and what became of that.
@@ -89,6 +91,63 @@ pub struct RulesView {
     pub enabled: usize,
     /// Subscribers that are switched off.
     pub disabled: usize,
+}
+
+/// The configuration's files, as they were read last: at the start, or by a reload.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct ConfigView {
+    /// `in_force`; `refused` when a reload was, so that the rules of before hold; `partly` when the start left out what has errors, or
+    /// used its last good text.
+    pub state: &'static str,
+    /// When they were read.
+    pub read_at: String,
+    /// How many errors they have.
+    pub errors: usize,
+    /// How many warnings.
+    pub warnings: usize,
+    /// What is wrong, an error a line with its place, and what is used instead; the first ten.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}
+
+impl ConfigView {
+    /// The state of files that are in force as they stand.
+    pub const IN_FORCE: &'static str = "in_force";
+    /// The state of files of which nothing is in force.
+    pub const REFUSED: &'static str = "refused";
+    /// The state of files of which the good ones are in force.
+    pub const PARTLY: &'static str = "partly";
+}
+
+/// What was found in the configuration's files.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct FindingsView {
+    /// How many findings keep something from being used.
+    pub errors: usize,
+    /// How many keep nothing from being used.
+    pub warnings: usize,
+    /// The first 200, errors first, each as `aside check --json` prints it: `level`, `file`, `line`, `column`, `key`, `message`,
+    /// `allowed`, `nearest` and `note`.
+    #[schema(value_type = Vec<Object>)]
+    pub findings: serde_json::Value,
+    /// The same as `aside check` prints them.
+    pub report: String,
+}
+
+/// The configuration was read again, and is in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ReloadView {
+    /// Whether the files are others than those in force before.
+    pub changed: bool,
+    /// Names the rules: lower-case hex of a SHA-256.
+    pub rules: String,
+    /// How many subscribers there are.
+    pub subscribers: usize,
+    /// Whether `[journal]` or `[http]` differ from what the daemon runs by; they take effect with the next start.
+    pub restart_needed: bool,
+    /// What was found in the files.
+    #[serde(flatten)]
+    pub found: FindingsView,
 }
 
 /// Counts of events.

@@ -34,6 +34,7 @@ pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, A
 /// How the daemon is; what has to be looked for on the disk is looked for here, not by the event loop.
 pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     let mut status = app.engine.status().await?;
+    status.config = app.config.view();
     let journal = app.bus.journal().clone();
     let read = tokio::task::spawn_blocking(move || {
         // Sizes that cannot be read are no reason not to tell the rest.

@@ -8,7 +8,7 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
-    App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, matching, metrics,
+    App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, matching, metrics, reload,
     sessions, statusline, stream,
 };
 
@@ -53,6 +53,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(inbox::discuss))
         .routes(routes!(admin::status))
         .routes(routes!(admin::rebuild))
+        .routes(routes!(reload::reload))
         .routes(routes!(admin::healthz))
         .routes(routes!(metrics::metrics))
         .routes(routes!(admin::document))

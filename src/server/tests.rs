@@ -80,6 +80,7 @@ fn daemon() -> Daemon {
     let app = App {
         bus,
         engine,
+        config: ConfigHandle::new(mpsc::channel(1).0, watch::channel(Arc::default()).1),
         projection,
         registry,
         transcripts,
@@ -466,6 +467,7 @@ fn the_document_lists_every_route() {
         "post /v1/match",
         "post /v1/notifications/{id}/discuss",
         "post /v1/notifications/{id}/dismiss",
+        "post /v1/reload",
         "post /v1/sessions/{id}/exchange",
         "post /v1/sessions/{id}/undelivered/{injection}",
         "post /v1/statusline/claude",

@@ -68,6 +68,7 @@ fn all_is_well_after_an_installation_with_a_daemon() {
     let lines = [
         "daemon ok",
         "journal ok",
+        "config ok",
         "socket ok",
         "state ok",
         "client ok",

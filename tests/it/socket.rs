@@ -245,6 +245,52 @@ fn a_reload_takes_effect_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_reload_says_what_it_found_and_a_refused_one_is_seen_until_the_next() {
+    let home = Home::with(&[("subscribers/each.toml", EACH)]);
+    let _daemon = home.serve();
+    let metric = |name: &str| {
+        let page = text(&home.ask("GET", "/metrics", "").0.body);
+        let line = page.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        line.expect(name).rsplit(' ').next().expect("a value").to_owned()
+    };
+    let successful = "aside_config_last_reload_successful";
+    assert_eq!(metric(successful), "1.0");
+    assert!(home.print(&["reload"]).contains("\nin force as before: "));
+
+    home.configure("subscribers/each.toml", &EACH.replace("types", "typs"));
+    let refused = home.run(&["reload"]);
+    let place = format!("{}:5:1", home.path("config/subscribers/each.toml").display());
+    let said = text(&refused.stdout);
+    assert_eq!((refused.status.code(), said.contains(&place)), (Some(1), true), "{refused:?}");
+    assert!(said.contains("did you mean `types`?") && said.ends_with("nothing was changed\n"), "{said}");
+    let answer = home.ask("POST", "/v1/reload", "");
+    let found = answer.json()["findings"].clone();
+    let is_slip = |found: &Value| found["line"] == 5 && found["nearest"] == "types";
+    assert_eq!((answer.status(), found.as_array().is_some_and(|all| all.iter().any(is_slip))), (422, true));
+    let head = home.get("/v1/status")["journal"]["head"].clone();
+    let event = home.get(&format!("/v1/events/{head}"))["event"].clone();
+    let message = event["payload"]["message"].as_str().unwrap_or_default();
+    let file = home.path("config/subscribers/each.toml").display().to_string();
+    assert_eq!(event["type"], "config.reload.failed");
+    assert!(message.starts_with(&file), "an error is named, not a warning: {event}");
+    assert_eq!(metric(successful), "0.0");
+    assert_eq!(metric("aside_config_errors"), "2.0");
+    let status = home.print(&["status"]);
+    assert!(status.contains("; configuration REFUSED at ") && status.contains(&place), "{status}");
+    let doctor = home.run(&["doctor"]);
+    assert!(text(&doctor.stdout).contains("fail  config "), "{doctor:?}");
+
+    home.configure("subscribers/each.toml", &EACH.replace("\"each\"", "\"renamed\""));
+    assert!(home.print(&["reload"]).contains("\nin force: "));
+    assert_eq!(metric(successful), "1.0");
+    assert!(!home.print(&["status"]).contains("REFUSED"));
+    // What is published after the answer is handled by the new rules.
+    home.publish(&each(1));
+    let told = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c1" })).json();
+    assert_eq!(told["notifications"][0]["subscriber"], "renamed");
+}
+
+#[test]
 fn a_reload_of_the_same_files_writes_no_rules() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let daemon = home.serve();

@@ -8,12 +8,13 @@ use std::{
 
 use super::Check;
 use crate::{
-    cli::{Context, install::quoted, up},
+    cli::{Context, install::quoted, reload::Config, up},
     server,
 };
 
 /// The check whose failure makes others pointless.
 pub(super) const NAME: &str = "daemon";
+const CONFIG: &str = "config";
 
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let socket = context.client.socket();
@@ -21,6 +22,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     let running = up::running(&context.client);
     let problems = running.as_ref().map(|daemon| daemon.journal.problems.clone()).unwrap_or_default();
+    let config = running.as_ref().map(|daemon| config(&daemon.config)).unwrap_or_default();
     match running {
         None => {
             let found = format!("nothing answers at {}", socket.display());
@@ -40,6 +42,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     for problem in problems {
         checks.push(Check::warn("journal", problem, "aside journal verify"));
     }
+    checks.extend(config);
     checks.push(private("socket", socket, "chmod 600"));
     if let Err(error) = server::safe_folder(server::folder_of(socket)) {
         let remedy = "set ASIDE_SOCKET to a place in a folder of your own";
@@ -50,6 +53,18 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
         Err(error) => checks.push(Check::warn("state", error.to_string(), "set one of them")),
     }
     checks
+}
+
+/// Whether the daemon runs by the configuration's files as it read them last.
+fn config(config: &Config) -> Vec<Check> {
+    let remedy = "aside check shows where; then aside reload";
+    match config.trouble() {
+        None => vec![Check::ok(CONFIG, "the files are in force as they were read last")],
+        Some(trouble) => std::iter::once(&trouble)
+            .chain(config.problems())
+            .map(|found| Check::fail(CONFIG, found.as_str(), remedy))
+            .collect(),
+    }
 }
 
 /// Whether nobody else can use what stands at `path`.

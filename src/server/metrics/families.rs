@@ -5,7 +5,7 @@ use crate::{
     meter::{BOUNDS_US, Histogram, Meters},
     protocol::history::ProjectionView,
     protocol::views::{
-        EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView, SubscriberCounts,
+        ConfigView, EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView, SubscriberCounts,
     },
     time::Timestamp,
 };
@@ -67,6 +67,7 @@ pub(super) fn of(status: &StatusView, meters: &Meters, process: &Process) -> Vec
 }
 
 fn about(status: &StatusView) -> Vec<Family> {
+    let is_in_force = status.config.state == ConfigView::IN_FORCE;
     let by_state = [("enabled", status.rules.enabled), ("disabled", status.rules.disabled)];
     vec![
         family("aside_build", None, "The program.", Values::Info(labels([("version", &status.version)]))),
@@ -86,6 +87,16 @@ fn about(status: &StatusView) -> Vec<Family> {
                     .into_iter()
                     .collect(),
             ),
+        ),
+        gauge(
+            "aside_config_last_reload_successful",
+            "0 while the configuration's files, as they were read last, are not in force as they stand.",
+            u64::from(is_in_force),
+        ),
+        gauge(
+            "aside_config_errors",
+            "Errors of the configuration's files when they were read last.",
+            status.config.errors as u64,
         ),
     ]
 }

@@ -8,8 +8,8 @@ use crate::{
     meter::Meters,
     protocol::history::ProjectionView,
     protocol::views::{
-        EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView, SubscriberCounts,
-        TokenCounts,
+        ConfigView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
+        SubscriberCounts, TokenCounts,
     },
 };
 
@@ -44,6 +44,7 @@ fn status(subscribers: usize) -> StatusView {
             problems: vec!["bad".to_owned()],
         },
         projection: ProjectionView { seq: 4, behind: 5, failed: None },
+        config: ConfigView::default(),
         rules: RulesView { hash: "ab\\c\"\n".to_owned(), enabled: 1, disabled: 0 },
         events: EventCounts { published: 5, ..EventCounts::default() },
         notifications: NotificationCounts {

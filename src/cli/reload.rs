@@ -1,0 +1,146 @@
+//! `aside reload`: has the daemon read the configuration again, and shows what it found.
+
+use serde::Deserialize;
+
+use super::{CliError, Context, check, parse, refused};
+
+/// Characters of the rules' hash that are shown; enough to see whether they changed.
+const HASH_CHARS: usize = 12;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The daemon's answer, as far as it is shown.
+#[derive(Deserialize)]
+struct Reloaded {
+    changed: bool,
+    rules: String,
+    subscribers: usize,
+    restart_needed: bool,
+    #[serde(flatten)]
+    found: Found,
+}
+
+/// How the files were when the daemon read them last.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Config {
+    state: String,
+    read_at: String,
+    errors: usize,
+    #[serde(default)]
+    problems: Vec<String>,
+}
+
+impl Config {
+    /// What is to be said of files that are not in force as they stand; `None` of those that are.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let (errors, at) = (check::counted(self.errors, "error"), &self.read_at);
+        match self.state.as_str() {
+            "refused" => Some(format!("REFUSED at {at} with {errors}; the rules of before hold")),
+            "partly" => Some(format!("read with {errors} at {at}; what has errors is not used as it stands")),
+            _ => None,
+        }
+    }
+
+    /// What is wrong, a line each.
+    pub(super) fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}
+
+/// What was found in the files.
+#[derive(Deserialize)]
+struct Found {
+    errors: usize,
+    warnings: usize,
+    report: String,
+}
+
+impl Found {
+    /// The findings as `aside check` prints them, and how many there are; nothing if there are none.
+    fn text(&self) -> String {
+        match self.errors + self.warnings {
+            0 => String::new(),
+            _ => format!("{}\n{}\n", self.report, check::counts(self.errors, self.warnings)),
+        }
+    }
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    let doing = "reload the configuration";
+    let response = context
+        .client
+        .request("POST", "/v1/reload", &[], b"")
+        .map_err(|source| CliError::Client { doing, source })?;
+    if args.json && matches!(response.status, 200 | 422) {
+        context.print(&format!("{}\n", String::from_utf8_lossy(&response.body)))?;
+    }
+    match response.status {
+        200 if args.json => Ok(()),
+        200 => {
+            let reloaded: Reloaded = parse(doing, &response.body)?;
+            context.print(&(reloaded.found.text() + &reloaded.text()))
+        }
+        422 => {
+            let found: Found = parse(doing, &response.body)?;
+            if !args.json {
+                context.print(&(found.text() + "nothing was changed\n"))?;
+            }
+            Err(CliError::Check { errors: found.errors })
+        }
+        status => Err(refused(doing, status, &response.body)),
+    }
+}
+
+impl Reloaded {
+    fn text(&self) -> String {
+        let Self { changed, rules, subscribers, restart_needed, found: _ } = self;
+        let outcome = if *changed { "in force" } else { "in force as before" };
+        let hash: String = rules.chars().take(HASH_CHARS).collect();
+        let restart =
+            if *restart_needed { "[journal] and [http] are others at the next start\n" } else { "" };
+        format!("{outcome}: {}, hash {hash}\n{restart}", check::counted(*subscribers, "subscriber"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+
+    #[test]
+    fn what_became_of_it_is_told_with_what_was_found() {
+        let body = r#"{"changed":true,"rules":"b21532ec8694b10c52aa","subscribers":12,"restart_needed":false,
+            "errors":0,"warnings":0,"findings":[],"report":""}"#;
+        let daemon = FakeDaemon::answering_json(200, body);
+        let told = run_against(&daemon, &["reload"]);
+        assert_eq!(told.as_deref(), Ok("in force: 12 subscribers, hash b21532ec8694\n"));
+        assert!(daemon.requests()[0].starts_with("POST /v1/reload HTTP/1.1\r\n"));
+
+        let body = r#"{"changed":false,"rules":"b2","subscribers":1,"restart_needed":true,
+            "errors":0,"warnings":1,"findings":[],"report":"warning: twice\n"}"#;
+        let told = run_against(&FakeDaemon::answering_json(200, body), &["reload"]);
+        let expected = "warning: twice\n\n0 errors, 1 warning\nin force as before: 1 subscriber, hash b2\n\
+                        [journal] and [http] are others at the next start\n";
+        assert_eq!(told.as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn a_refused_one_shows_every_finding_and_fails() {
+        let body = r#"{"error":{"message":"the configuration has 2 errors; the rules stay as they were"},
+            "errors":2,"warnings":0,"findings":[{"line":3}],"report":"error: a\n\nerror: b\n"}"#;
+        let told = run_against(&FakeDaemon::answering_json(422, body), &["reload"]);
+        let expected = "error: a\n\nerror: b\n\n2 errors, 0 warnings\nnothing was changed\n\
+                        accept the configuration: 2 errors";
+        assert_eq!(told.expect_err("refused"), expected);
+        let told = run_against(&FakeDaemon::answering_json(422, body), &["reload", "--json"]);
+        assert!(told.expect_err("refused").starts_with("{\"error\":"));
+
+        let body = r#"{"error":{"message":"the disk is full"}}"#;
+        let told = run_against(&FakeDaemon::answering_json(507, body), &["reload"]);
+        assert_eq!(told.expect_err("refused"), "reload the configuration: the disk is full");
+    }
+}

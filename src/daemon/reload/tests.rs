@@ -1,0 +1,71 @@
+//! Reloads over a journal in memory, followed by a fold that the test moves.
+
+use std::fs;
+
+use super::*;
+use crate::{
+    config::daemon::DaemonConfig,
+    daemon::{clock_fn, fold::Fold},
+    event::Seq,
+    journal::{Journal, JournalSettings, Known, memory::MemoryFiles},
+};
+
+const SUBSCRIBER: &str = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"ci.check.failed\"]\n";
+
+/// A configuration and a state folder, and who reads the one.
+struct Bench {
+    folder: tempfile::TempDir,
+    reloader: Reloader,
+    fold: Fold,
+}
+
+fn bench() -> Bench {
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
+    let (settings, files) = (JournalSettings::default(), Arc::new(MemoryFiles::new()));
+    let opened = Journal::open(files, settings, clock_fn(&clock), &|_| None, Known::nothing());
+    let bus = Bus::new(opened.expect("opened").journal, Seq::ZERO);
+    let store = RulesStore::new(&folder.path().join("state"));
+    let user_folder = folder.path().join("config");
+    fs::create_dir_all(user_folder.join("subscribers")).expect("made");
+    fs::write(user_folder.join("subscribers/own.toml"), SUBSCRIBER).expect("written");
+    let ReloadChannels { requests, state, .. } = ReloadChannels::new(ConfigState::default());
+    let at_start: DaemonConfig = read(&user_folder).1.daemon;
+    let fold = Fold::new(store.clone());
+    let in_force = String::new();
+    let named = 0;
+    let reloader = Reloader { bus, store, user_folder, clock, in_force, named, at_start, requests, state };
+    Bench { folder, reloader, fold }
+}
+
+#[tokio::test]
+async fn the_event_loop_is_handed_rules_that_are_compiled() {
+    let Bench { folder, mut reloader, mut fold } = bench();
+    let bus = reloader.bus.clone();
+    let mut reader = bus.read_from(Seq(1));
+    let event_loop = async {
+        reader.wait().await.expect("open");
+        // Without its bundle nobody can compile the rules that the record names.
+        fs::remove_dir_all(folder.path().join("state/rules"))
+            .expect("it was kept before the record was appended");
+        for record in reader.next_batch(1).expect("readable").iter() {
+            fold.apply(&record).expect("the rules are there");
+        }
+        bus.consumed(fold.applied);
+    };
+    let (reloaded, ()) = tokio::join!(reloader.reload(), event_loop);
+    let reloaded = reloaded.expect("without an error");
+    assert_eq!((reloaded.changed, &*fold.engine.rules().hash), (true, &*reloaded.rules));
+    assert!(fold.engine.rules().subscribers.iter().any(|rule| rule.id.as_str() == "own"));
+}
+
+#[tokio::test]
+async fn a_setting_that_waits_for_the_next_start_is_said() {
+    let Bench { folder: _folder, mut reloader, .. } = bench();
+    fs::write(reloader.user_folder.join("aside.toml"), "[journal]\nretain_age = \"90d\"\n").expect("written");
+    reloader.bus.consumed(Seq(1));
+    assert!(reloader.reload().await.expect("without an error").restart_needed);
+    fs::remove_file(reloader.user_folder.join("aside.toml")).expect("removed");
+    reloader.bus.consumed(Seq(2));
+    assert!(!reloader.reload().await.expect("without an error").restart_needed);
+}
