@@ -52,7 +52,7 @@ use self::{
 pub use self::{
     budget::{CARRIER_CHARS_MAX, Candidate, Decided, Fitted, Limits, Offer, Writer, fit},
     epoch::TOLD_MAX,
-    handover::{Earlier, Left},
+    handover::{Earlier, Left, Marks},
     lease::{CARRIERS_MAX, PARALLEL_MS, REPEATS_OF_A_FIXED_CARRIER, Replayed, TIME_OF_A_FIXED_CARRIER},
     point::releases,
     view::{InjectorView, LeaseView, PendingView},
@@ -331,16 +331,6 @@ impl Injector {
     pub fn set_queue_len_max(&mut self, queue_len_max: u32) {
         self.queue_len_max = usize::try_from(queue_len_max).unwrap_or(usize::MAX);
         while self.evict_overflow().is_some() {}
-    }
-
-    /// Ends the session: what is on its way ends as uncertain, and what waits is handed over, in order, for the caller to
-    /// pass on or to end.
-    pub fn close(&mut self) -> Vec<Arc<Notification>> {
-        for lease in self.leases.take_all() {
-            lease.entries.into_iter().for_each(|entry| self.end_uncertain(entry));
-        }
-        let queue = std::mem::take(&mut self.queue);
-        queue.in_order().into_iter().map(|entry| entry.notification.clone()).collect()
     }
 
     /// What waits and what is on its way, for whoever looks.

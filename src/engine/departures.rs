@@ -4,8 +4,6 @@
 //! read, is left to the next session in scope ([`super::offers`]). One that is closed for good leaves the rest of its queue to its
 //! parent, and what nobody takes ends.
 
-use std::sync::Arc;
-
 use super::{
     Engine,
     io::{Output, Pending, SessionChange},
@@ -14,8 +12,8 @@ use super::{
 use crate::{
     event::SessionId,
     exchange::Process,
+    injector::Left,
     ledger::{LedgerEntry, Reason},
-    notification::Notification,
     session::SessionState,
     time::Timestamp,
 };
@@ -63,8 +61,8 @@ impl Engine {
             self.record(entry);
         }
         let parent = session.harness.parent.filter(|parent| self.sessions.known(parent).is_some());
-        for notification in left {
-            self.hand_over(id, parent.as_ref(), notification);
+        for left in left {
+            self.hand_over(id, parent.as_ref(), left.to_another());
         }
         let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: false };
         self.outputs.push_back(Output::Session(id.clone(), change));
@@ -130,17 +128,13 @@ impl Engine {
     }
 
     /// Gives a notification to another session; it ends if there is none, or if that one had it already.
-    pub(super) fn hand_over(
-        &mut self,
-        from: &SessionId,
-        to: Option<&SessionId>,
-        notification: Arc<Notification>,
-    ) {
-        if to.is_some_and(|to| self.queue(to, notification.clone())) {
+    pub(super) fn hand_over(&mut self, from: &SessionId, to: Option<&SessionId>, left: Left) {
+        let notification = left.notification.id.clone();
+        if to.is_some_and(|to| self.take_over(to, left)) {
             return;
         }
         self.record(LedgerEntry::NotificationEnded {
-            notification: notification.id.clone(),
+            notification,
             session: Some(from.clone()),
             reason: Reason::SessionGone,
         });

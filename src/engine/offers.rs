@@ -38,7 +38,7 @@ impl Engine {
         let (waiting, evicted) = self.unclaimed.claim(|scope| audience.is_concerned_by(scope));
         self.note_evicted(id, evicted);
         for waiting in waiting {
-            self.take_over(id, waiting.notification, waiting.earlier);
+            self.take_over(id, Left::for_another(waiting.notification, waiting.earlier));
         }
     }
 
@@ -65,15 +65,16 @@ impl Engine {
 
     /// Offers to others what `from` left, as far as no session had it and it has not expired.
     pub(super) fn offer_left(&mut self, from: &SessionId, left: Vec<Left>, now: Timestamp) {
-        for Left { notification, earlier } in left {
+        for left in left {
+            let notification = &left.notification;
             let is_expired = notification.expires_at.is_some_and(|at| at <= now);
             if is_expired || self.unclaimed.is_confirmed(&notification.id) {
                 continue;
             }
-            match self.sessions.next_for(&notification, from) {
+            match self.sessions.next_for(notification, from) {
                 Next::HadIt => {}
-                Next::Session(to) => self.take_over(&to, notification, earlier),
-                Next::Later => self.keep_unclaimed(notification, Some(from.clone()), earlier),
+                Next::Session(to) => drop(self.take_over(&to, left)),
+                Next::Later => self.keep_unclaimed(left.notification, Some(from.clone()), left.marks.earlier),
             }
         }
     }
@@ -89,12 +90,16 @@ impl Engine {
         }
     }
 
-    fn take_over(&mut self, id: &SessionId, notification: Arc<Notification>, earlier: Earlier) {
+    /// Puts what another session left into this one's queue; whether it is new there.
+    pub(super) fn take_over(&mut self, id: &SessionId, left: Left) -> bool {
         self.catch_up(id);
-        self.with_injector(id, |injector| drop(injector.take_over(notification, earlier)));
+        let mut is_new = false;
+        self.with_injector(id, |injector| is_new = injector.take_over(left).is_new);
+        is_new
     }
 
-    fn note_evicted(&mut self, id: &SessionId, evicted: Evicted) {
+    /// Has the next injection of a session say what was evicted elsewhere.
+    pub(super) fn note_evicted(&mut self, id: &SessionId, evicted: Evicted) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.injector.note_evicted(evicted);
         }

@@ -87,6 +87,7 @@ impl Engine {
             return;
         };
         let waiting = injector.close();
+        let evicted = injector.evicted().clone();
         while let Some(entry) = injector.poll_output() {
             self.record(entry);
         }
@@ -94,22 +95,24 @@ impl Engine {
         self.outputs.push_back(Output::Session(from.clone(), change));
         former.push(from.clone());
         self.sessions.take_place(heir, former);
-        for notification in waiting {
-            self.hand_over(from, Some(heir), notification);
+        self.note_evicted(heir, evicted);
+        for left in waiting {
+            self.hand_over(from, Some(heir), left);
         }
         self.claim(heir);
     }
 
-    /// Gives `copy` what waits for `from`, and the memory of what it was told.
+    /// Gives `copy` what waits for `from` as it waits there, and the memory of what was delivered there.
     fn copy(&mut self, from: &SessionId, copy: &SessionId) {
         self.catch_up(from);
         let Some(original) = self.sessions.known(from) else {
             return;
         };
-        let waiting = original.injector.waiting();
+        let (waiting, evicted) = (original.injector.waiting(), original.injector.evicted().clone());
         self.sessions.copy_told(from, copy);
-        for notification in waiting {
-            self.queue(copy, notification);
+        self.note_evicted(copy, evicted);
+        for left in waiting {
+            self.take_over(copy, left);
         }
     }
 

@@ -124,11 +124,6 @@ impl Injector {
         self.held = None;
     }
 
-    /// What waits, in the order in which it would be told.
-    pub fn waiting(&self) -> Vec<Arc<Notification>> {
-        self.queue.in_order().into_iter().map(|entry| entry.notification.clone()).collect()
-    }
-
     /// Remembers what was or is being delivered to `other`: the context of this session is a copy of that one's.
     pub fn remember_told(&mut self, other: &Self) {
         let leased = other.leases.iter().flat_map(|lease| &lease.entries).map(|entry| &entry.notification);
@@ -136,7 +131,9 @@ impl Injector {
             self.recent.insert(notification.id.clone());
             self.told.insert(notification.clone());
         }
-        other.recent.oldest_first().for_each(|id| self.recent.insert(id.clone()));
+        // What left and came back waits in the copy too.
+        let left = other.recent.oldest_first().filter(|id| !other.queue.contains(id));
+        left.for_each(|id| self.recent.insert(id.clone()));
     }
 }
 

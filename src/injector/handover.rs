@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, Injector, Pushed};
+use super::{Entry, Injector, Pushed, Queue};
 use crate::{
     event::Scope,
     exchange::InjectionId,
@@ -20,8 +20,21 @@ use crate::{
 pub struct Left {
     /// What it is.
     pub notification: Arc<Notification>,
-    /// What may have delivered it there.
+    /// What happened to it there.
+    pub marks: Marks,
+}
+
+/// What happened to a notification in the queue that it comes from, and holds where the same conversation goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// Whether it may have been delivered.
     pub earlier: Earlier,
+    /// It came in place of a tool call, which it does once.
+    pub(super) has_cancelled: bool,
+    /// The user wants the agent to be told of it.
+    pub(super) is_released_by_user: bool,
+    /// The user was shown that it waits.
+    pub(super) is_shown: bool,
 }
 
 /// Whether a notification may have been delivered before, in a session that has ended.
@@ -47,7 +60,45 @@ impl Earlier {
     }
 }
 
+impl Left {
+    /// One that goes to another agent, where no call gave way to it and no user said anything of it.
+    pub fn for_another(notification: Arc<Notification>, earlier: Earlier) -> Self {
+        Self { notification, marks: Marks { earlier, ..Marks::default() } }
+    }
+
+    /// The same of one that waited for an agent.
+    pub fn to_another(self) -> Self {
+        Self::for_another(self.notification, self.marks.earlier)
+    }
+
+    fn of(entry: &Entry) -> Self {
+        let Entry { notification, has_cancelled, is_released_by_user, is_shown, .. } = entry;
+        let marks = Marks {
+            earlier: Earlier::of(entry),
+            has_cancelled: *has_cancelled,
+            is_released_by_user: *is_released_by_user,
+            is_shown: *is_shown,
+        };
+        Self { notification: notification.clone(), marks }
+    }
+}
+
 impl Injector {
+    /// What waits, in the order in which it would be delivered.
+    pub fn waiting(&self) -> Vec<Left> {
+        self.queue.in_order().into_iter().map(Left::of).collect()
+    }
+
+    /// Ends the session: what is on its way ends as uncertain, and what waits is left, in order, for the caller to pass on or to end.
+    pub fn close(&mut self) -> Vec<Left> {
+        for lease in self.leases.take_all() {
+            lease.entries.into_iter().for_each(|entry| self.end_uncertain(entry));
+        }
+        let waiting = self.waiting();
+        self.queue = Queue::default();
+        waiting
+    }
+
     /// Ends here what other sessions can have: what waits as `session_gone`, what is under a lease as `uncertain`.
     ///
     /// Shape: what was released first, then what waits in its order. The session may take it back later with
@@ -59,11 +110,11 @@ impl Injector {
         let mut left = Vec::with_capacity(released.len() + waiting.len());
         for (injection, entry) in released {
             self.note_left(&entry.notification, Reason::Uncertain);
-            left.push(Left { notification: entry.notification, earlier: Earlier::By(injection) });
+            left.push(Left::for_another(entry.notification, Earlier::By(injection)));
         }
         for entry in waiting {
             self.note_left(&entry.notification, Reason::SessionGone);
-            left.push(Left { earlier: Earlier::of(&entry), notification: entry.notification });
+            left.push(Left::of(&entry).to_another());
         }
         left
     }
@@ -75,17 +126,15 @@ impl Injector {
         self.outputs.push_back(LedgerEntry::NotificationEnded { notification, session, reason });
     }
 
-    /// Takes in a notification that waited for a session, also one that this session had and left.
-    ///
-    /// `earlier`: whether it may have been delivered before; it is then marked as redelivered.
-    pub fn take_over(&mut self, notification: Arc<Notification>, earlier: Earlier) -> Pushed {
+    /// Takes in a notification that waited elsewhere, with what happened to it there; also one that this session had and left.
+    pub fn take_over(&mut self, Left { notification, marks }: Left) -> Pushed {
         let id = &notification.id;
         if self.queue.contains(id) || self.recent.contains(id) || self.leases.contains(id) {
             return Pushed { is_new: false, evicted: None };
         }
         let session = self.session.clone();
         self.outputs.push_back(LedgerEntry::Queued { notification: id.clone(), session });
-        self.queue.push_left(notification, earlier);
+        self.queue.push_left(notification, marks);
         Pushed { is_new: true, evicted: self.evict_overflow() }
     }
 

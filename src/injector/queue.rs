@@ -23,7 +23,7 @@ use crate::{
     time::Timestamp,
 };
 
-use super::handover::Earlier;
+use super::handover::{Earlier, Marks};
 
 /// How many ids of notifications that have left are remembered, so that none of them is taken in again. A notification
 /// comes twice only when two inputs lead to it close together; the newest few suffice.
@@ -172,8 +172,9 @@ impl Queue {
         self.add(notification, true);
     }
 
-    /// Adds one that another session left.
-    pub(super) fn push_left(&mut self, notification: Arc<Notification>, earlier: Earlier) {
+    /// Adds one that another session left, with what happened to it there.
+    pub(super) fn push_left(&mut self, notification: Arc<Notification>, marks: Marks) {
+        let Marks { earlier, has_cancelled, is_released_by_user, is_shown } = marks;
         self.arrivals += 1;
         self.restore(Entry {
             notification,
@@ -182,9 +183,9 @@ impl Queue {
                 Earlier::By(injection) => Some(injection),
                 Earlier::Perhaps | Earlier::Not => None,
             },
-            has_cancelled: false,
-            is_released_by_user: false,
-            is_shown: false,
+            has_cancelled,
+            is_released_by_user,
+            is_shown,
             arrival: self.arrivals,
         });
     }

@@ -508,7 +508,7 @@ fn a_closed_session_hands_over_what_waits_and_ends_what_is_on_its_way() {
     story.push("high", High, TurnEnd);
     story.ledger();
     let left: Vec<String> =
-        story.injector.close().into_iter().map(|notification| notification.id.to_string()).collect();
+        story.injector.close().into_iter().map(|left| left.notification.id.to_string()).collect();
     assert_eq!(left, ["high", "normal"]);
     assert_eq!(story.ledger(), ["sent uncertain"]);
     assert_eq!((story.injector.pending(), story.injector.poll_timeout()), ((0, None), None));

@@ -370,13 +370,20 @@ impl Account {
         let made = self.made.get_mut(id).expect("made");
         let is_claimed = is_concerned && std::mem::replace(&mut made.is_unclaimed, false);
         let left = self.left.get(id).filter(|left| is_concerned && (is_claimed || left.session != *session));
-        let again = left.is_some_and(|left| left.again);
+        let mut again = left.is_some_and(|left| left.again);
         let is_left = left.is_some();
         if is_left {
             self.left.remove(id);
         }
         let had_left = self.was_left.remove(&(session.clone(), id.clone()));
-        if !is_routed && !is_claimed && !is_left && !self.comes_from_predecessor(id) {
+        let handed = if is_routed || is_claimed || is_left {
+            Some(again)
+        } else {
+            self.comes_from_predecessor(id, session)
+        };
+        if let Some(before) = handed {
+            again = before;
+        } else {
             let children = self.open.iter().filter(|(_, open)| open.parent.as_ref() == Some(session));
             let left_by = children.map(|(child, _)| child.clone()).find(|child| {
                 self.places
@@ -385,7 +392,9 @@ impl Account {
             });
             let child = left_by.unwrap_or_else(|| panic!("{id} has no way into the queue of {session}"));
             // If the child stays open, its queue will not agree with this.
-            *self.place(&child, id) = Place::Over;
+            let place = self.place(&child, id);
+            again = *place == Place::Queued { again: true };
+            *place = Place::Over;
         }
         let places = self.places.entry(session.clone()).or_default();
         let before = places.insert(id.clone(), Place::Queued { again });

@@ -48,19 +48,18 @@ impl Account {
         self.goes_on_from = Some((from, ends));
     }
 
-    /// Whether the session that this one goes on from has the notification; one that ends gives it away.
-    pub(super) fn comes_from_predecessor(&mut self, id: &NotificationId) -> bool {
-        let Some((from, ends)) = self.goes_on_from.clone() else { return false };
-        let place = self.places.get_mut(&from).and_then(|places| places.get_mut(id));
-        match place {
-            Some(place @ Place::Queued { .. }) => {
-                if ends {
-                    *place = Place::Over;
-                }
-                true
-            }
-            Some(Place::Over | Place::Leased { .. }) | None => false,
+    /// Whether the session that this one goes on from has the notification, and may have had it before; one that ends gives it away.
+    pub(super) fn comes_from_predecessor(&mut self, id: &NotificationId, to: &SessionId) -> Option<bool> {
+        let (from, ends) = self.goes_on_from.clone()?;
+        let place = self.places.get_mut(&from).and_then(|places| places.get_mut(id))?;
+        let Place::Queued { again } = *place else { return None };
+        if ends {
+            *place = Place::Over;
         }
+        if self.cancelled.contains(&(from, id.clone())) {
+            self.cancelled.insert((to.clone(), id.clone()));
+        }
+        Some(again)
     }
 
     /// Whether another session has just taken the place of this one.
