@@ -7,7 +7,6 @@ pub mod backup;
 mod clock;
 mod event_loop;
 pub mod fold;
-mod history;
 mod limits;
 mod listen;
 mod lock;

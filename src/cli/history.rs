@@ -106,6 +106,8 @@ struct Delivery {
 
 #[derive(Deserialize)]
 pub(super) struct Projection {
+    /// Everything up to this record is in it.
+    pub(super) seq: u64,
     behind: u64,
     failed: Option<String>,
 }

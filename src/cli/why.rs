@@ -88,16 +88,17 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
     let (mut text, history, projection) = if is_notification {
         let NotificationAnswer { notification, events, history, projection } = parse(DOING, &body)?;
-        (notification.text(&events)?, history, projection)
+        (notification.text(&events)? + "\nwhat became of it\n", history, projection)
     } else {
         let EventAnswer { event, history, projection } = parse(DOING, &body)?;
         let event: Event = parse(DOING, event.get().as_bytes())?;
-        (format!("event {}\n  {}\n", event.line(), one_line(event.payload.get())), history, projection)
+        let mut text =
+            format!("event {}\n  {}\n\nwhat became of it\n", event.line(), one_line(event.payload.get()));
+        if history.is_empty() {
+            text.push_str(&format!("  {}\n", unknown(event.seq, projection.seq)));
+        }
+        (text, history, projection)
     };
-    text.push_str("\nwhat became of it\n");
-    if history.is_empty() {
-        text.push_str("  nobody knows any more: it is older than the history\n");
-    }
     for line in &history {
         let at = line.at.as_deref().unwrap_or("-");
         text.push_str(&format!("  {at:TIME_WIDTH$}  {}\n", one_line(&line.words())));
@@ -110,6 +111,15 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
     text.push_str(&projection.lag());
     context.print(&text)
+}
+
+/// What is said of an event of which nothing is known, when the history has come to `projected`.
+fn unknown(event: u64, projected: u64) -> &'static str {
+    if projected < event {
+        "not known yet: the history has not come to it"
+    } else {
+        "nobody knows any more: it is older than the history"
+    }
 }
 
 /// Says that the name is of neither kind; what else the daemon says stays.
@@ -314,6 +324,12 @@ what became of it
             let line: super::Line = serde_json::from_str(line).expect("a line");
             assert_eq!(line.words(), words);
         }
+    }
+
+    #[test]
+    fn of_an_event_without_a_history_it_is_said_whether_there_will_be_one() {
+        assert_eq!(super::unknown(12, 11), "not known yet: the history has not come to it");
+        assert_eq!(super::unknown(12, 12), "nobody knows any more: it is older than the history");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{history::History, rules::RulesStore};
+use super::rules::RulesStore;
 use crate::{
     engine::{CompiledRules, Engine, EngineState, Input, Output},
     event::Seq,
@@ -17,14 +17,13 @@ use crate::{
     time::Timestamp,
 };
 
-/// An engine, the rules of every time, and the newest entries of its ledger.
+/// An engine, and the rules of every time.
 #[derive(Debug)]
 pub struct Fold {
     /// The engine as it is after [`Fold::applied`].
     pub engine: Engine,
     /// Where `rules` records find what they name.
     pub rules: RulesStore,
-    pub(super) history: History,
     /// What the projection is to be told, while somebody takes it.
     pub notes: Option<Notes>,
     /// The record that was applied last.
@@ -60,15 +59,14 @@ impl Fold {
     /// What is before the journal's first record: an engine without rules.
     pub fn new(rules: RulesStore) -> Self {
         let engine = Engine::new(Arc::new(CompiledRules::none()));
-        let history = History::default();
-        Self { engine, rules, history, notes: None, applied: Seq::ZERO, applied_at: Timestamp::ZERO }
+        Self { engine, rules, notes: None, applied: Seq::ZERO, applied_at: Timestamp::ZERO }
     }
 
-    /// Writes down everything that the records left, but for the ledger's entries; [`Fold::poll_output`] must have been drained.
+    /// Writes down everything that the records left; [`Fold::poll_output`] must have been drained.
     ///
     /// Errors: it cannot be written.
     pub fn to_state(&self) -> Result<Vec<u8>, Damaged> {
-        let Self { engine, rules: _, history: _, notes: _, applied, applied_at } = self;
+        let Self { engine, rules: _, notes: _, applied, applied_at } = self;
         snapshot::write(&FoldState {
             rules: Cow::Borrowed(&engine.rules().hash),
             applied: *applied,
@@ -88,8 +86,8 @@ impl Fold {
         } else {
             rules.load_or_nearest(&hash, None)
         };
-        let (engine, history) = (Engine::from_state(compiled, engine), History::after(applied));
-        Ok(Self { engine, rules, history, notes: None, applied, applied_at })
+        let engine = Engine::from_state(compiled, engine);
+        Ok(Self { engine, rules, notes: None, applied, applied_at })
     }
 
     /// Feeds one record to the engine. Afterwards drain [`Fold::poll_output`].
@@ -114,7 +112,7 @@ impl Fold {
         Ok(())
     }
 
-    /// The next output that somebody has to act upon; ledger entries are kept on the way.
+    /// The next output that somebody has to act upon; the notes take the others on the way.
     pub fn poll_output(&mut self) -> Option<Output> {
         loop {
             let output = self.engine.poll_output()?;
@@ -122,8 +120,7 @@ impl Fold {
                 notes.take(&output);
             }
             match output {
-                Output::Record(entry) => self.history.keep(entry),
-                Output::Made(_) | Output::Session(..) => {}
+                Output::Record(_) | Output::Made(_) | Output::Session(..) => {}
                 wanted @ (Output::Answer { .. }
                 | Output::Refuse { .. }
                 | Output::Publish(_)

@@ -207,6 +207,16 @@ pub(super) struct Past {
 }
 
 impl Past {
+    /// What [`Past::fold_before`] gives for the cursor of `writer`, which takes note of what that passes over.
+    fn fold_for(&self, writer: &mut Writer) -> Result<(Fold, Reader), ProjectorError> {
+        let cursor = writer.cursor();
+        let (fold, reader) = self.fold_before(cursor)?;
+        if reader.position() > cursor.next() {
+            writer.pass_over_before(reader.position())?;
+        }
+        Ok((fold, reader))
+    }
+
     /// The engine before the record after `cursor`, or earlier, and the reader that goes on from there.
     ///
     /// Shape: from the newest snapshot that does not pass over anything, else from the journal's first record. Where that was
@@ -231,7 +241,7 @@ impl Past {
 pub(super) fn rebuild(path: &Path, past: &Past) -> Result<Seq, ProjectorError> {
     Writer::delete(path)?;
     let mut writer = Writer::open(path)?;
-    let (mut fold, mut reader) = past.fold_before(Seq::ZERO)?;
+    let (mut fold, mut reader) = past.fold_for(&mut writer)?;
     fold.notes = Some(Notes::default());
     while step(&mut fold, &mut reader, &mut writer, Seq(u64::MAX))? {}
     Ok(writer.cursor())
@@ -436,7 +446,10 @@ impl Projector {
             let cursor = self.writer()?.cursor();
             let (mut fold, mut reader) = match self.own.take() {
                 Some(own) => own,
-                None => self.past.fold_before(cursor)?,
+                None => {
+                    let past = self.past.clone();
+                    past.fold_for(self.writer()?)?
+                }
             };
             fold.notes.get_or_insert_with(|| Notes::after(cursor));
             let has_more = step(&mut fold, &mut reader, self.writer()?, until)?;

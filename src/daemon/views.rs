@@ -68,7 +68,6 @@ pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waitin
         Query::Explain(event, reply) => {
             drop(reply.send((fold.engine.explain(&event), named_types(fold))));
         }
-        Query::History(seq, reply) => drop(reply.send(fold.history.of_event(seq))),
     }
 }
 

@@ -54,11 +54,16 @@ pub struct View<'c> {
     pub projected: Seq,
     /// Events that no subscriber asked for.
     pub unmatched: u64,
-    /// What is before this record is not in it any more.
+    /// What is before this record was deleted, or is not known.
     pub floor: Seq,
 }
 
 impl View<'_> {
+    /// Whether everything is in it that became of the record at `seq` until [`View::projected`].
+    pub fn tells_of(&self, seq: Seq) -> bool {
+        (self.floor..=self.projected).contains(&seq)
+    }
+
     pub(super) fn connection(&self) -> &Connection {
         &self.transaction
     }

@@ -21,7 +21,7 @@ CREATE TABLE cursor (
     one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, at INTEGER NOT NULL,
     -- Events that no subscriber asked for, which have no row.
     unmatched INTEGER NOT NULL,
-    -- What is before this record was deleted.
+    -- What is before this record was deleted, or is not known.
     floor INTEGER NOT NULL);
 INSERT INTO cursor VALUES (1, 0, 0, 0, 0);
 CREATE TABLE events (

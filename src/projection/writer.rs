@@ -128,6 +128,14 @@ impl Writer {
         Ok(())
     }
 
+    /// Takes note that what became of some records before `seq` is not known, as the journal does not have them any more.
+    ///
+    /// Errors: nothing was written.
+    pub fn pass_over_before(&mut self, seq: Seq) -> Result<(), ProjectionError> {
+        let update = "UPDATE cursor SET floor = max(floor, ?1)";
+        self.connection.execute(update, [to_sql(seq.0)]).map(|_| ()).doing("written")
+    }
+
     /// Deletes what is before `seq`: what the journal does not have any more.
     ///
     /// Errors: nothing was deleted.

@@ -9,9 +9,8 @@ use tokio::{
 
 use crate::{
     engine::Explanation,
-    event::{Event, Seq, SessionId},
+    event::{Event, SessionId},
     exchange::InjectionId,
-    ledger::LedgerEntry,
     notification::NotificationId,
     protocol::views::{SessionView, StatusView, WaitingView},
     server::error::ApiError,
@@ -44,8 +43,6 @@ pub enum Query {
     Waits(Option<SessionId>, NotificationId, oneshot::Sender<bool>),
     /// Who would take an event, and the types that subscribers name in full.
     Explain(Arc<Event>, oneshot::Sender<(Explanation, Vec<String>)>),
-    /// What was written down of the event at a position and of what was made of it, oldest first; empty when nothing is known.
-    History(Seq, oneshot::Sender<Vec<LedgerEntry>>),
 }
 
 /// Which part of what waits is asked for.
@@ -143,11 +140,6 @@ impl EngineHandle {
     /// Who would take an event, and the types that subscribers name in full.
     pub(crate) async fn explain(&self, event: Arc<Event>) -> Result<(Explanation, Vec<String>), ApiError> {
         self.ask(|reply| Query::Explain(event, reply)).await
-    }
-
-    /// What became of the event at a position.
-    pub(crate) async fn history(&self, seq: Seq) -> Result<Vec<LedgerEntry>, ApiError> {
-        self.ask(|reply| Query::History(seq, reply)).await
     }
 
     async fn ask<T>(&self, query: impl FnOnce(oneshot::Sender<T>) -> Query) -> Result<T, ApiError> {

@@ -1,5 +1,7 @@
 //! Events in, and what became of them.
 
+use std::time::Duration;
+
 use axum::{
     Json,
     body::Body,
@@ -9,11 +11,13 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
     journal::{ReadError, Record},
+    ledger::LedgerEntry,
     projection::{ProjectionError, View},
     protocol::{
         FieldError,
@@ -39,6 +43,10 @@ use crate::{
 const LOOKED_AT_MAX: u64 = 100_000;
 /// Most records that are looked at before other requests have a turn.
 const LOOKED_AT_ONCE_MAX: usize = 1_000;
+
+/// How long an answer waits for the projection to come to the journal's end; it follows within milliseconds, unless it is being
+/// made again.
+const PROJECTED_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How the answer is given.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -193,7 +201,7 @@ pub(crate) struct EventWithHistory {
     event: Box<RawValue>,
     /// What was written down of it and of the notifications made of it, oldest first.
     history: Vec<LedgerLine>,
-    /// How far the projection is, which knows of older events what became of them.
+    /// How far the projection is, which knows what became of it.
     projection: ProjectionView,
 }
 
@@ -208,14 +216,14 @@ pub(crate) async fn get(
     Segment(name): Segment,
     Params(params): Params<EventParams>,
 ) -> Result<Json<EventWithHistory>, ApiError> {
-    // A projection that fails knows nothing; the journal and the engine know the rest.
+    // A projection that fails knows nothing; the journal has the event.
     let known = look_up(&app, name.clone(), params.source.clone()).await.ok().flatten();
     let found = match known {
         Some(found) => Some(found),
         None => find(&app, name.clone(), params.source).await?,
     };
     let (seq, event) = found.ok_or_else(|| ApiError::not_found("event", &name))?;
-    let (history, projected) = what_became_of(&app, seq).await?;
+    let (history, projected) = what_became_of(&app, seq).await;
     Ok(Json(EventWithHistory { event, history, projection: history::how_far(&app, projected) }))
 }
 
@@ -228,21 +236,22 @@ async fn look_up(
     Ok(app.projection.read(look).await?.map(|(seq, event)| (seq, raw(event))))
 }
 
-/// Asks the engine, which knows the newest events to the last record, and the projection for older ones.
-async fn what_became_of(app: &App, seq: Seq) -> Result<(Vec<LedgerLine>, Seq), ApiError> {
-    let newest = app.engine.history(seq).await?;
-    let projected = app.projection.progress().projected();
-    if !newest.is_empty() && projected < *app.bus.written().borrow() {
-        return Ok((newest.iter().map(LedgerLine::of).collect(), projected));
+/// What became of an event, once the projection has what the journal had when it was asked, or after [`PROJECTED_WAIT_MAX`] as far
+/// as it is; nothing while it cannot be read. Returns how far that is.
+async fn what_became_of(app: &App, seq: Seq) -> (Vec<LedgerLine>, Seq) {
+    let (head, progress) = (*app.bus.written().borrow(), app.projection.progress());
+    if app.projection.failed().is_none() {
+        // The answer says how far it goes.
+        timeout(PROJECTED_WAIT_MAX, progress.reach(head)).await.ok();
     }
     let read = app.projection.read(move |view| {
-        let lines = view.history_of_event(seq)?;
+        let mut lines = view.history_of_event(seq)?;
+        if lines.is_empty() && view.tells_of(seq) {
+            lines.push(LedgerLine::of(&LedgerEntry::Unmatched { seq }));
+        }
         Ok((lines, view.projected))
     });
-    match read.await {
-        Ok((lines, projected)) if !lines.is_empty() => Ok((lines, projected)),
-        Ok(_) | Err(_) => Ok((newest.iter().map(LedgerLine::of).collect(), projected)),
-    }
+    read.await.unwrap_or_else(|_| (Vec::new(), progress.projected()))
 }
 
 /// Looks in what the projection does not have yet, and then for the position.

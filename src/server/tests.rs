@@ -222,7 +222,6 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             Query::Waits(_, id, reply) => drop(reply.send(id.as_str() == "n1")),
             Query::SessionNow(id, reply) => drop(reply.send(id)),
             Query::Explain(_, reply) => drop(reply),
-            Query::History(seq, reply) => drop(reply.send(vec![LedgerEntry::Unmatched { seq }])),
         }
     }
 }
@@ -312,7 +311,8 @@ async fn other_bad_requests_get_one_error_that_names_the_place() {
     .await;
 }
 
-#[tokio::test]
+// The projection has nothing, so its waiting ends with its time.
+#[tokio::test(start_paused = true)]
 async fn sessions_and_events_are_shown_and_what_is_not_known_is_not_found() {
     let mut daemon = daemon();
     let event = r#"{"id":"e1","type":"a.b","payload":{"n":1}}"#;
@@ -326,7 +326,7 @@ async fn sessions_and_events_are_shown_and_what_is_not_known_is_not_found() {
         let expected = json!({
             "event": { "seq": 1, "id": "e1", "type": "a.b", "source": "api", "severity": "info",
                 "timestamp": "1970-01-01T00:00:01Z", "payload": { "n": 1 } },
-            "history": [{ "what": "unmatched", "events": [1] }],
+            "history": [],
             "projection": { "seq": 0, "behind": 1 },
         });
         assert_eq!(shown.json(), expected, "{path}");

@@ -505,3 +505,22 @@ async fn a_folder_that_is_not_there_is_said_and_tried_again() {
     assert_eq!(dump(&path), dump(&world.made_again()));
     end(looped, thread);
 }
+
+#[test]
+fn nothing_is_claimed_of_records_that_the_journal_has_deleted() {
+    let mut world = World::new(10);
+    world.go_on(1_500);
+    let journal = world.bus.journal().clone();
+    let mut batch = AppendBatch::new();
+    batch.push_with(RecordKind(record::TICK), None, record::encode_bare).expect("small");
+    journal.append_blocking(batch, Level::Synced).expect("appended");
+    let told_from = |world: &World| {
+        let (projection, _) = Projection::new(&world.made_again());
+        let told = |view: &View<'_>| Ok((view.floor, (0..=2_000).map(Seq).find(|seq| view.tells_of(*seq))));
+        projection.read_blocking(told).expect("readable")
+    };
+    assert_eq!(told_from(&world), (Seq::ZERO, Some(Seq::ZERO)));
+    assert!(journal.forget_before(Seq(1_000)).expect("forgotten") > 0, "there are segments before it");
+    let first = journal.stored().expect("listed").first;
+    assert_eq!(told_from(&world), (first, Some(first)));
+}

@@ -204,6 +204,54 @@ async fn an_event_is_known_with_its_times_when_the_projection_is_there() {
     }
 }
 
+/// Publishes `count` events that nobody asks for.
+async fn publish(daemon: &Daemon, count: usize) {
+    for _ in 0..count {
+        send(&daemon.app, post("/v1/events", "application/json", r#"{"type":"a.b"}"#)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_became_of_an_event_is_answered_when_the_projection_has_it() {
+    let daemon = daemon();
+    publish(&daemon, 1).await;
+    let (app, progress) = (&daemon.app, daemon.app.projection.progress());
+    let projected = async {
+        // The request is waiting by now: nothing else is left to do.
+        tokio::time::advance(std::time::Duration::from_millis(900)).await;
+        let mut writer = Writer::open(&daemon.folder.path().join(FILE_NAME)).expect("opened");
+        writer.write(&[written()]).expect("written");
+        progress.commit(writer.cursor());
+    };
+    let (shown, ()) = tokio::join!(send(app, get("/v1/events/1")), projected);
+    let shown = shown.json();
+    assert_eq!(shown["projection"], json!({ "seq": 7, "behind": 0 }));
+    assert_eq!(shown["history"][0]["what"], "batched", "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_left_nothing_is_unmatched_as_far_as_the_projection_tells() {
+    let daemon = daemon_with_history();
+    publish(&daemon, 8).await;
+    let history = async |seq: u64| {
+        let shown = send(&daemon.app, get(&format!("/v1/events/{seq}"))).await.json();
+        assert_eq!(shown["event"]["seq"], seq);
+        (shown["history"].clone(), shown["projection"]["behind"].clone())
+    };
+    let unmatched = |seq: u64| json!([{ "what": "unmatched", "events": [seq] }]);
+    assert_eq!(history(5).await, (unmatched(5), json!(1)));
+    assert_eq!(history(8).await, (json!([]), json!(1)), "it is not projected");
+    daemon.app.projection.progress().commit(Seq(8));
+    assert_eq!(history(8).await, (unmatched(8), json!(0)));
+    let mut writer = Writer::open(&daemon.folder.path().join(FILE_NAME)).expect("opened");
+    writer.pass_over_before(Seq(6)).expect("written");
+    assert_eq!(history(5).await, (json!([]), json!(0)), "what was before is not known");
+    assert_eq!(history(6).await, (unmatched(6), json!(0)));
+    daemon.app.projection.set_failed(Some("the disk is full".to_owned()));
+    daemon.app.projection.progress().commit(Seq(7));
+    assert_eq!(history(6).await, (unmatched(6), json!(1)), "what there is is read all the same");
+}
+
 #[tokio::test]
 async fn a_projection_that_is_behind_or_not_there_says_so() {
     let mut daemon = daemon_with_history();
