@@ -30,4 +30,5 @@ pub mod daemon;
 mod subscriber;
 
 pub mod compile;
+pub mod last_good;
 pub mod report;

@@ -58,7 +58,7 @@ use self::{
 };
 use crate::{
     bus::{Bus, Pace},
-    config::{compile::Compiled, daemon::HttpConfig},
+    config::{daemon::HttpConfig, last_good::Usable},
     harness::Transcript,
     journal::{Opened, Poisoned},
     meter::Meters,
@@ -127,9 +127,11 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     make_private(&options.state)
         .map_err(|source| DaemonError::State { path: options.state.clone(), source })?;
     let _lock = lock::StateLock::take(&options.state)?;
-    let (sources, compiled) = reload::read(&options.config);
-    reload::log_findings(&compiled.report);
-    let (rules, kept) = reload::keep(&options.state, &sources);
+    let rules = RulesStore::new(&options.state);
+    let usable = reload::read_at_start(&options.config, &rules);
+    reload::log_start(&usable);
+    let compiled = &usable.compiled;
+    let (rules, kept) = reload::keep(rules, &usable.sources);
     if kept.is_some() {
         rules.hand_over(Arc::new(compiled.rules.clone()));
     }
@@ -137,8 +139,10 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     let in_force = Arc::clone(&recovered.fold.engine.rules().hash);
     let (in_force, waiting) = reload::adopt(&recovered.bus, kept, &in_force).await?;
     let owed = recovered.owed.drain(..).map(Owed::Event);
-    let owed = waiting.into_iter().chain(owed).collect();
-    let mut daemon = Daemon::start(options, passed, recovered, &compiled, in_force, owed).await?;
+    let has_errors = usable.report.error_count() > 0;
+    let failed = has_errors.then(|| Owed::Event(reload::failed(&usable.report, recovered.clock.now())));
+    let owed = waiting.into_iter().chain(owed).chain(failed).collect();
+    let mut daemon = Daemon::start(options, passed, recovered, &usable, in_force, owed).await?;
     daemon.log_ready();
     on_ready();
     let watched = daemon.watch(&mut signals).await;
@@ -148,7 +152,7 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
 
 /// The file of tokens for TCP that the configuration in `config` names, or the one in the state folder.
 pub fn token_file(config: &Path, state: &Path) -> PathBuf {
-    let (_, compiled) = reload::read(config);
+    let compiled = reload::read_at_start(config, &RulesStore::new(state)).compiled;
     compiled.daemon.http.and_then(|http| http.token_file).unwrap_or_else(|| state.join(TOKEN_FILE))
 }
 
@@ -167,13 +171,14 @@ pub struct Rebuilt {
 pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
     make_private(state).map_err(|source| DaemonError::State { path: state.to_owned(), source })?;
     let _lock = lock::StateLock::take(state)?;
-    let (_, compiled) = reload::read(config);
+    let rules = RulesStore::new(state);
+    let compiled = reload::read_at_start(config, &rules).compiled;
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
     let snapshots = Arc::new(recovery::open_snapshots(state)?);
     let journal = recovery::closed_journal(state, &compiled.daemon.journal, &clock)?;
     let Opened { journal, .. } = journal.open().map_err(RecoveryError::Open)?;
     let file = state.join(FILE_NAME);
-    let past = Past { journal: journal.clone(), snapshots, rules: RulesStore::new(state) };
+    let past = Past { journal: journal.clone(), snapshots, rules };
     let records = projector::rebuild(&file, &past)?.0;
     journal.close_blocking()?;
     Ok(Rebuilt { records, file })
@@ -203,10 +208,11 @@ impl Daemon {
         options: ServeOptions,
         passed: Passed,
         recovered: Recovered,
-        compiled: &Compiled,
+        usable: &Usable,
         rules_in_force: String,
         owed: VecDeque<Owed>,
     ) -> Result<Self, DaemonError> {
+        let compiled = &usable.compiled;
         let Recovered { mut fold, bus, reader, clock, snapshots, snapshot, projected, owed: _ } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
@@ -219,7 +225,7 @@ impl Daemon {
         let History { projection, feed, projector } =
             History::start(&options.state, past, projected, &mut fold)?;
         let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());
-        let reloads = ReloadChannels::new(reload::state_of_start(compiled, clock.now()));
+        let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
         let app = new_app(&bus, &clock, engine, reloads.handle(), projection.clone(), transcripts, intake);
         let records_max = compiled.daemon.journal.snapshot_records;
         let schedule = Schedule::new(orders.clone(), records_max, snapshot);

@@ -3,7 +3,10 @@
 //! Pure: the same files give the same rules. Templates come first, because subscribers name them. A file with an error is left
 //! out and reported; if it would have replaced a good one of an earlier layer, that one stays, and the report says so.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     config::{
@@ -13,7 +16,7 @@ use crate::{
         layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
         protected::Protected,
         raw::Document,
-        report::{Diagnostic, Place, Report, sentence, shown},
+        report::{Diagnostic, Level, Place, Report, sentence, shown},
         subscriber::{self, Context, SubscriberFile, TEMPLATE_SUFFIX},
     },
     engine::rules::CompiledRules,
@@ -38,6 +41,8 @@ pub struct Compiled {
     pub events: Vec<CatalogueEntry>,
     /// The file that each setting of `aside.toml` came from, by its key, such as `injection.max_tokens`.
     pub origins: BTreeMap<String, Arc<str>>,
+    /// The paths of the files that have no part in the rules, or not all of theirs, because of an error there or in their template.
+    pub left_out: BTreeSet<Arc<str>>,
     /// What is wrong or doubtful; the rest is usable even if this holds errors.
     pub report: Report,
 }
@@ -64,7 +69,10 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         wake: Arc::clone(&settings.wake),
         core: BTreeMap::new(),
     };
-    let (subscribers, tests) = compile_subscribers(sources, context, &mut found);
+    let mut left_out = BTreeSet::new();
+    let (subscribers, tests) = compile_subscribers(sources, context, &mut found, &mut left_out);
+    let errors = found.iter().filter(|found| found.level == Level::Error);
+    left_out.extend(errors.map(|found| Arc::clone(&found.place.file)));
     Compiled {
         rules: CompiledRules {
             hash: sources.hash().into(),
@@ -79,6 +87,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         tests,
         events: events.into_values().collect(),
         origins: settings.origins,
+        left_out,
         report: in_order(sources, found),
     }
 }
@@ -146,6 +155,7 @@ fn compile_subscribers(
     sources: &Sources,
     mut context: Context<'_>,
     found: &mut Vec<Diagnostic>,
+    left_out: &mut BTreeSet<Arc<str>>,
 ) -> (Vec<Arc<Subscriber>>, Tests) {
     let mut seen: BTreeMap<(LayerKind, SubscriberId), Arc<str>> = BTreeMap::new();
     let mut kept: BTreeMap<SubscriberId, (Arc<Subscriber>, Arc<str>)> = BTreeMap::new();
@@ -174,7 +184,9 @@ fn compile_subscribers(
                 tests.insert(id, own_tests);
             }
             // The template's own finding says what is wrong, once.
-            (None, _) if has_broken_template => {}
+            (None, _) if has_broken_template => {
+                left_out.insert(Arc::clone(&file.path));
+            }
             (None, Some((_, earlier))) => {
                 let message = format!("`{id}` stays as it is in {earlier}, because this file has errors");
                 found.push(Diagnostic::error(place, "subscriber.id", message).into_warning());

@@ -90,13 +90,26 @@ pub struct SourceFile {
     pub text: Arc<str>,
 }
 
-/// A file that is there and has no part in the rules.
+/// A file or folder that has no part in the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
+    /// The layer it is in.
+    pub layer: LayerKind,
+    /// Its path below the layer's folder, with `/` between its parts; empty when it is that folder.
+    pub name: Arc<str>,
     /// Its path as it is shown.
     pub path: Arc<str>,
     /// Why, as a lowercase fragment.
     pub why: String,
+}
+
+impl Unreadable {
+    /// Where `file` stands below this file or folder of its layer: nothing for the file itself; `None` if it is elsewhere.
+    pub(crate) fn path_below<'f>(&self, file: &'f SourceFile) -> Option<&'f str> {
+        let below = file.name.strip_prefix(&*self.name).filter(|_| file.layer == self.layer)?;
+        let is_inside = below.is_empty() || self.name.is_empty() || below.starts_with('/');
+        is_inside.then_some(below.trim_start_matches('/'))
+    }
 }
 
 /// The files of one generation of the configuration.
@@ -189,6 +202,17 @@ impl Sources {
         let mut unreadable: Vec<_> = self.unreadable.into_iter().chain(unreadable).collect();
         unreadable.sort_by(|a, b| a.path.cmp(&b.path));
         Self { unreadable, ignored: self.ignored, ..all }
+    }
+
+    /// These files, with `files` in place of those of the same layers and names, and of what could not be read of them.
+    #[must_use]
+    pub(crate) fn replacing(self, files: Vec<SourceFile>) -> Self {
+        let is_replaced =
+            |own: &SourceFile| files.iter().any(|file| (file.layer, &file.name) == (own.layer, &own.name));
+        let kept: Vec<_> = self.files.into_iter().filter(|own| !is_replaced(own)).collect();
+        let is_missed = |own: &Unreadable| !files.iter().any(|file| own.path_below(file).is_some());
+        let unreadable = self.unreadable.into_iter().filter(is_missed).collect();
+        Self { unreadable, files: Self::new(kept.into_iter().chain(files)).files, ..self }
     }
 
     /// These files; `ignored` ones lie where a layer's files are looked for and are of no kind that is read.

@@ -44,6 +44,21 @@ pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
     })
 }
 
+/// Adds each of `folders` that is not there, although files of its layer are among those that were used before: a folder whose disk
+/// is not mounted looks the same as one without files.
+pub fn with_missing(sources: Sources, folders: &[(LayerKind, PathBuf)], used: &Sources) -> Sources {
+    let is_missed = |(layer, folder): &&(LayerKind, PathBuf)| {
+        let is_used = used.files().iter().any(|file| file.layer == *layer);
+        is_used && fs::metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let why = "it is not there, and files of it are in force; make it, empty if they are to go";
+    let missing = folders.iter().filter(is_missed);
+    sources.with(
+        [],
+        missing.map(|(layer, folder)| unreadable(*layer, folder, "", why.to_owned())).collect::<Vec<_>>(),
+    )
+}
+
 /// Adds one file to `sources`, as if it stood under `name` in the user's layer.
 pub fn with_file(sources: Sources, path: &Path, name: &str) -> Sources {
     let mut found = Found::new(LayerKind::User);
@@ -74,7 +89,7 @@ impl Found {
             let Some(name) = name.to_str().filter(|name| !TOP.contains(name)) else { continue };
             let is_copy = IS_NO_SLIP.iter().any(|suffix| name.ends_with(suffix));
             if let Some(meant) = nearest(name, TOP).filter(|_| !is_copy) {
-                self.ignore(&entry.path(), format!("did you mean `{meant}`?"));
+                self.ignore(&entry.path(), name, format!("did you mean `{meant}`?"));
             }
         }
     }
@@ -83,12 +98,12 @@ impl Found {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => return self.refuse(folder, error.to_string()),
+            Err(error) => return self.refuse(folder, name, error.to_string()),
         };
         for entry in entries {
             match entry {
                 Ok(entry) => self.read_entry(&entry, name),
-                Err(error) => self.refuse(folder, error.to_string()),
+                Err(error) => self.refuse(folder, name, error.to_string()),
             }
         }
     }
@@ -97,7 +112,8 @@ impl Found {
         let path = entry.path();
         let file_name = entry.file_name();
         let Some(file_name) = file_name.to_str() else {
-            return self.refuse(&path, "its name is not UTF-8".to_owned());
+            // No file with such a name was ever read.
+            return self.refuse(&path, &format!("{folder_name}/?"), "its name is not UTF-8".to_owned());
         };
         let name = format!("{folder_name}/{file_name}");
         let is_template_folder = folder_name.starts_with("templates");
@@ -105,16 +121,19 @@ impl Found {
             _ if file_name.starts_with('.') => {}
             (false, _) if FileKind::of(&name).is_some() => self.read_file(&path, &name),
             (false, _) if IS_NO_SLIP.iter().any(|suffix| file_name.ends_with(suffix)) => {}
-            (false, true) => self.ignore(&path, "the name of a template ends in .toon.j2".to_owned()),
-            (false, false) => self.ignore(&path, "the name of a subscriber's file ends in .toml".to_owned()),
+            (false, true) => self.ignore(&path, &name, "the name of a template ends in .toon.j2".to_owned()),
+            (false, false) => {
+                self.ignore(&path, &name, "the name of a subscriber's file ends in .toml".to_owned())
+            }
             (true, false) => {
                 self.ignore(
                     &path,
+                    &name,
                     "subscribers are read from the folder itself, not from one in it".to_owned(),
                 );
             }
             (true, true) if path.is_symlink() => {
-                self.refuse(&path, "a link to a folder is not followed".to_owned());
+                self.refuse(&path, &name, "a link to a folder is not followed".to_owned());
             }
             (true, true) => self.read_folder(&path, &name),
         }
@@ -129,17 +148,21 @@ impl Found {
                 text: text.into(),
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !name.contains('/') => {}
-            Err(error) => self.refuse(path, error.to_string()),
+            Err(error) => self.refuse(path, name, error.to_string()),
         }
     }
 
-    fn ignore(&mut self, path: &Path, why: String) {
-        self.ignored.push(Unreadable { path: path.display().to_string().into(), why });
+    fn ignore(&mut self, path: &Path, name: &str, why: String) {
+        self.ignored.push(unreadable(self.layer, path, name, why));
     }
 
-    fn refuse(&mut self, path: &Path, why: String) {
-        self.unreadable.push(Unreadable { path: path.display().to_string().into(), why });
+    fn refuse(&mut self, path: &Path, name: &str, why: String) {
+        self.unreadable.push(unreadable(self.layer, path, name, why));
     }
+}
+
+fn unreadable(layer: LayerKind, path: &Path, name: &str, why: String) -> Unreadable {
+    Unreadable { layer, name: name.into(), path: path.display().to_string().into(), why }
 }
 
 /// Reads a regular file within the limit; anything else, such as a pipe, could block.

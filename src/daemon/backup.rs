@@ -30,7 +30,7 @@ const RULES: &str = "rules";
 /// Where a backup is unpacked before it counts.
 const UNFINISHED: &str = "restoring";
 /// The names of the files in the folders that are copied as they are; all others are unfinished.
-const WHOLE: [&str; 3] = ["snap", "json", "text"];
+const WHOLE: [&str; 4] = ["snap", "json", "text", "hash"];
 /// How often a folder that changes while it is opened is opened again; a running daemon needs longer from one change to the next than
 /// that takes.
 const OPENED_AGAIN_MAX: usize = 8;

@@ -1,7 +1,7 @@
 //! Which rules hold: read at the start, and again when the daemon is asked to.
 //!
-//! A reload is all or nothing: with one error in one file everything stays as it was. At the start there is nothing to stay, so
-//! what is good is used and what is not is said. Files are read and compiled on a thread of their own, and the event loop gets the
+//! A reload is all or nothing: with one error in one file everything stays as it was. A start goes file by file: what has errors is used
+//! as it was when it was in force last, what never was is left out, and both is said. Files are read and compiled on a thread of their own, and the event loop gets the
 //! rules ready made, so that no exchange waits for a reload.
 
 #[cfg(test)]
@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     sync::{mpsc, watch},
     task::{JoinError, spawn_blocking},
@@ -28,10 +28,11 @@ use super::{
 use crate::{
     bus::Bus,
     config::{
-        compile::{Compiled, compile},
+        compile::compile,
         daemon::DaemonConfig,
+        last_good::{Usable, usable},
         layers::Sources,
-        load::{layers_of, read_layers},
+        load::{layers_of, read_layers, with_missing},
         report::{Diagnostic, Level, Report},
     },
     event::{Event, Payload, Provenance, Severity, catalogue},
@@ -46,6 +47,13 @@ use crate::{
 
 /// Most lines about what is wrong that are shown until the next reading.
 const PROBLEMS_MAX: usize = 10;
+/// The event that says that files have errors.
+const FAILED: &str = "config.reload.failed";
+/// What is said of a file that has errors at a start.
+const LAST_GOOD: &str = "what was in force of it before is used until its errors are mended";
+/// What is said when a start has settings that are not those of anybody.
+const NOTHING_DELETED: &str =
+    "settings could not be read, so nothing of the journal is deleted; it takes a restart once they can";
 
 /// Why rules could not be replaced.
 #[derive(Debug, thiserror::Error)]
@@ -67,12 +75,42 @@ pub enum ReloadError {
     Append(#[from] AppendError),
 }
 
-/// Reads every layer and compiles it.
-pub(super) fn read(user_folder: &Path) -> (Sources, Compiled) {
-    let sources = read_layers(&layers_of(user_folder));
-    let known: Vec<&str> = catalogue::types().map(|entry| entry.event_type.as_str()).collect();
-    let compiled = compile(&sources, &known);
-    (sources, compiled)
+/// Reads every layer; one whose folder is not there is missed if files of it are among those `used` before.
+fn read(user_folder: &Path, used: Option<&Sources>) -> Sources {
+    let layers = layers_of(user_folder);
+    let sources = read_layers(&layers);
+    match used {
+        Some(used) => with_missing(sources, &layers, used),
+        None => sources,
+    }
+}
+
+fn known_types() -> Vec<&'static str> {
+    catalogue::types().map(|entry| entry.event_type.as_str()).collect()
+}
+
+/// Reads and compiles the files as a start does: with the last good texts of those that have errors, and with a journal that is kept
+/// for good if settings are neither in force nor known from before.
+pub(super) fn read_at_start(user_folder: &Path, store: &RulesStore) -> Usable {
+    let last_good = store.last_good();
+    let sources = read(user_folder, last_good.as_ref());
+    let mut usable = usable(sources, last_good.as_ref(), &known_types());
+    if !usable.has_all_settings {
+        let journal = &mut usable.compiled.daemon.journal;
+        (journal.retain_age, journal.retain_bytes) = (None, None);
+    }
+    usable
+}
+
+/// Says what is wrong with the files that a start has read, and what is used in their place.
+pub(super) fn log_start(usable: &Usable) {
+    log_findings(&usable.report);
+    for file in &usable.replaced {
+        tracing::error!(%file, "{LAST_GOOD}");
+    }
+    if !usable.has_all_settings {
+        tracing::error!("{NOTHING_DELETED}");
+    }
 }
 
 /// Says what is wrong with the configuration; [`Report`] drawn as text is for `aside check`.
@@ -95,12 +133,11 @@ pub(super) fn log_findings(report: &Report) {
     }
 }
 
-/// Keeps the rules of `sources` in the state folder `state`, as those that are used where others are lost.
+/// Keeps the rules of `sources` in `store`, as those that are used where others are lost.
 ///
 /// Shape: the hash is that of `sources`; `None` where they cannot be kept, as on a full disk.
-pub(super) fn keep(state: &Path, sources: &Sources) -> (RulesStore, Option<String>) {
-    let store = RulesStore::new(state);
-    match store.keep(sources) {
+pub(super) fn keep(store: RulesStore, sources: &Sources) -> (RulesStore, Option<String>) {
+    match store.keep(sources).and_then(|hash| store.note_current(&hash).map(|()| hash)) {
         Ok(hash) => (store.with_current(&hash), Some(hash)),
         Err(error) => {
             let error: &dyn std::error::Error = &error;
@@ -129,10 +166,14 @@ pub(super) async fn adopt(
 }
 
 /// How the files are after the start has read them.
-pub(super) fn state_of_start(compiled: &Compiled, now: Timestamp) -> ConfigState {
-    let has_errors = compiled.report.error_count() > 0;
+pub(super) fn state_of_start(usable: &Usable, now: Timestamp) -> ConfigState {
+    let has_errors = usable.report.error_count() > 0;
     let state = if has_errors { ConfigView::PARTLY } else { ConfigView::IN_FORCE };
-    ConfigState { view: view(state, &compiled.report, now) }
+    let mut view = view(state, &usable.report, now);
+    let replaced = usable.replaced.iter().take(PROBLEMS_MAX);
+    view.problems.extend(replaced.map(|file| format!("{file}: {LAST_GOOD}")));
+    view.problems.extend((!usable.has_all_settings).then(|| NOTHING_DELETED.to_owned()));
+    ConfigState { view }
 }
 
 fn view(state: &'static str, report: &Report, now: Timestamp) -> ConfigView {
@@ -218,9 +259,11 @@ impl Reloader {
 
     /// Reads the files, and adopts them if they are without an error and other than those that hold.
     async fn reload(&mut self) -> Result<ReloadView, ReloadError> {
-        let (folder, store) = (self.user_folder.clone(), self.store.clone());
+        let (folder, store, in_force) = (self.user_folder.clone(), self.store.clone(), self.in_force.clone());
         let reading = spawn_blocking(move || {
-            let (sources, compiled) = read(&folder);
+            let used = store.sources(&in_force).ok();
+            let sources = read(&folder, used.as_ref());
+            let compiled = compile(&sources, &known_types());
             log_findings(&compiled.report);
             if compiled.report.error_count() > 0 {
                 return Err(ReloadError::Broken(compiled.report));
@@ -236,6 +279,7 @@ impl Reloader {
             let body = |body: &mut Vec<u8>| record::encode_rules(&rules.hash, body);
             let seq = event_loop::append(&self.bus, record::RULES, body).await?;
             self.in_force = rules.hash.to_string();
+            self.note_current().await;
             self.bus.handled(seq).await;
         }
         Ok(ReloadView {
@@ -245,6 +289,15 @@ impl Reloader {
             restart_needed: compiled.daemon != self.at_start,
             found: findings(&compiled.report),
         })
+    }
+
+    /// Notes for the next start which files were good last; without it that start goes on with those of before.
+    async fn note_current(&self) {
+        let (store, hash) = (self.store.clone(), self.in_force.clone());
+        if let Ok(Err(error)) = spawn_blocking(move || store.note_current(&hash)).await {
+            let error: &dyn Error = &error;
+            tracing::warn!(error, "the next start does not know that these rules were good");
+        }
     }
 
     /// Keeps for whoever asks how the reading went, until the next one.
@@ -327,23 +380,29 @@ fn chain(error: &dyn Error) -> String {
 
 /// What is published of a reload, so that whoever watches a configuration hears of it.
 fn event(outcome: Result<&ReloadView, &ReloadError>, now: Timestamp) -> Event {
-    let (event_type, severity, payload) = match outcome {
+    match outcome {
         Ok(ReloadView { subscribers, rules, .. }) => {
             let payload = json!({ "subscribers": subscribers, "rules": rules });
-            ("config.reload.completed", Severity::Info, payload)
+            own_event("config.reload.completed", Severity::Info, payload, now)
         }
-        Err(ReloadError::Broken(report)) => {
-            let first = report.diagnostics().first().map(line);
-            let payload = json!({ "errors": report.error_count(), "message": first });
-            ("config.reload.failed", Severity::Warning, payload)
-        }
+        Err(ReloadError::Broken(report)) => failed(report, now),
         Err(
             other @ (ReloadError::Ended(_)
             | ReloadError::Rules(_)
             | ReloadError::None
             | ReloadError::Append(_)),
-        ) => ("config.reload.failed", Severity::Warning, json!({ "message": chain(other) })),
-    };
+        ) => own_event(FAILED, Severity::Warning, json!({ "message": chain(other) }), now),
+    }
+}
+
+/// What is published of files with errors; of those that a start has read, too.
+pub(super) fn failed(report: &Report, now: Timestamp) -> Event {
+    let first = report.diagnostics().first().map(line);
+    let payload = json!({ "errors": report.error_count(), "message": first });
+    own_event(FAILED, Severity::Warning, payload, now)
+}
+
+fn own_event(event_type: &str, severity: Severity, payload: Value, now: Timestamp) -> Event {
     Event {
         id: format!("{event_type}-{}", now.as_millis()).into(),
         event_type: event_type.parse().expect("a valid literal"),

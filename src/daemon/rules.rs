@@ -29,6 +29,8 @@ use crate::{
 const BUNDLE: &str = "json";
 const TEXT: &str = "text";
 const UNFINISHED: &str = "unfinished";
+/// The file that names the bundle which was used last.
+const CURRENT: &str = "current.hash";
 /// How many bundles are kept before it is looked which of them no record names any more: those of as many edits, some kilobytes each.
 const BUNDLES_MAX: usize = 64;
 /// Most records that are read at a time.
@@ -122,6 +124,12 @@ impl RulesStore {
             return Ok(false);
         }
         self.make_folder()?;
+        self.replace(&path, bytes)?;
+        Ok(true)
+    }
+
+    /// Writes a file whole or not at all; its name is not durable yet.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let unfinished = path.with_extension(UNFINISHED);
         let mut options = fs::OpenOptions::new();
         let mut finish = || -> io::Result<()> {
@@ -130,15 +138,47 @@ impl RulesStore {
             file.sync_all()?;
             // A folder in its place would never be replaced.
             if path.is_dir() {
-                fs::rename(&path, path.with_extension("damaged"))?;
+                fs::rename(path, path.with_extension("damaged"))?;
             }
-            fs::rename(&unfinished, &path)
+            fs::rename(&unfinished, path)
         };
         finish().inspect_err(|_| {
             // The error says more than that what it left could not be removed.
             fs::remove_file(&unfinished).ok();
-        })?;
-        Ok(true)
+        })
+    }
+
+    /// Notes that the rules of `hash` are those of the configuration, so that the next start knows which files were good last.
+    ///
+    /// Errors: the file cannot be written.
+    pub fn note_current(&self, hash: &str) -> Result<(), RulesError> {
+        let path = self.folder.join(CURRENT);
+        let write = || -> io::Result<()> {
+            if fs::read(&path).is_ok_and(|found| found == hash.as_bytes()) {
+                return Ok(());
+            }
+            self.replace(&path, hash.as_bytes())?;
+            fs::File::open(&self.folder)?.sync_all()
+        };
+        write().map_err(|source| RulesError::Io { path: path.clone(), source })
+    }
+
+    /// The hash that was noted last.
+    fn noted(&self) -> Option<String> {
+        let hash = fs::read_to_string(self.folder.join(CURRENT)).ok()?;
+        let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hash.then_some(hash)
+    }
+
+    /// The files of the rules that were noted last; `None` when there are none, or they are lost.
+    pub fn last_good(&self) -> Option<Sources> {
+        let hash = self.noted()?;
+        let read = self.sources(&hash);
+        read.inspect_err(|error| {
+            let error: &dyn Error = error;
+            tracing::error!(error, "the files that were in force last are lost");
+        })
+        .ok()
     }
 
     fn make_folder(&self) -> io::Result<()> {
@@ -230,7 +270,8 @@ impl RulesStore {
         if self.count()? <= BUNDLES_MAX.max(2 * named_before) {
             return Ok(named_before);
         }
-        let Some(named) = named_in(journal)? else { return Ok(named_before) };
+        let Some(mut named) = named_in(journal)? else { return Ok(named_before) };
+        named.extend(self.noted().map(Arc::from));
         let deleted = self.collect(&named)?;
         tracing::debug!(deleted, named = named.len(), "rules that no record names any more are deleted");
         Ok(named.len())

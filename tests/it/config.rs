@@ -156,7 +156,12 @@ fn a_report_says_the_same_to_programs() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_in_the_report() {
-    let unreadable = Unreadable { path: "/etc/aside/aside.toml".into(), why: "permission denied".to_owned() };
+    let unreadable = Unreadable {
+        layer: LayerKind::System,
+        name: "aside.toml".into(),
+        path: "/etc/aside/aside.toml".into(),
+        why: "permission denied".to_owned(),
+    };
     let compiled = compile(&Sources::shipped().with([], [unreadable]), &[]);
     let expected = "error: file cannot be read: permission denied\n--> /etc/aside/aside.toml\n";
     assert_eq!(compiled.report.to_string(), expected);

@@ -12,6 +12,7 @@ mod hook;
 mod hostile;
 mod install;
 mod kill;
+mod last_good;
 mod metrics;
 mod model;
 mod real_client;

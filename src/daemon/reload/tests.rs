@@ -30,7 +30,7 @@ fn bench() -> Bench {
     fs::create_dir_all(user_folder.join("subscribers")).expect("made");
     fs::write(user_folder.join("subscribers/own.toml"), SUBSCRIBER).expect("written");
     let ReloadChannels { requests, state, .. } = ReloadChannels::new(ConfigState::default());
-    let at_start: DaemonConfig = read(&user_folder).1.daemon;
+    let at_start: DaemonConfig = read_at_start(&user_folder, &store).compiled.daemon;
     let fold = Fold::new(store.clone());
     let in_force = String::new();
     let named = 0;
@@ -46,8 +46,14 @@ async fn the_event_loop_is_handed_rules_that_are_compiled() {
     let event_loop = async {
         reader.wait().await.expect("open");
         // Without its bundle nobody can compile the rules that the record names.
-        fs::remove_dir_all(folder.path().join("state/rules"))
-            .expect("it was kept before the record was appended");
+        for entry in
+            fs::read_dir(folder.path().join("state/rules")).expect("kept before the record was appended")
+        {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|extension| extension == "json" || extension == "text") {
+                fs::remove_file(path).expect("removed");
+            }
+        }
         for record in reader.next_batch(1).expect("readable").iter() {
             fold.apply(&record).expect("the rules are there");
         }
@@ -68,4 +74,25 @@ async fn a_setting_that_waits_for_the_next_start_is_said() {
     fs::remove_file(reloader.user_folder.join("aside.toml")).expect("removed");
     reloader.bus.consumed(Seq(2));
     assert!(!reloader.reload().await.expect("without an error").restart_needed);
+}
+
+#[test]
+fn a_start_keeps_records_by_the_settings_that_were_in_force() {
+    let Bench { folder: _folder, reloader, .. } = bench();
+    let (store, settings) = (&reloader.store, reloader.user_folder.join("aside.toml"));
+    let start = |text: &str| {
+        fs::write(&settings, text).expect("written");
+        let usable = read_at_start(&reloader.user_folder, store);
+        let journal = &usable.compiled.daemon.journal;
+        let days = journal.retain_age.map(|age| age.as_secs() / (24 * 3_600));
+        let seen = (days, journal.retain_bytes.is_some(), usable.has_all_settings);
+        keep(store.clone(), &usable.sources).1.expect("kept");
+        seen
+    };
+    let broken = "[journal]\nretain_age = 90d\n";
+    assert_eq!(start(broken), (None, false, false), "nobody ever said how long");
+    assert_eq!(start("[journal]\nretain_age = \"90d\"\n"), (Some(90), true, true));
+    assert_eq!(start(broken), (Some(90), true, true));
+    assert_eq!(start(broken), (Some(90), true, true), "also at the next start");
+    assert_eq!(start("[journal]\nretain_age = \"60d\"\n"), (Some(60), true, true));
 }

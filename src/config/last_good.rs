@@ -1,0 +1,200 @@
+//! What a start does with files that have errors: it goes on with the texts that they had when they were good.
+//!
+//! A reload with an error changes nothing. A start has no rules in memory, but the files that were in force are kept beside the
+//! journal. File by file, what is broken or cannot be read is replaced by what was used of it before. What has no such text is left
+//! out. Nothing here reads a file.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::config::{
+    compile::{Compiled, compile},
+    layers::{FileKind, SourceFile, Sources},
+    report::Report,
+};
+
+/// Files that a start can go on with.
+#[derive(Debug)]
+pub struct Usable {
+    /// The files, each as it stands or as it was when it was good.
+    pub sources: Sources,
+    /// What they mean.
+    pub compiled: Compiled,
+    /// What is wrong with the files as they stand.
+    pub report: Report,
+    /// The paths of those of which an earlier text is used.
+    pub replaced: Vec<Arc<str>>,
+    /// Whether every `aside.toml` is used whole, as it stands or as it was; otherwise some settings are defaults that nobody chose.
+    pub has_all_settings: bool,
+}
+
+/// Compiles `sources`, with the texts of `last_good` in place of those that have errors or could not be read.
+///
+/// `known_types` as for [`compile`].
+pub fn usable(sources: Sources, last_good: Option<&Sources>, known_types: &[&str]) -> Usable {
+    let mut compiled = compile(&sources, known_types);
+    let report = compiled.report.clone();
+    let good = match last_good {
+        Some(last_good) if report.error_count() > 0 => good_files(last_good),
+        Some(_) | None => Vec::new(),
+    };
+    let (mut sources, mut replaced) = (sources, Vec::new());
+    // An earlier text can keep another file from being used, which is then replaced too; each round replaces one file at least.
+    loop {
+        let next: Vec<SourceFile> =
+            good.iter().filter_map(|file| replacement(file, &sources, &compiled)).collect();
+        if next.is_empty() {
+            break;
+        }
+        replaced.extend(next.iter().map(|file| Arc::clone(&file.path)));
+        sources = sources.replacing(next);
+        compiled = compile(&sources, known_types);
+    }
+    let is_whole = |file: &SourceFile| !compiled.left_out.contains(&file.path);
+    let is_of_settings = |name: &str| name.is_empty() || FileKind::of(name) == Some(FileKind::Settings);
+    let has_all_settings = sources.of_kind(FileKind::Settings).all(is_whole)
+        && !sources.unreadable().iter().any(|unreadable| is_of_settings(&unreadable.name));
+    Usable { sources, compiled, report, replaced, has_all_settings }
+}
+
+/// The files that have no error among the others of their time.
+fn good_files(last_good: &Sources) -> Vec<SourceFile> {
+    let left_out: BTreeSet<Arc<str>> = compile(last_good, &[]).left_out;
+    last_good.files().iter().filter(|file| !left_out.contains(&file.path)).cloned().collect()
+}
+
+/// `good`, if it is to take the place of what `sources` have of it.
+fn replacement(good: &SourceFile, sources: &Sources, compiled: &Compiled) -> Option<SourceFile> {
+    let own = sources.files().iter().find(|file| (file.layer, &file.name) == (good.layer, &good.name));
+    if let Some(own) = own {
+        let is_other = own.text != good.text && compiled.left_out.contains(&own.path);
+        return is_other.then(|| SourceFile { path: Arc::clone(&own.path), ..good.clone() });
+    }
+    let (unreadable, below) =
+        sources.unreadable().iter().find_map(|one| Some((one, one.path_below(good)?)))?;
+    let path = match below {
+        "" => unreadable.path.to_string(),
+        below => format!("{}/{below}", unreadable.path),
+    };
+    Some(SourceFile { path: path.into(), ..good.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::layers::{LayerKind, Unreadable};
+
+    const TEMPLATE: &str = "ci: {{ count }}\n";
+
+    fn file(name: &str, text: &str) -> SourceFile {
+        let path = format!("/home/u/.config/aside/{name}").into();
+        SourceFile { layer: LayerKind::User, name: name.into(), path, text: text.into() }
+    }
+
+    fn subscriber(id: &str, rest: &str) -> String {
+        format!("[subscriber]\nid = \"{id}\"\n[events]\ntypes = [\"ci.check.failed\"]\n{rest}")
+    }
+
+    /// As files come out of a bundle, whose paths are made up.
+    fn kept(files: &[(&str, &str)]) -> Sources {
+        Sources::shipped().with(
+            files.iter().map(|(name, text)| {
+                let path = format!("user:{name}").into();
+                SourceFile { path, ..file(name, text) }
+            }),
+            [],
+        )
+    }
+
+    fn read(files: &[(&str, &str)]) -> Sources {
+        Sources::shipped().with(files.iter().map(|(name, text)| file(name, text)), [])
+    }
+
+    fn names(usable: &Usable) -> Vec<String> {
+        let own = usable.compiled.rules.subscribers.iter().filter(|rule| rule.name.starts_with("own"));
+        own.map(|rule| format!("{} {}", rule.id.as_str(), rule.name)).collect()
+    }
+
+    #[test]
+    fn a_broken_file_is_what_it_was_and_the_others_are_what_they_are() {
+        let (a, b) = (subscriber("a", ""), subscriber("b", ""));
+        let named = |id: &str, name: &str| {
+            subscriber(id, "").replace("[events]", &format!("name = \"own {name}\"\n[events]"))
+        };
+        let good =
+            kept(&[("subscribers/a.toml", &named("a", "old")), ("subscribers/b.toml", &named("b", "old"))]);
+        let broken = named("a", "new").replace("types", "typs");
+        let now = read(&[("subscribers/a.toml", &broken), ("subscribers/b.toml", &named("b", "new"))]);
+        let usable = usable(now, Some(&good), &[]);
+        assert_eq!(names(&usable), ["a own old", "b own new"]);
+        assert_eq!(usable.replaced, ["/home/u/.config/aside/subscribers/a.toml".into()]);
+        assert!(usable.report.to_string().contains("did you mean `types`?"), "{}", usable.report);
+        assert_eq!((usable.compiled.report.error_count(), usable.has_all_settings), (0, true));
+
+        let never_good = super::usable(
+            read(&[("subscribers/a.toml", "[subscriber]\n"), ("subscribers/b.toml", &b)]),
+            Some(&kept(&[("subscribers/a.toml", "x = \n")])),
+            &[],
+        );
+        assert_eq!((never_good.replaced.len(), never_good.report.error_count() > 0), (0, true));
+        let gone = super::usable(
+            read(&[("subscribers/b.toml", &b)]),
+            Some(&kept(&[("subscribers/a.toml", &a)])),
+            &[],
+        );
+        assert!(gone.compiled.rules.subscribers.iter().all(|rule| rule.id.as_str() != "a"), "it was deleted");
+    }
+
+    #[test]
+    fn a_subscriber_of_a_broken_template_keeps_the_template_it_had() {
+        let with = |template: &str| subscriber("a", &format!("[output]\ntemplate = \"{template}\"\n"));
+        let good = kept(&[("subscribers/a.toml", &with("a")), ("templates/a.toon.j2", TEMPLATE)]);
+        let template_of = |usable: &Usable| {
+            let rule = usable.compiled.rules.subscribers.iter().find(|rule| rule.id.as_str() == "a");
+            rule.map(|rule| rule.output.template.to_string())
+        };
+        let edited = read(&[("subscribers/a.toml", &with("a")), ("templates/a.toon.j2", "{% if %}")]);
+        let edited = usable(edited, Some(&good), &[]);
+        assert_eq!((template_of(&edited).as_deref(), edited.replaced.len()), (Some("a.toon.j2"), 1));
+        let (to, other) = (with("other"), ("templates/other.toon.j2", "{% if %}"));
+        let renamed = read(&[("subscribers/a.toml", &to), ("templates/a.toon.j2", TEMPLATE), other]);
+        let renamed = usable(renamed, Some(&good), &[]);
+        assert_eq!((template_of(&renamed).as_deref(), renamed.replaced.len()), (Some("a.toon.j2"), 1));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_what_it_was() {
+        let good = kept(&[
+            ("aside.toml", "[journal]\nretain_age = \"off\"\n"),
+            ("subscribers/a.toml", &subscriber("a", "")),
+        ]);
+        for name in ["", "aside.toml", "subscribers", "subscribers/a.toml"] {
+            let path = format!("/home/u/.config/aside/{name}").trim_end_matches('/').into();
+            let unreadable =
+                Unreadable { layer: LayerKind::User, name: name.into(), path, why: "no".to_owned() };
+            let usable = usable(Sources::shipped().with([], [unreadable.clone()]), Some(&good), &[]);
+            let replaced: Vec<&str> =
+                usable.replaced.iter().map(|path| &path["/home/u/.config/aside/".len()..]).collect();
+            let expected: &[&str] = match name {
+                "" => &["aside.toml", "subscribers/a.toml"],
+                "aside.toml" => &["aside.toml"],
+                _ => &["subscribers/a.toml"],
+            };
+            assert_eq!((replaced.as_slice(), usable.has_all_settings), (expected, true), "{name}");
+
+            let without = super::usable(Sources::shipped().with([], [unreadable]), None, &[]);
+            assert_eq!(without.has_all_settings, name.starts_with("subscribers"), "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_that_were_never_good_are_not_all_there() {
+        for text in ["retain_age = ", "[journal]\nretain_age = 5\n"] {
+            let now = || read(&[("aside.toml", text)]);
+            assert!(!usable(now(), None, &[]).has_all_settings, "{text}");
+            assert!(!usable(now(), Some(&kept(&[("aside.toml", "x =")])), &[]).has_all_settings, "{text}");
+            let good = kept(&[("aside.toml", "[journal]\nretain_age = \"off\"\n")]);
+            let usable = usable(now(), Some(&good), &[]);
+            assert_eq!((usable.has_all_settings, usable.compiled.daemon.journal.retain_age), (true, None));
+        }
+    }
+}

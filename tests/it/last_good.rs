@@ -1,0 +1,92 @@
+//! Starts with files that have errors or cannot be read: what was in force before stays, and it is said.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::support::daemon::{Home, text};
+
+const EACH: &str = r#"
+[subscriber]
+id = "each"
+[events]
+types = ["message.agent.sent"]
+[batching]
+window_ms = 0
+[output]
+priority = "high"
+"#;
+
+/// Who tells of a message that is published now.
+fn told(home: &Home, carrier: &str) -> Vec<String> {
+    home.publish(&json!({ "type": "message.agent.sent", "payload": { "from": carrier, "text": carrier } }));
+    let answer = home.exchange("s", &json!({ "point": "turn_start", "carrier": carrier })).json();
+    let notifications = answer["notifications"].as_array().cloned().unwrap_or_default();
+    notifications.iter().map(|one| one["subscriber"].as_str().expect("an id").to_owned()).collect()
+}
+
+#[test]
+fn a_slip_of_the_pen_takes_no_subscriber_from_the_next_start() {
+    let home = Home::with(&[("subscribers/each.toml", EACH)]);
+    assert!(home.serve().stop().status.success());
+    let file = home.path("config/subscribers/each.toml").display().to_string();
+    home.configure("subscribers/each.toml", &EACH.replace("types", "typs"));
+    home.configure("aside.toml", "[injection]\nmax_notifications = 3\n");
+    for _ in 0..2 {
+        let daemon = home.serve();
+        daemon
+            .said(&format!("what was in force of it before is used until its errors are mended file={file}"));
+        assert!(told(&home, "a").contains(&"each".to_owned()));
+        let status = home.print(&["status"]);
+        assert!(status.contains("; configuration read with 2 errors at "), "{status}");
+        assert!(
+            status.contains(&format!("PROBLEM: {file}:5:1: unknown key `typs`; did you mean `types`?")),
+            "{status}"
+        );
+        assert!(
+            status.contains(&format!("PROBLEM: {file}: what was in force of it before is used")),
+            "{status}"
+        );
+        let doctor = home.run(&["doctor"]);
+        assert!(text(&doctor.stdout).contains("fail  config "), "{doctor:?}");
+        let metrics = text(&home.ask("GET", "/metrics", "").0.body);
+        assert!(metrics.contains("aside_config_last_reload_successful 0.0\n"), "{metrics}");
+        let stream = home.client().stream("/v1/events/stream?pattern=config.reload.failed&from=1", &[]);
+        let event = stream.expect("answered").expect("a stream").next_event().expect("it goes on");
+        assert!(event.expect("it has not ended").data.contains(&file));
+        assert_eq!(home.run(&["reload"]).status.code(), Some(1));
+        assert!(daemon.stop().status.success());
+    }
+    let _daemon = home.serve();
+    home.configure("subscribers/each.toml", EACH);
+    assert!(home.print(&["reload"]).contains("in force"));
+    assert!(!home.print(&["status"]).contains("PROBLEM"));
+}
+
+#[test]
+fn a_folder_that_is_gone_is_not_an_empty_one() {
+    let home = Home::with(&[("subscribers/each.toml", EACH)]);
+    assert!(home.serve().stop().status.success());
+    fs::rename(home.path("config"), home.path("unmounted")).expect("moved");
+    let daemon = home.serve();
+    daemon.said("it is not there, and files of it are in force");
+    assert!(told(&home, "a").contains(&"each".to_owned()));
+    let refused = home.run(&["reload"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(text(&refused.stdout).contains("make it, empty if they are to go"), "{refused:?}");
+    fs::create_dir(home.path("config")).expect("made");
+    assert!(home.print(&["reload"]).contains("in force: "));
+    assert!(!told(&home, "b").contains(&"each".to_owned()));
+}
+
+#[test]
+fn settings_that_cannot_be_read_delete_nothing() {
+    let home = Home::with(&[("aside.toml", "[journal]\nretain_age = 30d\n")]);
+    let daemon = home.serve();
+    daemon.said("settings could not be read, so nothing of the journal is deleted");
+    let status = home.print(&["status"]);
+    assert!(
+        status.contains("PROBLEM: settings could not be read, so nothing of the journal is deleted"),
+        "{status}"
+    );
+}
