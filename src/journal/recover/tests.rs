@@ -157,6 +157,23 @@ fn what_the_caller_knows_tells_damage_from_a_torn_end() {
     assert_eq!(look(&files, &|_| None, known(2)).expect("torn").last(), Seq(2));
 }
 
+#[test]
+fn every_record_that_was_found_can_be_read_before_the_journal_is_opened() {
+    // Sealed or not, and with records in the file that has no segment's name yet.
+    for (files, last) in
+        [(filled(30, true), 30), (filled(30, false), 30), (journal_ahead_of_the_disk(12), 12)]
+    {
+        let found = look(&files, &|_| None, KnownRecord::default()).expect("sound");
+        assert_eq!((found.first(), found.last()), (Seq(1), Seq(last)));
+        let number = |seq| found.record(Seq(seq)).expect("readable").map(|record| number_of(&record.body));
+        let numbers: Vec<_> = (0..=last + 1).map(number).collect();
+        let expected = [None].into_iter().chain((1..=last).map(Some)).chain([None]);
+        assert_eq!(numbers, expected.collect::<Vec<_>>());
+    }
+    let found = look(&MemoryFiles::new(), &|_| None, KnownRecord::default()).expect("nothing");
+    assert_eq!((found.first(), found.record(Seq(1)).expect("readable")), (Seq(1), None));
+}
+
 /// Linux forgets that something was dirty when its sync fails, so a later sync that succeeds says nothing.
 #[test]
 fn what_a_failed_sync_left_is_durable_after_the_next_start_or_was_never_counted() {
