@@ -9,7 +9,7 @@ use aside::{
         io::{Input, RequestId},
     },
     event::{EventRef, Seq, SessionId, Severity},
-    exchange::{Exchange, Harness},
+    exchange::{Exchange, Harness, Release},
     notification::InjectionPoint,
     time::Timestamp,
 };
@@ -68,8 +68,15 @@ impl Run {
         let carrier = self.seq.to_string();
         // No turn is named, so that each exchange confirms what the ones before it released, as in a conversation.
         let exchange = Exchange::new(SessionId::new(SESSION), InjectionPoint::TurnStart, &carrier);
-        self.engine
-            .handle(Input::Exchange { seq: self.seq, request: RequestId(self.seq.0), exchange }, self.now);
+        self.engine.handle(
+            Input::Exchange {
+                seq: self.seq,
+                request: RequestId(self.seq.0),
+                exchange,
+                release: Release::Decide,
+            },
+            self.now,
+        );
         self.drain();
         let session = self.engine.session(&SessionId::new(SESSION)).expect("it was opened");
         let (pending, _) = session.injector.pending();

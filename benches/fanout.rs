@@ -16,7 +16,7 @@ use aside::{
         io::{Input, RequestId, WakeReason},
     },
     event::{EventRef, Provenance, Seq, SessionId, Severity},
-    exchange::Exchange,
+    exchange::{Exchange, Release},
     notification::InjectionPoint,
     time::Timestamp,
 };
@@ -98,7 +98,7 @@ impl Run {
         let (seq, carrier) = (self.seq, self.seq.to_string());
         let session = SessionId::new(&format!("session-{session}"));
         let exchange = Exchange::new(session, InjectionPoint::AfterTool, &carrier);
-        self.handle(Input::Exchange { seq, request: RequestId(seq.0), exchange });
+        self.handle(Input::Exchange { seq, request: RequestId(seq.0), exchange, release: Release::Decide });
     }
 
     fn event(&mut self) {

@@ -16,7 +16,7 @@ use aside::{
         io::{Input, RequestId},
     },
     event::{EventRef, Seq, SessionId, Severity},
-    exchange::{Budget, Exchange},
+    exchange::{Budget, Exchange, Release},
     notification::InjectionPoint,
     time::Timestamp,
 };
@@ -128,7 +128,12 @@ impl Run {
         let carrier = self.seq.to_string();
         let mut exchange = Exchange::new(id(session), InjectionPoint::TurnStart, &carrier);
         exchange.budget = Budget { max_notifications: Some(1), ..Budget::default() };
-        let input = Input::Exchange { seq: self.seq, request: RequestId(self.seq.0), exchange };
+        let input = Input::Exchange {
+            seq: self.seq,
+            request: RequestId(self.seq.0),
+            exchange,
+            release: Release::Decide,
+        };
         let begin = now();
         self.engine.handle(input, self.now);
         while self.engine.poll_output().is_some() {}

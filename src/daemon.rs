@@ -10,7 +10,9 @@ pub mod fold;
 mod limits;
 mod listen;
 mod lock;
+mod look_ahead;
 mod projector;
+mod quarantine;
 mod ready;
 pub mod recovery;
 mod reload;
@@ -176,9 +178,9 @@ pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
     let snapshots = Arc::new(recovery::open_snapshots(state)?);
     let journal = recovery::closed_journal(state, &compiled.daemon.journal, &clock)?;
-    let Opened { journal, .. } = journal.open().map_err(RecoveryError::Open)?;
+    let Opened { journal, last_seq, .. } = journal.open().map_err(RecoveryError::Open)?;
     let file = state.join(FILE_NAME);
-    let past = Past { journal: journal.clone(), snapshots, rules };
+    let past = Past { journal: journal.clone(), snapshots, rules, ended: last_seq };
     let records = projector::rebuild(&file, &past)?.0;
     journal.close_blocking()?;
     Ok(Rebuilt { records, file })
@@ -220,8 +222,12 @@ impl Daemon {
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let (engine, queries) = EngineHandle::new();
         let store = fold.rules.clone();
-        let past =
-            Past { journal: bus.journal().clone(), snapshots: snapshots.clone(), rules: store.clone() };
+        let past = Past {
+            journal: bus.journal().clone(),
+            snapshots: snapshots.clone(),
+            rules: store.clone(),
+            ended: fold.applied,
+        };
         let History { projection, feed, projector } =
             History::start(&options.state, past, projected, &mut fold)?;
         let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());

@@ -48,10 +48,10 @@ pub use self::{
     tally::{SubscriberTally, Tally, Word},
 };
 use crate::{
-    event::{Scope, SessionId},
+    event::{Scope, Seq, SessionId},
     exchange::InjectionId,
     injector::Injector,
-    ledger::{ConfirmedBy, LedgerEntry, Reason},
+    ledger::{ConfirmedBy, HeldBackBy, LedgerEntry, Reason},
     matcher::Matcher,
     notification::{InjectionPoint, NotificationId, SubscriberId},
     pipeline::{Failing, Pipeline, rule::Activity},
@@ -105,7 +105,10 @@ impl Engine {
         self.catch_up_for(&input);
         match input {
             Input::Event { seq, event } => self.dispatch(seq, &event, now),
-            Input::Exchange { seq, request, exchange } => self.exchange(seq, request, &exchange, now),
+            Input::Exchange { seq, request, exchange, release } => {
+                self.exchange(seq, request, &exchange, &release, now);
+            }
+            Input::Skipped { event } => self.skip(event),
             Input::Ack { session, injection, by } => self.ack(&session, &injection, by),
             Input::Undelivered { session, injection } => {
                 self.undelivered(&session, &injection);
@@ -157,7 +160,7 @@ impl Engine {
                 self.catch_up(session);
             }
             Input::Decided { session: None, .. } | Input::RulesReplaced(_) => self.catch_up_all(),
-            Input::ShuttingDown | Input::Tick => {}
+            Input::ShuttingDown | Input::Tick | Input::Skipped { .. } => {}
         }
     }
 
@@ -356,6 +359,13 @@ impl Engine {
         self.with_injector(session, |injector| injector.ack(injection, by));
         if self.sessions.get(session).is_none() {
             self.confirm_left(session, injection, by);
+        }
+    }
+
+    /// Accounts for an event that nothing comes of.
+    fn skip(&mut self, event: Option<Seq>) {
+        if let Some(seq) = event {
+            self.record(LedgerEntry::HeldBack { seq, by: HeldBackBy::Unreadable });
         }
     }
 

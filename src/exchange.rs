@@ -9,7 +9,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{SessionId, Severity},
+    event::{Seq, SessionId, Severity},
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId, Tokens},
 };
 
@@ -280,6 +280,29 @@ pub struct Answer {
     pub directive: Option<Directive>,
     /// One line for the user, not for the agent: what waits for the user's word. Told once of each notification.
     pub notice: Option<Arc<str>>,
+}
+
+/// What an exchange released when it was made, as the journal has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleaseRecord {
+    /// The position of the exchange's record.
+    pub exchange: Seq,
+    /// The injection's short name.
+    pub injection: InjectionId,
+    /// What was in it, in the order of the text.
+    pub notifications: Vec<NotificationId>,
+    /// What the harness was asked to do besides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directive: Option<Directive>,
+}
+
+/// What is known of what an exchange releases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Release {
+    /// Nothing yet: it is decided.
+    Decide,
+    /// What it released when it was made; `None` when nothing left. It is repeated, whatever would be decided now.
+    Recorded(Option<ReleaseRecord>),
 }
 
 /// What a user does with a notification that waits.

@@ -13,6 +13,7 @@ mod held;
 mod lease;
 mod point;
 mod queue;
+mod repeat;
 mod view;
 mod wake;
 

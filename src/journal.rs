@@ -398,6 +398,11 @@ impl Journal {
         self.inner.shared.disk_full()
     }
 
+    /// Remembers for [`Journal::health`] that a start skipped the record at `seq`.
+    pub fn note_skipped(&self, seq: Seq, why: String) {
+        self.inner.shared.health.note_skipped(seq, why);
+    }
+
     /// What is wrong and does not stop the journal.
     pub fn health(&self) -> JournalHealth {
         self.inner.shared.health.get()

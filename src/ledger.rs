@@ -91,6 +91,8 @@ pub enum HeldBackBy {
     Causes,
     /// Its source was over its rate.
     SourceRate,
+    /// The process died of it, or its record cannot be read; it was skipped by the start that followed.
+    Unreadable,
 }
 
 impl HeldBackBy {
@@ -99,6 +101,7 @@ impl HeldBackBy {
         match self {
             Self::Causes => "causes",
             Self::SourceRate => "source_rate",
+            Self::Unreadable => "unreadable",
         }
     }
 
@@ -107,6 +110,7 @@ impl HeldBackBy {
         match self {
             Self::Causes => "chain of causes too long",
             Self::SourceRate => "source over its rate",
+            Self::Unreadable => "its record could not be followed, and a start skipped it",
         }
     }
 }

@@ -22,9 +22,9 @@ use super::{
 };
 use crate::{
     bus::{Bus, Pace, idempotency_key},
-    engine::{Output, SUBSCRIBER_FAILED},
+    engine::{Output, RequestId, SUBSCRIBER_FAILED},
     event::{Event, Seq, SessionId},
-    exchange::InjectionId,
+    exchange::{Answer, InjectionId, ReleaseRecord},
     journal::{AppendBatch, AppendError, Closed, Level, ReadError, Reader, RecordKind},
     protocol::record,
     server::{Query, Registry},
@@ -99,7 +99,7 @@ impl EventLoop {
                 }
                 waited = self.reader.wait() => {
                     waited?;
-                    self.consume_slice()?;
+                    self.consume_slice().await?;
                     self.owe_seen();
                     is_full = self.pay().await?;
                     if self.schedule.is_due(self.fold.applied) {
@@ -127,7 +127,7 @@ impl EventLoop {
             tracing::warn!("the disk is full, so open batches are closed after the next start");
         }
         while self.fold.applied < *self.bus.written().borrow() {
-            self.consume_slice()?;
+            self.consume_slice().await?;
             self.pay().await?;
         }
         self.take_snapshot().await;
@@ -177,13 +177,17 @@ impl EventLoop {
         self.fold.engine.poll_timeout().map(|(at, _)| at)
     }
 
-    fn consume_slice(&mut self) -> Result<(), LoopError> {
+    async fn consume_slice(&mut self) -> Result<(), LoopError> {
         let (begin, before) = (self.clock.now(), self.fold.applied);
         for record in self.reader.next_batch(SLICE_RECORDS_MAX)?.iter() {
             self.fold.apply(&record)?;
             self.schedule.note_applied(record.body.len() as u64);
             while let Some(output) = self.fold.poll_output() {
                 self.owed.extend(act(&self.registry, output));
+            }
+            // Whoever waits for an answer does not wait for the slice.
+            if self.owed.iter().any(Owed::is_answer) {
+                pay(&mut self.owed, &self.bus, &self.registry).await?;
             }
         }
         let records = self.fold.applied.0 - before.0;
@@ -195,16 +199,26 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Appends what is owed; returns whether the disk is too full for it.
     async fn pay(&mut self) -> Result<bool, LoopError> {
-        while let Some(owed) = self.owed.front() {
-            if unless_full(owed.append_to(&self.bus).await)? {
-                return Ok(true);
-            }
-            self.owed.pop_front();
-        }
-        Ok(false)
+        Ok(pay(&mut self.owed, &self.bus, &self.registry).await?)
     }
+}
+
+/// Appends what is owed, and answers once that is written; returns whether the disk is too full for it.
+async fn pay(owed: &mut VecDeque<Owed>, bus: &Bus, registry: &Registry) -> Result<bool, AppendError> {
+    while let Some(next) = owed.pop_front() {
+        if unless_full(next.append_to(bus).await)? {
+            owed.push_front(next);
+            return Ok(true);
+        }
+        if let Owed::Answer { request, session, answer, .. } = next {
+            let injection = answer.injection.as_ref().map(|injection| injection.id.clone());
+            let has_left = registry.answer(request, answer);
+            let lost = injection.filter(|_| !has_left);
+            owed.extend(lost.map(|injection| Owed::Undelivered { session, injection }));
+        }
+    }
+    Ok(false)
 }
 
 /// Takes a full disk, which may have space again, for no error.
@@ -219,9 +233,23 @@ pub(super) fn unless_full(appended: Result<(), AppendError>) -> Result<bool, App
 /// What is to be appended after a slice.
 pub(super) enum Owed {
     Event(Event),
-    Rules { hash: Arc<str> },
-    Undelivered { session: SessionId, injection: InjectionId },
-    Seen { session: SessionId },
+    Rules {
+        hash: Arc<str>,
+    },
+    Undelivered {
+        session: SessionId,
+        injection: InjectionId,
+    },
+    Seen {
+        session: SessionId,
+    },
+    /// To be given when it is written what it releases.
+    Answer {
+        request: RequestId,
+        session: SessionId,
+        answer: Answer,
+        released: Option<ReleaseRecord>,
+    },
 }
 
 impl Owed {
@@ -239,7 +267,16 @@ impl Owed {
                 let body = |body: &mut Vec<u8>| record::encode_session_seen(session, body);
                 append(bus, record::SESSION_SEEN, body).await.map(|_| ())
             }
+            Self::Answer { released: Some(released), .. } => {
+                let body = |body: &mut Vec<u8>| record::encode_released(released, body);
+                append(bus, record::RELEASED, body).await.map(|_| ())
+            }
+            Self::Answer { released: None, .. } => Ok(()),
         }
+    }
+
+    fn is_answer(&self) -> bool {
+        matches!(self, Self::Answer { .. })
     }
 }
 
@@ -259,11 +296,12 @@ fn act(registry: &Registry, output: Output) -> Option<Owed> {
             log_failure(&event);
             Some(Owed::Event(event))
         }
-        Output::Answer { request, session, answer } => {
-            let injection = answer.injection.as_ref().map(|injection| injection.id.clone());
-            let has_left = registry.answer(request, answer);
-            let injection = injection.filter(|_| !has_left)?;
-            Some(Owed::Undelivered { session, injection })
+        Output::Answer { request, session, answer, released } if answer.injection.is_some() => {
+            Some(Owed::Answer { request, session, answer, released })
+        }
+        Output::Answer { request, answer, .. } => {
+            registry.answer(request, answer);
+            None
         }
     }
 }

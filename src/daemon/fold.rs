@@ -2,15 +2,16 @@
 //!
 //! Recovery and live operation both go through [`Fold::apply`]; they differ only in what they do with the outputs.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::RulesStore;
+use super::{look_ahead::LookAhead, rules::RulesStore};
 use crate::{
     engine::{CompiledRules, Engine, EngineState, Input, Output},
     event::Seq,
-    journal::Record,
+    exchange::Release,
+    journal::{Reader, Record},
     projection::Notes,
     protocol::record::{self, RecordError, RecordInput},
     snapshot::{self, Damaged},
@@ -24,6 +25,8 @@ pub struct Fold {
     pub engine: Engine,
     /// Where `rules` records find what they name.
     pub rules: RulesStore,
+    /// Knows what later records say, while earlier ones are replayed.
+    ahead: Option<LookAhead>,
     /// What the projection is to be told, while somebody takes it.
     pub notes: Option<Notes>,
     /// The record that was applied last.
@@ -59,14 +62,26 @@ impl Fold {
     /// What is before the journal's first record: an engine without rules.
     pub fn new(rules: RulesStore) -> Self {
         let engine = Engine::new(Arc::new(CompiledRules::none()));
-        Self { engine, rules, notes: None, applied: Seq::ZERO, applied_at: Timestamp::ZERO }
+        let (applied, applied_at) = (Seq::ZERO, Timestamp::ZERO);
+        Self { engine, rules, ahead: None, notes: None, applied, applied_at }
+    }
+
+    /// Has what later records say decide about those up to `until`, which an earlier process wrote: an exchange releases what it
+    /// released then. `reader` is where the next record is; `skipped` records are not followed.
+    pub fn look_ahead(&mut self, reader: Reader, until: Seq, skipped: BTreeSet<Seq>) {
+        self.ahead = Some(LookAhead::new(reader, until, skipped));
+    }
+
+    /// Decides everything from here on.
+    pub fn go_live(&mut self) {
+        self.ahead = None;
     }
 
     /// Writes down everything that the records left; [`Fold::poll_output`] must have been drained.
     ///
     /// Errors: it cannot be written.
     pub fn to_state(&self) -> Result<Vec<u8>, Damaged> {
-        let Self { engine, rules: _, notes: _, applied, applied_at } = self;
+        let Self { engine, rules: _, ahead: _, notes: _, applied, applied_at } = self;
         snapshot::write(&FoldState {
             rules: Cow::Borrowed(&engine.rules().hash),
             applied: *applied,
@@ -87,7 +102,7 @@ impl Fold {
             rules.load_or_nearest(&hash, None)
         };
         let engine = Engine::from_state(compiled, engine);
-        Ok(Self { engine, rules, notes: None, applied, applied_at })
+        Ok(Self { engine, rules, ahead: None, notes: None, applied, applied_at })
     }
 
     /// Feeds one record to the engine. Afterwards drain [`Fold::poll_output`].
@@ -96,20 +111,38 @@ impl Fold {
         if let Some(notes) = &mut self.notes {
             notes.begin(record);
         }
+        let input = if self.ahead.as_mut().is_some_and(|ahead| ahead.is_skipped(seq)) {
+            Input::Skipped { event: (record.kind.0 == record::EVENT).then_some(seq) }
+        } else {
+            self.input(record)?
+        };
+        self.engine.handle(input, record.time);
+        self.applied = seq;
+        self.applied_at = record.time;
+        Ok(())
+    }
+
+    fn input<'a>(&mut self, record: &Record<'a>) -> Result<Input<'a>, FoldError> {
+        let seq = record.seq;
         let decoded = record::decode(record.kind.0, seq, record.body);
-        let input = match decoded.map_err(|source| FoldError::Record { seq, source })? {
+        Ok(match decoded.map_err(|source| FoldError::Record { seq, source })? {
+            RecordInput::Input(Input::Exchange { seq, request, exchange, release }) => {
+                let release = match (release, &mut self.ahead) {
+                    (Release::Recorded(_), Some(ahead)) => ahead.release_of(seq),
+                    (Release::Decide, _) | (Release::Recorded(_), None) => Release::Decide,
+                };
+                Input::Exchange { seq, request, exchange, release }
+            }
             RecordInput::Input(input) => input,
+            // They say something of earlier records, which is known by now.
+            RecordInput::Released(_) | RecordInput::Skipped(_) => Input::Tick,
             // Every start and every segment repeats those in force.
             RecordInput::Rules { hash } if hash == self.engine.rules().hash => Input::Tick,
             RecordInput::Rules { hash } => {
                 let nearest = self.rules.load_or_nearest(&hash, Some(self.engine.rules()));
                 Input::RulesReplaced(nearest)
             }
-        };
-        self.engine.handle(input, record.time);
-        self.applied = seq;
-        self.applied_at = record.time;
-        Ok(())
+        })
     }
 
     /// The next output that somebody has to act upon; the notes take the others on the way.

@@ -8,6 +8,7 @@
 mod tests;
 
 use std::{
+    collections::BTreeSet,
     io,
     path::Path,
     sync::Arc,
@@ -204,6 +205,8 @@ pub(super) struct Past {
     pub(super) journal: Journal,
     pub(super) snapshots: Arc<Snapshots>,
     pub(super) rules: RulesStore,
+    /// The last record of processes that have ended.
+    pub(super) ended: Seq,
 }
 
 impl Past {
@@ -229,8 +232,10 @@ impl Past {
         let fold = self.snapshots.load_before(cursor, &self.journal, &self.rules);
         let oldest = || self.snapshots.load_oldest(&self.journal, &self.rules);
         let fold = fold.or_else(|| (!is_whole).then(oldest).flatten());
-        let fold = fold.unwrap_or_else(|| Fold::new(self.rules.clone()));
-        let reader = self.journal.read_from(fold.applied.next().max(first));
+        let mut fold = fold.unwrap_or_else(|| Fold::new(self.rules.clone()));
+        let reader = || self.journal.read_from(fold.applied.next().max(first));
+        let (reader, ahead) = (reader(), reader());
+        fold.look_ahead(ahead, self.ended, BTreeSet::new());
         Ok((fold, reader))
     }
 }

@@ -4,14 +4,24 @@
 //! engine's own that was not yet in the journal when the process died. Answers had a waiting request that is gone; what they
 //! released is under a lease and ends as leases end.
 
-use std::{collections::BTreeMap, fmt, io, path::Path, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
     clock::Clock,
     clock_fn,
     fold::{Fold, FoldError},
     projector,
-    rules::RulesStore,
+    quarantine::Attempt,
+    rules::{RulesStore, with_causes},
     snapshots::{Snapshots, Unusable},
 };
 use crate::{
@@ -23,8 +33,8 @@ use crate::{
         codec::{self, IdOrigin},
     },
     journal::{
-        Clock as JournalClock, Durability, Found, IdempotencyKeys, Journal, JournalSettings, KnownRecord,
-        OpenError, Opened, ReadError, Reader, Record, RecordKind, Retention,
+        AppendBatch, Clock as JournalClock, Durability, Found, IdempotencyKeys, Journal, JournalSettings,
+        KnownRecord, Level, OpenError, Opened, ReadError, Reader, Record, RecordKind, Retention,
         files::{DirFiles, Files},
     },
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
@@ -38,6 +48,9 @@ const BATCH_RECORDS_MAX: usize = 4_096;
 /// Age, at the journal's end, of an event of the engine's own that can still be owed: it is appended with the next slice, or within
 /// seconds where the disk is full.
 const OWED_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// Most records that one start skips; more are no accident of single records.
+const SKIPPED_MAX: usize = 16;
 
 /// Why the state cannot be rebuilt.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +67,16 @@ pub enum RecoveryError {
     /// A record cannot be applied.
     #[error("follow the journal")]
     Fold(#[from] FoldError),
+    /// More records cannot be followed than are skipped.
+    #[error(
+        "follow the journal: record {seq} cannot be followed ({why}), and {SKIPPED_MAX} before it were skipped; `aside journal verify` says what is damaged"
+    )]
+    Unreadable {
+        /// Which one.
+        seq: Seq,
+        /// Why.
+        why: String,
+    },
 }
 
 /// The state as the journal has it, and the reader that goes on from there.
@@ -80,15 +103,17 @@ pub(super) fn recover(
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
     let snapshots = open_snapshots(state)?;
     let journal = closed_journal(state, config, &clock)?;
-    let (mut fold, opened) = open_after(&snapshots, rules, &journal)?;
+    let (fold, opened) = open_after(&snapshots, rules, &journal)?;
     let Opened { journal, cuts: _, last_seq, last_time } = opened;
     clock.go_on_from(last_time.max(fold.applied_at));
     let bus = Bus::new(journal, last_seq);
     let snapshot = fold.applied;
-    let mut reader = first_reader(&bus, &fold)?;
     let projected = or_later(projector::open(&state.join(FILE_NAME)));
-    fold.notes = projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq));
-    let owed = newest(replay(&mut reader, &mut fold)?, fold.applied_at);
+    let past = Past { bus: &bus, snapshots: &snapshots, rules, ended: last_seq };
+    let Followed { fold, reader, owed } = past.follow(state, fold, |fold| {
+        projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq))
+    })?;
+    let owed = newest(owed, fold.applied_at);
     bus.journal().set_needed_from(snapshots.journal_needed_from());
     let snapshots = Arc::new(snapshots);
     Ok(Recovered { fold, bus, reader, clock, snapshots, snapshot, projected, owed })
@@ -231,12 +256,134 @@ fn key_of(found: Record<'_>) -> Option<u128> {
     Some(idempotency_key(event.source, event.id))
 }
 
+/// What processes that have ended left.
+struct Past<'a> {
+    bus: &'a Bus,
+    snapshots: &'a Snapshots,
+    rules: &'a RulesStore,
+    /// Their last record.
+    ended: Seq,
+}
+
+/// The state at the journal's head.
+struct Followed {
+    fold: Fold,
+    reader: Reader,
+    owed: Vec<Event>,
+}
+
+/// What cannot be followed.
+enum Stopped {
+    /// This record: it is skipped, and all is followed again.
+    At(Seq, String),
+    /// The journal.
+    Error(RecoveryError),
+}
+
+impl Past<'_> {
+    /// Brings `fold` to the journal's head. A record that cannot be read, or of which this process or earlier ones died, is skipped
+    /// for good.
+    fn follow(
+        &self,
+        state: &Path,
+        fold: Fold,
+        notes_of: impl Fn(&Fold) -> Option<Notes>,
+    ) -> Result<Followed, RecoveryError> {
+        let attempt = Attempt::begin(state)
+            .inspect_err(|error| tracing::warn!(%error, "what this start dies of, the next one cannot know"))
+            .ok();
+        let mut skipped = BTreeSet::new();
+        if let Some(seq) = attempt.as_ref().and_then(Attempt::culprit) {
+            self.skip(seq, "starts of the daemon died of it".to_owned(), &mut skipped);
+        }
+        let mut fold = Some(fold);
+        loop {
+            let loaded = || self.snapshots.load(self.rules).map(|loaded| loaded.fold);
+            let fold = fold.take().or_else(loaded);
+            let mut fold = fold.unwrap_or_else(|| Fold::new(self.rules.clone()));
+            fold.notes = notes_of(&fold);
+            match self.try_follow(fold, &skipped, attempt.as_ref()) {
+                Ok(followed) => {
+                    let ended = attempt.map_or(Ok(()), Attempt::end);
+                    if let Err(error) = ended {
+                        tracing::warn!(%error, "the next start looks more closely than it need");
+                    }
+                    return Ok(followed);
+                }
+                Err(Stopped::At(seq, why)) if skipped.len() < SKIPPED_MAX && !skipped.contains(&seq) => {
+                    self.skip(seq, why, &mut skipped);
+                }
+                Err(Stopped::At(seq, why)) => return Err(RecoveryError::Unreadable { seq, why }),
+                Err(Stopped::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn try_follow(
+        &self,
+        mut fold: Fold,
+        skipped: &BTreeSet<Seq>,
+        attempt: Option<&Attempt>,
+    ) -> Result<Followed, Stopped> {
+        let mut reader = first_reader(self.bus, &fold).map_err(|error| Stopped::Error(error.into()))?;
+        fold.look_ahead(self.bus.read_from(reader.position()), self.ended, skipped.clone());
+        let applying = Cell::new(Seq::ZERO);
+        let begin = |seq| {
+            applying.set(seq);
+            if let Some(attempt) = attempt {
+                attempt.applying(seq);
+            }
+        };
+        // What a panic leaves of the fold is dropped.
+        let replayed = catch_unwind(AssertUnwindSafe(|| replay_saying(&mut reader, &mut fold, begin)));
+        let owed = match replayed {
+            Ok(Ok(owed)) => owed,
+            Ok(Err(RecoveryError::Fold(FoldError::Record { seq, source }))) if source.is_damage() => {
+                return Err(Stopped::At(seq, with_causes(&source)));
+            }
+            Ok(Err(error)) => return Err(Stopped::Error(error)),
+            Err(panic) => return Err(Stopped::At(applying.get(), words_of(panic.as_ref()))),
+        };
+        fold.go_live();
+        Ok(Followed { fold, reader, owed })
+    }
+
+    /// Says in the journal that a record is not followed, so that nobody follows it later.
+    fn skip(&self, seq: Seq, why: String, skipped: &mut BTreeSet<Seq>) {
+        skipped.insert(seq);
+        tracing::error!(%seq, why, "a record of the journal is skipped; nothing comes of it");
+        let mut batch = AppendBatch::new();
+        let body = |body: &mut Vec<u8>| record::encode_skipped(seq, body);
+        batch.push_with(RecordKind(record::SKIPPED), None, body).expect("a small record");
+        if let Err(error) = self.bus.journal().append_blocking(batch.with_reserve(), Level::Synced) {
+            tracing::error!(%error, "it is skipped by this start alone");
+        }
+        self.bus.journal().note_skipped(seq, why);
+    }
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("the program failed on it: {}", words.unwrap_or_else(|| "without a word".to_owned()))
+}
+
 /// Applies everything that `reader` finds to `fold`; returns the events that are still to be published.
 pub fn replay(reader: &mut Reader, fold: &mut Fold) -> Result<Vec<Event>, RecoveryError> {
+    replay_saying(reader, fold, |_| ())
+}
+
+/// Does the same, and says which record is applied next.
+fn replay_saying(
+    reader: &mut Reader,
+    fold: &mut Fold,
+    begin: impl Fn(Seq),
+) -> Result<Vec<Event>, RecoveryError> {
     let mut owed: BTreeMap<Arc<str>, Event> = BTreeMap::new();
     loop {
         let before = fold.applied;
         for record in reader.next_batch(BATCH_RECORDS_MAX)?.iter() {
+            begin(record.seq);
             fold.apply(&record)?;
             if record.kind.0 == record::EVENT && !owed.is_empty() {
                 settle(&mut owed, record.body);

@@ -359,7 +359,8 @@ fn named_in(journal: &Journal) -> Result<Option<BTreeSet<Arc<str>>>, CollectErro
     }
 }
 
-fn with_causes(error: &dyn Error) -> String {
+/// An error and what caused it, in one line.
+pub(super) fn with_causes(error: &dyn Error) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -143,7 +143,7 @@ mod tests {
     use crate::{
         engine::{CompiledRules, Input, Output, RequestId, WakeReason},
         event::{Seq, Severity},
-        exchange::{Exchange, Harness},
+        exchange::{Exchange, Harness, Release},
         notification::{
             Activation, InjectionPoint, Interrupt, NotificationId, Priority, SubscriberId, Tokens,
         },
@@ -212,7 +212,10 @@ mod tests {
         let mut engine = behind();
         let now = Timestamp::from_millis(2);
         let exchange = Exchange::new(id(198), InjectionPoint::TurnStart, "c1");
-        engine.handle(Input::Exchange { seq: Seq(9), request: RequestId(9), exchange }, now);
+        engine.handle(
+            Input::Exchange { seq: Seq(9), request: RequestId(9), exchange, release: Release::Decide },
+            now,
+        );
         let pending_then = std::iter::from_fn(|| engine.poll_output()).find_map(|output| {
             let Output::Answer { answer, .. } = output else { return None };
             Some(answer.pending)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::{
     engine::rules::CompiledRules,
     event::{Event, EventRef, Seq, SessionId},
-    exchange::{Answer, Decision, Exchange, Harness, InjectionId, Process},
+    exchange::{Answer, Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
     ledger::{ConfirmedBy, LedgerEntry},
     notification::{Notification, NotificationId, Priority},
     session::Wake,
@@ -33,6 +33,13 @@ pub enum Input<'a> {
         request: RequestId,
         /// What it says.
         exchange: Exchange,
+        /// What is known of what it releases.
+        release: Release,
+    },
+    /// The record cannot be followed, so nothing comes of it: the process died of it, or nobody can read it.
+    Skipped {
+        /// Its position, if it is an event's.
+        event: Option<Seq>,
     },
     /// An injection is known to have arrived.
     Ack {
@@ -121,6 +128,8 @@ pub enum Output {
         session: SessionId,
         /// What it gets.
         answer: Answer,
+        /// What is released with it for the first time, to be written down before it is answered.
+        released: Option<ReleaseRecord>,
     },
     /// Refuse a waiting request: its session's id is taken.
     Refuse {

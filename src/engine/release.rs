@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     event::Seq,
-    exchange::{Answer, Exchange, Format, InjectionId, Trigger},
+    exchange::{Answer, Exchange, Format, InjectionId, Release, ReleaseRecord, Trigger},
     format::{self, Overflow},
-    injector::{self, Candidate, Limits, Replayed},
+    injector::{self, Candidate, Decided, Limits, Replayed},
     ledger::ConfirmedBy,
     notification::{Counts, Cut, Detail, InjectionPoint, Notification, Priority, SubscriberId, Tokens},
     time::Timestamp,
@@ -27,7 +27,14 @@ const INJECTION_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 impl Engine {
     /// Answers an exchange; the same carrier again gets the same bytes.
-    pub(super) fn exchange(&mut self, seq: Seq, request: RequestId, exchange: &Exchange, now: Timestamp) {
+    pub(super) fn exchange(
+        &mut self,
+        seq: Seq,
+        request: RequestId,
+        exchange: &Exchange,
+        release: &Release,
+        now: Timestamp,
+    ) {
         if let Some(harness) = self.sessions.taken_by(&exchange.session, &exchange.harness) {
             self.outputs.push_back(Output::Refuse { request, harness });
             return;
@@ -41,10 +48,10 @@ impl Engine {
         for injection in &exchange.acks {
             session.injector.ack(injection, ConfirmedBy::Ack);
         }
-        let answer = match session.injector.replay(exchange, now) {
+        let (answer, is_new_answer) = match session.injector.replay(exchange, now) {
             Some(Replayed { answer, shows_fixed_carrier }) => {
                 self.tally.fixed_carriers += u64::from(shows_fixed_carrier);
-                answer
+                (answer, false)
             }
             None => {
                 self.begin(exchange, is_new, now);
@@ -57,13 +64,15 @@ impl Engine {
                     session.injector.woken();
                 }
                 self.close_due(exchange, now);
-                let answer = self.release(seq, exchange, now);
+                let answer = self.release(seq, exchange, release, now);
                 self.note_point(exchange, &answer, now);
-                answer
+                (answer, true)
             }
         };
         self.settle_session(&exchange.session);
-        self.outputs.push_back(Output::Answer { request, session: exchange.session.clone(), answer });
+        let released = is_new_answer.then(|| record_of(seq, &answer)).flatten();
+        let session = exchange.session.clone();
+        self.outputs.push_back(Output::Answer { request, session, answer, released });
     }
 
     /// Closes the open batches that this point would release, so that none waits for a timer: those of high priority at any
@@ -84,25 +93,52 @@ impl Engine {
         );
     }
 
-    fn release(&mut self, seq: Seq, exchange: &Exchange, now: Timestamp) -> Answer {
+    /// Releases what is decided, or what was released when the exchange was made.
+    fn release(&mut self, seq: Seq, exchange: &Exchange, release: &Release, now: Timestamp) -> Answer {
         let settings = &self.rules.injection;
         let limits = limits(settings).lowered_to(&exchange.budget);
         let lease = settings.lease;
-        let injection = injection_id(exchange, seq);
+        let injection = match release {
+            Release::Recorded(Some(record)) => record.injection.clone(),
+            Release::Decide | Release::Recorded(None) => injection_id(exchange, seq),
+        };
         let session = self.sessions.get_mut(&exchange.session).expect("an exchange opens its session");
         session.injector.note_exchange(exchange, now);
         let offer = session.injector.offer(exchange, &limits);
+        let evicted = session.injector.evicted().clone();
         let writer = Text {
             format: exchange.format.unwrap_or(settings.format),
             injection: &injection,
-            evicted: session.injector.evicted(),
+            evicted: &evicted,
         };
         let decided = injector::fit(offer, &limits, &writer);
+        let decided = match release {
+            Release::Recorded(Some(record)) if !record_says(record, &decided) => {
+                session.injector.repeat(record, &writer)
+            }
+            Release::Recorded(None) if decided.fitted.is_some() => return session.injector.unanswered(),
+            Release::Decide | Release::Recorded(_) => decided,
+        };
         if let Some(fitted) = &decided.fitted {
             self.tally.count_injection(fitted);
         }
         session.injector.release(exchange, decided, &injection, lease, now)
     }
+}
+
+/// What is to be written down of an answer; `None` when nothing is released.
+fn record_of(exchange: Seq, answer: &Answer) -> Option<ReleaseRecord> {
+    let injection = answer.injection.as_ref()?;
+    let notifications = injection.notifications.iter().map(|released| released.id.clone()).collect();
+    let directive = answer.directive.clone();
+    Some(ReleaseRecord { exchange, injection: injection.id.clone(), notifications, directive })
+}
+
+/// Whether what was released is what is decided now.
+fn record_says(record: &ReleaseRecord, decided: &Decided) -> bool {
+    let chosen = decided.fitted.iter().flat_map(|fitted| &fitted.chosen);
+    record.notifications.iter().eq(chosen.map(|candidate| &candidate.notification.id))
+        && record.directive == decided.directive
 }
 
 /// How the text of an injection is written.

@@ -232,6 +232,11 @@ impl Queue {
         self.entries.insert(key, entry);
     }
 
+    /// The notification named `id`, if it waits.
+    pub(super) fn get(&self, id: &NotificationId) -> Option<&Entry> {
+        self.entries.get(self.by_id.get(id)?)
+    }
+
     /// Takes out the notification named `id`, if it waits.
     pub(super) fn take(&mut self, id: &NotificationId) -> Option<Entry> {
         let key = *self.by_id.get(id)?;

@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{journal::Clock, time::Timestamp};
+use crate::{event::Seq, journal::Clock, time::Timestamp};
 
 /// How many damaged places are remembered; what is found beyond that is counted.
 pub const DAMAGED_PLACES_MAX: usize = 16;
@@ -23,6 +23,8 @@ pub struct JournalHealth {
     pub more: u64,
     /// The segment that retention could not delete, so that nothing is deleted.
     pub retention_blocked: Option<DamagedPlace>,
+    /// The records that the start skipped, and why.
+    pub skipped: Vec<(Seq, String)>,
 }
 
 /// Something that is wrong with one file.
@@ -41,7 +43,7 @@ pub struct DamagedPlace {
 impl JournalHealth {
     /// Whether nothing is known to be wrong.
     pub fn is_good(&self) -> bool {
-        self.damaged.is_empty() && self.retention_blocked.is_none()
+        self.damaged.is_empty() && self.retention_blocked.is_none() && self.skipped.is_empty()
     }
 
     /// One sentence for each thing that is wrong, for a person.
@@ -67,6 +69,9 @@ impl JournalHealth {
                 place.path.display(),
                 place.what
             )
+        }));
+        sentences.extend(self.skipped.iter().map(|(seq, why)| {
+            format!("the start skipped record {seq}: {why}; nothing came of it, and `aside why` of its event says so")
         }));
         sentences
     }
@@ -108,6 +113,11 @@ impl Health {
         let mut state = self.lock();
         let place = DamagedPlace { path: path.to_owned(), offset: None, what, since };
         state.retention_blocked.get_or_insert(place);
+    }
+
+    /// Remembers that a start skipped a record.
+    pub(super) fn note_skipped(&self, seq: Seq, why: String) {
+        self.lock().skipped.push((seq, why));
     }
 
     /// Says that deleting works.

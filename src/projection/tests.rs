@@ -116,6 +116,7 @@ fn an_answer_that_is_asked_for_again_is_no_other_injection() {
         request: crate::engine::RequestId(1),
         session: session.clone(),
         answer: answer.clone(),
+        released: None,
     };
     let injected = Output::Record(LedgerEntry::Injected {
         notification: NotificationId::new("n1"),

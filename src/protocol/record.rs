@@ -8,7 +8,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     engine::io::{Input, RequestId},
@@ -16,7 +16,7 @@ use crate::{
         EventRef, Seq, SessionId,
         codec::{self, IdOrigin},
     },
-    exchange::{Conversations, Decision, Exchange, Harness, InjectionId, Process},
+    exchange::{Conversations, Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
     ledger::ConfirmedBy,
     notification::NotificationId,
     protocol::{
@@ -52,14 +52,21 @@ pub const SESSION_STATE: u8 = 13;
 pub const SHUTTING_DOWN: u8 = 8;
 /// Nothing but time has passed.
 pub const TICK: u8 = 9;
+/// What an exchange released; written before it is answered.
+pub const RELEASED: u8 = 10;
+/// An earlier record is not followed: the process died of it, or nobody can read it.
+pub const SKIPPED: u8 = 11;
 /// The user decided about a notification that waits.
 pub const DECIDED: u8 = 16;
 /// What was here was lost, and a repair of the journal said so; at the far end, so that kinds of inputs can go on from above.
 pub const LOST: u8 = 255;
 
 /// The version of every JSON body that is written here. Version 1 had neither `begins` and `from` of an exchange, nor `by` of
-/// an ack, nor `may_return` of a closed session; without them they mean what they meant then.
-const VERSION: u32 = 2;
+/// an ack, nor `may_return` of a closed session; without them they mean what they meant then. After an exchange of version 3 comes
+/// a [`RELEASED`] if it released something; of earlier ones a replay decides that.
+const VERSION: u32 = 3;
+/// See [`VERSION`].
+const RELEASES_SINCE: u32 = 3;
 
 const EXCHANGE_FIELDS: [&str; 16] = exchange::fields_with!["v", "request", "session"];
 const OTHER_FIELDS: [&str; 15] = [
@@ -95,13 +102,18 @@ const PROOFS: [ConfirmedBy; 2] = [ConfirmedBy::Ack, ConfirmedBy::Seen];
     reason = "lives for one call; a box would cost an allocation for each event"
 )]
 pub enum RecordInput<'a> {
-    /// Something for the engine.
+    /// Something for the engine. An exchange whose version has its release in a record of its own counts as one that released nothing;
+    /// who reads on knows better.
     Input(Input<'a>),
     /// The rules are those of this content hash; whoever reads it loads and compiles them.
     Rules {
         /// Lower-case hex of the SHA-256 of what they were compiled from.
         hash: Arc<str>,
     },
+    /// An earlier exchange released this.
+    Released(ReleaseRecord),
+    /// The record at this position is not followed.
+    Skipped(Seq),
 }
 
 /// A record body that cannot be read.
@@ -145,6 +157,18 @@ pub enum RecordError {
     },
 }
 
+impl RecordError {
+    /// Whether the record is broken, and not of a later version of the program.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Kind { .. } | Self::Version { .. } => false,
+            // Its first byte is its version.
+            Self::Event { source, .. } => source.at > 0,
+            Self::Body { .. } => true,
+        }
+    }
+}
+
 /// The word for a kind of record; `None` for one that is not known.
 pub const fn kind_name(kind: u8) -> Option<&'static str> {
     Some(match kind {
@@ -159,6 +183,8 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
         RULES => "rules",
         SHUTTING_DOWN => "shutting_down",
         TICK => "tick",
+        RELEASED => "released",
+        SKIPPED => "skipped",
         DECIDED => "decided",
         LOST => "lost",
         _ => return None,
@@ -207,6 +233,19 @@ struct WrittenRequest<'a> {
     session: &'a str,
     #[serde(flatten)]
     exchange: ExchangeView<'a>,
+}
+
+/// A body that is read by its derive.
+#[derive(Serialize, Deserialize)]
+struct Versioned<T> {
+    v: u32,
+    #[serde(flatten)]
+    rest: T,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Skipped {
+    record: Seq,
 }
 
 /// Appends the body of an [`EVENT`] that has its producer's id.
@@ -308,6 +347,16 @@ pub fn encode_rules(hash: &str, body: &mut Vec<u8>) {
     write(&Written { v: VERSION, hash: Some(hash), ..Written::default() }, body);
 }
 
+/// Appends the body of a [`RELEASED`].
+pub fn encode_released(release: &ReleaseRecord, body: &mut Vec<u8>) {
+    write(&Versioned { v: VERSION, rest: release }, body);
+}
+
+/// Appends the body of a [`SKIPPED`], which names the record that is not followed.
+pub fn encode_skipped(record: Seq, body: &mut Vec<u8>) {
+    write(&Versioned { v: VERSION, rest: Skipped { record } }, body);
+}
+
 /// Appends the body of a [`SHUTTING_DOWN`] or a [`TICK`], which say nothing but that they happened.
 pub fn encode_bare(body: &mut Vec<u8>) {
     write(&Written { v: VERSION, ..Written::default() }, body);
@@ -330,8 +379,12 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
         }
         EXCHANGE => {
             let fields = read_fields(body, &EXCHANGE_FIELDS).map_err(broken)?;
-            check_version(&fields, seq, name)?;
-            decode_exchange(&fields, seq).map_err(broken)?
+            let version = check_version(&fields, seq, name)?;
+            decode_exchange(&fields, seq, version).map_err(broken)?
+        }
+        RELEASED => return read_versioned(body, seq, name).map(RecordInput::Released),
+        SKIPPED => {
+            return read_versioned(body, seq, name).map(|Skipped { record }| RecordInput::Skipped(record));
         }
         _ => {
             let fields = read_fields(body, &OTHER_FIELDS).map_err(broken)?;
@@ -356,11 +409,22 @@ fn read_fields<'a, const N: usize>(
     Fields::read(text, names, Unknown::Ignored)
 }
 
+fn read_versioned<T: DeserializeOwned>(body: &[u8], seq: Seq, kind: &'static str) -> Result<T, RecordError> {
+    check_version(
+        &read_fields(body, &["v"]).map_err(|source| RecordError::Body { seq, kind, source })?,
+        seq,
+        kind,
+    )?;
+    let read: Result<Versioned<T>, _> = serde_json::from_slice(body);
+    let broken = |error: serde_json::Error| FieldError::whole(error.to_string());
+    read.map(|read| read.rest).map_err(|error| RecordError::Body { seq, kind, source: broken(error) })
+}
+
 fn check_version<const N: usize>(
     fields: &Fields<'_, N>,
     seq: Seq,
     kind: &'static str,
-) -> Result<(), RecordError> {
+) -> Result<u32, RecordError> {
     let version = fields
         .count("v")
         .and_then(|version| version.ok_or_else(|| FieldError::new("v", "is missing")))
@@ -368,17 +432,18 @@ fn check_version<const N: usize>(
     if version > VERSION {
         return Err(RecordError::Version { seq, kind, version });
     }
-    Ok(())
+    Ok(version)
 }
 
-fn decode_exchange<'a>(fields: &Fields<'_, 16>, seq: Seq) -> Result<Input<'a>, FieldError> {
+fn decode_exchange<'a>(fields: &Fields<'_, 16>, seq: Seq, version: u32) -> Result<Input<'a>, FieldError> {
     let request = fields
         .raw("request")
         .and_then(|raw| raw.get().parse().ok())
         .ok_or_else(|| FieldError::new("request", "must be a number"))?;
     let mut exchange = exchange::read(fields, &session(fields)?)?;
     exchange.harness = of_its_time(exchange.harness);
-    Ok(Input::Exchange { seq, request: RequestId(request), exchange })
+    let release = if version >= RELEASES_SINCE { Release::Recorded(None) } else { Release::Decide };
+    Ok(Input::Exchange { seq, request: RequestId(request), exchange, release })
 }
 
 fn decode_other<'a>(kind: u8, fields: &Fields<'_, 15>) -> Result<Input<'a>, FieldError> {

@@ -143,7 +143,10 @@ fn journaled(app: &App, from: u64) -> Vec<(&'static str, String)> {
             RecordInput::Input(Input::Event { event, .. }) => event.event_type.to_owned(),
             RecordInput::Input(Input::Exchange { exchange, .. }) => exchange.carrier.to_string(),
             RecordInput::Input(Input::SessionClosed { session, .. }) => session.to_string(),
-            other @ (RecordInput::Input(_) | RecordInput::Rules { .. }) => format!("{other:?}"),
+            other @ (RecordInput::Input(_)
+            | RecordInput::Rules { .. }
+            | RecordInput::Released(_)
+            | RecordInput::Skipped(_)) => format!("{other:?}"),
         };
         (kind, said)
     };

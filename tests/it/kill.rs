@@ -306,6 +306,7 @@ fn replay(home: &Home) -> Replayed {
         .expect("a sound journal");
     let mut reader = opened.journal.read_from(Seq(1));
     let mut fold = Fold::new(RulesStore::new(&home.state()));
+    fold.look_ahead(opened.journal.read_from(Seq(1)), opened.last_seq, BTreeSet::new());
     let (mut replayed, mut carriers) = (Replayed::default(), BTreeMap::new());
     while fold.applied < opened.last_seq {
         for found in reader.next_batch(1_000).expect("readable").iter() {
@@ -317,7 +318,10 @@ fn replay(home: &Home) -> Replayed {
                 RecordInput::Input(Input::Exchange { request, exchange, .. }) => {
                     carriers.insert(request, exchange.carrier.to_string());
                 }
-                RecordInput::Input(_) | RecordInput::Rules { .. } => {}
+                RecordInput::Input(_)
+                | RecordInput::Rules { .. }
+                | RecordInput::Released(_)
+                | RecordInput::Skipped(_) => {}
             }
             fold.apply(&found).expect("it was applied before");
             while let Some(output) = fold.engine.poll_output() {
@@ -332,7 +336,7 @@ impl Replayed {
     fn take(&mut self, output: Output, carriers: &BTreeMap<RequestId, String>) {
         match output {
             Output::Record(entry) => self.take_entry(entry),
-            Output::Answer { request, session, answer } => {
+            Output::Answer { request, session, answer, .. } => {
                 let carrier = carriers[&request].clone();
                 let shown =
                     AnswerView::of(&answer).map(|view| serde_json::to_value(view).expect("serializes"));

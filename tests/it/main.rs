@@ -16,6 +16,7 @@ mod last_good;
 mod metrics;
 mod model;
 mod real_client;
+mod recovery;
 mod reference;
 mod scenario;
 mod snapshots;

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use aside::{
     engine::{Engine, Input, Output, RequestId},
     event::{Event, Payload, Seq, SessionId, Severity},
-    exchange::{Begins, Budget, Conversations, Exchange, Format, Harness, InjectionId, Trigger},
+    exchange::{Begins, Budget, Conversations, Exchange, Format, Harness, InjectionId, Release, Trigger},
     ledger::ConfirmedBy,
     notification::{InjectionPoint, Tokens},
     time::Timestamp,
@@ -65,9 +65,12 @@ impl Record {
         let seq = self.seq;
         match &self.content {
             Content::Event(event) => Input::Event { seq, event: event.as_ref() },
-            Content::Exchange(exchange) => {
-                Input::Exchange { seq, request: RequestId(seq.0), exchange: exchange.clone() }
-            }
+            Content::Exchange(exchange) => Input::Exchange {
+                seq,
+                request: RequestId(seq.0),
+                exchange: exchange.clone(),
+                release: Release::Decide,
+            },
             Content::Ack(session, injection) => {
                 let by = ConfirmedBy::Seen;
                 Input::Ack { session: session.clone(), injection: injection.clone(), by }

@@ -9,7 +9,7 @@ use aside::{
     },
     engine::{CompiledRules, Engine, Input, Output, RequestId},
     event::{Event, Payload, Seq, SessionId, Severity, catalogue},
-    exchange::{Begins, Budget, Carries, Exchange, Format, Harness, Trigger},
+    exchange::{Begins, Budget, Carries, Exchange, Format, Harness, Release, Trigger},
     ledger::{LedgerEntry, Reason},
     notification::{InjectionPoint, SubscriberId},
     time::Timestamp,
@@ -56,7 +56,10 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
             shows_notices: false,
             trigger: Trigger::Agent,
         };
-        engine.handle(Input::Exchange { seq, request: RequestId(seq.0), exchange }, now);
+        engine.handle(
+            Input::Exchange { seq, request: RequestId(seq.0), exchange, release: Release::Decide },
+            now,
+        );
         let answer = std::iter::from_fn(|| engine.poll_output()).find_map(|output| match output {
             Output::Answer { answer, .. } => Some(answer),
             Output::Record(_)

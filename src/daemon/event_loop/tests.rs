@@ -75,7 +75,8 @@ async fn run_for(time: Duration, idle_close: &str, is_followed: bool) -> Vec<u8>
 
     let (projection, commands) = Projection::new(&folder.path().join(FILE_NAME));
     let snapshots = Arc::new(Snapshots::open(files).expect("listed"));
-    let past = Past { journal: bus.journal().clone(), snapshots, rules };
+    let (journal, ended) = (bus.journal().clone(), Seq::ZERO);
+    let past = Past { journal, snapshots, rules, ended };
     let (_projector, feed) = Projector::new(projection.clone(), commands, past, None, &mut fold);
     let (_engine, queries) = EngineHandle::new();
     let (orders, _ordered) = writer::orders();

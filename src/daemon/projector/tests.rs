@@ -115,7 +115,7 @@ impl World {
 
     fn past(&self) -> Past {
         let journal = self.bus.journal().clone();
-        Past { journal, snapshots: self.snapshots.clone(), rules: self.rules.clone() }
+        Past { journal, snapshots: self.snapshots.clone(), rules: self.rules.clone(), ended: Seq::ZERO }
     }
 
     fn path(&self) -> PathBuf {

@@ -5,7 +5,7 @@ use std::error::Error;
 use super::*;
 use crate::{
     event::Severity,
-    exchange::{Begins, Budget, Carries, Format, Trigger},
+    exchange::{Begins, Budget, Carries, Directive, Format, Trigger},
     notification::{InjectionPoint, Tokens},
 };
 
@@ -47,6 +47,15 @@ fn exchange() -> Exchange {
         begins: Begins::Fork { from: Some(SessionId::new("s0")) },
         shows_notices: true,
         trigger: Trigger::Wake,
+    }
+}
+
+fn released() -> ReleaseRecord {
+    ReleaseRecord {
+        exchange: Seq(8),
+        injection: InjectionId::new("a1"),
+        notifications: vec![NotificationId::new("n1"), NotificationId::new("n2")],
+        directive: Some(Directive::Cancel { reason: "critical: ci".into() }),
     }
 }
 
@@ -94,7 +103,12 @@ fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
         (
             EXCHANGE,
             body(&|body| encode_exchange(request, &exchange(), body)),
-            input(Input::Exchange { seq: SEQ, request, exchange: exchange() }),
+            input(Input::Exchange {
+                seq: SEQ,
+                request,
+                exchange: exchange(),
+                release: Release::Recorded(None),
+            }),
         ),
         (
             ACK,
@@ -125,6 +139,12 @@ fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
             body(&|body| encode_rules("0abc", body)),
             format!("{:?}", RecordInput::Rules { hash: "0abc".into() }),
         ),
+        (
+            RELEASED,
+            body(&|body| encode_released(&released(), body)),
+            format!("{:?}", RecordInput::Released(released())),
+        ),
+        (SKIPPED, body(&|body| encode_skipped(Seq(7), body)), format!("{:?}", RecordInput::Skipped(Seq(7)))),
         (SHUTTING_DOWN, body(&encode_bare), input(Input::ShuttingDown)),
         (TICK, body(&encode_bare), input(Input::Tick)),
         (
@@ -143,7 +163,7 @@ fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
 fn every_kind_of_record_is_read_as_what_was_written() {
     let kinds: Vec<_> = every_kind().into_iter().chain(kinds_of_sessions()).collect();
     let written: std::collections::BTreeSet<u8> = kinds.iter().map(|(kind, _, _)| *kind).collect();
-    assert_eq!(written.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, DECIDED]);
+    assert_eq!(written.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, DECIDED]);
     for (kind, body, expected) in kinds {
         let read = decode(kind, SEQ, &body).expect("just written");
         assert_eq!(format!("{read:?}"), expected);
@@ -188,6 +208,7 @@ fn a_body_of_version_1_means_what_it_meant_then() {
                 seq: SEQ,
                 request: RequestId(7),
                 exchange: Exchange::new(SessionId::new("s1"), InjectionPoint::TurnEnd, "c1"),
+                release: Release::Decide,
             },
         ),
     ];
@@ -213,7 +234,7 @@ fn a_body_cut_anywhere_is_an_error_that_names_the_kind() {
 fn bodies_of_another_kind_or_version_are_refused() {
     let cases: [(u8, &[u8], &str, &str); 7] = [
         (0, b"{}", "record 9 is of kind 0, which this version does not know", ""),
-        (TICK, br#"{"v":3,"new":1}"#, "record 9 (tick) is of version 3, this program reads up to 2", ""),
+        (TICK, br#"{"v":4,"new":1}"#, "record 9 (tick) is of version 4, this program reads up to 3", ""),
         (TICK, b"{}", "record 9 (tick) cannot be read", "v: is missing"),
         (ACK, br#"{"v":1,"session":"s1"}"#, "record 9 (ack) cannot be read", "injection: is missing"),
         (RULES, br#"{"v":1}"#, "record 9 (rules) cannot be read", "hash: is missing"),

@@ -62,7 +62,7 @@ fn written() -> Notes {
         session.clone(),
         SessionChange::Closed { last_seen: Timestamp::from_millis(4_000), keeps_pending: false },
     );
-    let answered = Output::Answer { request: RequestId(1), session, answer: released };
+    let answered = Output::Answer { request: RequestId(1), session, answer: released, released: None };
     let records: [(u8, &[Output]); 7] = [
         (record::EVENT, &[batched(1)]),
         (record::EVENT, &[batched(2), Output::Made(Arc::new(made)), entry(created), opened, entry(queued)]),

@@ -143,7 +143,7 @@ impl Transcript {
             Output::Record(entry) => self.write_record(at, entry),
             // Entries and wake-ups tell what comes of them.
             Output::Made(_) | Output::Session(..) => {}
-            Output::Answer { request, session, answer } => {
+            Output::Answer { request, session, answer, .. } => {
                 let point = self.points.get(&request.0).map_or("unasked", |point| point.as_str());
                 self.write_answer(at, point, session, answer);
             }
@@ -373,7 +373,12 @@ mod tests {
             directive: None,
             notice: None,
         };
-        Output::Answer { request: aside::engine::io::RequestId(4), session: SessionId::new("s1"), answer }
+        Output::Answer {
+            request: aside::engine::io::RequestId(4),
+            session: SessionId::new("s1"),
+            answer,
+            released: None,
+        }
     }
 
     fn injected() -> Output {

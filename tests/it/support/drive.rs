@@ -13,7 +13,7 @@ use aside::{
         rules::CompiledRules,
     },
     event::{Event, Seq},
-    exchange::Exchange,
+    exchange::{Exchange, Release},
     time::Timestamp,
 };
 
@@ -65,7 +65,7 @@ impl Drive {
     pub(crate) fn exchange(&mut self, exchange: Exchange, now: Timestamp) -> RequestId {
         self.seq = self.seq.next();
         let request = RequestId(self.seq.0);
-        self.handle(Input::Exchange { seq: self.seq, request, exchange }, now);
+        self.handle(Input::Exchange { seq: self.seq, request, exchange, release: Release::Decide }, now);
         request
     }
 

@@ -1,7 +1,7 @@
 //! The daemon's event loop without its threads, sockets and clock: what is appended is appended when a test says so.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     path::Path,
     sync::{
         Arc,
@@ -145,7 +145,10 @@ impl Daemon {
     /// Replays what the journal has and `fold` has not, and publishes what is still owed.
     pub(crate) fn start(disk: Disk, mut fold: Fold, now: Timestamp) -> Result<Self, AppendError> {
         let mut reader = disk.journal.read_from(fold.applied.next());
+        let ended = *disk.journal.written().borrow();
+        fold.look_ahead(disk.journal.read_from(fold.applied.next()), ended, BTreeSet::new());
         let owed = recovery::replay(&mut reader, &mut fold).expect("the journal can be followed");
+        fold.go_live();
         let mut daemon = Self { fold, disk, reader, calls: Vec::new() };
         for event in owed {
             daemon.append(Append::events([&event], Level::Written, now))?;
@@ -188,18 +191,29 @@ impl Daemon {
         mut seen: impl FnMut(Seq, Output),
     ) -> Result<(), AppendError> {
         loop {
-            let mut owed = VecDeque::new();
+            let (mut owed, mut released) = (VecDeque::new(), Vec::new());
             let batch = self.reader.next_batch(BATCH_RECORDS_MAX).expect("readable");
             if batch.is_empty() {
                 return Ok(());
             }
             for found in batch.iter() {
                 apply(&mut self.fold, &found, |seq, output| {
-                    if let Output::Publish(event) = &output {
-                        owed.push_back(event.clone());
+                    match &output {
+                        Output::Publish(event) => owed.push_back(event.clone()),
+                        Output::Answer { released: Some(release), .. } => released.push(release.clone()),
+                        Output::Answer { released: None, .. }
+                        | Output::Record(_)
+                        | Output::Made(_)
+                        | Output::Session(..)
+                        | Output::Refuse { .. }
+                        | Output::Wake(_) => {}
                     }
                     seen(seq, output);
                 });
+            }
+            for release in released {
+                let body = |body: &mut Vec<u8>| record::encode_released(&release, body);
+                self.append(Append::of(record::RELEASED, Level::Written, now, body))?;
             }
             for event in owed {
                 self.append(Append::events([&event], Level::Written, now))?;

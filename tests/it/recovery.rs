@@ -1,0 +1,198 @@
+//! What a start repeats of what happened, and what it does not follow.
+
+use std::sync::Arc;
+
+use aside::{
+    config::layers::{LayerKind, SourceFile, Sources},
+    daemon::rules::RulesStore,
+    engine::{Output, RequestId},
+    event::{Event, Payload, Provenance, Seq, SessionId, Severity},
+    exchange::{Answer, Exchange, ReleaseRecord},
+    journal::{
+        AppendBatch, Journal, JournalSettings, Known, Level, RecordBuf, RecordKind, files::DirFiles,
+        memory::MemoryFiles,
+    },
+    notification::InjectionPoint,
+    protocol::record::{self, RecordInput},
+    time::Timestamp,
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::{
+    daemon::{Home, at},
+    event_loop::{Append, Daemon, Disk},
+};
+
+const EACH: &str = "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\n";
+
+fn event(n: u64) -> Event {
+    Event {
+        id: format!("e{n}").into(),
+        event_type: "test.each".parse().expect("a type"),
+        source: "test".into(),
+        provenance: Provenance::Local,
+        severity: Severity::Info,
+        timestamp: Timestamp::from_millis(n),
+        payload: Payload::from(json!({ "n": n })),
+        dedupe_key: None,
+        session: Some(SessionId::new("s")),
+        workspace: None,
+        cause: None,
+    }
+}
+
+fn exchange(carrier: &str) -> Append {
+    let exchange = Exchange::new(SessionId::new("s"), InjectionPoint::AfterTool, carrier);
+    let body = |body: &mut Vec<u8>| record::encode_exchange(RequestId(1), &exchange, body);
+    Append::of(record::EXCHANGE, Level::Written, Timestamp::from_millis(1_000), body)
+}
+
+/// A state folder with the rules, and records that a daemon left.
+struct Life {
+    rules: TempDir,
+    records: Vec<RecordBuf>,
+}
+
+impl Life {
+    /// A session opens, three events come, and an exchange releases them.
+    fn of_three_released() -> Self {
+        let rules = tempfile::tempdir().expect("a folder");
+        let sources = Sources::new([SourceFile {
+            layer: LayerKind::User,
+            name: "subscribers/each.toml".into(),
+            path: "each.toml".into(),
+            text: EACH.into(),
+        }]);
+        let hash = RulesStore::new(rules.path()).keep(&sources).expect("kept");
+        let (disk, fold) = Disk::open(&MemoryFiles::new(), 1 << 16, rules.path()).expect("opened");
+        let mut daemon = Daemon::start(disk, fold, Timestamp::ZERO).expect("started");
+        let body = |body: &mut Vec<u8>| record::encode_rules(&hash, body);
+        let now = Timestamp::from_millis(5);
+        daemon.append(Append::of(record::RULES, Level::Written, now, body)).expect("appended");
+        daemon.append(exchange("c0")).expect("appended");
+        let events: Vec<Event> = (1..=3).map(event).collect();
+        let published = Append::events(&events, Level::Written, Timestamp::from_millis(1_000));
+        daemon.append(published).expect("appended");
+        assert_eq!(answer(&mut daemon, "c1").matches("n: ").count(), 3);
+        Self { rules, records: daemon.disk().records() }
+    }
+
+    /// A daemon that starts on the records that `change` leaves.
+    fn started(&self, change: impl Fn(&mut Vec<(u8, Vec<u8>, Timestamp)>)) -> Daemon {
+        let mut records =
+            self.records.iter().map(|found| (found.kind.0, found.body.to_vec(), found.time)).collect();
+        change(&mut records);
+        let files = MemoryFiles::new();
+        let (disk, _) = Disk::open(&files, 1 << 16, self.rules.path()).expect("opened");
+        for (kind, body, time) in records {
+            let append = Append { records: vec![(kind, body)], level: Level::Synced, at: time };
+            disk.append(&append).expect("appended");
+        }
+        disk.journal.close_blocking().expect("closed");
+        let (disk, fold) = Disk::open(&files, 1 << 16, self.rules.path()).expect("opened");
+        Daemon::start(disk, fold, Timestamp::from_millis(1_000)).expect("started")
+    }
+}
+
+/// The text that an exchange with `carrier` gets.
+fn answer(daemon: &mut Daemon, carrier: &str) -> String {
+    daemon.append(exchange(carrier)).expect("appended");
+    let mut text = String::new();
+    let seen = |_, output| {
+        if let Output::Answer { answer: Answer { injection: Some(injection), .. }, .. } = output {
+            text.push_str(&injection.text);
+        }
+    };
+    daemon.catch_up(Timestamp::from_millis(1_000), seen).expect("followed");
+    text
+}
+
+fn is_released(record: &(u8, Vec<u8>, Timestamp)) -> bool {
+    record.0 == record::RELEASED
+}
+
+#[test]
+fn what_was_released_is_repeated_whatever_would_be_decided_now() {
+    let life = Life::of_three_released();
+    // As a program would have left it that releases two at a time.
+    let mut daemon = life.started(|records| {
+        let (_, body, _) = records.iter_mut().find(|record| is_released(record)).expect("there is one");
+        let Ok(RecordInput::Released(release)) = record::decode(record::RELEASED, Seq(9), body) else {
+            panic!("it says what was released");
+        };
+        let notifications = release.notifications.get(..2).expect("three").to_vec();
+        body.clear();
+        record::encode_released(&ReleaseRecord { notifications, ..release }, body);
+    });
+    let session = daemon.fold.engine.session(&SessionId::new("s")).expect("open").injector;
+    assert_eq!((session.pending().0, session.unconfirmed()), (1, 1));
+    let next = answer(&mut daemon, "c2");
+    assert!(next.contains("n: 3") && !next.contains("n: 1") && !next.contains("n: 2"), "{next}");
+    assert_eq!(answer(&mut daemon, "c3"), "");
+}
+
+#[test]
+fn what_had_not_left_when_the_process_died_is_delivered_by_the_next_one() {
+    let life = Life::of_three_released();
+    for carrier in ["c1", "c2"] {
+        let mut daemon = life.started(|records| records.retain(|record| !is_released(record)));
+        let next = answer(&mut daemon, carrier);
+        assert_eq!(next.matches("n: ").count(), 3, "{carrier}: {next}");
+        assert_eq!(answer(&mut daemon, "c3"), "");
+    }
+}
+
+#[test]
+fn an_exchange_of_an_earlier_version_is_decided_as_it_was() {
+    let life = Life::of_three_released();
+    let mut daemon = life.started(|records| {
+        records.retain(|record| !is_released(record));
+        for (_, body, _) in records.iter_mut().filter(|record| record.0 == record::EXCHANGE) {
+            let text = String::from_utf8(body.clone()).expect("JSON");
+            *body = text.replacen("\"v\":3", "\"v\":2", 1).into_bytes();
+        }
+    });
+    assert_eq!(answer(&mut daemon, "c2"), "", "all three left then");
+}
+
+#[test]
+fn the_state_after_a_start_is_the_one_before_it() {
+    let life = Life::of_three_released();
+    let daemon = life.started(|_| ());
+    let session = daemon.fold.engine.session(&SessionId::new("s")).expect("open").injector;
+    assert_eq!((session.pending().0, session.unconfirmed()), (0, 1));
+}
+
+/// Appends an event to the journal of a daemon that does not run, whose body cannot be read.
+fn append_unreadable(home: &Home) -> Seq {
+    let files = Arc::new(DirFiles::new(&home.path("state/journal")).expect("a folder"));
+    let clock = Arc::new(|| Timestamp::ZERO);
+    let opened =
+        Journal::open(files, JournalSettings::default(), clock, &|_| None, Known::nothing()).expect("opened");
+    let batch = AppendBatch::of(RecordKind(record::EVENT), &[1, 2, 3], None).expect("small");
+    let appended = opened.journal.append_blocking(batch, Level::Synced).expect("appended");
+    opened.journal.close_blocking().expect("closed");
+    appended.first().expect("one")
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_skipped_once_and_that_is_shown() {
+    let home = Home::with(&[("subscribers/each.toml", EACH)]);
+    let daemon = home.serve();
+    home.publish(&json!({ "type": "test.each", "payload": { "n": 1 } }));
+    daemon.stop();
+    let seq = append_unreadable(&home);
+
+    let daemon = home.serve();
+    daemon.said("a record of the journal is skipped; nothing comes of it");
+    let problems = at(&home.get("/v1/status"), "/journal/problems").to_string();
+    assert!(problems.contains(&format!("the start skipped record {seq}")), "{problems}");
+    let answer = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c" })).json();
+    assert_eq!(*at(&answer, "/notifications/0/subscriber"), json!("each"), "{answer}");
+    daemon.kill();
+
+    let daemon = home.serve();
+    assert!(at(&home.get("/v1/status"), "/journal/problems").is_null(), "it is not met again");
+    assert!(!daemon.stop().log.contains("skipped"));
+}
