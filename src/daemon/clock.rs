@@ -1,8 +1,9 @@
 //! The one place that reads the clock.
 //!
 //! The journal's time is wall time that never steps back. When the wall clock is set back, time goes on from where it was at
-//! the pace of a clock that keeps counting while the machine sleeps, until the wall clock has caught up; when it is set
-//! forward, time follows.
+//! the pace of the monotonic clock, which counts while the machine sleeps, until the wall clock has caught up. When it is set forward
+//! by more than [`DOUBTED_MIN`], which no monotonic clock confirms, time goes on at that pace too, and follows after
+//! [`DOUBT`]: a time that was wrong for a moment ends nothing and deletes nothing.
 #![expect(clippy::disallowed_methods, reason = "the only reader of the clock")]
 
 use std::{
@@ -17,6 +18,14 @@ use crate::time::{Timestamp, duration_millis};
 /// How far the wall clock may fall behind before it counts as set back; less is the correction of a drift, and is waited out.
 const SET_BACK_MIN: Duration = Duration::from_secs(2);
 
+/// A step forwards that is not followed at once; less is what time servers correct, and no window is that long.
+const DOUBTED_MIN: Duration = Duration::from_secs(60);
+/// For how long a step forwards has to last to be followed: a time server corrects a clock within minutes of the network's return.
+const DOUBT: Duration = Duration::from_secs(5 * 60);
+
+/// The longest time without a daemon that is believed at once; beyond it a clock without a battery is likelier than a pause.
+const PAUSE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 /// A clock that never steps back.
 #[derive(Debug)]
 pub struct Clock {
@@ -30,6 +39,14 @@ pub struct Clock {
 struct Reading {
     answer: Timestamp,
     steady: Duration,
+    /// Since when, by the monotonic clock, the wall clock has been ahead without anything that confirms it.
+    ahead_since: Option<Duration>,
+}
+
+impl Reading {
+    fn new(answer: Timestamp, steady: Duration) -> Self {
+        Self { answer, steady, ahead_since: None }
+    }
 }
 
 impl Clock {
@@ -41,16 +58,18 @@ impl Clock {
     /// The same by other clocks than the machine's.
     pub(super) fn reading(read: fn() -> (Timestamp, Duration), not_before: Timestamp) -> Self {
         let (_, steady) = read();
-        Self { last: Mutex::new(Reading { answer: not_before, steady }), read }
+        Self { last: Mutex::new(Reading::new(not_before, steady)), read }
     }
 
     /// Never shows less than `not_before` from here on: the last time that the journal holds, once it is open. Deadlines
     /// count from that time, so a wall clock that was set back while no daemon ran must not hold them up.
+    ///
+    /// Shape: how long no daemon ran only the wall clock tells, so it is believed at once, but for more than [`PAUSE_MAX`].
     pub fn go_on_from(&self, not_before: Timestamp) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.answer < not_before {
-            *last = Reading { answer: not_before, steady: (self.read)().1 };
-        }
+        let (wall, steady) = (self.read)();
+        let is_doubted = not_before > Timestamp::ZERO && wall.since(not_before) > PAUSE_MAX;
+        *last = Reading::new(if is_doubted { not_before } else { wall.max(not_before) }, steady);
     }
 
     /// Never before anything that it answered earlier.
@@ -80,15 +99,21 @@ fn machine_now() -> (Timestamp, Duration) {
 }
 
 fn advance(last: Reading, wall: Timestamp, steady: Duration) -> Reading {
-    let answer = if wall >= last.answer {
+    let passed = last.answer + steady.saturating_sub(last.steady);
+    let is_ahead = last.answer > Timestamp::ZERO && wall.since(passed) > DOUBTED_MIN;
+    let ahead_since = is_ahead.then(|| last.ahead_since.unwrap_or(steady));
+    let is_doubted = ahead_since.is_some_and(|since| steady.saturating_sub(since) < DOUBT);
+    let answer = if wall >= last.answer && !is_doubted {
         wall
-    } else if last.answer.since(wall) < SET_BACK_MIN {
+    } else if !is_doubted && last.answer.since(wall) < SET_BACK_MIN {
         last.answer
     } else {
-        last.answer + steady.saturating_sub(last.steady)
+        passed
     };
-    // Below a millisecond nothing would be added, so the steady reading is kept until it counts.
-    if answer == last.answer { last } else { Reading { answer, steady } }
+    let ahead_since = ahead_since.filter(|_| is_doubted);
+    // Below a millisecond nothing would be added, so the monotonic reading is kept until it counts.
+    let steady = if answer == last.answer { last.steady } else { steady };
+    Reading { answer, steady, ahead_since }
 }
 
 /// A clock that nobody sets and that counts while the machine sleeps.
@@ -115,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_goes_on_at_the_steady_pace() {
-        let mut last = Reading { answer: Timestamp::from_millis(100_000), steady: Duration::ZERO };
+        let mut last = Reading::new(Timestamp::from_millis(100_000), Duration::ZERO);
         assert_eq!(read(&mut last, 100_010, 10), 100_010);
         assert_eq!(read(&mut last, 40_000, 510), 100_510);
         assert_eq!(read(&mut last, 40_500, 1_010), 101_010);
@@ -126,7 +151,7 @@ mod tests {
         const HOUR: u64 = 3_600_000;
         let now = 500_000 * HOUR;
         for back in [HOUR, 24 * HOUR, now] {
-            let mut last = Reading { answer: Timestamp::from_millis(now), steady: Duration::ZERO };
+            let mut last = Reading::new(Timestamp::from_millis(now), Duration::ZERO);
             let mut previous = now;
             for steady in (1_000..=back.min(2 * HOUR)).step_by(1_000) {
                 let shown = read(&mut last, now - back + steady, steady);
@@ -138,31 +163,61 @@ mod tests {
         }
     }
 
+    const YEAR: u64 = 365 * 24 * 3_600_000;
+
     #[test]
-    fn after_a_year_forward_and_back_time_goes_on_from_the_year_ahead() {
-        const YEAR: u64 = 365 * 24 * 3_600_000;
-        let mut last = Reading { answer: Timestamp::from_millis(YEAR), steady: Duration::ZERO };
-        assert_eq!(read(&mut last, 2 * YEAR, 1_000), 2 * YEAR);
-        assert_eq!(read(&mut last, YEAR + 2_000, 2_000), 2 * YEAR + 1_000);
-        assert_eq!(read(&mut last, YEAR + 60_000, 60_000), 2 * YEAR + 59_000);
+    fn a_year_ahead_for_a_few_seconds_is_not_believed() {
+        let mut last = Reading::new(Timestamp::from_millis(YEAR), Duration::ZERO);
+        assert_eq!(read(&mut last, 2 * YEAR, 1_000), YEAR + 1_000);
+        assert_eq!(read(&mut last, 2 * YEAR + 3_000, 4_000), YEAR + 4_000);
+        assert_eq!(read(&mut last, YEAR + 5_000, 5_000), YEAR + 5_000, "the clock is right again");
+        assert_eq!(read(&mut last, 2 * YEAR, 6_000), YEAR + 6_000);
+        assert_eq!(read(&mut last, 2 * YEAR + 299_000, 305_000), YEAR + 305_000, "it is doubted anew");
     }
 
     #[test]
-    fn a_small_correction_is_waited_out_and_a_jump_forward_is_followed() {
-        let mut last = Reading { answer: Timestamp::from_millis(100_000), steady: Duration::ZERO };
+    fn a_step_forwards_that_lasts_is_followed_after_five_minutes() {
+        let mut last = Reading::new(Timestamp::from_millis(YEAR), Duration::ZERO);
+        for second in 1..=300 {
+            assert_eq!(read(&mut last, 2 * YEAR + second * 1_000, second * 1_000), YEAR + second * 1_000);
+        }
+        assert_eq!(read(&mut last, 2 * YEAR + 301_000, 301_000), 2 * YEAR + 301_000);
+        assert_eq!(read(&mut last, 2 * YEAR + 302_000, 302_000), 2 * YEAR + 302_000);
+        assert_eq!(read(&mut last, YEAR + 303_000, 303_000), 2 * YEAR + 303_000, "it never steps back");
+    }
+
+    #[test]
+    fn a_small_correction_is_waited_out_and_a_small_step_forward_is_followed() {
+        let mut last = Reading::new(Timestamp::from_millis(100_000), Duration::ZERO);
         assert_eq!(read(&mut last, 99_990, 5), 100_000);
         assert_eq!(read(&mut last, 100_001, 16), 100_001);
-        assert_eq!(read(&mut last, 31_000_000_000, 20), 31_000_000_000);
+        assert_eq!(read(&mut last, 160_000, 20), 160_000);
     }
 
     #[test]
-    fn a_clock_goes_on_from_the_last_time_of_the_journal() {
-        let clock = Clock::starting_at(Timestamp::ZERO);
-        let journaled = clock.now() + Duration::from_secs(3_600);
-        clock.go_on_from(journaled);
-        assert!(clock.now() >= journaled);
-        clock.go_on_from(Timestamp::ZERO);
-        assert!(clock.now() >= journaled);
+    fn a_machine_that_slept_is_as_far_as_its_clocks_say() {
+        let mut last = Reading::new(Timestamp::from_millis(YEAR), Duration::ZERO);
+        assert_eq!(read(&mut last, YEAR + 9 * 3_600_000, 9 * 3_600_000), YEAR + 9 * 3_600_000);
+    }
+
+    #[test]
+    fn a_clock_goes_on_from_the_last_time_of_the_journal_or_from_the_wall_clock() {
+        const WALL: u64 = 2 * YEAR;
+        fn fixed() -> (Timestamp, Duration) {
+            (Timestamp::from_millis(WALL), Duration::from_secs(7))
+        }
+        for (journaled, shown) in [
+            (0, WALL),
+            (WALL - 1, WALL),
+            (WALL - 30 * 24 * 3_600_000, WALL),
+            (WALL + 3_600_000, WALL + 3_600_000),
+            (1, 1),
+        ] {
+            let clock = Clock::reading(fixed, Timestamp::ZERO);
+            assert_eq!(clock.now().as_millis(), WALL, "nothing is known yet");
+            clock.go_on_from(Timestamp::from_millis(journaled));
+            assert_eq!(clock.now().as_millis(), shown, "{journaled}");
+        }
     }
 
     #[test]
@@ -179,7 +234,7 @@ mod tests {
 
     #[test]
     fn reads_closer_than_a_millisecond_add_up() {
-        let mut last = Reading { answer: Timestamp::from_millis(100_000), steady: Duration::ZERO };
+        let mut last = Reading::new(Timestamp::from_millis(100_000), Duration::ZERO);
         for tenth in 1..=20_u64 {
             last = advance(last, Timestamp::ZERO, Duration::from_micros(tenth * 100));
         }
