@@ -1,6 +1,6 @@
-//! `events.toml` of a layer: types of events that the shipped catalogue does not know, with examples.
+//! `events.toml` of a layer: types of events that the shipped catalogue does not know, with default severities and examples.
 //!
-//! Each `[[event]]` has a `type`; `description` and `example` are optional. A later layer's entry replaces an earlier one's whole.
+//! Each `[[event]]` has a `type`; `severity`, `description` and `example` are optional. A later layer's entry replaces an earlier one's whole.
 
 use std::collections::BTreeMap;
 
@@ -56,10 +56,13 @@ fn entry(value: &Value<'_>, file: &SourceFile) -> Parsed<CatalogueEntry> {
     let description = section.read("description", values::text).unwrap_or_default().to_owned();
     let example =
         section.read("example", case::object).unwrap_or_else(|| Json::Object(serde_json::Map::new()));
+    let severity = section.read("severity", values::severity);
     let found = section.finish();
     match event_type {
         Some(event_type) if found.is_empty() => Ok(CatalogueEntry {
-            severity: catalogue::default_severity(event_type.as_str()).unwrap_or(catalogue::SEVERITY_DEFAULT),
+            severity: severity
+                .or_else(|| catalogue::default_severity(event_type.as_str()))
+                .unwrap_or(catalogue::SEVERITY_DEFAULT),
             event_type,
             description,
             example: Payload::from(example),

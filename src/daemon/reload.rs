@@ -35,7 +35,10 @@ use crate::{
         load::{layers_of, read_layers, with_missing},
         report::{Diagnostic, Level, Report},
     },
-    event::{Event, Payload, Provenance, Severity, catalogue},
+    event::{
+        Event, Payload, Provenance, Severity,
+        catalogue::{self, OwnSeverities},
+    },
     journal::AppendError,
     protocol::{
         record,
@@ -173,7 +176,7 @@ pub(super) fn state_of_start(usable: &Usable, now: Timestamp) -> ConfigState {
     let replaced = usable.replaced.iter().take(PROBLEMS_MAX);
     view.problems.extend(replaced.map(|file| format!("{file}: {LAST_GOOD}")));
     view.problems.extend((!usable.has_all_settings).then(|| NOTHING_DELETED.to_owned()));
-    ConfigState { view }
+    ConfigState { view, severities: Arc::new(OwnSeverities::new(&usable.compiled.events)) }
 }
 
 fn view(state: &'static str, report: &Report, now: Timestamp) -> ConfigView {
@@ -272,6 +275,7 @@ impl Reloader {
             Ok(compiled)
         });
         let compiled = reading.await.map_err(ReloadError::Ended)??;
+        let severities = Arc::new(OwnSeverities::new(&compiled.events));
         let rules = Arc::new(compiled.rules);
         let changed = *rules.hash != *self.in_force;
         if changed {
@@ -282,6 +286,9 @@ impl Reloader {
             self.note_current().await;
             self.bus.handled(seq).await;
         }
+        self.state.send_modify(|state| {
+            *state = Arc::new(ConfigState { view: state.view.clone(), severities });
+        });
         Ok(ReloadView {
             changed,
             rules: self.in_force.clone(),
@@ -330,7 +337,9 @@ impl Reloader {
                 }
             }
         };
-        self.state.send_replace(Arc::new(ConfigState { view }));
+        self.state.send_modify(|state| {
+            *state = Arc::new(ConfigState { view, severities: Arc::clone(&state.severities) });
+        });
     }
 
     async fn publish(&self, outcome: &Result<ReloadView, ReloadError>) {

@@ -56,6 +56,23 @@ pub fn default_severity(event_type: &str) -> Option<Severity> {
     find(event_type).map(|entry| entry.severity)
 }
 
+/// Default severities of types that the `events.toml` of a layer names; the other types have those of the catalogue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnSeverities(BTreeMap<Box<str>, Severity>);
+
+impl OwnSeverities {
+    /// Those of `entries`.
+    pub fn new(entries: &[CatalogueEntry]) -> Self {
+        Self(entries.iter().map(|entry| (entry.event_type.as_str().into(), entry.severity)).collect())
+    }
+
+    /// What an event of a type gets when its producer names none: the layers' word, else the catalogue's, else [`SEVERITY_DEFAULT`].
+    pub fn default_severity(&self, event_type: &str) -> Severity {
+        let own = self.0.get(event_type).copied();
+        own.or_else(|| default_severity(event_type)).unwrap_or(SEVERITY_DEFAULT)
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawCatalogue {

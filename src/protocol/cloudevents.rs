@@ -12,7 +12,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::value::RawValue;
 
 use crate::{
-    event::{Provenance, codec::IdOrigin},
+    event::{Provenance, catalogue::OwnSeverities, codec::IdOrigin},
     protocol::{
         FieldError,
         event::{
@@ -58,7 +58,11 @@ struct Attributes<'a> {
 /// Reads one CloudEvent in structured mode; in batch mode, one item of the array.
 ///
 /// Errors: the first attribute that is missing or no attribute of an event.
-pub fn structured(body: &[u8], now: Timestamp) -> Result<ParsedEvent<'_>, FieldError> {
+pub fn structured<'a>(
+    body: &'a [u8],
+    now: Timestamp,
+    severities: &OwnSeverities,
+) -> Result<ParsedEvent<'a>, FieldError> {
     check_size(body.len())?;
     let text =
         std::str::from_utf8(body).map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
@@ -89,7 +93,7 @@ pub fn structured(body: &[u8], now: Timestamp) -> Result<ParsedEvent<'_>, FieldE
         cause: fields.text("cause")?,
         dedupe_key: fields.text("dedupekey")?,
     };
-    event(attributes, payload, now)
+    event(attributes, payload, now, severities)
 }
 
 /// Reads one CloudEvent in binary mode.
@@ -100,6 +104,7 @@ pub fn binary<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
     body: &'a [u8],
     now: Timestamp,
+    severities: &OwnSeverities,
 ) -> Result<ParsedEvent<'a>, FieldError> {
     check_size(body.len())?;
     let attribute = |name: &'static str| {
@@ -122,13 +127,14 @@ pub fn binary<'a>(
         cause: attribute("cause")?,
         dedupe_key: attribute("dedupekey")?,
     };
-    event(attributes, payload, now)
+    event(attributes, payload, now, severities)
 }
 
 fn event<'a>(
     attributes: Attributes<'a>,
     payload: Cow<'a, str>,
     now: Timestamp,
+    severities: &OwnSeverities,
 ) -> Result<ParsedEvent<'a>, FieldError> {
     match attributes.specversion.as_deref() {
         Some("1.0") => {}
@@ -138,7 +144,7 @@ fn event<'a>(
         None => return Err(missing("specversion")),
     }
     let event_type = attributes.event_type.ok_or_else(|| missing("type"))?;
-    let severity = read_severity(attributes.severity.as_deref(), read_type(&event_type)?)?;
+    let severity = read_severity(attributes.severity.as_deref(), read_type(&event_type)?, severities)?;
     let payload = match attributes.subject {
         None => payload,
         Some(subject) => with_subject(payload, &subject)?,
@@ -233,7 +239,7 @@ mod tests {
 
     fn payload_of(rest: &str) -> String {
         let text = with(rest);
-        structured(text.as_bytes(), NOW)
+        structured(text.as_bytes(), NOW, &OwnSeverities::default())
             .map_or_else(|error| error.to_string(), |event| event.payload.into_owned())
     }
 
@@ -248,7 +254,7 @@ mod tests {
             r#"{"id":"A234","type":"com.github.pull_request.opened","source":"https://github.com/x/y","severity":"warning","#,
             r#""timestamp":"2026-11-21T11:00:00Z","payload":{"n":1},"dedupe_key":"k","session":"s1","workspace":"/w","cause":"c0"}"#
         );
-        assert_eq!(shown(structured(text.as_bytes(), NOW)), expected);
+        assert_eq!(shown(structured(text.as_bytes(), NOW, &OwnSeverities::default())), expected);
     }
 
     #[test]
@@ -296,7 +302,11 @@ mod tests {
             ),
             (with(r#","workspace":"w""#), "workspace: must be an absolute path, not `w`"),
         ] {
-            assert_eq!(shown(structured(text.as_bytes(), NOW)), expected, "{text}");
+            assert_eq!(
+                shown(structured(text.as_bytes(), NOW, &OwnSeverities::default())),
+                expected,
+                "{text}"
+            );
         }
     }
 
@@ -323,9 +333,12 @@ mod tests {
             (b"plain \"text\"", r#"{"data":"plain \"text\""}"#),
             (b"\xff\xfe", r#"{"data_base64":"//4="}"#),
         ] {
-            assert_eq!(shown(binary(header, body, NOW)), expected(payload));
+            assert_eq!(shown(binary(header, body, NOW, &OwnSeverities::default())), expected(payload));
         }
-        assert_eq!(shown(binary(|_| Some("%zz"), b"", NOW)), "specversion: is not percent-encoded UTF-8");
-        assert_eq!(shown(binary(|_| None, b"", NOW)), "specversion: is missing");
+        assert_eq!(
+            shown(binary(|_| Some("%zz"), b"", NOW, &OwnSeverities::default())),
+            "specversion: is not percent-encoded UTF-8"
+        );
+        assert_eq!(shown(binary(|_| None, b"", NOW, &OwnSeverities::default())), "specversion: is missing");
     }
 }

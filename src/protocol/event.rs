@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 
 use crate::{
     event::{
-        EVENT_BYTES_MAX, EventRef, EventType, Payload, PayloadError, Provenance, Seq, Severity, catalogue,
-        clean_text, codec::IdOrigin,
+        EVENT_BYTES_MAX, EventRef, EventType, Payload, PayloadError, Provenance, Seq, Severity,
+        catalogue::OwnSeverities, clean_text, codec::IdOrigin,
     },
     protocol::{
         FieldError, excerpt,
@@ -55,12 +55,14 @@ pub struct Defaults<'a> {
     pub now: Timestamp,
     /// By which way it came; no event can say this of itself.
     pub provenance: Provenance,
+    /// The severities of types that layers name.
+    pub severities: &'a OwnSeverities,
 }
 
-impl Defaults<'_> {
+impl<'a> Defaults<'a> {
     /// Those of the API: its own name as the source, and no session.
-    pub const fn api(now: Timestamp, provenance: Provenance) -> Self {
-        Self { source: SOURCE_DEFAULT, session: None, now, provenance }
+    pub const fn api(now: Timestamp, provenance: Provenance, severities: &'a OwnSeverities) -> Self {
+        Self { source: SOURCE_DEFAULT, session: None, now, provenance, severities }
     }
 }
 
@@ -119,7 +121,8 @@ pub fn parse<'a>(
         std::str::from_utf8(line).map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
     let fields = Fields::read(text, &FIELDS, Unknown::Refused)?;
     let event_type = fields.required("type")?;
-    let severity = read_severity(fields.text("severity")?.as_deref(), read_type(&event_type)?)?;
+    let type_text = read_type(&event_type)?;
+    let severity = read_severity(fields.text("severity")?.as_deref(), type_text, defaults.severities)?;
     let timestamp = read_timestamp("timestamp", fields.text("timestamp")?.as_deref(), defaults.now)?;
     let session = read_name("session", fields.text("session")?)?;
     let workspace = read_workspace("workspace", fields.text("workspace")?)?;
@@ -233,10 +236,14 @@ fn excerpt_words(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The severity that was said, else the catalogue's for the type, else `info`.
-pub(super) fn read_severity(said: Option<&str>, event_type: &str) -> Result<Severity, FieldError> {
+/// The severity that was said, else the default of the type.
+pub(super) fn read_severity(
+    said: Option<&str>,
+    event_type: &str,
+    severities: &OwnSeverities,
+) -> Result<Severity, FieldError> {
     said.map_or_else(
-        || Ok(catalogue::default_severity(event_type).unwrap_or(Severity::Info)),
+        || Ok(severities.default_severity(event_type)),
         |word| {
             word.parse()
                 .map_err(|error: crate::event::SeverityError| FieldError::new("severity", error.to_string()))
@@ -348,12 +355,15 @@ fn payload_error(error: &PayloadError) -> FieldError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_000);
+    static NONE: LazyLock<OwnSeverities> = LazyLock::new(OwnSeverities::default);
 
     fn parse_text(text: &str) -> Result<ParsedEvent<'_>, FieldError> {
-        parse(text.as_bytes(), &Defaults::api(NOW, Provenance::Local), &mut || "generated".to_owned())
+        parse(text.as_bytes(), &Defaults::api(NOW, Provenance::Local, &NONE), &mut || "generated".to_owned())
     }
 
     #[test]
@@ -404,8 +414,9 @@ mod tests {
 
     #[test]
     fn the_default_session_is_for_events_that_address_nobody() {
-        let defaults =
-            Defaults { source: "claude-code", session: Some("s1"), now: NOW, provenance: Provenance::Local };
+        let none = OwnSeverities::default();
+        let api = Defaults::api(NOW, Provenance::Local, &none);
+        let defaults = Defaults { source: "claude-code", session: Some("s1"), ..api };
         let session_of = |text: &'static str| {
             let parsed = parse(text.as_bytes(), &defaults, &mut String::new).expect("valid");
             parsed.session.map(Cow::into_owned)
@@ -496,8 +507,12 @@ mod tests {
             "an event has at most 65536 bytes of JSON, this one has 1000000"
         );
         assert!(
-            parse(b"{\"type\":\"a.b\xff\"}", &Defaults::api(NOW, Provenance::Local), &mut String::new)
-                .is_err()
+            parse(
+                b"{\"type\":\"a.b\xff\"}",
+                &Defaults::api(NOW, Provenance::Local, &OwnSeverities::default()),
+                &mut String::new
+            )
+            .is_err()
         );
     }
 

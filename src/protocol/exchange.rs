@@ -12,7 +12,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    event::{Provenance, SessionId},
+    event::{Provenance, SessionId, catalogue::OwnSeverities},
     exchange::{
         Answer, Begins, Budget, Carries, Conversations, Directive, Exchange, Format, Harness, InjectionId,
         Released, Trigger,
@@ -87,6 +87,7 @@ pub fn parse<'a>(
     session: &'a SessionId,
     now: Timestamp,
     provenance: Provenance,
+    severities: &'a OwnSeverities,
     new_id: &mut dyn FnMut() -> String,
 ) -> Result<ExchangeRequest<'a>, FieldError> {
     let text =
@@ -99,8 +100,8 @@ pub fn parse<'a>(
     check_from(&exchange)?;
     let items = fields.items("observe")?;
     check_count("observe", items.len(), OBSERVE_MAX)?;
-    let defaults =
-        Defaults { source: event::SOURCE_DEFAULT, session: Some(session.as_str()), now, provenance };
+    let api = Defaults::api(now, provenance, severities);
+    let defaults = Defaults { session: Some(session.as_str()), ..api };
     let mut observed = Vec::with_capacity(items.len());
     for (index, item) in items.into_iter().enumerate() {
         let parsed = event::parse(item.get().as_bytes(), &defaults, new_id)

@@ -96,9 +96,10 @@ pub(crate) async fn publish(
     let is_binary = headers.contains_key("ce-specversion")
         && !matches!(kind, Ok(BodyKind::CloudEvent | BodyKind::CloudEvents));
     let mut intake = Intake::default();
+    let severities = app.config.severities();
     let is_lone = if is_binary {
         let body = read_lone(read_body(&app.rooms.publishing, body).await?)?;
-        let event = cloudevents::binary(|name| header(&headers, name), &body, app.now());
+        let event = cloudevents::binary(|name| header(&headers, name), &body, app.now(), &severities);
         intake.take(1, event);
         true
     } else {
@@ -110,13 +111,14 @@ pub(crate) async fn publish(
             }
             BodyKind::CloudEvent => {
                 let body = read_lone(read_body(&app.rooms.publishing, body).await?)?;
-                intake.take(1, cloudevents::structured(&body, app.now()));
+                intake.take(1, cloudevents::structured(&body, app.now(), &severities));
                 true
             }
             BodyKind::CloudEvents => {
                 let body = read_body(&app.rooms.publishing, body).await?;
                 for (number, item) in (1..).zip(body::many(&body).map_err(ApiError::bad)?) {
-                    intake.take(number, cloudevents::structured(item.get().as_bytes(), app.now()));
+                    intake
+                        .take(number, cloudevents::structured(item.get().as_bytes(), app.now(), &severities));
                 }
                 false
             }
@@ -159,7 +161,8 @@ async fn publish_lines(
 
 /// Takes a JSON body; says whether it was a lone event.
 fn take_json(app: &App, intake: &mut Intake, route: Route, body: bytes::Bytes) -> Result<bool, ApiError> {
-    let defaults = Defaults::api(app.now(), route.of_events());
+    let severities = app.config.severities();
+    let defaults = Defaults::api(app.now(), route.of_events(), &severities);
     let mut ids = NewIds::default();
     let mut new_id = || ids.next_id();
     match body::items(&body).map_err(ApiError::bad)? {

@@ -61,8 +61,9 @@ pub(crate) async fn exchange(
 ) -> Result<Response, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
     let mut ids = derived_ids(&session, &body);
-    let mut request =
-        parse(&body, &session, app.now(), route.of_observations(), &mut ids).map_err(ApiError::bad)?;
+    let severities = app.config.severities();
+    let mut request = parse(&body, &session, app.now(), route.of_observations(), &severities, &mut ids)
+        .map_err(ApiError::bad)?;
     let harness = &mut request.exchange.harness;
     if let (Some(peer), Some(pid), None) = (peer, harness.pid, &harness.parent)
         && let Some(process) = processes::learn(&app, &session, peer, Claim::Pid(pid))

@@ -201,7 +201,8 @@ impl Lines {
     }
 
     fn take_lines(&mut self) {
-        let defaults = Defaults::api(self.app.now(), self.route.of_events());
+        let severities = self.app.config.severities();
+        let defaults = Defaults::api(self.app.now(), self.route.of_events(), &severities);
         let mut new_id = || self.ids.next_id();
         while self.intake.len() < BATCH_LINES_MAX && self.bytes < BATCH_BYTES_MAX {
             let line = match self.splitter.next_line() {

@@ -66,8 +66,9 @@ pub(crate) async fn explain(
 ) -> Result<Json<MatchView>, ApiError> {
     let body = read_body(&app.rooms.publishing, body).await?;
     let mut ids = NewIds::default();
-    let parsed = event::parse(&body, &Defaults::api(app.now(), route.of_events()), &mut || ids.next_id())
-        .map_err(ApiError::bad)?;
+    let severities = app.config.severities();
+    let defaults = Defaults::api(app.now(), route.of_events(), &severities);
+    let parsed = event::parse(&body, &defaults, &mut || ids.next_id()).map_err(ApiError::bad)?;
     let event = Arc::new(parsed.as_event().to_event());
     let (explanation, known) = app.engine.explain(Arc::clone(&event)).await?;
     Ok(Json(view(&explanation, &event, &known)))
@@ -113,7 +114,8 @@ mod tests {
     fn only_a_type_that_is_not_known_was_meant_otherwise() {
         let nearest_of = |event_type: &str| {
             let body = format!(r#"{{"type":"{event_type}"}}"#);
-            let defaults = Defaults::api(crate::time::Timestamp::ZERO, Route::Unix.of_events());
+            let none = catalogue::OwnSeverities::default();
+            let defaults = Defaults::api(crate::time::Timestamp::ZERO, Route::Unix.of_events(), &none);
             let parsed = event::parse(body.as_bytes(), &defaults, &mut String::new).expect("an event");
             let nobody = Explanation { subscribers: Vec::new(), sessions: Vec::new() };
             view(&nobody, &parsed.as_event().to_event(), &["shop.order.placed".to_owned()]).nearest

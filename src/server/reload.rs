@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use utoipa::ToSchema;
 
 use crate::{
+    event::catalogue::OwnSeverities,
     journal::AppendError,
     protocol::views::{ConfigView, FindingsView, ReloadView},
     server::{
@@ -48,6 +49,8 @@ pub enum ReloadRefusal {
 pub struct ConfigState {
     /// What is shown of it.
     pub view: ConfigView,
+    /// The severities of types that the layers in force name.
+    pub severities: Arc<OwnSeverities>,
 }
 
 /// Asks the daemon to read the configuration again; cloning it is cheap.
@@ -66,6 +69,11 @@ impl ConfigHandle {
     /// How the configuration was read last.
     pub(crate) fn view(&self) -> ConfigView {
         self.state.borrow().view.clone()
+    }
+
+    /// The severities of types that the layers in force name.
+    pub(crate) fn severities(&self) -> Arc<OwnSeverities> {
+        Arc::clone(&self.state.borrow().severities)
     }
 
     async fn reload(&self) -> Result<Result<ReloadView, ReloadRefusal>, ApiError> {

@@ -11,8 +11,8 @@ use crate::{
         report::{Diagnostic, Place, sentence},
     },
     event::{
-        Event, EventType, Payload, Provenance, Seq, Severity,
-        catalogue::{self, CatalogueEntry},
+        Event, Payload, Provenance, Seq,
+        catalogue::{CatalogueEntry, OwnSeverities},
     },
     pipeline::{
         filter,
@@ -129,16 +129,19 @@ fn unused(files: &BTreeMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagn
 /// The events a subscriber's template may meet, those of its tests first.
 fn examples(rule: &Subscriber, compiled: &Compiled, catalogue: &[&CatalogueEntry]) -> Vec<Arc<Event>> {
     let tests = compiled.tests.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
+    let severities = OwnSeverities::new(&compiled.events);
     let of_tests = tests.iter().flat_map(|test| &test.at).map(|event| {
         let source =
             event.source.clone().or_else(|| rule.sources.first().map(|source| source.as_str().into()));
-        let severity = event.severity.unwrap_or_else(|| severity_of(&event.event_type, catalogue));
+        let severity =
+            event.severity.unwrap_or_else(|| severities.default_severity(event.event_type.as_str()));
         (event.event_type.clone(), Payload::from(event.payload.clone()), severity, source)
     });
     let with_example = catalogue.iter().filter(|entry| entry.example.as_str() != "{}");
     let of_catalogue = with_example.map(|entry| {
         let source = rule.sources.first().map(|source| source.as_str().into());
-        (entry.event_type.clone(), entry.example.clone(), entry.severity, source)
+        let severity = severities.default_severity(entry.event_type.as_str());
+        (entry.event_type.clone(), entry.example.clone(), severity, source)
     });
     let events = (1_u32..).zip(of_tests.chain(of_catalogue)).map(
         |(number, (event_type, payload, severity, source))| Event {
@@ -156,11 +159,6 @@ fn examples(rule: &Subscriber, compiled: &Compiled, catalogue: &[&CatalogueEntry
         },
     );
     events.map(Arc::new).filter(|event| passes(rule, event)).collect()
-}
-
-fn severity_of(event_type: &EventType, entries: &[&CatalogueEntry]) -> Severity {
-    let known = entries.iter().find(|entry| entry.event_type == *event_type);
-    known.map_or(catalogue::SEVERITY_DEFAULT, |entry| entry.severity)
 }
 
 fn passes(rule: &Subscriber, event: &Arc<Event>) -> bool {

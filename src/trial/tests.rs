@@ -11,7 +11,7 @@ use crate::{
         report::{Diagnostic, sentence},
     },
     engine::{CompiledRules, Engine, Input, Output},
-    event::{Event, Payload, Provenance, Seq, SessionId, catalogue},
+    event::{Event, Payload, Provenance, Seq, SessionId, catalogue::OwnSeverities},
     notification::Notification,
     pipeline::rule::Subscriber,
     time::Timestamp,
@@ -26,13 +26,14 @@ const TAIL: Duration = Duration::from_secs(60);
 /// Runs the tests that stand in the files `own`, and gives those that fail.
 pub(super) fn findings(compiled: &Compiled, own: &BTreeSet<&Arc<str>>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
+    let severities = OwnSeverities::new(&compiled.events);
     for rule in &compiled.rules.subscribers {
         let tests = compiled.tests.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
         for (index, test) in tests.iter().enumerate().filter(|(_, test)| own.contains(&test.place.file)) {
             let not_taken = test.at.iter().filter(|event| !takes(rule, event));
             let wrong: Vec<_> = not_taken.map(|event| type_not_taken(rule, event, index)).collect();
             if wrong.is_empty() {
-                found.extend(run_test(&compiled.rules, rule, test).err().map(|failure| {
+                found.extend(run_test(&compiled.rules, &severities, rule, test).err().map(|failure| {
                     let message = format!("test `{}` fails: {}", test.name, sentence(failure));
                     Diagnostic::error(test.place.clone(), format!("tests[{index}]"), message)
                 }));
@@ -57,11 +58,16 @@ fn type_not_taken(rule: &Subscriber, event: &TestEvent, index: usize) -> Diagnos
 /// Publishes what a test says, and compares what the subscriber makes of it.
 ///
 /// Errors: what differs, as a lowercase fragment; the first difference.
-pub fn run_test(rules: &CompiledRules, rule: &Arc<Subscriber>, test: &SubscriberTest) -> Result<(), String> {
+pub fn run_test(
+    rules: &CompiledRules,
+    severities: &OwnSeverities,
+    rule: &Arc<Subscriber>,
+    test: &SubscriberTest,
+) -> Result<(), String> {
     let mut engine = Engine::new(Arc::new(alone(rules, rule)));
     let mut made = Vec::new();
     for (seq, event) in (1..).map(Seq).zip(&test.at) {
-        let own = published(seq, event);
+        let own = published(seq, event, severities);
         engine.handle(Input::Event { seq, event: own.as_ref() }, START + event.at);
         collect(&mut engine, &mut made);
     }
@@ -84,15 +90,15 @@ fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
     }
 }
 
-fn published(seq: Seq, event: &TestEvent) -> Event {
-    let default = || catalogue::default_severity(event.event_type.as_str());
+fn published(seq: Seq, event: &TestEvent, severities: &OwnSeverities) -> Event {
+    let default = || severities.default_severity(event.event_type.as_str());
     Event {
         id: seq.to_string().into(),
         event_type: event.event_type.clone(),
         source: event.source.clone().unwrap_or_else(|| "test".into()),
         // A source that a test names is trusted as it would be when it publishes on the socket.
         provenance: event.source.as_ref().map_or(Provenance::Harness, |_| Provenance::Local),
-        severity: event.severity.or_else(default).unwrap_or(catalogue::SEVERITY_DEFAULT),
+        severity: event.severity.unwrap_or_else(default),
         timestamp: START + event.at,
         payload: Payload::from(event.payload.clone()),
         dedupe_key: event.dedupe_key.clone(),

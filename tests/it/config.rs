@@ -17,6 +17,7 @@ use aside::{
         shipped,
     },
     daemon::rules::RulesStore,
+    event::{Severity, catalogue::OwnSeverities},
     notification::InjectionPoint,
     pipeline::rule::{Activity, BatchMode},
 };
@@ -86,11 +87,16 @@ fn a_type_of_ones_own_is_known_once_a_layer_names_it() {
     let subscriber = "[subscriber]\nid = \"queue\"\n[events]\ntypes = [\"queue.job.*\"]\n";
     let alone = sources("subscribers/queue.toml", subscriber);
     assert_eq!(compile(&alone, &KNOWN_TYPES).report.warning_count(), 1);
-    let events = "[[event]]\ntype = \"queue.job.failed\"\nexample = { job = \"mail\" }\n";
+    let events =
+        "[[event]]\ntype = \"queue.job.failed\"\nseverity = \"warn\"\nexample = { job = \"mail\" }\n";
     let named = alone.with([file(LayerKind::System, "events.toml", events)], []);
     let compiled = compile(&named, &KNOWN_TYPES);
     assert_eq!(compiled.report.to_string(), "");
     assert_eq!(compiled.events[0].example.as_str(), r#"{"job":"mail"}"#);
+    let severities = OwnSeverities::new(&compiled.events);
+    let defaults = ["queue.job.failed", "tool.call.failure", "other.type"];
+    let defaults = defaults.map(|event_type| severities.default_severity(event_type));
+    assert_eq!(defaults, [Severity::Warning, Severity::Error, Severity::Info]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use aside::{
         compile::{Compiled, compile},
         layers::{LayerKind, SourceFile, Sources},
     },
-    event::{Event, Payload, Seq, Severity},
+    event::{Event, Payload, Seq, Severity, catalogue::OwnSeverities},
     notification::{SubscriberId, Tokens},
     pipeline::{
         render::{RenderInput, Rendered, Templates},
@@ -150,9 +150,10 @@ fn compile_with(subscriber: &str, templates: &[(String, String)]) -> Compiled {
 }
 
 fn run_tests(compiled: &Compiled, place: &str) {
+    let severities = OwnSeverities::new(&compiled.events);
     for rule in &compiled.rules.subscribers {
         for test in compiled.tests.get(&rule.id).into_iter().flatten() {
-            let outcome = run_test(&compiled.rules, rule, test);
+            let outcome = run_test(&compiled.rules, &severities, rule, test);
             assert_eq!(outcome, Ok(()), "{place}: {}, {}", rule.id, test.name);
         }
     }

@@ -291,6 +291,27 @@ fn a_reload_says_what_it_found_and_a_refused_one_is_seen_until_the_next() {
 }
 
 #[test]
+fn a_type_of_ones_own_has_the_severity_that_its_layer_gives_it() {
+    let named = |severity: &str| format!("[[event]]\ntype = \"test.each\"\nseverity = \"{severity}\"\n");
+    let filtered = EACH.replace("[batching]", "severity_filter = \"error\"\n[batching]");
+    let home = Home::with(&[("subscribers/each.toml", &filtered), ("events.toml", &named("error"))]);
+    let _daemon = home.serve();
+    let told = |carrier: &str, format: &str, event: &Value| {
+        let kinds = [("content-type", format)];
+        let published = home.client().request("POST", "/v1/events", &kinds, event.to_string().as_bytes());
+        assert_eq!(published.expect("answered").status, 200);
+        home.exchange("s", &json!({ "point": "turn_start", "carrier": carrier })).status() == 200
+    };
+    let cloud_event = json!({ "specversion": "1.0", "id": "1", "source": "/s", "type": "test.each" });
+    assert!(told("c1", "application/json", &each(1)));
+    assert!(told("c2", "application/cloudevents+json", &cloud_event));
+    assert!(told("c3", "application/x-ndjson", &each(2)));
+    home.configure("events.toml", &named("info"));
+    home.print(&["reload"]);
+    assert!(!told("c4", "application/json", &each(3)));
+}
+
+#[test]
 fn a_reload_of_the_same_files_writes_no_rules() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let daemon = home.serve();

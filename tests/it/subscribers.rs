@@ -29,7 +29,7 @@ fn every_shipped_subscriber_does_what_its_tests_say() {
         let tests = compiled.tests.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
         assert!(tests.len() >= 2, "{} has {} tests", rule.id, tests.len());
         for test in tests {
-            if let Err(difference) = run_test(&rules, rule, test) {
+            if let Err(difference) = run_test(&rules, &catalogue::OwnSeverities::default(), rule, test) {
                 failures.push(format!("{}, {}: {difference}", rule.id, test.name));
             }
         }

@@ -14,7 +14,8 @@ fn parse_text(text: &str) -> Result<(Exchange, Vec<String>), FieldError> {
         next += 1;
         format!("x{next}")
     };
-    let request = parse(text.as_bytes(), &session, now, Provenance::Harness, &mut new_id)?;
+    let none = OwnSeverities::default();
+    let request = parse(text.as_bytes(), &session, now, Provenance::Harness, &none, &mut new_id)?;
     let observed = request.observed.iter().map(|event| event::to_json(&event.as_event(), None)).collect();
     Ok((request.exchange, observed))
 }
