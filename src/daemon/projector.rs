@@ -215,7 +215,7 @@ impl Past {
         let cursor = writer.cursor();
         let (fold, reader) = self.fold_before(cursor)?;
         if reader.position() > cursor.next() {
-            writer.pass_over_before(reader.position())?;
+            writer.raise_floor(reader.position())?;
         }
         Ok((fold, reader))
     }

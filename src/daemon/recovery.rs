@@ -208,6 +208,7 @@ pub fn open_after(
         };
         match found {
             Ok(found) => {
+                snapshots.check_all(&found);
                 let keys = loaded.keys.unwrap_or_default();
                 return Ok((loaded.fold, journal.open_found(found, keys)?));
             }

@@ -107,17 +107,11 @@ impl Loaded {
     ///
     /// Errors: it is not one to go on from in this journal.
     pub fn check(&self, found: &Found) -> Result<(), Unusable> {
-        let LastRecord { seq, .. } = self.last;
-        if seq.next() < found.first() {
-            return Err(Unusable::BeforeJournal { first: found.first() });
-        }
-        // What cannot be read contradicts nothing; who needs it says that it is damaged.
-        let record = found.record(seq).ok().flatten();
-        self.last.check(record.as_ref().map(|record| record.as_record()))
+        check(&self.last, found)
     }
 
     /// Whether it is one to go on from in a journal that is open.
-    fn is_of(&self, journal: &Journal) -> bool {
+    fn belongs_to(&self, journal: &Journal) -> bool {
         match journal.read_at(self.last.seq) {
             Ok(Some(record)) => self.last.check(Some(record.as_record())).is_ok(),
             Ok(None) => false,
@@ -168,19 +162,30 @@ impl Snapshots {
         }
     }
 
+    /// Passes over those that cannot be gone on from in the journal that was found, as far as their headers say: they replace
+    /// nothing, so the journal must not be deleted for them.
+    pub fn check_all(&self, found: &Found) {
+        let kept = self.kept().clone();
+        for seq in kept {
+            if let Err(reason) = self.read_header(seq).and_then(|header| check(&header.last, found)) {
+                self.pass_over(seq, &reason);
+            }
+        }
+    }
+
     /// The newest snapshot of `journal` that holds nothing after `cursor`, if it can be read.
     pub(super) fn load_before(&self, cursor: Seq, journal: &Journal, rules: &RulesStore) -> Option<Fold> {
         let kept = self.kept().clone();
-        self.first_of(journal, rules, kept.into_iter().rev().filter(|seq| *seq <= cursor))
+        self.find_in(journal, rules, kept.into_iter().rev().filter(|seq| *seq <= cursor))
     }
 
     /// The oldest snapshot of `journal` that can be read.
     pub(super) fn load_oldest(&self, journal: &Journal, rules: &RulesStore) -> Option<Fold> {
         let kept = self.kept().clone();
-        self.first_of(journal, rules, kept.into_iter())
+        self.find_in(journal, rules, kept.into_iter())
     }
 
-    fn first_of(
+    fn find_in(
         &self,
         journal: &Journal,
         rules: &RulesStore,
@@ -188,7 +193,7 @@ impl Snapshots {
     ) -> Option<Fold> {
         seqs.find_map(|seq| {
             let loaded = self.read(seq, rules).ok()?;
-            loaded.is_of(journal).then_some(loaded.fold)
+            loaded.belongs_to(journal).then_some(loaded.fold)
         })
     }
 
@@ -248,7 +253,7 @@ impl Snapshots {
         let keys = keys.get(..keys.partition_point(|key| key.seq <= seq)).unwrap_or_default();
         let keys = file::encode_keys(keys);
         let last = LastRecord { seq, time, checksum: Some(record_checksum) };
-        let head = [Header::encode(last, Section::of(&keys), Section::of(state)), keys].concat();
+        let head = [Header::encode(last, Section::new(&keys), Section::new(state)), keys].concat();
         let written = self.write_named(&name_of(seq), &head, state);
         if written.is_err() {
             // What a full disk took of it is what others need. That it cannot be removed is the smaller trouble.
@@ -337,6 +342,16 @@ impl Snapshots {
     fn kept(&self) -> MutexGuard<'_, Vec<Seq>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Compares the last record of a snapshot with the journal that was found, which reaches as far.
+fn check(last: &LastRecord, found: &Found) -> Result<(), Unusable> {
+    if last.seq.next() < found.first() {
+        return Err(Unusable::BeforeJournal { first: found.first() });
+    }
+    // What cannot be read contradicts nothing; who needs it says that it is damaged.
+    let record = found.record(last.seq).ok().flatten();
+    last.check(record.as_ref().map(|record| record.as_record()))
 }
 
 fn name_of(seq: Seq) -> String {

@@ -60,7 +60,7 @@ pub struct View<'c> {
 
 impl View<'_> {
     /// Whether everything is in it that became of the record at `seq` until [`View::projected`].
-    pub fn tells_of(&self, seq: Seq) -> bool {
+    pub fn covers(&self, seq: Seq) -> bool {
         (self.floor..=self.projected).contains(&seq)
     }
 

@@ -131,7 +131,7 @@ impl Writer {
     /// Takes note that what became of some records before `seq` is not known, as the journal does not have them any more.
     ///
     /// Errors: nothing was written.
-    pub fn pass_over_before(&mut self, seq: Seq) -> Result<(), ProjectionError> {
+    pub fn raise_floor(&mut self, seq: Seq) -> Result<(), ProjectionError> {
         let update = "UPDATE cursor SET floor = max(floor, ?1)";
         self.connection.execute(update, [to_sql(seq.0)]).map(|_| ()).doing("written")
     }

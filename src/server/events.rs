@@ -249,7 +249,7 @@ async fn what_became_of(app: &App, seq: Seq) -> (Vec<LedgerLine>, Seq) {
     }
     let read = app.projection.read(move |view| {
         let mut lines = view.history_of_event(seq)?;
-        if lines.is_empty() && view.tells_of(seq) {
+        if lines.is_empty() && view.covers(seq) {
             lines.push(LedgerLine::of(&LedgerEntry::Unmatched { seq }));
         }
         Ok((lines, view.projected))

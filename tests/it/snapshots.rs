@@ -286,6 +286,21 @@ fn a_snapshot_that_is_ahead_of_the_journal_is_passed_over() {
     }
 }
 
+#[test]
+fn an_older_snapshot_of_another_journal_replaces_no_part_of_this_one() {
+    let lived = Lived::new();
+    let [older, newer] = lived.kept();
+    let files = lived.files.after_kill();
+    rewrite_header(&files, &name(older), RECORD_CHECKSUM_AT, 6);
+    let (disk, fold) = Disk::open(&files, SEGMENT_BYTES, lived.rules()).expect("opened");
+    assert_eq!((fold.applied, disk.snapshots.oldest_needed()), (newer, None));
+    let names = files.list().expect("listed");
+    assert!(
+        names.contains(&format!("{}.unmatched", name(older))) && !names.contains(&name(older)),
+        "{names:?}"
+    );
+}
+
 /// A third one is left over when it could not be removed, or a crash came before.
 #[test]
 fn a_snapshot_that_ends_before_the_journal_begins_is_passed_over() {

@@ -516,7 +516,7 @@ fn nothing_is_claimed_of_records_that_the_journal_has_deleted() {
     journal.append_blocking(batch, Level::Synced).expect("appended");
     let told_from = |world: &World| {
         let (projection, _) = Projection::new(&world.made_again());
-        let told = |view: &View<'_>| Ok((view.floor, (0..=2_000).map(Seq).find(|seq| view.tells_of(*seq))));
+        let told = |view: &View<'_>| Ok((view.floor, (0..=2_000).map(Seq).find(|seq| view.covers(*seq))));
         projection.read_blocking(told).expect("readable")
     };
     assert_eq!(told_from(&world), (Seq::ZERO, Some(Seq::ZERO)));

@@ -166,13 +166,13 @@ impl Form {
 }
 
 impl Section {
-    pub(super) fn of(bytes: &[u8]) -> Self {
+    pub(super) fn new(bytes: &[u8]) -> Self {
         Self { length: bytes.len(), checksum: crc32c::crc32c(bytes) }
     }
 
     /// Errors: `bytes` are not this section.
     pub(super) fn check(&self, bytes: &[u8]) -> Result<(), Unusable> {
-        if Self::of(bytes) == *self { Ok(()) } else { Err(Unusable::Checksum) }
+        if Self::new(bytes) == *self { Ok(()) } else { Err(Unusable::Checksum) }
     }
 }
 
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written_and_any_change_of_it_is_noticed() {
-        let [keys, state] = [Section::of(&[1; 48]), Section::of(b"state")];
+        let [keys, state] = [Section::new(&[1; 48]), Section::new(b"state")];
         let bytes = Header::encode(LAST, keys, state);
         assert_eq!(bytes.len(), HEADER_BYTES);
         let size = HEADER_BYTES + 48 + 5;

@@ -244,7 +244,7 @@ async fn an_event_that_left_nothing_is_unmatched_as_far_as_the_projection_tells(
     daemon.app.projection.progress().commit(Seq(8));
     assert_eq!(history(8).await, (unmatched(8), json!(0)));
     let mut writer = Writer::open(&daemon.folder.path().join(FILE_NAME)).expect("opened");
-    writer.pass_over_before(Seq(6)).expect("written");
+    writer.raise_floor(Seq(6)).expect("written");
     assert_eq!(history(5).await, (json!([]), json!(0)), "what was before is not known");
     assert_eq!(history(6).await, (unmatched(6), json!(0)));
     daemon.app.projection.set_failed(Some("the disk is full".to_owned()));
