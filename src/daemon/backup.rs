@@ -412,7 +412,7 @@ mod tests {
             fold.applied = Seq(seq);
             let keys: Vec<_> =
                 (seq - KEYS + 1..=seq).map(|seq| IdempotencyKey::new(seq.into(), Seq(seq))).collect();
-            let capture = Capture::of(&fold).expect("it can be written");
+            let capture = Capture::new(&fold).expect("it can be written");
             snapshots.write(&capture, 0, &keys).expect("written");
         };
         let first = snapshots(&state);

@@ -140,7 +140,7 @@ impl EventLoop {
         if !self.owed.is_empty() {
             return;
         }
-        match Capture::of(&self.fold) {
+        match Capture::new(&self.fold) {
             Ok(capture) => self.schedule.hand_over(capture, &self.bus).await,
             Err(error) => {
                 tracing::error!(%error, "the state cannot be written down; a start reads more of the journal")

@@ -91,7 +91,7 @@ impl Capture {
     /// Writes down what `fold` is; its outputs must have been drained.
     ///
     /// Errors: it cannot be written.
-    pub fn of(fold: &Fold) -> Result<Self, Damaged> {
+    pub fn new(fold: &Fold) -> Result<Self, Damaged> {
         Ok(Self { seq: fold.applied, time: fold.applied_at, state: fold.to_state()? })
     }
 }

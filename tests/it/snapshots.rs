@@ -317,7 +317,7 @@ fn a_snapshot_that_ends_before_the_journal_begins_is_passed_over() {
         let (last, files) = (Seq(first.0 - 1 - missing), files.after_kill());
         let before: Vec<RecordBuf> = all.iter().take_while(|found| found.seq <= last).cloned().collect();
         let left_over = MemoryFiles::new();
-        let capture = Capture::of(&folded(&before, lived.rules())).expect("it can be written");
+        let capture = Capture::new(&folded(&before, lived.rules())).expect("it can be written");
         let checksum = before.last().expect("some").as_record().checksum();
         let snapshots = Snapshots::open(std::sync::Arc::new(left_over.clone())).expect("opened");
         snapshots.write(&capture, checksum, &[]).expect("written");

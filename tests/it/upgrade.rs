@@ -226,7 +226,7 @@ fn the_keys_of_the_form_before_are_read_from_the_records_and_its_key_files_go() 
     assert!(keys == expected && keys.iter().any(|key| key.seq < SNAPSHOT), "{} keys", keys.len());
 
     let last = journal.read_at(SNAPSHOT).expect("readable").expect("there");
-    let capture = Capture::of(&fold).expect("it can be written");
+    let capture = Capture::new(&fold).expect("it can be written");
     snapshots.write(&capture, last.as_record().checksum(), &keys).expect("written");
     let names = fs::read_dir(state.path().join("snapshots")).expect("a folder");
     let mut names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();

@@ -20,7 +20,7 @@ fn rules() -> RulesStore {
 fn capture(seq: u64) -> Capture {
     let mut fold = Fold::new(rules());
     fold.applied = Seq(seq);
-    Capture::of(&fold).expect("it can be written")
+    Capture::new(&fold).expect("it can be written")
 }
 
 /// A key for each of these records.

@@ -173,7 +173,7 @@ impl Daemon {
             self.append(Append::of(record::TICK, Level::Synced, now, record::encode_bare))?;
             self.catch_up(now, &mut seen)?;
         }
-        let capture = Capture::of(&self.fold).expect("it can be written");
+        let capture = Capture::new(&self.fold).expect("it can be written");
         // What cannot be written does no harm.
         let _ = self.disk.write_snapshot(&capture);
         self.calls.push(Call::Snapshot(capture));
