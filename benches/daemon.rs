@@ -13,6 +13,8 @@ mod burst;
 mod disk;
 #[path = "daemon/events.rs"]
 mod events;
+#[path = "daemon/fanout.rs"]
+mod fanout;
 #[path = "daemon/floor.rs"]
 mod floor;
 #[path = "daemon/hook.rs"]
@@ -43,12 +45,13 @@ use support::{Size, machine};
 type Theme = (&'static str, fn(Size));
 
 /// All of them, in the order in which they run.
-const THEMES: [Theme; 8] = [
+const THEMES: [Theme; 9] = [
     ("idle", idle::run),
     ("hook", hook::run),
     ("latency", latency::run),
     ("ingest", ingest::run),
     ("burst", burst::run),
+    ("fanout", fanout::run),
     ("disk", disk::run),
     ("restart", restart::run),
     ("peers", peers::run),

@@ -159,7 +159,12 @@ impl Engine {
             | Input::Decided { session: Some(session), .. } => {
                 self.catch_up(session);
             }
-            Input::Decided { session: None, .. } | Input::RulesReplaced(_) => self.catch_up_all(),
+            Input::Decided { session: None, notification, .. } => {
+                if self.fanout.contains(notification) {
+                    self.catch_up_all();
+                }
+            }
+            Input::RulesReplaced(_) => self.catch_up_all(),
             Input::ShuttingDown | Input::Tick | Input::Skipped { .. } => {}
         }
     }
@@ -233,6 +238,7 @@ impl Engine {
             None => {
                 self.sessions.views().any(|session| session.injector.waits(notification))
                     || self.unclaimed.contains(notification)
+                    || self.fanout.contains(notification)
             }
         }
     }

@@ -13,12 +13,12 @@ use crate::{
 const PUBLISHED_A_ROUND: usize = 200;
 const FLUSHES: usize = 200;
 const UNSYNCED: &str = "[journal]\ndurability = \"interval\"\n";
-/// Makes a notification of every event of its type at once, in place of the shipped one that waits for more.
+/// Makes a notification of every event of its type at once.
 const SUBSCRIBER: &str = r#"
 [subscriber]
-id = "tool_failure"
+id = "bench"
 [events]
-types = ["tool.call.timeout"]
+types = ["cli.event"]
 severity_filter = "debug"
 [batching]
 window_ms = 0
@@ -31,7 +31,7 @@ pub(crate) fn run(size: Size) {
     let count = size.scale(PUBLISHED_A_ROUND, 20);
     let mut floors = Floors::default();
     let unsynced = Home::new(&[("aside.toml", UNSYNCED)]);
-    let synced = Home::new(&[("subscribers/tool_failure.toml", SUBSCRIBER)]);
+    let synced = Home::new(&[("subscribers/bench.toml", SUBSCRIBER)]);
     let (_one, _two) = (unsynced.serve(), synced.serve());
     let (mut listening, mut releasing) = (Listening::new(&unsynced), Releasing::new(&synced));
     listening.round(count);
@@ -107,7 +107,7 @@ impl Releasing {
             self.number += 1;
             let id = format!("told-{}", self.number);
             let body = format!(
-                r#"{{"id":"{id}","type":"tool.call.timeout","source":"bench","payload":{{"tool_name":"{id}"}}}}"#
+                r#"{{"id":"{id}","type":"cli.event","source":"bench","payload":{{"tool_name":"{id}"}}}}"#
             );
             let begin = Instant::now();
             self.connection.publish(body.as_bytes(), 1);

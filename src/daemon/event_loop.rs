@@ -41,6 +41,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// How often a session that only a client attached to it shows to be alive gets a record of that; more often where sessions are closed
 /// sooner.
 const SEEN_EVERY: Duration = Duration::from_secs(60 * 60);
+/// How long what is due waits for the timer, which has no turn while records keep coming, before it is done between two slices.
+const TICK_LATE_MAX: Duration = Duration::from_millis(2);
 /// Time between two tries to append on a full disk.
 const FULL_RETRY: Duration = Duration::from_secs(1);
 
@@ -84,9 +86,17 @@ impl EventLoop {
     /// Runs until the daemon drains, then brings the engine to the journal's head.
     pub(super) async fn run(mut self) -> Result<(), LoopError> {
         let mut ticked = Seq::ZERO;
-        let mut is_full = self.pay().await?;
+        let (mut is_full, mut due_since) = (self.pay().await?, None);
         while !*self.drain.borrow() {
             let deadline = self.deadline().filter(|_| self.fold.applied >= ticked);
+            let now = self.clock.now();
+            let is_due = deadline.is_some_and(|at| at <= now);
+            due_since = is_due.then(|| due_since.unwrap_or(now));
+            if !is_full && due_since.is_some_and(|since| now.since(since) >= TICK_LATE_MAX) {
+                is_full = self.tick(&mut ticked).await?;
+                due_since = None;
+                continue;
+            }
             let until_deadline = deadline.map(|at| self.clock.until(at).min(LOOK_AGAIN));
             let wait = if is_full { Some(FULL_RETRY) } else { until_deadline };
             tokio::select! {
@@ -111,13 +121,18 @@ impl EventLoop {
                     is_full = self.pay().await?;
                     // A tick before its deadline would change nothing, and the next one would follow at once.
                     if !is_full && deadline.is_some_and(|at| self.clock.until(at).is_zero()) {
-                        let tick = append(&self.bus, record::TICK, record::encode_bare).await;
-                        is_full = unless_full(tick.map(|seq| ticked = seq))?;
+                        is_full = self.tick(&mut ticked).await?;
                     }
                 }
             }
         }
         self.close_and_catch_up().await
+    }
+
+    /// Appends a tick and notes its position; returns whether the disk is too full for it.
+    async fn tick(&self, ticked: &mut Seq) -> Result<bool, LoopError> {
+        let tick = append(&self.bus, record::TICK, record::encode_bare).await;
+        unless_full(tick.map(|seq| *ticked = seq)).map_err(LoopError::from)
     }
 
     async fn close_and_catch_up(mut self) -> Result<(), LoopError> {

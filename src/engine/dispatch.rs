@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// Puts a notification into the queue of every open session in its scope, or keeps it for the next one.
-    fn route(&mut self, notification: Arc<Notification>) {
+    pub(super) fn route(&mut self, notification: Arc<Notification>) {
         self.lineage.remember_notification(&notification);
         self.outputs.push_back(Output::Made(notification.clone()));
         self.record(LedgerEntry::Created {
@@ -98,15 +98,11 @@ impl Engine {
             events: notification.events.clone(),
             created_at: notification.created_at,
         });
-        if self.sessions.are_all_and_many(&notification.scope) {
+        if self.sessions.concerns_more_than(&notification.scope, DIRECT_MAX) {
             self.broadcast(notification);
             return;
         }
         let concerned = self.sessions.concerned(&notification.scope);
-        if concerned.len() > DIRECT_MAX {
-            self.broadcast(notification);
-            return;
-        }
         if concerned.is_empty() {
             self.keep_unclaimed(notification, None, Earlier::Not);
             return;

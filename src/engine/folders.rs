@@ -40,17 +40,15 @@ impl Folders {
         }
     }
 
-    /// The sessions in, under or above `folder`, in the order of their ids.
-    pub(super) fn around(&self, folder: &str) -> Vec<SessionId> {
+    /// The sessions in, under or above `folder`, folder by folder.
+    pub(super) fn around<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = &'a SessionId> {
         let folder = without_end(folder);
         let above = folder.match_indices('/').filter_map(|(end, _)| self.by_folder.get(folder.get(..end)?));
         let within = format!("{folder}/");
         let under = self.by_folder.range::<str, _>((Bound::Excluded(within.as_str()), Bound::Unbounded));
-        let under = under.take_while(|(other, _)| other.starts_with(&within)).map(|(_, sessions)| sessions);
-        let found = above.chain(self.by_folder.get(folder)).chain(under);
-        let mut sessions: Vec<SessionId> = found.flatten().cloned().collect();
-        sessions.sort_unstable();
-        sessions
+        let under = under.take_while(move |(other, _)| other.starts_with(&within));
+        let under = under.map(|(_, sessions)| sessions);
+        above.chain(self.by_folder.get(folder)).chain(under).flatten()
     }
 }
 
@@ -80,7 +78,9 @@ mod tests {
             let scope = Scope::Workspace(folder.as_str().into());
             let concerned = of.iter().filter(|(id, own)| scope.concerns(id, own.as_deref()));
             let concerned: Vec<SessionId> = concerned.map(|(id, _)| id.clone()).collect();
-            prop_assert_eq!(folders.around(&folder), concerned);
+            let mut around: Vec<SessionId> = folders.around(&folder).cloned().collect();
+            around.sort_unstable();
+            prop_assert_eq!(around, concerned);
             of.keys().for_each(|id| folders.set(id, None));
             prop_assert!(folders.by_folder.is_empty() && folders.of.is_empty());
         }

@@ -7,11 +7,15 @@
 //!   that was open when it was made has had it by itself. If there is neither, it waits.
 //! - A confirmation by any session ends that, also one that comes after the session has ended.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use super::{Engine, sessions::Sessions, unclaimed::Evicted};
+use super::{
+    Engine,
+    sessions::{Session, Sessions},
+    unclaimed::Evicted,
+};
 use crate::{
-    event::SessionId,
+    event::{Scope, SessionId},
     exchange::InjectionId,
     injector::{Earlier, Left},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
@@ -20,6 +24,7 @@ use crate::{
 };
 
 /// Who is to have what a session left.
+#[derive(Debug, PartialEq, Eq)]
 enum Next {
     /// A session that was open when it was made, and has had it since.
     HadIt,
@@ -65,13 +70,21 @@ impl Engine {
 
     /// Offers to others what `from` left, as far as no session had it and it has not expired.
     pub(super) fn offer_left(&mut self, from: &SessionId, left: Vec<Left>, now: Timestamp) {
+        // A queue holds a thousand, and its scope may concern thousands of sessions, so each scope is looked at once.
+        let mut others: BTreeMap<Scope, Others> = BTreeMap::new();
         for left in left {
             let notification = &left.notification;
             let is_expired = notification.expires_at.is_some_and(|at| at <= now);
             if is_expired || self.unclaimed.is_confirmed(&notification.id) {
                 continue;
             }
-            match self.sessions.next_for(notification, from) {
+            let others = match others.get(&notification.scope) {
+                Some(others) => others,
+                None => others
+                    .entry(notification.scope.clone())
+                    .or_insert(self.sessions.others_concerned(&notification.scope, from)),
+            };
+            match others.next_for(notification) {
                 Next::HadIt => {}
                 Next::Session(to) => drop(self.take_over(&to, left)),
                 Next::Later => self.keep_unclaimed(left.notification, Some(from.clone()), left.marks.earlier),
@@ -85,7 +98,9 @@ impl Engine {
             let notification = notification.id.clone();
             self.record(LedgerEntry::Confirmed { notification, session: session.clone(), by });
         }
-        for id in self.sessions.open.keys().cloned().collect::<Vec<_>>() {
+        let can_confirm = |(_, open): &(&SessionId, &Session)| open.injector.can_confirm(injection);
+        let concerned = self.sessions.open.iter().filter(can_confirm).map(|(id, _)| id.clone());
+        for id in concerned.collect::<Vec<SessionId>>() {
             self.with_injector(&id, |injector| injector.ack(injection, by));
         }
     }
@@ -107,18 +122,37 @@ impl Engine {
 }
 
 impl Sessions {
-    /// Who is to have `notification`, which `from` left.
-    fn next_for(&self, notification: &Notification, from: &SessionId) -> Next {
-        let mut newest: Option<(Timestamp, SessionId)> = None;
-        for id in self.concerned(&notification.scope) {
-            let Some(session) = self.get(&id).filter(|_| id != *from) else { continue };
-            if session.open_since <= notification.created_at {
-                return Next::HadIt;
-            }
-            if newest.as_ref().is_none_or(|(last_seen, _)| *last_seen < session.last_seen) {
-                newest = Some((session.last_seen, id));
+    /// The open sessions but `from` that `scope` concerns.
+    fn others_concerned(&self, scope: &Scope, from: &SessionId) -> Others {
+        let concerned = self.each_concerned(scope).filter(|id| *id != from);
+        let mut others = Others::default();
+        for (id, session) in concerned.filter_map(|id| Some((id, self.get(id)?))) {
+            let open_since = session.open_since;
+            others.open_since = Some(others.open_since.map_or(open_since, |oldest| oldest.min(open_since)));
+            let heard_of = (session.last_seen, Reverse(id));
+            if others.last_heard_of.as_ref().is_none_or(|(at, last)| (*at, Reverse(last)) < heard_of) {
+                others.last_heard_of = Some((session.last_seen, id.clone()));
             }
         }
-        newest.map_or(Next::Later, |(_, id)| Next::Session(id))
+        others
+    }
+}
+
+/// The open sessions that a scope concerns, beside the one that left something.
+#[derive(Debug, Default)]
+struct Others {
+    /// Since when the one is open that is open for longest.
+    open_since: Option<Timestamp>,
+    /// The one that was heard of last, the first by id of several, and when that was.
+    last_heard_of: Option<(Timestamp, SessionId)>,
+}
+
+impl Others {
+    /// Who is to have `notification`, which was left.
+    fn next_for(&self, notification: &Notification) -> Next {
+        if self.open_since.is_some_and(|open_since| open_since <= notification.created_at) {
+            return Next::HadIt;
+        }
+        self.last_heard_of.as_ref().map_or(Next::Later, |(_, id)| Next::Session(id.clone()))
     }
 }

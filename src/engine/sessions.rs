@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::{
     Engine,
     deadlines::Deadlines,
-    fanout::DIRECT_MAX,
     folders::Folders,
     io::{Output, Pending, SessionChange},
     pressure::Pressure,
@@ -202,23 +201,33 @@ impl Sessions {
 
     /// The open sessions that `scope` concerns, in the order of their ids.
     pub(super) fn concerned(&self, scope: &Scope) -> Vec<SessionId> {
+        let mut concerned: Vec<SessionId> = self.each_concerned(scope).cloned().collect();
+        concerned.sort_unstable();
+        debug_assert!(
+            matches!(scope, Scope::Session(_)) || concerned == self.roots_of(scope),
+            "each is placed where it works"
+        );
+        concerned
+    }
+
+    /// Whether `scope` concerns more than `count` open sessions; looks at no more than that.
+    pub(super) fn concerns_more_than(&self, scope: &Scope, count: usize) -> bool {
+        self.each_concerned(scope).nth(count).is_some()
+    }
+
+    /// The open sessions that `scope` concerns, in some order.
+    pub(super) fn each_concerned<'a>(
+        &'a self,
+        scope: &'a Scope,
+    ) -> Box<dyn Iterator<Item = &'a SessionId> + 'a> {
         match scope {
             Scope::Session(id) => {
                 let id = self.heirs.get(id).unwrap_or(id);
-                self.open.contains_key(id).then(|| id.clone()).into_iter().collect()
+                Box::new(self.open.contains_key(id).then_some(id).into_iter())
             }
-            Scope::Workspace(folder) => {
-                let concerned = self.folders.around(folder);
-                debug_assert_eq!(concerned, self.roots_of(scope), "each is placed where it works");
-                concerned
-            }
-            Scope::All => self.roots.iter().cloned().collect(),
+            Scope::Workspace(folder) => Box::new(self.folders.around(folder)),
+            Scope::All => Box::new(self.roots.iter()),
         }
-    }
-
-    /// Whether `scope` is that of all sessions, and these are more than get a notification at once.
-    pub(super) fn are_all_and_many(&self, scope: &Scope) -> bool {
-        *scope == Scope::All && self.roots.len() > DIRECT_MAX
     }
 
     /// The open sessions that are no subagents and that `scope` concerns, each of them asked.

@@ -150,6 +150,12 @@ impl Injector {
         self.queue.contains(notification)
     }
 
+    /// Whether a confirmation of `injection` ends something here.
+    pub fn can_confirm(&self, injection: &InjectionId) -> bool {
+        self.leases.iter().any(|lease| lease.injection == *injection)
+            || self.queue.has_returned_from(injection)
+    }
+
     /// How important the least important one is that waits, and how many wait, those for the user among them; `None` when none does.
     pub fn weight(&self) -> Option<(Priority, usize)> {
         self.queue.least_priority().map(|least| (least, self.queue.len()))

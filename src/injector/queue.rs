@@ -261,11 +261,19 @@ impl Queue {
 
     /// Takes out those that had left with `injection` and came back without proof of their arrival.
     pub(super) fn take_returned_from(&mut self, injection: &InjectionId) -> Vec<Entry> {
-        let came_back = |key: &&Key| {
-            self.entries.get(key).is_some_and(|entry| entry.returned_from.as_ref() == Some(injection))
-        };
-        let keys: Vec<Key> = self.returned.iter().filter(came_back).copied().collect();
+        let keys: Vec<Key> = self.returned_from(injection).copied().collect();
         keys.into_iter().filter_map(|key| self.remove(key)).collect()
+    }
+
+    /// Whether [`Self::take_returned_from`] would take out something.
+    pub(super) fn has_returned_from(&self, injection: &InjectionId) -> bool {
+        self.returned_from(injection).next().is_some()
+    }
+
+    fn returned_from<'a>(&'a self, injection: &'a InjectionId) -> impl Iterator<Item = &'a Key> {
+        self.returned.iter().filter(move |key| {
+            self.entries.get(key).is_some_and(|entry| entry.returned_from.as_ref() == Some(injection))
+        })
     }
 
     /// The first of those that `is_due` lets out: every critical one, and others up to `others_max` in all.

@@ -1,7 +1,13 @@
 //! The loop with a clock that a test moves, and a journal in memory.
 #![expect(clippy::disallowed_methods, reason = "the test runs the loop's task and lets simulated time pass")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    any::Any,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use serde_json::json;
+use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
 use crate::{
@@ -12,6 +18,7 @@ use crate::{
         rules::RulesStore,
         snapshots::{Snapshots, writer},
     },
+    event::{Payload, Provenance, Severity},
     exchange::Harness,
     journal::{Journal, JournalSettings, Known, memory::MemoryFiles},
     projection::{FILE_NAME, Projection},
@@ -51,60 +58,90 @@ fn kinds(bus: &Bus) -> Vec<u8> {
     batch.iter().map(|record| record.kind.0).collect()
 }
 
+/// A loop that runs, with one session, and what it works on.
+struct Running {
+    bus: Bus,
+    drain: watch::Sender<bool>,
+    ended: JoinHandle<Result<(), LoopError>>,
+    registry: Arc<Registry>,
+    clocks: JoinHandle<()>,
+    /// Dropped last: the rules' folder, and the other ends of what the loop speaks to.
+    _others: Box<dyn Any + Send>,
+}
+
+impl Running {
+    /// Starts it by the rules that `files` make, each a name and a text.
+    async fn start(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let clock = Arc::new(Clock::reading(read, Timestamp::ZERO));
+        let (settings, memory) = (JournalSettings::default(), Arc::new(MemoryFiles::new()));
+        let opened = Journal::open(memory.clone(), settings, clock_fn(&clock), &|_| None, Known::nothing());
+        let bus = Bus::new(opened.expect("opened").journal, Seq::ZERO);
+        let rules = RulesStore::new(folder.path());
+        let mut fold = Fold::new(rules.clone());
+        let sources = Sources::new(files.iter().map(|(name, text)| SourceFile {
+            layer: LayerKind::User,
+            name: (*name).into(),
+            path: (*name).into(),
+            text: (*text).into(),
+        }));
+        rules.keep(&sources).expect("kept");
+        let hash = sources.hash();
+        append(&bus, record::RULES, |body| record::encode_rules(&hash, body)).await.expect("appended");
+        open_session(&bus, "s1").await;
+
+        let (projection, commands) = Projection::new(&folder.path().join(FILE_NAME));
+        let snapshots = Arc::new(Snapshots::open(memory).expect("listed"));
+        let (journal, ended) = (bus.journal().clone(), Seq::ZERO);
+        let past = Past { journal, snapshots, rules, ended };
+        let (projector, feed) = Projector::new(projection.clone(), commands, past, None, &mut fold);
+        let (engine, queries) = EngineHandle::new();
+        let (orders, ordered) = writer::orders();
+        let (drain, draining) = watch::channel(false);
+        let registry = Arc::new(Registry::new(1));
+        let event_loop = EventLoop {
+            fold,
+            bus: bus.clone(),
+            reader: bus.read_from(Seq(1)),
+            clock,
+            registry: registry.clone(),
+            queries,
+            feed,
+            about: About { started_at: Timestamp::ZERO, durability: "sync", projection },
+            pace: Pace::default(),
+            drain: draining,
+            owed: VecDeque::new(),
+            schedule: Schedule::new(orders, 1_000, Seq::ZERO),
+        };
+        let clocks = tokio::spawn(turn_clocks());
+        let ended = tokio::spawn(event_loop.run());
+        let _others: Box<dyn Any + Send> = Box::new((folder, projector, engine, ordered));
+        Self { bus, drain, ended, registry, clocks, _others }
+    }
+
+    /// Ends it; gives the kinds of the records.
+    async fn stop(self) -> Vec<u8> {
+        self.drain.send_replace(true);
+        self.ended.await.expect("it ends").expect("without an error");
+        self.clocks.abort();
+        kinds(&self.bus)
+    }
+}
+
+async fn open_session(bus: &Bus, id: &str) {
+    let opened = |body: &mut Vec<u8>| {
+        record::encode_session_opened(&SessionId::new(id), &Harness::default(), body);
+    };
+    append(bus, record::SESSION_OPENED, opened).await.expect("appended");
+}
+
 /// Runs a loop with one session for a time, and gives the kinds of the records that this leaves; `is_followed`: by a client.
 async fn run_for(time: Duration, idle_close: &str, is_followed: bool) -> Vec<u8> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let clock = Arc::new(Clock::reading(read, Timestamp::ZERO));
-    let (settings, files) = (JournalSettings::default(), Arc::new(MemoryFiles::new()));
-    let opened = Journal::open(files.clone(), settings, clock_fn(&clock), &|_| None, Known::nothing());
-    let bus = Bus::new(opened.expect("opened").journal, Seq::ZERO);
-    let rules = RulesStore::new(folder.path());
-    let mut fold = Fold::new(rules.clone());
-    let settings = Sources::new([SourceFile {
-        layer: LayerKind::User,
-        name: "aside.toml".into(),
-        path: "aside.toml".into(),
-        text: format!("[sessions]\nidle_close = \"{idle_close}\"\n").into(),
-    }]);
-    rules.keep(&settings).expect("kept");
-    append(&bus, record::RULES, |body| record::encode_rules(&settings.hash(), body)).await.expect("appended");
-    let opened = |body: &mut Vec<u8>| {
-        record::encode_session_opened(&SessionId::new("s1"), &Harness::default(), body);
-    };
-    append(&bus, record::SESSION_OPENED, opened).await.expect("appended");
-
-    let (projection, commands) = Projection::new(&folder.path().join(FILE_NAME));
-    let snapshots = Arc::new(Snapshots::open(files).expect("listed"));
-    let (journal, ended) = (bus.journal().clone(), Seq::ZERO);
-    let past = Past { journal, snapshots, rules, ended };
-    let (_projector, feed) = Projector::new(projection.clone(), commands, past, None, &mut fold);
-    let (_engine, queries) = EngineHandle::new();
-    let (orders, _ordered) = writer::orders();
-    let (drain, draining) = watch::channel(false);
-    let registry = Arc::new(Registry::new(1));
-    let follower = is_followed.then(|| registry.watch(&SessionId::new("s1")));
-    let event_loop = EventLoop {
-        fold,
-        bus: bus.clone(),
-        reader: bus.read_from(Seq(1)),
-        clock,
-        registry,
-        queries,
-        feed,
-        about: About { started_at: Timestamp::ZERO, durability: "sync", projection },
-        pace: Pace::default(),
-        drain: draining,
-        owed: VecDeque::new(),
-        schedule: Schedule::new(orders, 1_000, Seq::ZERO),
-    };
-    let clocks = tokio::spawn(turn_clocks());
-    let running = tokio::spawn(event_loop.run());
+    let settings = format!("[sessions]\nidle_close = \"{idle_close}\"\n");
+    let running = Running::start(&[("aside.toml", &settings)]).await;
+    let _follower = is_followed.then(|| running.registry.watch(&SessionId::new("s1")));
     tokio::time::sleep(time).await;
-    drain.send_replace(true);
-    running.await.expect("it ends").expect("without an error");
-    clocks.abort();
-    drop(follower);
-    kinds(&bus)
+    running.stop().await
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,4 +157,46 @@ async fn a_session_that_a_client_follows_is_not_closed_for_silence() {
     let seen = kinds.iter().filter(|kind| **kind == record::SESSION_SEEN).count();
     assert!((1..=2).contains(&seen), "one in three minutes at most: {kinds:?}");
     assert!(!kinds.contains(&record::TICK), "nothing was due: {kinds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_due_is_done_while_records_keep_coming() {
+    let subscriber = r#"
+        [subscriber]
+        id = "hot"
+        [events]
+        types = ["cli.event"]
+        severity_filter = "debug"
+        [batching]
+        window_ms = 0
+    "#;
+    let running = Running::start(&[("subscribers/hot.toml", subscriber)]).await;
+    for number in 2..=20 {
+        open_session(&running.bus, &format!("s{number}")).await;
+    }
+    let event = Event {
+        id: "e1".into(),
+        event_type: "cli.event".parse().expect("valid"),
+        source: "test".into(),
+        provenance: Provenance::Local,
+        severity: Severity::Info,
+        timestamp: Timestamp::ZERO,
+        payload: Payload::from(json!({ "n": 1 })),
+        dedupe_key: None,
+        session: None,
+        workspace: None,
+        cause: None,
+    };
+    publish(&running.bus, &event).await.expect("appended");
+    // Timers stand still while a task is ready; one that was begun between two milliseconds does not end here.
+    tokio::time::advance(Duration::from_micros(500)).await;
+    for _ in 0..100 {
+        [&WALL, &STEADY].map(|clock| clock.fetch_add(1, Ordering::SeqCst));
+        let seen = |body: &mut Vec<u8>| record::encode_session_seen(&SessionId::new("s1"), body);
+        append(&running.bus, record::SESSION_SEEN, seen).await.expect("appended");
+        yield_now().await;
+    }
+    let before = kinds(&running.bus);
+    running.stop().await;
+    assert!(before.contains(&record::TICK), "the sessions get their share meanwhile: {before:?}");
 }
