@@ -134,14 +134,15 @@ pub enum TokensError {
         /// Its permissions.
         mode: u32,
     },
-    /// A line of it makes no sense.
-    #[error("use the token file {}: line {line}: {why}", path.display())]
-    Line {
+    /// What stands in it makes no sense.
+    #[error(
+        "use the token file {}: {why}; mend it, or delete it with `rm '{}'` and the next start makes a new token",
+        path.display(), path.display()
+    )]
+    Content {
         /// Which file.
         path: PathBuf,
-        /// Which line, from 1.
-        line: usize,
-        /// What is wrong with it.
+        /// What is wrong with it, and in which line if that is known.
         why: String,
     },
 }
@@ -209,14 +210,12 @@ pub fn load(path: &Path) -> Result<Vec<Token>, TokensError> {
     if mode & 0o077 != 0 {
         return Err(TokensError::OpenToOthers { path: path.to_owned(), mode });
     }
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
-    let tokens =
-        parse(&text).map_err(|(line, why)| TokensError::Line { path: path.to_owned(), line, why })?;
-    if tokens.is_empty() {
-        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it has no token")));
-    }
-    Ok(tokens)
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
+    let content = |why: &str| TokensError::Content { path: path.to_owned(), why: why.to_owned() };
+    let text = String::from_utf8(bytes).map_err(|_| content("it is not text"))?;
+    let tokens = parse(&text).map_err(|(line, why)| content(&format!("line {line}: {why}")))?;
+    if tokens.is_empty() { Err(content("it has no token")) } else { Ok(tokens) }
 }
 
 /// Reads the lines of a token file; an error is a line's number, from 1, and what is wrong there.
@@ -300,6 +299,25 @@ mod tests {
             ),
         ] {
             assert_eq!(parse(text), Err((line, why.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_file_that_makes_no_sense_says_how_to_go_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        for (bytes, why) in [
+            (&b"0123456789abcdef\xff\n"[..], "it is not text"),
+            (b"#0123456789abcdef\n", "it has no token"),
+            (b"\n0123\n", "line 2: a token has at least 16 characters"),
+        ] {
+            fs::write(&path, bytes).expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its own");
+            let error = Tokens::open(&path).expect_err("no token").to_string();
+            assert!(error.contains(&format!("{}: {why}; mend it", path.display())), "{error}");
+            fs::remove_file(&path).expect("as it says");
+            Tokens::open(&path).expect("a new one");
+            fs::remove_file(&path).expect("made");
         }
     }
 
