@@ -8,6 +8,7 @@ mod crash;
 mod demo;
 mod docs;
 mod doctor;
+mod flips;
 mod hook;
 mod hostile;
 mod install;

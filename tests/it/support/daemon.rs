@@ -152,6 +152,13 @@ impl Home {
 
     /// Starts the daemon with these arguments.
     pub(crate) fn serve_with(&self, args: &[&str]) -> Daemon {
+        self.try_serve(args).unwrap_or_else(|Ended { status, log }| {
+            panic!("the daemon did not start: {status}\n{log}");
+        })
+    }
+
+    /// Starts the daemon with these arguments, unless it ends before it is ready.
+    pub(crate) fn try_serve(&self, args: &[&str]) -> Result<Daemon, Ended> {
         let mut child = self
             .command(&[&["serve"], args].concat())
             .stdout(Stdio::piped())
@@ -171,11 +178,7 @@ impl Home {
             stdout.read_line(&mut greeting).expect("text");
         }
         let mut daemon = Daemon { child, greeting, log };
-        if daemon.greeting.is_empty() {
-            let Ended { status, log } = daemon.end();
-            panic!("the daemon did not start: {status}\n{log}");
-        }
-        daemon
+        if daemon.greeting.is_empty() { Err(daemon.end()) } else { Ok(daemon) }
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -249,6 +252,11 @@ impl Daemon {
                 return line;
             }
         }
+    }
+
+    /// What it has written to stderr so far and nobody has read.
+    pub(crate) fn said_so_far(&self) -> String {
+        self.log.try_iter().collect()
     }
 
     /// Asks it to stop as a service manager does.
