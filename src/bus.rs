@@ -153,6 +153,11 @@ impl Bus {
         let _ = self.consumed.subscribe().wait_for(|consumed| *consumed >= seq).await;
     }
 
+    /// How many records the engine has yet to handle.
+    pub fn lag(&self) -> u64 {
+        self.written().borrow().0.saturating_sub(self.consumed.borrow().0)
+    }
+
     /// A reader whose first record is the one at `seq`.
     pub fn read_from(&self, seq: Seq) -> Reader {
         self.journal.read_from(seq)
@@ -213,11 +218,6 @@ mod tests {
         assert_ne!(idempotency_key("ab", "c"), idempotency_key("a", "bc"));
     }
 
-    /// How many records the engine has yet to handle.
-    fn lag(bus: &Bus) -> u64 {
-        bus.written().borrow().0 - bus.consumed.borrow().0
-    }
-
     #[tokio::test]
     async fn publishing_waits_while_the_engine_is_far_behind_and_exchanges_do_not() {
         let bus = bus();
@@ -226,7 +226,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         bus.append(batch(1), Level::Written).await.expect("appended");
-        assert_eq!(lag(&bus), LAG_RECORDS_AT_FIRST + 2);
+        assert_eq!(bus.lag(), LAG_RECORDS_AT_FIRST + 2);
         bus.consumed(Seq(2));
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         bus.consumed(Seq(3));
@@ -276,7 +276,7 @@ mod tests {
         let [first, mut second] = publishing;
         first.await.expect("appended");
         assert!(second.as_mut().poll(&mut context).is_pending(), "it waits for more room");
-        assert_eq!(lag(&bus), 600);
+        assert_eq!(bus.lag(), 600);
         bus.consumed(Seq(LAG_RECORDS_AT_FIRST + 600));
         second.await.expect("appended");
     }
@@ -301,7 +301,7 @@ mod tests {
         bus.publish(batch(5)).await.expect("appended");
         bus.consumed(Seq(4));
         bus.consumed(Seq(2));
-        assert_eq!(lag(&bus), 1);
+        assert_eq!(bus.lag(), 1);
     }
 
     #[tokio::test]

@@ -220,7 +220,7 @@ impl Daemon {
         let (drain, draining) = watch::channel(false);
         let (orders, ordered) = writer::orders();
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
-        let (engine, queries) = EngineHandle::new();
+        let (engine, queries) = EngineHandle::new(steady_now);
         let store = fold.rules.clone();
         let past = Past {
             journal: bus.journal().clone(),
@@ -242,6 +242,7 @@ impl Daemon {
             clock: clock.clone(),
             registry: app.registry.clone(),
             queries,
+            pulse: Arc::clone(app.engine.pulse()),
             feed,
             about,
             pace: Pace::default(),

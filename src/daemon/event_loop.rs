@@ -27,7 +27,7 @@ use crate::{
     exchange::{Answer, InjectionId, ReleaseRecord},
     journal::{AppendBatch, AppendError, Closed, Level, ReadError, Reader, RecordKind},
     protocol::record,
-    server::{Query, Registry},
+    server::{Pulse, Query, Registry},
     time::Timestamp,
 };
 
@@ -54,6 +54,8 @@ pub(super) struct EventLoop {
     pub(super) clock: Arc<Clock>,
     pub(super) registry: Arc<Registry>,
     pub(super) queries: mpsc::Receiver<Query>,
+    /// Where it notes its turns.
+    pub(super) pulse: Arc<Pulse>,
     pub(super) feed: Feed,
     pub(super) about: About,
     pub(super) pace: Pace,
@@ -99,15 +101,21 @@ impl EventLoop {
             }
             let until_deadline = deadline.map(|at| self.clock.until(at).min(LOOK_AGAIN));
             let wait = if is_full { Some(FULL_RETRY) } else { until_deadline };
+            self.pulse.wait();
             tokio::select! {
                 _ = self.drain.changed() => {}
-                Some(query) = self.queries.recv() => self.answer(query),
+                Some(query) = self.queries.recv() => {
+                    self.pulse.begin();
+                    self.answer(query);
+                }
                 Some(attach) = self.feed.wish() => self.feed.begin(attach, &mut self.fold),
                 lost = self.registry.lost() => {
+                    self.pulse.begin();
                     self.owe_lost(lost);
                     is_full = self.pay().await?;
                 }
                 waited = self.reader.wait() => {
+                    self.pulse.begin();
                     waited?;
                     self.consume_slice().await?;
                     self.owe_seen();
@@ -117,6 +125,7 @@ impl EventLoop {
                     }
                 }
                 () = tokio::time::sleep(wait.unwrap_or(FAR)), if wait.is_some() => {
+                    self.pulse.begin();
                     self.owe_seen();
                     is_full = self.pay().await?;
                     // A tick before its deadline would change nothing, and the next one would follow at once.

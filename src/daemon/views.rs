@@ -43,7 +43,6 @@ impl About {
 pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp) {
     let threshold = fold.engine.rules().wake.threshold;
     match query {
-        Query::Ping(reply) => drop(reply.send(())),
         Query::Status(reply) => drop(reply.send(status(fold, about, bus, waiting, now))),
         Query::Sessions(reply) => {
             let sessions = fold.engine.sessions();

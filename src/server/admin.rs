@@ -1,5 +1,7 @@
 //! How the daemon is, and what the API looks like.
 
+use std::time::Duration;
+
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -13,6 +15,7 @@ use crate::{
         history,
         router::openapi,
     },
+    time::duration_millis,
 };
 
 /// That the daemon is there.
@@ -23,6 +26,10 @@ pub(crate) struct Health {
     /// What is wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
+    /// How many records of the journal the event loop has yet to handle.
+    lag: u64,
+    /// How long it has been at its turn, or has not come to those records, in milliseconds; 0 while it waits for something to do.
+    held_up_ms: u64,
 }
 
 /// Shows how the daemon is.
@@ -53,21 +60,28 @@ pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     Ok(status)
 }
 
-/// Says that the daemon is there, its event loop answers, and its journal takes events. Reads nothing from the disk.
+/// How long the event loop may be at one turn before it counts as stuck; a turn takes milliseconds.
+const HELD_UP_MAX: Duration = Duration::from_secs(5);
+
+/// Says that the daemon is there, its event loop turns, and its journal takes events. Asks neither the loop nor the disk.
 #[utoipa::path(
     get, path = "/healthz", tag = "admin",
     responses((status = 200, body = Health), (status = 503, body = ErrorBody), (status = 507, body = ErrorBody)),
 )]
 pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
-    // Nothing is read or counted for it: it is asked often.
-    app.engine.ping().await?;
+    let lag = app.bus.lag();
+    let held_up = app.engine.pulse().held_up(lag > 0);
+    if held_up >= HELD_UP_MAX {
+        let message = format!("the event loop has not turned for {} seconds", held_up.as_secs());
+        return Err(ApiError::busy(&message));
+    }
     let poisoned = app.bus.poisoned().map(AppendError::Poisoned);
     match poisoned.or_else(|| app.bus.disk_full().map(AppendError::Full)) {
         Some(error) => Err(ApiError::append(&error)),
         None => {
             let problems = app.bus.journal().health().sentences();
             let status = if problems.is_empty() { "ok" } else { "degraded" };
-            Ok(Json(Health { status, problems }))
+            Ok(Json(Health { status, problems, lag, held_up_ms: duration_millis(held_up) }))
         }
     }
 }

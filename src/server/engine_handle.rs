@@ -1,32 +1,25 @@
 //! How handlers ask the event loop, which alone owns the engine.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     engine::Explanation,
     event::{Event, SessionId},
     exchange::InjectionId,
+    meter::Steady,
     notification::NotificationId,
     protocol::views::{SessionView, StatusView, WaitingView},
-    server::error::ApiError,
+    server::{Pulse, error::ApiError},
 };
 
 /// Most questions that wait for the event loop; it answers each in microseconds, so more than this is a loop that is stuck.
 pub const QUERIES_MAX: usize = 64;
 
-/// How long a ping waits; the event loop is never held up for as long.
-const PING_WAIT_MAX: Duration = Duration::from_secs(5);
-
 /// One question, with the place for its answer.
 #[derive(Debug)]
 pub enum Query {
-    /// Whether it answers.
-    Ping(oneshot::Sender<()>),
     /// How the daemon is.
     Status(oneshot::Sender<StatusView>),
     /// Every session, by id.
@@ -78,21 +71,21 @@ pub struct Standing {
 #[derive(Debug, Clone)]
 pub struct EngineHandle {
     queries: mpsc::Sender<Query>,
+    pulse: Arc<Pulse>,
 }
 
 impl EngineHandle {
     /// A handle, and where the event loop takes the questions from.
     ///
     /// Shape: when [`QUERIES_MAX`] questions wait, whoever asks waits too, because every question is one connection's.
-    pub fn new() -> (Self, mpsc::Receiver<Query>) {
+    pub fn new(steady: Steady) -> (Self, mpsc::Receiver<Query>) {
         let (queries, receiver) = mpsc::channel(QUERIES_MAX);
-        (Self { queries }, receiver)
+        (Self { queries, pulse: Arc::new(Pulse::new(steady)) }, receiver)
     }
 
-    /// Whether the event loop answers within [`PING_WAIT_MAX`].
-    pub(crate) async fn ping(&self) -> Result<(), ApiError> {
-        let late = |_| ApiError::busy("the event loop does not answer");
-        timeout(PING_WAIT_MAX, self.ask(Query::Ping)).await.map_err(late)?
+    /// What the event loop notes of its turns, and whoever looks at it does not wait for.
+    pub fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
     }
 
     /// How the daemon is.

@@ -95,7 +95,7 @@ impl Running {
         let (journal, ended) = (bus.journal().clone(), Seq::ZERO);
         let past = Past { journal, snapshots, rules, ended };
         let (projector, feed) = Projector::new(projection.clone(), commands, past, None, &mut fold);
-        let (engine, queries) = EngineHandle::new();
+        let (engine, queries) = EngineHandle::new(|| Duration::from_millis(STEADY.load(Ordering::SeqCst)));
         let (orders, ordered) = writer::orders();
         let (drain, draining) = watch::channel(false);
         let registry = Arc::new(Registry::new(1));
@@ -106,6 +106,7 @@ impl Running {
             clock,
             registry: registry.clone(),
             queries,
+            pulse: Arc::clone(engine.pulse()),
             feed,
             about: About { started_at: Timestamp::ZERO, durability: "sync", projection },
             pace: Pace::default(),
@@ -191,7 +192,9 @@ async fn what_is_due_is_done_while_records_keep_coming() {
     // Timers stand still while a task is ready; one that was begun between two milliseconds does not end here.
     tokio::time::advance(Duration::from_micros(500)).await;
     for _ in 0..100 {
-        [&WALL, &STEADY].map(|clock| clock.fetch_add(1, Ordering::SeqCst));
+        for clock in [&WALL, &STEADY] {
+            clock.fetch_add(1, Ordering::SeqCst);
+        }
         let seen = |body: &mut Vec<u8>| record::encode_session_seen(&SessionId::new("s1"), body);
         append(&running.bus, record::SESSION_SEEN, seen).await.expect("appended");
         yield_now().await;
