@@ -22,6 +22,7 @@ pub mod snapshots;
 mod supervisor;
 pub mod upkeep;
 mod views;
+mod watchdog;
 
 use std::{
     collections::VecDeque,
@@ -57,6 +58,7 @@ use self::{
     snapshots::writer::{self, Order, Schedule},
     supervisor::{Supervisor, TaskKind},
     views::About,
+    watchdog::Watchdog,
 };
 use crate::{
     bus::{Bus, Pace},
@@ -247,6 +249,7 @@ impl Daemon {
             about,
             pace: Pace::default(),
             schedule,
+            watchdog: Watchdog::new(sd_notify::watchdog_enabled(), steady_now()),
             drain: draining,
             owed,
         };

@@ -14,11 +14,12 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    clock::Clock,
+    clock::{Clock, steady_now},
     fold::{Fold, FoldError},
     projector::Feed,
     snapshots::{Capture, writer::Schedule},
     views::{self, About},
+    watchdog::Watchdog,
 };
 use crate::{
     bus::{Bus, Pace, idempotency_key},
@@ -59,6 +60,7 @@ pub(super) struct EventLoop {
     pub(super) feed: Feed,
     pub(super) about: About,
     pub(super) pace: Pace,
+    pub(super) watchdog: Watchdog,
     /// Becomes true when nothing more is taken in.
     pub(super) drain: watch::Receiver<bool>,
     /// What is to be appended, in order; it waits here only while the disk is full, when there is nothing new to make more of it.
@@ -101,6 +103,8 @@ impl EventLoop {
             }
             let until_deadline = deadline.map(|at| self.clock.until(at).min(LOOK_AGAIN));
             let wait = if is_full { Some(FULL_RETRY) } else { until_deadline };
+            let wait = self.watchdog.until_next(wait);
+            self.watchdog.say(steady_now());
             self.pulse.wait();
             tokio::select! {
                 _ = self.drain.changed() => {}

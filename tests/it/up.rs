@@ -145,7 +145,7 @@ fn serve_with(home: &Home, listener: UnixListener) -> std::process::Child {
     let script = "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$0\" serve";
     shell.args(["-c", script]).arg(serve.get_program()).current_dir(home.path("work")).env_clear();
     shell.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    shell.env("NOTIFY_SOCKET", home.path("notify"));
+    shell.env("NOTIFY_SOCKET", home.path("notify")).env("WATCHDOG_USEC", "200000");
     shell.stdin(listener).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("a shell")
 }
 
@@ -159,6 +159,10 @@ fn a_socket_that_a_service_manager_opened_is_served_and_outlives_the_daemon() {
     let mut said = [0; 64];
     let length = notify.recv(&mut said).expect("it tells when it is ready");
     assert_eq!(&said[..length], b"READY=1\n");
+    for _ in 0..3 {
+        let length = notify.recv(&mut said).expect("the loop turns, and nothing else is asked of it");
+        assert_eq!(&said[..length], b"WATCHDOG=1\n");
+    }
     assert_eq!(home.get("/healthz")["status"], "ok");
     home.print(&["down"]);
     assert!(daemon.wait().expect("it ended").success());

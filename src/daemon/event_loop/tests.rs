@@ -110,6 +110,7 @@ impl Running {
             feed,
             about: About { started_at: Timestamp::ZERO, durability: "sync", projection },
             pace: Pace::default(),
+            watchdog: Watchdog::new(None, Duration::ZERO),
             drain: draining,
             owed: VecDeque::new(),
             schedule: Schedule::new(orders, 1_000, Seq::ZERO),
