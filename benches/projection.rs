@@ -15,7 +15,7 @@ use aside::{
     engine::RequestId,
     event::{EventRef, Seq, SessionId, Severity},
     exchange::Exchange,
-    journal::{AppendBatch, Journal, JournalSettings, Known, Level, RecordKind, memory::MemoryFiles},
+    journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles},
     notification::InjectionPoint,
     projection::{Notes, Writer},
     protocol::record,
@@ -76,14 +76,8 @@ fn journal(folder: &Path, events: usize) -> Journal {
     let sources = Sources::new([file]);
     RulesStore::new(folder).keep(&sources).expect("kept");
     let clock = Arc::new(|| Timestamp::from_millis(1_700_000_000_000));
-    let opened = Journal::open(
-        Arc::new(MemoryFiles::new()),
-        JournalSettings::default(),
-        clock,
-        &|_| None,
-        Known::nothing(),
-    )
-    .expect("opened");
+    let opened = Journal::open(Arc::new(MemoryFiles::new()), JournalSettings::default(), clock, &|_| None)
+        .expect("opened");
     let append = |batch| opened.journal.append_blocking(batch, Level::Written).expect("appended");
     let mut batch = AppendBatch::new();
     batch

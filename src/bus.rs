@@ -207,7 +207,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        journal::{JournalSettings, Known, memory::MemoryFiles, record::RecordKind},
+        journal::{JournalSettings, memory::MemoryFiles, record::RecordKind},
         time::Timestamp,
     };
 
@@ -319,9 +319,7 @@ mod tests {
     fn bus() -> Bus {
         let settings = JournalSettings { segment_bytes: 1 << 16, ..JournalSettings::default() };
         let files = Arc::new(MemoryFiles::new());
-        let opened =
-            Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None, Known::nothing())
-                .expect("opened");
+        let opened = Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None).expect("opened");
         Bus::new(opened.journal, opened.last_seq)
     }
 

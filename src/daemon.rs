@@ -428,19 +428,14 @@ mod tests {
     use std::{convert::Infallible, future};
 
     use super::*;
-    use crate::journal::{Journal, JournalSettings, Known, memory::MemoryFiles};
+    use crate::journal::{Journal, JournalSettings, memory::MemoryFiles};
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_let_go_takes_nothing_from_the_other_phases() {
         let folder = tempfile::tempdir().expect("a folder");
         let files = Arc::new(MemoryFiles::new());
-        let opened = Journal::open(
-            files,
-            JournalSettings::default(),
-            Arc::new(|| Timestamp::ZERO),
-            &|_| None,
-            Known::nothing(),
-        );
+        let opened =
+            Journal::open(files, JournalSettings::default(), Arc::new(|| Timestamp::ZERO), &|_| None);
         let opened = opened.expect("opened");
         let (stop_intake, _) = watch::channel(false);
         let (drain, mut draining) = watch::channel(false);

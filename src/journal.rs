@@ -76,7 +76,7 @@ pub use self::{
     pinned::{Part, PartReader, Pinned},
     reader::{Closed, ReadError, Reader, RecordBuf, Records},
     record::{Record, RecordKind},
-    recover::{Cut, Found, KeyOf, Known, KnownRecord, OpenError},
+    recover::{Cut, KeyOf, OpenError, RecoveryHint, ScanReport},
     repair::{Filler, RepairError, Repaired, repair},
     retention::Retention,
     salvage::FoundDamage,
@@ -202,8 +202,8 @@ impl Appending {
 impl Journal {
     /// Opens the journal in a folder, or begins one there, and starts its threads.
     ///
-    /// `key_of` tells the idempotency key of a record, if it has one; it is asked for the newest records after those whose keys
-    /// are `known`, until as many keys are found as are remembered.
+    /// `key_of` tells the idempotency key of a record, if it has one; it is asked for the newest records, until as many keys
+    /// are found as are remembered.
     ///
     /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
     pub fn open(
@@ -211,17 +211,18 @@ impl Journal {
         settings: JournalSettings,
         clock: Clock,
         key_of: &KeyOf<'_>,
-        known: Known,
     ) -> Result<Opened, OpenError> {
-        let found = Self::look(files.as_ref(), key_of, known.last)?;
-        Self::open_found(files, settings, clock, found, known.keys)
+        let report = Self::scan(files.as_ref(), key_of, RecoveryHint::default())?;
+        Self::open_scanned(files, settings, clock, report, IdempotencyKeys::default())
     }
 
-    /// Looks what there is of a journal in a folder; [`Journal::open`] in two steps, so that what is known can be compared with it.
+    /// Scans the folder of a journal, the first step of [`Journal::open`], so that what is known can be compared with it.
+    ///
+    /// `key_of` is asked for records after [`RecoveryHint::keys_upto`] only.
     ///
     /// Errors: see [`OpenError`]; nothing is changed in any case.
-    pub fn look(files: &dyn Files, key_of: &KeyOf<'_>, known: KnownRecord) -> Result<Found, OpenError> {
-        recover::look(files, key_of, known)
+    pub fn scan(files: &dyn Files, key_of: &KeyOf<'_>, hint: RecoveryHint) -> Result<ScanReport, OpenError> {
+        recover::scan(files, key_of, hint)
     }
 
     /// Appends a batch and waits until it is at `level`; may sync on this thread of a runtime, which others replace meanwhile.

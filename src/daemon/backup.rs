@@ -313,8 +313,7 @@ mod tests {
         },
         event::Seq,
         journal::{
-            AppendBatch, IdempotencyKey, Journal, JournalSettings, Known, Level, RecordBuf,
-            record::RecordKind,
+            AppendBatch, IdempotencyKey, Journal, JournalSettings, Level, RecordBuf, record::RecordKind,
         },
         time::Timestamp,
     };
@@ -323,7 +322,7 @@ mod tests {
         let files = Arc::new(DirFiles::new(&state.join(JOURNAL)).expect("a folder"));
         let settings = JournalSettings { segment_bytes: 4_096, compress, ..JournalSettings::default() };
         let clock = Arc::new(|| Timestamp::from_millis(7));
-        Journal::open(files, settings, clock, &|_| None, Known::nothing()).expect("opened").journal
+        Journal::open(files, settings, clock, &|_| None).expect("opened").journal
     }
 
     fn append(journal: &Journal, numbers: std::ops::RangeInclusive<u64>) {

@@ -33,8 +33,8 @@ use crate::{
         codec::{self, IdOrigin},
     },
     journal::{
-        AppendBatch, Clock as JournalClock, Durability, Found, IdempotencyKeys, Journal, JournalSettings,
-        KnownRecord, Level, OpenError, Opened, ReadError, Reader, Record, RecordKind, Retention,
+        AppendBatch, Clock as JournalClock, Durability, IdempotencyKeys, Journal, JournalSettings, Level,
+        OpenError, Opened, ReadError, Reader, Record, RecordKind, RecoveryHint, Retention, ScanReport,
         files::{DirFiles, Files},
     },
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
@@ -159,15 +159,15 @@ impl ClosedJournal {
     ///
     /// Errors: those of [`Journal::open`].
     pub fn open(&self) -> Result<Opened, OpenError> {
-        self.open_found(self.look(KnownRecord::default())?, IdempotencyKeys::default())
+        self.open_scanned(self.scan(RecoveryHint::default())?, IdempotencyKeys::default())
     }
 
-    fn look(&self, known: KnownRecord) -> Result<Found, OpenError> {
-        Journal::look(self.files.as_ref(), &self.key_of, known)
+    fn scan(&self, hint: RecoveryHint) -> Result<ScanReport, OpenError> {
+        Journal::scan(self.files.as_ref(), &self.key_of, hint)
     }
 
-    fn open_found(&self, found: Found, keys: IdempotencyKeys) -> Result<Opened, OpenError> {
-        Journal::open_found(Arc::clone(&self.files), self.settings, Arc::clone(&self.clock), found, keys)
+    fn open_scanned(&self, report: ScanReport, keys: IdempotencyKeys) -> Result<Opened, OpenError> {
+        Journal::open_scanned(Arc::clone(&self.files), self.settings, Arc::clone(&self.clock), report, keys)
     }
 }
 
@@ -201,16 +201,16 @@ pub fn open_after(
 ) -> Result<(Fold, Opened), OpenError> {
     let had_none = snapshots.is_empty();
     while let Some(loaded) = snapshots.load(rules) {
-        let found = match journal.look(loaded.known()) {
-            Ok(found) => loaded.check(&found).map(|()| found),
+        let report = match journal.scan(loaded.hint()) {
+            Ok(report) => loaded.check(&report).map(|()| report),
             Err(behind @ OpenError::Behind { .. }) => Err(Unusable::Ahead(behind)),
             Err(error) => return Err(error),
         };
-        match found {
-            Ok(found) => {
-                snapshots.check_all(&found);
+        match report {
+            Ok(report) => {
+                snapshots.check_all(&report);
                 let keys = loaded.keys.unwrap_or_default();
-                return Ok((loaded.fold, journal.open_found(found, keys)?));
+                return Ok((loaded.fold, journal.open_scanned(report, keys)?));
             }
             Err(reason) => snapshots.pass_over(loaded.fold.applied, &reason),
         }

@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use crate::{
         config::layers::{LayerKind, SourceFile},
-        journal::{AppendBatch, JournalSettings, Known, Level, RecordKind, memory::MemoryFiles},
+        journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles},
         time::Timestamp,
     };
 
@@ -423,7 +423,7 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let (store, files) = (RulesStore::new(state.path()), Arc::new(MemoryFiles::new()));
         let clock = Arc::new(|| Timestamp::ZERO);
-        let opened = Journal::open(files, JournalSettings::default(), clock, &|_| None, Known::nothing());
+        let opened = Journal::open(files, JournalSettings::default(), clock, &|_| None);
         let journal = opened.expect("opened").journal;
         let name = |hash: &str| {
             let mut batch = AppendBatch::new();

@@ -22,7 +22,7 @@ use super::{fold::Fold, rules::RulesStore};
 use crate::{
     event::Seq,
     journal::{
-        Found, IdempotencyKey, IdempotencyKeys, Journal, KnownRecord, ReadError,
+        IdempotencyKey, IdempotencyKeys, Journal, ReadError, RecoveryHint, ScanReport,
         files::{File, Files},
     },
     snapshot::{Damaged, form_3},
@@ -98,16 +98,16 @@ impl Capture {
 
 impl Loaded {
     /// What it says of the journal.
-    pub fn known(&self) -> KnownRecord {
+    pub fn hint(&self) -> RecoveryHint {
         let keys_upto = if self.keys.is_some() { self.last.seq } else { Seq::ZERO };
-        KnownRecord { seq: self.last.seq, keys_upto }
+        RecoveryHint { seq: self.last.seq, keys_upto }
     }
 
-    /// Compares it with the journal that was found, which reaches as far as it does.
+    /// Compares it with the journal that was scanned, which reaches as far as it does.
     ///
     /// Errors: it is not one to go on from in this journal.
-    pub fn check(&self, found: &Found) -> Result<(), Unusable> {
-        check(&self.last, found)
+    pub fn check(&self, report: &ScanReport) -> Result<(), Unusable> {
+        check(&self.last, report)
     }
 
     /// Whether it is one to go on from in a journal that is open.
@@ -162,12 +162,12 @@ impl Snapshots {
         }
     }
 
-    /// Passes over those that cannot be gone on from in the journal that was found, as far as their headers say: they replace
+    /// Passes over those that cannot be gone on from in the journal that was scanned, as far as their headers say: they replace
     /// nothing, so the journal must not be deleted for them.
-    pub fn check_all(&self, found: &Found) {
+    pub fn check_all(&self, report: &ScanReport) {
         let kept = self.kept().clone();
         for seq in kept {
-            if let Err(reason) = self.read_header(seq).and_then(|header| check(&header.last, found)) {
+            if let Err(reason) = self.read_header(seq).and_then(|header| check(&header.last, report)) {
                 self.pass_over(seq, &reason);
             }
         }
@@ -344,13 +344,13 @@ impl Snapshots {
     }
 }
 
-/// Compares the last record of a snapshot with the journal that was found, which reaches as far.
-fn check(last: &LastRecord, found: &Found) -> Result<(), Unusable> {
-    if last.seq.next() < found.first() {
-        return Err(Unusable::BeforeJournal { first: found.first() });
+/// Compares the last record of a snapshot with the journal that was scanned, which reaches as far.
+fn check(last: &LastRecord, report: &ScanReport) -> Result<(), Unusable> {
+    if last.seq.next() < report.first() {
+        return Err(Unusable::BeforeJournal { first: report.first() });
     }
     // What cannot be read contradicts nothing; who needs it says that it is damaged.
-    let record = found.record(last.seq).ok().flatten();
+    let record = report.record(last.seq).ok().flatten();
     last.check(record.as_ref().map(|record| record.as_record()))
 }
 

@@ -179,9 +179,7 @@ mod tests {
     use super::*;
     use crate::{
         event::Seq,
-        journal::{
-            AppendBatch, Journal, JournalSettings, Known, Level, memory::MemoryFiles, record::RecordKind,
-        },
+        journal::{AppendBatch, Journal, JournalSettings, Level, memory::MemoryFiles, record::RecordKind},
         time::Timestamp,
     };
 
@@ -198,8 +196,7 @@ mod tests {
         let open = || {
             let files = Arc::new(DirFiles::new(dir.path()).expect("a folder"));
             let settings = JournalSettings { segment_bytes: 4_096, ..JournalSettings::default() };
-            Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None, Known::nothing())
-                .expect("opened")
+            Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None).expect("opened")
         };
         let journal = open().journal;
         for number in 0..100_u8 {

@@ -46,7 +46,7 @@ mod tests {
     use crate::{
         event::Seq,
         journal::{
-            AppendBatch, Journal, JournalSettings, Known, Level, Outcome, RecordBuf, memory::MemoryFiles,
+            AppendBatch, Journal, JournalSettings, Level, Outcome, RecordBuf, memory::MemoryFiles,
             record::RecordKind,
         },
         time::Timestamp,
@@ -63,9 +63,7 @@ mod tests {
             ..JournalSettings::default()
         };
         let clock = Arc::new(|| Timestamp::from_millis(7));
-        Journal::open(Arc::new(files.clone()), settings, clock, &|_| None, Known::nothing())
-            .expect("opened")
-            .journal
+        Journal::open(Arc::new(files.clone()), settings, clock, &|_| None).expect("opened").journal
     }
 
     fn batch(kind: RecordKind, bodies: &[Vec<u8>]) -> AppendBatch {

@@ -266,7 +266,7 @@ impl From<Record<'_>> for RecordBuf {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::journal::{AppendBatch, Journal, Known, Level, memory::MemoryFiles};
+    use crate::journal::{AppendBatch, Journal, Level, memory::MemoryFiles};
 
     #[test]
     fn a_record_is_read_as_soon_as_its_append_is_answered() {
@@ -378,8 +378,7 @@ mod tests {
         let clock: crate::journal::Clock = Arc::new(|| Timestamp::ZERO);
         let settings = crate::journal::JournalSettings { segment_bytes: 1 << 20, ..Default::default() };
         let files = Arc::new(MemoryFiles::new());
-        let journal =
-            Journal::open(files, settings, clock, &|_| None, Known::nothing()).expect("opened").journal;
+        let journal = Journal::open(files, settings, clock, &|_| None).expect("opened").journal;
         for begin in (1..2_000).step_by(100) {
             let mut batch = AppendBatch::new();
             for number in begin..begin + 100 {

@@ -5,9 +5,9 @@
 //! Only the last segment, or the unnamed file after it, can be torn, since a file gets a segment's name when all before it is
 //! durable. There, a place without a good record is what a crash left only if nothing says that the record was durable: no good
 //! record behind it, no mark of a journal that was closed, and nothing that the caller knows. Anything else is damage, and a
-//! reason not to start. Nothing is changed before everything was looked at; `settle` does what follows.
+//! reason not to start. Nothing is changed before everything was looked at; `apply` does what follows.
 
-pub(super) mod settle;
+pub(super) mod apply;
 
 use std::{
     collections::VecDeque,
@@ -32,7 +32,7 @@ use crate::{
     time::Timestamp,
 };
 
-pub(super) use self::settle::settle;
+pub(super) use self::apply::apply;
 
 /// Why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -104,29 +104,13 @@ pub enum OpenError {
     Thread(#[source] io::Error),
 }
 
-/// What the caller knows of the journal before it is opened, such as from a snapshot.
-#[derive(Debug)]
-pub struct Known {
-    /// The last record that is known.
-    pub last: KnownRecord,
-    /// The idempotency keys that are known.
-    pub keys: IdempotencyKeys,
-}
-
-/// A record of which it is known that the journal had it.
+/// What the caller knows of the journal before it is opened, such as from a snapshot; by default nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct KnownRecord {
-    /// Its position; [`Seq::ZERO`] when nothing is known.
+pub struct RecoveryHint {
+    /// A record that the journal had, durably.
     pub seq: Seq,
     /// The idempotency keys of the records up to this one are known.
     pub keys_upto: Seq,
-}
-
-impl Known {
-    /// Nothing is known.
-    pub fn nothing() -> Self {
-        Self { last: KnownRecord::default(), keys: IdempotencyKeys::default() }
-    }
 }
 
 /// A torn end that was cut off, or would be.
@@ -191,9 +175,9 @@ struct Torn {
     durable: Seq,
 }
 
-/// What a look into the folder of a journal found. Nothing was changed for it.
+/// What a scan of a journal's folder found. Nothing was changed for it.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct ScanReport {
     /// In order; none where no journal was begun.
     segments: Vec<Arc<Segment>>,
     /// Of the same, the last one first.
@@ -210,7 +194,7 @@ pub struct Found {
     marked: Seq,
 }
 
-impl Found {
+impl ScanReport {
     /// The last record; [`Seq::ZERO`] when there is none.
     pub fn last(&self) -> Seq {
         let last_scan = self.next.as_ref().map(|(_, scan)| scan).or(self.scans.first());
@@ -241,20 +225,24 @@ impl Found {
         }
     }
 
-    fn check_reach(self, known: KnownRecord) -> Result<Self, OpenError> {
+    fn check_reach(self, hint: RecoveryHint) -> Result<Self, OpenError> {
         let last = self.last();
-        if known.seq > last { Err(OpenError::Behind { last, known: known.seq }) } else { Ok(self) }
+        if hint.seq > last { Err(OpenError::Behind { last, known: hint.seq }) } else { Ok(self) }
     }
 }
 
-/// Looks into a folder.
+/// Scans the folder of a journal.
 ///
 /// Shape: scans the newest segment first, so that `key_of` is asked only until enough keys are found.
-pub(super) fn look(files: &dyn Files, key_of: &KeyOf<'_>, known: KnownRecord) -> Result<Found, OpenError> {
-    let mut scanner = Scanner::new(files, key_of, known);
+pub(super) fn scan(
+    files: &dyn Files,
+    key_of: &KeyOf<'_>,
+    hint: RecoveryHint,
+) -> Result<ScanReport, OpenError> {
+    let mut scanner = Scanner::new(files, key_of, hint);
     let (firsts, has_next) = scanner.list()?;
     let Some((last_first, full_firsts)) = firsts.split_last() else {
-        return Found::default().check_reach(known);
+        return ScanReport::default().check_reach(hint);
     };
 
     let (tail, tail_scan) = scanner.scan_last(*last_first)?;
@@ -269,8 +257,8 @@ pub(super) fn look(files: &dyn Files, key_of: &KeyOf<'_>, known: KnownRecord) ->
         following = *first;
     }
 
-    let found = Found { segments, scans, ..Found::default() };
-    scanner.judge_end(found, next)?.check_reach(known)
+    let report = ScanReport { segments, scans, ..ScanReport::default() };
+    scanner.judge_end(report, next)?.check_reach(hint)
 }
 
 impl Scan {
@@ -283,13 +271,13 @@ impl Scan {
 pub(super) struct Scanner<'a> {
     files: &'a dyn Files,
     key_of: &'a KeyOf<'a>,
-    known: KnownRecord,
+    hint: RecoveryHint,
     keys_left: usize,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(files: &'a dyn Files, key_of: &'a KeyOf<'a>, known: KnownRecord) -> Self {
-        Self { files, key_of, known, keys_left: IDEMPOTENCY_KEYS_MAX }
+    pub(super) fn new(files: &'a dyn Files, key_of: &'a KeyOf<'a>, hint: RecoveryHint) -> Self {
+        Self { files, key_of, hint, keys_left: IDEMPOTENCY_KEYS_MAX }
     }
 
     /// The first records of all segments, in order, and whether there is a file that is to follow them.
@@ -378,7 +366,7 @@ impl<'a> Scanner<'a> {
 
     fn scan(&mut self, name: &str, segment: &Segment, until: Option<Seq>) -> Result<Scan, OpenError> {
         if let Some(seal) =
-            segment.seal().filter(|seal| self.keys_left == 0 || seal.last <= self.known.keys_upto)
+            segment.seal().filter(|seal| self.keys_left == 0 || seal.last <= self.hint.keys_upto)
         {
             let (expected, time, durable) = (seal.last.next(), seal.time, seal.last);
             return Ok(Scan { time, durable, ..Scan::of_nothing(expected) });
@@ -389,7 +377,7 @@ impl<'a> Scanner<'a> {
             let expected = scan.expected;
             match cursor.step() {
                 Step::Record(entry) if entry.seq == expected => {
-                    if self.keys_left > 0 && expected > self.known.keys_upto {
+                    if self.keys_left > 0 && expected > self.hint.keys_upto {
                         let key = (self.key_of)(cursor.record(&entry));
                         scan.keys.extend(key.map(|key| IdempotencyKey::new(key, expected)));
                         if scan.keys.len() > self.keys_left {
@@ -428,15 +416,15 @@ impl<'a> Scanner<'a> {
     /// Decides what a crash left at the end and what is damaged; `next` is the file that is to follow the last segment.
     ///
     /// Errors: a record that is known to be durable is not there, and something else is.
-    fn judge_end(&self, found: Found, next: Option<(Segment, Scan)>) -> Result<Found, OpenError> {
+    fn judge_end(&self, report: ScanReport, next: Option<(Segment, Scan)>) -> Result<ScanReport, OpenError> {
         let marked = mark::read(self.files).map_err(|source| self.failed("read", mark::MARK_NAME, source))?;
         let (next, other) = match next {
             Some((next, scan)) if scan.expected > next.first => (Some((next, scan)), None),
             other => (None, other),
         };
-        let tail = next.as_ref().map(|(next, _)| next).or(found.segments.last().map(Arc::as_ref));
-        let scan = next.as_ref().map(|(_, scan)| scan).or(found.scans.first());
-        let (Some(tail), Some(scan)) = (tail, scan) else { return Ok(found) };
+        let tail = next.as_ref().map(|(next, _)| next).or(report.segments.last().map(Arc::as_ref));
+        let scan = next.as_ref().map(|(_, scan)| scan).or(report.scans.first());
+        let (Some(tail), Some(scan)) = (tail, scan) else { return Ok(report) };
         let name = if next.is_some() { NEXT_NAME.to_owned() } else { tail.name() };
         let is_open = tail.seal().is_none();
         let torn = if is_open { self.torn(&name, tail, tail.end())? } else { None };
@@ -444,15 +432,15 @@ impl<'a> Scanner<'a> {
             other.map(|(other, _)| self.torn(NEXT_NAME, &other, HEADER_BYTES)).transpose()?.flatten();
 
         let said = [&torn, &dropped].into_iter().flatten().map(|torn| torn.durable);
-        let in_order = next.iter().map(|(_, scan)| scan).chain(found.scans.first()).map(|scan| scan.durable);
-        let durable = said.chain(in_order).fold(marked.max(self.known.seq), Seq::max);
+        let in_order = next.iter().map(|(_, scan)| scan).chain(report.scans.first()).map(|scan| scan.durable);
+        let durable = said.chain(in_order).fold(marked.max(self.hint.seq), Seq::max);
         let (expected, has_ended) = (scan.expected, torn.is_none() && dropped.is_none());
         // A journal that ends where what the caller knows does not is a matter of the caller's.
         if expected <= marked || (expected <= durable && !has_ended) {
             let damage = scan.damage.unwrap_or(Damage::Missing { expected });
             return Err(OpenError::Damaged { path: self.files.path(&name), offset: tail.end(), damage });
         }
-        Ok(Found { next, torn, dropped, durable: durable.min(expected.previous()), marked, ..found })
+        Ok(ScanReport { next, torn, dropped, durable: durable.min(expected.previous()), marked, ..report })
     }
 
     /// What is in a file from `offset` on, if that is not all preallocated space.

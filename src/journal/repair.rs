@@ -12,7 +12,7 @@ use crate::{
         files::{File, Files},
         packed::Packer,
         record::{Record, RecordKind},
-        recover::settle::{copy_part, free_name},
+        recover::apply::{copy_part, free_name},
         segment::UNFINISHED_NAME,
         verify::{Part, Segment, UNKNOWN_TIME, Verified, VerifyError, Within, examine, verify},
     },
@@ -165,7 +165,7 @@ fn write_anew(
 mod tests {
     use super::{super::testing::*, *};
     use crate::journal::{
-        Journal, JournalSettings, Known, Level,
+        Journal, JournalSettings, Level,
         files::DirFiles,
         memory::{Faults, MemoryFiles},
         segment,
@@ -336,13 +336,7 @@ mod tests {
                 compress: false,
                 ..JournalSettings::default()
             };
-            Journal::open(
-                files,
-                settings,
-                Arc::new(|| Timestamp::from_millis(5)),
-                &|_| None,
-                Known::nothing(),
-            )
+            Journal::open(files, settings, Arc::new(|| Timestamp::from_millis(5)), &|_| None)
         };
         for at in 0..3 {
             let dir = tempfile::tempdir().expect("a folder");

@@ -22,7 +22,7 @@ use crate::{
         health::Health,
         idempotency::IdempotencyKeys,
         preface::Preface,
-        recover::{self, Found, OpenError, Recovered},
+        recover::{self, OpenError, Recovered, ScanReport},
         sealer::{Sealer, Sealing},
         segment::Segment,
         turns::Turns,
@@ -37,17 +37,17 @@ struct Helpers {
 }
 
 impl Journal {
-    /// Opens a journal that was looked at, with the idempotency keys of the records up to those that were known.
+    /// Opens a journal that was scanned, with the idempotency keys of the records up to those that were known.
     ///
     /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
-    pub fn open_found(
+    pub fn open_scanned(
         files: Arc<dyn Files>,
         settings: JournalSettings,
         clock: Clock,
-        found: Found,
+        report: ScanReport,
         keys: IdempotencyKeys,
     ) -> Result<Opened, OpenError> {
-        let recovered = recover::settle(files.as_ref(), settings.segment_bytes, found, keys)?;
+        let recovered = recover::apply(files.as_ref(), settings.segment_bytes, report, keys)?;
         let Recovered { segments, last, time, keys, cuts, marked } = recovered;
         let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
         let capacity = tail.file.size().map_err(|source| OpenError::Io {

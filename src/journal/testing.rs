@@ -8,8 +8,8 @@ use std::sync::{
 use crate::{
     event::Seq,
     journal::{
-        AppendBatch, Clock, Durability, Journal, JournalSettings, Known, Level, OpenError, Opened, RecordBuf,
-        Retention,
+        AppendBatch, Clock, Durability, IdempotencyKeys, Journal, JournalSettings, Level, OpenError, Opened,
+        RecordBuf, RecoveryHint, Retention,
         memory::MemoryFiles,
         record::{Record, RecordKind},
     },
@@ -37,7 +37,7 @@ pub(super) fn open_with(
     // What is packed, and when, would be another thread's choice.
     let settings =
         JournalSettings { segment_bytes, durability, compress: false, ..JournalSettings::default() };
-    open_set(files, settings, clock, Known::nothing())
+    open_set(files, settings, clock, RecoveryHint::default())
 }
 
 /// Opens without asking for idempotency keys, as bodies may be any.
@@ -45,12 +45,12 @@ pub(super) fn try_open_plainly(files: &MemoryFiles) -> Result<Opened, OpenError>
     let settings =
         JournalSettings { segment_bytes: SEGMENT_BYTES, compress: false, ..JournalSettings::default() };
     let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
-    Journal::open(Arc::new(files.clone()), settings, clock, &|_| None, Known::nothing())
+    Journal::open(Arc::new(files.clone()), settings, clock, &|_| None)
 }
 
 /// Opens a journal that packs, and waits until that is done.
 pub(super) fn open_packing(files: &MemoryFiles) -> Opened {
-    let opened = try_open_packing(files, Retention::default(), Known::nothing()).expect("opened");
+    let opened = try_open_packing(files, Retention::default(), RecoveryHint::default()).expect("opened");
     opened.journal.inner.shared.sealing.wait_until_idle();
     opened
 }
@@ -58,7 +58,7 @@ pub(super) fn open_packing(files: &MemoryFiles) -> Opened {
 pub(super) fn try_open_packing(
     files: &MemoryFiles,
     retention: Retention,
-    known: Known,
+    hint: RecoveryHint,
 ) -> Result<Opened, OpenError> {
     let settings = JournalSettings {
         segment_bytes: SEGMENT_BYTES,
@@ -67,16 +67,17 @@ pub(super) fn try_open_packing(
         retention,
         preface: None,
     };
-    open_set(files, settings, Arc::new(|| Timestamp::from_millis(5)), known)
+    open_set(files, settings, Arc::new(|| Timestamp::from_millis(5)), hint)
 }
 
 fn open_set(
     files: &MemoryFiles,
     settings: JournalSettings,
     clock: Clock,
-    known: Known,
+    hint: RecoveryHint,
 ) -> Result<Opened, OpenError> {
-    Journal::open(Arc::new(files.clone()), settings, clock, &key_of, known)
+    let report = Journal::scan(files, &key_of, hint)?;
+    Journal::open_scanned(Arc::new(files.clone()), settings, clock, report, IdempotencyKeys::default())
 }
 
 /// Opens such that from now on every write and sync is the test's: the next segment is prepared.

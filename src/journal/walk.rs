@@ -11,8 +11,7 @@ use std::{
 };
 
 use super::{
-    AppendError, Filler, Journal, JournalSettings, Known, Level, OpenError, Opened, ReadError, Record,
-    RecordKind,
+    AppendError, Filler, Journal, JournalSettings, Level, OpenError, Opened, ReadError, Record, RecordKind,
     files::Files,
     mark::MARK_NAME,
     memory::{MemoryFiles, Operation, Random},
@@ -289,7 +288,7 @@ impl Walk {
         let settings =
             JournalSettings { segment_bytes: SEGMENT_BYTES, compress, ..JournalSettings::default() };
         let files = Arc::new(self.files.clone());
-        Journal::open(files, settings, Arc::new(|| Timestamp::from_millis(5)), &|_| None, Known::nothing())
+        Journal::open(files, settings, Arc::new(|| Timestamp::from_millis(5)), &|_| None)
     }
 
     /// Compares all that is there with what has to be, and takes it for promised.

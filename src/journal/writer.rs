@@ -406,14 +406,8 @@ mod tests {
         assert_eq!(lengths(&journal), [1, 800, 1, 800, 800, 1]);
         journal.close_blocking().expect("closed");
         let settings = crate::journal::JournalSettings { segment_bytes: SEGMENT_BYTES, ..Default::default() };
-        let again = Journal::open(
-            Arc::new(files),
-            settings,
-            Arc::new(|| Timestamp::ZERO),
-            &|_| None,
-            crate::journal::Known::nothing(),
-        )
-        .expect("opened");
+        let again = Journal::open(Arc::new(files), settings, Arc::new(|| Timestamp::ZERO), &|_| None)
+            .expect("opened");
         assert_eq!(lengths(&again.journal), [1, 800, 1, 800, 800, 1]);
     }
 

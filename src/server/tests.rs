@@ -35,7 +35,7 @@ use crate::{
     engine::io::{Input, Pending, RequestId},
     event::{Seq, SessionId, Severity},
     exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
-    journal::{Journal, JournalSettings, Known, memory::MemoryFiles},
+    journal::{Journal, JournalSettings, memory::MemoryFiles},
     ledger::LedgerEntry,
     notification::{NotificationId, Priority, SubscriberId},
     projection::{Command, FILE_NAME},
@@ -73,8 +73,7 @@ impl Reply {
 fn daemon() -> Daemon {
     let clock: Clock = Arc::new(|| Timestamp::from_millis(1_000));
     let files = Arc::new(MemoryFiles::new());
-    let opened = Journal::open(files, JournalSettings::default(), clock.clone(), &|_| None, Known::nothing())
-        .expect("opened");
+    let opened = Journal::open(files, JournalSettings::default(), clock.clone(), &|_| None).expect("opened");
     let (engine, queries) = EngineHandle::new(steady);
     let (stop, shutdown) = watch::channel(false);
     let registry = Arc::new(Registry::new(100));

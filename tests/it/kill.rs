@@ -302,8 +302,7 @@ fn replay(home: &Home) -> Replayed {
     let files = DirFiles::new(&home.state().join("journal")).expect("the journal's folder");
     let settings = JournalSettings::default();
     let clock = Arc::new(|| Timestamp::ZERO);
-    let opened = Journal::open(Arc::new(files), settings, clock, &|_| None, aside::journal::Known::nothing())
-        .expect("a sound journal");
+    let opened = Journal::open(Arc::new(files), settings, clock, &|_| None).expect("a sound journal");
     let mut reader = opened.journal.read_from(Seq(1));
     let mut fold = Fold::new(RulesStore::new(&home.state()));
     fold.look_ahead(opened.journal.read_from(Seq(1)), opened.last_seq, BTreeSet::new());

@@ -9,7 +9,7 @@ use aside::{
     event::{Event, Payload, Provenance, Seq, SessionId, Severity},
     exchange::{Answer, Exchange, ReleaseRecord},
     journal::{
-        AppendBatch, Journal, JournalSettings, Known, Level, RecordBuf, RecordKind, files::DirFiles,
+        AppendBatch, Journal, JournalSettings, Level, RecordBuf, RecordKind, files::DirFiles,
         memory::MemoryFiles,
     },
     notification::InjectionPoint,
@@ -168,8 +168,7 @@ fn the_state_after_a_start_is_the_one_before_it() {
 fn append_unreadable(home: &Home) -> Seq {
     let files = Arc::new(DirFiles::new(&home.path("state/journal")).expect("a folder"));
     let clock = Arc::new(|| Timestamp::ZERO);
-    let opened =
-        Journal::open(files, JournalSettings::default(), clock, &|_| None, Known::nothing()).expect("opened");
+    let opened = Journal::open(files, JournalSettings::default(), clock, &|_| None).expect("opened");
     let batch = AppendBatch::of(RecordKind(record::EVENT), &[1, 2, 3], None).expect("small");
     let appended = opened.journal.append_blocking(batch, Level::Synced).expect("appended");
     opened.journal.close_blocking().expect("closed");

@@ -20,7 +20,7 @@ use crate::{
     },
     event::{Payload, Provenance, Severity},
     exchange::Harness,
-    journal::{Journal, JournalSettings, Known, memory::MemoryFiles},
+    journal::{Journal, JournalSettings, memory::MemoryFiles},
     projection::{FILE_NAME, Projection},
     server::EngineHandle,
 };
@@ -75,7 +75,7 @@ impl Running {
         let folder = tempfile::tempdir().expect("a folder");
         let clock = Arc::new(Clock::reading(read, Timestamp::ZERO));
         let (settings, memory) = (JournalSettings::default(), Arc::new(MemoryFiles::new()));
-        let opened = Journal::open(memory.clone(), settings, clock_fn(&clock), &|_| None, Known::nothing());
+        let opened = Journal::open(memory.clone(), settings, clock_fn(&clock), &|_| None);
         let bus = Bus::new(opened.expect("opened").journal, Seq::ZERO);
         let rules = RulesStore::new(folder.path());
         let mut fold = Fold::new(rules.clone());

@@ -18,7 +18,7 @@ use crate::{
     engine::RequestId,
     event::{EventRef, SessionId, Severity},
     exchange::{Exchange, Harness, InjectionId},
-    journal::{AppendBatch, JournalSettings, Known, Level, RecordKind, memory::MemoryFiles},
+    journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles},
     notification::InjectionPoint,
     projection::{
         FILE_NAME, View,
@@ -105,7 +105,7 @@ impl World {
         let settings = JournalSettings { segment_bytes: 1 << 16, ..JournalSettings::default() };
         let clock = Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst)));
         let files = Arc::new(MemoryFiles::new());
-        let opened = Journal::open(files, settings, clock, &|_| None, Known::nothing()).expect("opened");
+        let opened = Journal::open(files, settings, clock, &|_| None).expect("opened");
         let snapshots = Arc::new(Snapshots::open(Arc::new(MemoryFiles::new())).expect("opened"));
         let bus = Bus::new(opened.journal, Seq(u64::MAX));
         let mut world = Self { folder, bus, snapshots, rules, now, numbers: Numbers(seed), records: 0 };

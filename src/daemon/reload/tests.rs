@@ -7,7 +7,7 @@ use crate::{
     config::daemon::DaemonConfig,
     daemon::{clock_fn, fold::Fold},
     event::Seq,
-    journal::{Journal, JournalSettings, Known, memory::MemoryFiles},
+    journal::{Journal, JournalSettings, memory::MemoryFiles},
 };
 
 const SUBSCRIBER: &str = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"ci.check.failed\"]\n";
@@ -23,7 +23,7 @@ fn bench() -> Bench {
     let folder = tempfile::tempdir().expect("a folder");
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
     let (settings, files) = (JournalSettings::default(), Arc::new(MemoryFiles::new()));
-    let opened = Journal::open(files, settings, clock_fn(&clock), &|_| None, Known::nothing());
+    let opened = Journal::open(files, settings, clock_fn(&clock), &|_| None);
     let bus = Bus::new(opened.expect("opened").journal, Seq::ZERO);
     let store = RulesStore::new(&folder.path().join("state"));
     let user_folder = folder.path().join("config");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::journal::{
-    AppendBatch, IDEMPOTENCY_KEYS_MAX, JournalSettings, Known, Level, RecordKind,
+    AppendBatch, IDEMPOTENCY_KEYS_MAX, JournalSettings, Level, RecordKind,
     memory::{Faults, MemoryFiles, Operation},
 };
 
@@ -93,7 +93,7 @@ fn the_form_before_is_read_without_its_keys() {
     files.create(&name_of(Seq(5))).expect("created").write_at(&bytes, 0).expect("written");
     let loaded = open(&files).load(&rules()).expect("usable");
     assert_eq!((loaded.fold.applied, loaded.keys.is_none()), (Seq(5), true));
-    assert_eq!(loaded.known(), KnownRecord { seq: Seq(5), keys_upto: Seq::ZERO });
+    assert_eq!(loaded.hint(), RecoveryHint { seq: Seq(5), keys_upto: Seq::ZERO });
     let last = LastRecord { seq: Seq(5), time: Timestamp::ZERO, checksum: None };
     assert_eq!(loaded.last, last);
 }
@@ -149,7 +149,7 @@ fn one_of_another_journal_that_cannot_be_renamed_is_not_used() {
 #[test]
 fn the_history_is_made_from_a_snapshot_of_its_own_journal() {
     let (files, clock) = (Arc::new(MemoryFiles::new()), Arc::new(|| Timestamp::ZERO));
-    let journal = Journal::open(files, JournalSettings::default(), clock, &|_| None, Known::nothing());
+    let journal = Journal::open(files, JournalSettings::default(), clock, &|_| None);
     let journal = journal.expect("opened").journal;
     let mut batch = AppendBatch::new();
     (0..9).for_each(|_| batch.push(RecordKind(1), b"body", None).expect("small"));

@@ -149,15 +149,13 @@ fn write(
 mod tests {
     use super::*;
     use crate::{
-        journal::{AppendBatch, Journal, JournalSettings, Known, Level, RecordKind, memory::MemoryFiles},
+        journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles},
         time::Timestamp,
     };
 
     fn bus() -> Bus {
         let (files, settings) = (Arc::new(MemoryFiles::new()), JournalSettings::default());
-        let opened =
-            Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None, Known::nothing())
-                .expect("opened");
+        let opened = Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None).expect("opened");
         Bus::new(opened.journal, opened.last_seq)
     }
 

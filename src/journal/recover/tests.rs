@@ -18,7 +18,7 @@ fn of_a_segment_with_more_keys_than_are_remembered_the_newest_are() {
     opened.journal.append_blocking(batch_of(1..=9), Level::Synced).expect("appended");
     opened.journal.close_blocking().expect("closed");
     let key_of = |record: Record<'_>| Some(number_of(record.body).into());
-    let mut scanner = Scanner::new(&files, &key_of, KnownRecord::default());
+    let mut scanner = Scanner::new(&files, &key_of, RecoveryHint::default());
     scanner.keys_left = 3;
     let (_, scan) = scanner.scan_last(Seq(1)).expect("scanned");
     assert_eq!(scan.keys, [7, 8, 9].map(|number| IdempotencyKey::new(number.into(), Seq(number))));
@@ -33,11 +33,11 @@ fn what_is_known_is_not_asked_for_again_and_reaches_no_further_than_the_journal(
         asked.borrow_mut().push(record.seq.0);
         Some(number_of(record.body).into())
     };
-    let known = |seq| KnownRecord { seq: Seq(seq), keys_upto: Seq(seq) };
+    let known = |seq| RecoveryHint { seq: Seq(seq), keys_upto: Seq(seq) };
     let mut keys = IdempotencyKeys::new(8);
     keys.remember(7, Seq(7));
-    let found = look(&files, &key_of, known(27)).expect("sound");
-    let recovered = settle(&files, SEGMENT_BYTES, found, keys).expect("opened");
+    let report = scan(&files, &key_of, known(27)).expect("sound");
+    let recovered = apply(&files, SEGMENT_BYTES, report, keys).expect("opened");
     asked.borrow_mut().sort_unstable();
     assert_eq!(asked.take(), [28, 29, 30]);
     let mut keys = recovered.keys;
@@ -45,7 +45,7 @@ fn what_is_known_is_not_asked_for_again_and_reaches_no_further_than_the_journal(
     assert_eq!([7, 28, 8].map(|key| first_of(key, &mut keys)), [Some(Seq(7)), Some(Seq(28)), None]);
     for (files, last) in [(files, 30), (MemoryFiles::new(), 0)] {
         let names = files.list().expect("listed");
-        let error = look(&files, &key_of, known(31)).map(|_| ()).expect_err("refused");
+        let error = scan(&files, &key_of, known(31)).map(|_| ()).expect_err("refused");
         assert!(
             matches!(error, OpenError::Behind { last: Seq(found), known: Seq(31) } if found == last),
             "{error}"
@@ -128,8 +128,7 @@ fn a_damaged_record_that_was_durable_stops_the_start_and_a_repair_helps() {
                 compress: packs,
                 ..Default::default()
             };
-            let known = crate::journal::Known::nothing();
-            crate::journal::Journal::open(Arc::new(files.clone()), settings, clock, &|_| None, known)
+            crate::journal::Journal::open(Arc::new(files.clone()), settings, clock, &|_| None)
         };
         let names = files.list().expect("listed");
         let error = reopen().map(|opened| opened.last_seq).expect_err("refused").to_string();
@@ -151,10 +150,10 @@ fn what_the_caller_knows_tells_damage_from_a_torn_end() {
     let files = journal_killed_at(3);
     let third = HEADER_BYTES + size(1) + size(2);
     files.open(FIRST).expect("there").write_at(b"!", third + 31).expect("written");
-    let known = |seq| KnownRecord { seq: Seq(seq), keys_upto: Seq(seq) };
-    let error = look(&files, &|_| None, known(3)).map(|_| ()).expect_err("refused");
+    let known = |seq| RecoveryHint { seq: Seq(seq), keys_upto: Seq(seq) };
+    let error = scan(&files, &|_| None, known(3)).map(|_| ()).expect_err("refused");
     assert!(matches!(error, OpenError::Damaged { offset, .. } if offset == third), "{error}");
-    assert_eq!(look(&files, &|_| None, known(2)).expect("torn").last(), Seq(2));
+    assert_eq!(scan(&files, &|_| None, known(2)).expect("torn").last(), Seq(2));
 }
 
 #[test]
@@ -163,14 +162,14 @@ fn every_record_that_was_found_can_be_read_before_the_journal_is_opened() {
     for (files, last) in
         [(filled(30, true), 30), (filled(30, false), 30), (journal_ahead_of_the_disk(12), 12)]
     {
-        let found = look(&files, &|_| None, KnownRecord::default()).expect("sound");
+        let found = scan(&files, &|_| None, RecoveryHint::default()).expect("sound");
         assert_eq!((found.first(), found.last()), (Seq(1), Seq(last)));
         let number = |seq| found.record(Seq(seq)).expect("readable").map(|record| number_of(&record.body));
         let numbers: Vec<_> = (0..=last + 1).map(number).collect();
         let expected = [None].into_iter().chain((1..=last).map(Some)).chain([None]);
         assert_eq!(numbers, expected.collect::<Vec<_>>());
     }
-    let found = look(&MemoryFiles::new(), &|_| None, KnownRecord::default()).expect("nothing");
+    let found = scan(&MemoryFiles::new(), &|_| None, RecoveryHint::default()).expect("nothing");
     assert_eq!((found.first(), found.record(Seq(1)).expect("readable")), (Seq(1), None));
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{super::testing::*, *};
 use crate::{
     journal::{
-        Durability, Journal, JournalSettings, Known, KnownRecord, Level, OpenError, Outcome, ReadError,
+        Durability, Journal, JournalSettings, Level, OpenError, Outcome, ReadError, RecoveryHint,
         memory::{Faults, MemoryFiles, Operation},
         segment,
     },
@@ -84,7 +84,7 @@ fn wherever_the_power_is_lost_while_packing_nothing_is_lost_and_the_next_start_f
     for faults in writes.chain(syncs).chain(failures) {
         let files = whole.after_kill();
         files.set_faults(faults);
-        if let Ok(opened) = try_open_packing(&files, Retention::default(), Known::nothing()) {
+        if let Ok(opened) = try_open_packing(&files, Retention::default(), RecoveryHint::default()) {
             opened.journal.inner.shared.sealing.wait_until_idle();
             // Whether it could be synced is what the next start shows.
             opened.journal.close_blocking().ok();
@@ -106,11 +106,11 @@ fn what_is_known_of_sealed_segments_is_not_read_again() {
     open_packing(&files).journal.close_blocking().expect("closed");
     let names = segments(&files);
     files.open(&names[1]).expect("there").write_at(b"!", 30).expect("written");
-    let error = try_open_packing(&files, Retention::default(), Known::nothing()).map(|_| ());
+    let error = try_open_packing(&files, Retention::default(), RecoveryHint::default()).map(|_| ());
     let error = error.expect_err("its keys are needed").to_string();
     assert!(error.contains(&names[1]) && error.contains("the block at byte 16 is damaged"), "{error}");
-    let known = Known { last: KnownRecord { seq: Seq(38), keys_upto: Seq(38) }, ..Known::nothing() };
-    let opened = try_open_packing(&files, Retention::default(), known).expect("opened");
+    let hint = RecoveryHint { seq: Seq(38), keys_upto: Seq(38) };
+    let opened = try_open_packing(&files, Retention::default(), hint).expect("opened");
     let second = segment::first_of(&names[1]).expect("a segment");
     assert!(opened.journal.read_at(Seq(1)).is_ok() && opened.journal.read_at(Seq(40)).is_ok());
     let error = opened.journal.read_at(second).map(|_| ()).expect_err("damaged");
@@ -139,9 +139,9 @@ fn a_look_up_goes_on_behind_a_damaged_block_and_the_damage_is_remembered() {
     let files = filled(200, false);
     open_packing(&files).journal.close_blocking().expect("closed");
     let names = segments(&files);
-    let known = Known { last: KnownRecord { seq: Seq(200), keys_upto: Seq(200) }, ..Known::nothing() };
+    let hint = RecoveryHint { seq: Seq(200), keys_upto: Seq(200) };
     files.open(&names[1]).expect("there").write_at(b"!", 30).expect("written");
-    let journal = try_open_packing(&files, Retention::default(), known).expect("opened").journal;
+    let journal = try_open_packing(&files, Retention::default(), hint).expect("opened").journal;
     assert!(journal.health().is_good());
     let [second, third] = [1, 2].map(|at| segment::first_of(&names[at]).expect("a segment"));
     let find = |wanted: Seq| journal.find(|record| number_of(record.body) == wanted.0);
@@ -181,7 +181,7 @@ fn a_panic_of_the_sealer_ends_neither_the_journal_nor_its_thread() {
     });
     let settings =
         JournalSettings { segment_bytes: SEGMENT_BYTES, retention: BYTES, ..JournalSettings::default() };
-    let opened = Journal::open(Arc::new(files.clone()), settings, clock, &|_| None, Known::nothing());
+    let opened = Journal::open(Arc::new(files.clone()), settings, clock, &|_| None);
     let journal = opened.expect("opened").journal;
     let sealing = &journal.inner.shared.sealing;
     sealing.wait_until_idle();
@@ -199,7 +199,7 @@ const BYTES: Retention = Retention { age: None, bytes: Some(1 << 30) };
 fn retention_deletes_the_oldest_and_never_what_is_needed() {
     let files = filled(200, false);
     let retention = Retention { age: None, bytes: Some(1_500) };
-    let opened = try_open_packing(&files, retention, Known::nothing()).expect("opened");
+    let opened = try_open_packing(&files, retention, RecoveryHint::default()).expect("opened");
     let journal = opened.journal;
     let stored = || {
         journal.inner.shared.sealing.wait_until_idle();
@@ -240,7 +240,8 @@ fn what_a_full_disk_keeps_from_being_packed_is_packed_when_there_is_space() {
     let files = filled(40, false);
     let is_any_packed = || segments(&files).iter().any(|name| is_packed(&files, name));
     files.set_space(Some(30));
-    let journal = try_open_packing(&files, Retention::default(), Known::nothing()).expect("opened").journal;
+    let journal =
+        try_open_packing(&files, Retention::default(), RecoveryHint::default()).expect("opened").journal;
     journal.inner.shared.sealing.wait_until_idle();
     assert!(!is_any_packed());
     assert!(!files.list().expect("listed").iter().any(|name| name == UNFINISHED_NAME));
@@ -276,7 +277,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn open_either(files: &MemoryFiles, packs: bool) -> Result<Journal, OpenError> {
     let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
     let opened = if packs {
-        try_open_packing(files, Retention::default(), Known::nothing())
+        try_open_packing(files, Retention::default(), RecoveryHint::default())
     } else {
         open_with(files, SEGMENT_BYTES, Durability::Sync, clock)
     };

@@ -19,7 +19,7 @@ use crate::{
     time::Timestamp,
 };
 
-use super::{Cut, Found, KnownRecord, OpenError, Recovered, Scanner, Torn};
+use super::{Cut, OpenError, Recovered, RecoveryHint, ScanReport, Scanner, Torn};
 
 /// How large the first segment of a journal is at most, in bytes; small, so that the first start does not wait for the disk.
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
@@ -28,14 +28,14 @@ const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 const COPY_BYTES: usize = 1 << 20;
 
 /// Cuts, writes again or creates what is needed to go on from what was found; `keys` are those that are known.
-pub(in crate::journal) fn settle(
+pub(in crate::journal) fn apply(
     files: &dyn Files,
     segment_bytes: u64,
-    found: Found,
+    report: ScanReport,
     mut keys: IdempotencyKeys,
 ) -> Result<Recovered, OpenError> {
-    let scanner = Scanner::new(files, &|_| None, KnownRecord::default());
-    let Found { mut segments, mut scans, next, torn, dropped, durable, marked } = found;
+    let scanner = Scanner::new(files, &|_| None, RecoveryHint::default());
+    let ScanReport { mut segments, mut scans, next, torn, dropped, durable, marked } = report;
     if segments.is_empty() {
         return scanner.create(segment_bytes);
     }
