@@ -72,9 +72,14 @@ impl Known {
         self.notification.activation == Activation::Prompt && !self.is_discussed
     }
 
+    /// The user wants the agent to be told of it.
+    fn is_asked_for(&self) -> bool {
+        self.notification.activation == Activation::Prompt && self.is_discussed
+    }
+
     fn is_let_out_at(&self, point: InjectionPoint, is_woken: bool) -> bool {
         let Notification { priority, inject_at, interrupt, .. } = self.notification;
-        if priority == Priority::Critical && interrupt == Interrupt::QueueForNext {
+        if priority == Priority::Critical && interrupt == Interrupt::QueueForNext && !self.is_asked_for() {
             return point == InjectionPoint::TurnStart && !self.waits_for_user();
         }
         !self.waits_for_user() && (is_woken || point::releases(point, inject_at, priority))
@@ -297,8 +302,10 @@ impl Naive {
             active.map(|known| known.notification.interrupt).any(|found| found == interrupt)
         };
         if state == SessionState::Idle {
-            let has_active = self.known.iter().any(|known| known.is_active(Priority::High));
-            return has_active.then_some(WakeKind::StartTurn);
+            let is_worth_a_turn = |known: &Known| {
+                known.is_active(Priority::High) || known.place == Place::Queue && known.is_asked_for()
+            };
+            return self.known.iter().any(is_worth_a_turn).then_some(WakeKind::StartTurn);
         }
         if is_wanted(Interrupt::CancelAndRestart) {
             return Some(WakeKind::CancelAndRestart);

@@ -27,7 +27,9 @@ pub fn releases(point: InjectionPoint, inject_at: InjectionPoint, priority: Prio
 /// Whether `point` lets out what waits in `lane`; `releases_all` is so after a wake.
 pub(super) fn lets_out(point: InjectionPoint, lane: Lane, releases_all: bool) -> bool {
     match lane.hold {
-        Hold::Cancels | Hold::Free => releases_all || releases(point, lane.inject_at, lane.urgency.0),
+        Hold::Cancels | Hold::Free | Hold::Asked => {
+            releases_all || releases(point, lane.inject_at, lane.urgency.0)
+        }
         Hold::NextTurn => point == InjectionPoint::TurnStart,
         Hold::User => false,
     }

@@ -44,6 +44,8 @@ pub(super) enum Hold {
     Cancels,
     /// Nothing.
     Free,
+    /// Nothing, and the user wants the agent to be told, so it wakes an idle one.
+    Asked,
     /// It is critical and waits for the next turn.
     NextTurn,
     /// The user decides whether the agent is told.
@@ -112,8 +114,13 @@ impl Entry {
 
     fn hold(&self) -> Hold {
         let notification = &self.notification;
-        if notification.activation == Activation::Prompt && !self.is_released_by_user {
-            return Hold::User;
+        if notification.activation == Activation::Prompt {
+            match (self.is_released_by_user, self.is_recalled) {
+                (false, _) => return Hold::User,
+                (true, false) => return Hold::Asked,
+                // What was delivered once is not asked for again.
+                (true, true) => {}
+            }
         }
         match (notification.priority, notification.interrupt) {
             (Priority::Critical, Interrupt::CancelAndRestart) => Hold::Cancels,
@@ -128,9 +135,9 @@ impl Entry {
         self.hold() == Hold::User
     }
 
-    /// Whether it wakes the agent, if it is urgent enough.
+    /// Whether it wakes the agent, if it is urgent enough or asked for.
     fn is_active(&self) -> bool {
-        self.notification.activation == Activation::Active
+        self.notification.activation == Activation::Active || self.hold() == Hold::Asked
     }
 
     /// Why it is delivered once more; `None` when it was not delivered before.

@@ -1,6 +1,6 @@
 //! Whether what waits is worth waking an agent for, or interrupting it.
 //!
-//! An idle session is woken by an active notification of at least the threshold's priority. A turn under way is disturbed by
+//! An idle session is woken by an active notification of at least the threshold's priority, and by whatever its user wants discussed. A turn under way is disturbed by
 //! critical ones alone, as each of them says; one that waits for the next turn disturbs nothing.
 
 use crate::{
@@ -13,7 +13,8 @@ use super::queue::{Hold, Lane, Queue};
 /// What the queue asks for while its session is in `state`; `None` when it can wait.
 pub(super) fn wanted(queue: &Queue, state: SessionState, threshold: Priority) -> Option<Wake> {
     if state == SessionState::Idle {
-        let cause = queue.most_urgent_active(|lane| lane.urgency.0 >= threshold)?;
+        let is_worth_a_turn = |lane: Lane| lane.urgency.0 >= threshold || lane.hold == Hold::Asked;
+        let cause = queue.most_urgent_active(is_worth_a_turn)?;
         return Some(wake(WakeKind::StartTurn, cause));
     }
     if !state.is_in_turn() {
