@@ -49,11 +49,11 @@ pub use self::{
 };
 use crate::{
     event::{Scope, Seq, SessionId},
-    exchange::InjectionId,
+    exchange::{Decision, InjectionId},
     injector::Injector,
     ledger::{ConfirmedBy, HeldBackBy, LedgerEntry, Reason},
     matcher::Matcher,
-    notification::{InjectionPoint, NotificationId, SubscriberId},
+    notification::{InjectionPoint, Notification, NotificationId, SubscriberId},
     pipeline::{Failing, Pipeline, rule::Activity},
     session::SessionState,
     time::Timestamp,
@@ -231,13 +231,24 @@ impl Engine {
         self.sessions.views_by_id()
     }
 
-    /// Whether a notification waits in the queue of a session, or, if none is named, in any or for the next one.
-    pub fn waits(&self, session: Option<&SessionId>, notification: &NotificationId) -> bool {
+    /// What waits for a session that is not open, in the order in which it would be delivered.
+    pub fn unclaimed(&self) -> Vec<&Notification> {
+        self.unclaimed.in_order()
+    }
+
+    /// Whether something can be decided about a notification: it waits in the queue of a session, or, if none is named, in any. What
+    /// waits for the next session can be dismissed; there is no agent yet to discuss it with.
+    pub fn can_decide(
+        &self,
+        session: Option<&SessionId>,
+        notification: &NotificationId,
+        decision: Decision,
+    ) -> bool {
         match session {
             Some(id) => self.session(id).is_some_and(|session| session.injector.waits(notification)),
             None => {
                 self.sessions.views().any(|session| session.injector.waits(notification))
-                    || self.unclaimed.contains(notification)
+                    || decision == Decision::Dismiss && self.unclaimed.contains(notification)
                     || self.fanout.contains(notification)
             }
         }

@@ -6,6 +6,9 @@ use serde_json::Value;
 use super::{CliError, Context, parse, table};
 use crate::client::percent_encode;
 
+/// What waits for a session that is not open.
+const NEXT_SESSION: &str = "next_session";
+
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
@@ -29,7 +32,7 @@ struct List {
 enum Decision {
     /// End a notification: nobody is told of it
     Dismiss(Which),
-    /// Let the agent have a notification that waits for you
+    /// Let the agent have a notification that waits for you; an idle one is woken
     Discuss(Which),
 }
 
@@ -50,7 +53,8 @@ struct Answer {
 #[derive(Deserialize)]
 struct Waiting {
     id: String,
-    session: String,
+    session: Option<String>,
+    workspace: Option<String>,
     subscriber: String,
     priority: String,
     waits_for: String,
@@ -90,11 +94,21 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     context.print(&text)
 }
 
+impl Waiting {
+    fn whom(&self) -> String {
+        match (self.waits_for.as_str(), &self.session, &self.workspace) {
+            (NEXT_SESSION, Some(session), _) => format!("{session}, which is not open"),
+            (NEXT_SESSION, None, Some(folder)) => format!("the next session in {folder}"),
+            (NEXT_SESSION, None, None) => "the next session".to_owned(),
+            (who, session, _) => format!("the {who} of {}", session.as_deref().unwrap_or("-")),
+        }
+    }
+}
+
 /// A line about it, and what it says below.
 fn shown(waiting: &Waiting) -> String {
-    let Waiting { id, session, subscriber, priority, waits_for, age_ms, text } = waiting;
-    let head =
-        format!("{id}  {priority} {subscriber}, {} old, for the {waits_for} of {session}", age(*age_ms));
+    let Waiting { id, subscriber, priority, age_ms, text, .. } = waiting;
+    let head = format!("{id}  {priority} {subscriber}, {} old, for {}", age(*age_ms), waiting.whom());
     let body: String = text.lines().map(|line| format!("    {}\n", table::one_line(line))).collect();
     format!("{}\n{body}", table::one_line(&head))
 }
@@ -116,11 +130,17 @@ mod tests {
         let daemon = FakeDaemon::answering_json(
             200,
             r#"{"notifications":[{"id":"n1","session":"s1","subscriber":"ci_check","priority":"high","waits_for":"user",
-                "age_ms":125000,"text":"ci: a\u001b[31m\nb: 2"}]}"#,
+                "age_ms":125000,"text":"ci: a\u001b[31m\nb: 2"},
+                {"id":"n2","workspace":"/w","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"},
+                {"id":"n3","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"},
+                {"id":"n4","session":"s9","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"}]}"#,
         );
         assert_eq!(
             run_against(&daemon, &["inbox", "--session", "s 1"]).as_deref(),
-            Ok("n1  high ci_check, 2m old, for the user of s1\n    ci: a\n    b: 2\n")
+            Ok("n1  high ci_check, 2m old, for the user of s1\n    ci: a\n    b: 2\n\
+                n2  low ci_check, 0s old, for the next session in /w\n    c: 3\n\
+                n3  low ci_check, 0s old, for the next session\n    c: 3\n\
+                n4  low ci_check, 0s old, for s9, which is not open\n    c: 3\n")
         );
         assert!(daemon.requests()[0].starts_with("GET /v1/inbox?session=s%201 HTTP/1.1\r\n"));
         let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[]}"#);

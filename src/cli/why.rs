@@ -1,4 +1,4 @@
-//! `aside why`: what became of one event or notification, told in words on a page.
+//! `aside why`: what became of one event, notification or injection, in words on a page.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,14 @@ use super::{CliError, Context, failing, history::Projection, parse, table::one_l
 use crate::client::percent_encode;
 
 const DOING: &str = "look it up";
+/// What is said of what the history has no line of any more.
+const FORGOTTEN: &str = "nobody knows any more: it is older than the history";
 /// Width of a time to the millisecond; a whole second is written shorter.
 const TIME_WIDTH: usize = 24;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The id of an event or a notification, or an event's position in the journal
+    /// The id of an event, a notification or an injection, or an event's position in the journal
     id: String,
     /// Print the daemon's answer as JSON
     #[arg(long)]
@@ -34,6 +36,21 @@ struct NotificationAnswer {
     events: Vec<Box<RawValue>>,
     history: Vec<Line>,
     projection: Projection,
+}
+
+#[derive(Deserialize)]
+struct InjectionAnswer {
+    injections: Vec<Injection>,
+}
+
+#[derive(Deserialize)]
+struct Injection {
+    id: String,
+    session: String,
+    timestamp: String,
+    role: String,
+    text: String,
+    notifications: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -73,33 +90,67 @@ struct Line {
     events: Vec<u64>,
 }
 
+/// What the id names.
+enum Found {
+    Notification(Vec<u8>),
+    Event(Vec<u8>),
+    Injection(Vec<u8>),
+}
+
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
-    let id = percent_encode(&args.id);
-    let (body, is_notification) = match context.ask(DOING, "GET", &format!("/v1/notifications/{id}"), None) {
-        // Not a notification, or the history cannot be read: then the journal may know an event.
-        Err(CliError::Refused { .. }) => {
-            (context.ask(DOING, "GET", &format!("/v1/events/{id}"), None).map_err(neither(&args.id))?, false)
-        }
-        other => (other?, true),
-    };
+    let found = look_up(&args.id, context)?;
     if args.json {
-        let answer: Value = parse(DOING, &body)?;
+        let (Found::Notification(body) | Found::Event(body) | Found::Injection(body)) = &found;
+        let answer: Value = parse(DOING, body)?;
         return context.print(&format!("{answer}\n"));
     }
-    let (mut text, history, projection) = if is_notification {
-        let NotificationAnswer { notification, events, history, projection } = parse(DOING, &body)?;
-        (notification.text(&events)? + "\nwhat became of it\n", history, projection)
-    } else {
-        let EventAnswer { event, history, projection } = parse(DOING, &body)?;
-        let event: Event = parse(DOING, event.get().as_bytes())?;
-        let mut text =
-            format!("event {}\n  {}\n\nwhat became of it\n", event.line(), one_line(event.payload.get()));
-        if history.is_empty() {
-            text.push_str(&format!("  {}\n", unknown(event.seq, projection.seq)));
+    let text = match found {
+        Found::Notification(body) => {
+            let NotificationAnswer { notification, events, history, projection } = parse(DOING, &body)?;
+            notification.text(&events)? + &became(&history, FORGOTTEN, context) + &projection.lag()
         }
-        (text, history, projection)
+        Found::Event(body) => {
+            let EventAnswer { event, history, projection } = parse(DOING, &body)?;
+            let event: Event = parse(DOING, event.get().as_bytes())?;
+            let head = format!("event {}\n  {}\n", event.line(), one_line(event.payload.get()));
+            let none = unknown(event.seq, projection.seq);
+            head + &became(&history, none, context) + &projection.lag()
+        }
+        Found::Injection(body) => {
+            let InjectionAnswer { injections } = parse(DOING, &body)?;
+            let texts: Result<Vec<String>, CliError> =
+                injections.iter().map(|injection| injection.text(context)).collect();
+            texts?.join("\n")
+        }
     };
-    for line in &history {
+    context.print(&text)
+}
+
+/// Asks for a notification, an event and an injection, in this order; the history may not be readable, then the journal may know an
+/// event.
+fn look_up(id: &str, context: &Context<'_>) -> Result<Found, CliError> {
+    let name = percent_encode(id);
+    let ask = |what: &str| context.ask(DOING, "GET", &format!("/v1/{what}/{name}"), None);
+    let refused = match ask("notifications") {
+        Err(CliError::Refused { .. }) => match ask("events") {
+            Err(refused @ CliError::Refused { .. }) => refused,
+            other => return other.map(Found::Event),
+        },
+        other => return other.map(Found::Notification),
+    };
+    match ask("injections") {
+        Err(CliError::Refused { .. }) => Err(none(id, refused)),
+        other => other.map(Found::Injection),
+    }
+}
+
+/// What was written down, or that there is `none`, and what is still to come.
+fn became(history: &[Line], none: &str, context: &Context<'_>) -> String {
+    let mut text = "\nwhat became of it\n".to_owned();
+    if history.is_empty() {
+        text.push_str(&format!("  {none}\n"));
+    }
+    for line in history {
         let at = line.at.as_deref().unwrap_or("-");
         text.push_str(&format!("  {at:TIME_WIDTH$}  {}\n", one_line(&line.words())));
     }
@@ -109,28 +160,41 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     for line in concerned.into_iter().filter_map(|id| failing.get(id)).flatten() {
         text.push_str(&format!("\nfailing now: {line}\n"));
     }
-    text.push_str(&projection.lag());
-    context.print(&text)
+    text
 }
 
 /// What is said of an event of which nothing is known, when the history has come to `projected`.
 fn unknown(event: u64, projected: u64) -> &'static str {
-    if projected < event {
-        "not known yet: the history has not come to it"
-    } else {
-        "nobody knows any more: it is older than the history"
-    }
+    if projected < event { "not known yet: the history has not come to it" } else { FORGOTTEN }
 }
 
-/// Says that the name is of neither kind; what else the daemon says stays.
-fn neither(id: &str) -> impl Fn(CliError) -> CliError {
-    move |mut error| {
-        if let CliError::Refused { refusal, .. } = &mut error
-            && refusal.message.starts_with("there is no event")
-        {
-            refusal.message = format!("there is no event or notification `{id}`");
+/// Says that the name is of none of them; what else the daemon says stays.
+fn none(id: &str, mut error: CliError) -> CliError {
+    if let CliError::Refused { refusal, .. } = &mut error
+        && refusal.message.starts_with("there is no event")
+    {
+        refusal.message = format!("there is no event, notification or injection `{id}`");
+    }
+    error
+}
+
+impl Injection {
+    /// The text as it was given, and what became of each notification in it.
+    fn text(&self, context: &Context<'_>) -> Result<String, CliError> {
+        let Self { id, session, timestamp, role, .. } = self;
+        let head = format!("injection {id}: given to session {session} at {timestamp}, role {role}");
+        let mut text = one_line(&head) + "\n";
+        for line in self.text.lines() {
+            text.push_str(&format!("  {}\n", one_line(line)));
         }
-        error
+        for notification in &self.notifications {
+            let path = format!("/v1/notifications/{}", percent_encode(notification));
+            let body = context.ask(DOING, "GET", &path, None)?;
+            let NotificationAnswer { notification, history, .. } = parse(DOING, &body)?;
+            text.push_str(&format!("\n{}", notification.head()));
+            text.push_str(&became(&history, FORGOTTEN, context));
+        }
+        Ok(text)
     }
 }
 
@@ -142,10 +206,13 @@ impl Event {
 }
 
 impl Notification {
-    fn text(&self, events: &[Box<RawValue>]) -> Result<String, CliError> {
+    fn head(&self) -> String {
         let Self { id, subscriber, priority, inject_at, tokens, .. } = self;
-        let mut text =
-            format!("notification {id}: {subscriber}, {priority}, {inject_at}, about {tokens} tokens\n");
+        format!("notification {id}: {subscriber}, {priority}, {inject_at}, about {tokens} tokens\n")
+    }
+
+    fn text(&self, events: &[Box<RawValue>]) -> Result<String, CliError> {
+        let mut text = self.head();
         for line in self.content.lines() {
             text.push_str(&format!("  {}\n", one_line(line)));
         }
@@ -327,15 +394,35 @@ what became of it
     }
 
     #[test]
-    fn of_an_event_without_a_history_it_is_said_whether_there_will_be_one() {
-        assert_eq!(super::unknown(12, 11), "not known yet: the history has not come to it");
-        assert_eq!(super::unknown(12, 12), "nobody knows any more: it is older than the history");
+    fn an_injection_is_shown_with_what_became_of_each_of_its_notifications() {
+        let injection = r#"{"injections":[{"id":"abc123","session":"s1","timestamp":"2026-11-21T12:00:05Z","role":"tool",
+            "text":"ci: failed\njob: build","notifications":["n1"]}],"projection":{"seq":20,"behind":0}}"#;
+        let notification = r#"{"notification":{"id":"n1","subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"ci: failed"},
+            "events":[],"projection":{"seq":20,"behind":0},"history":[
+            {"at":"2026-11-21T12:00:05Z","what":"injected","notification":"n1","session":"s1","injection":"abc123","by":"after_tool"},
+            {"at":"2026-11-21T12:00:09Z","what":"confirmed","notification":"n1","session":"s1","by":"seen"}]}"#;
+        let daemon = FakeDaemon::answering_paths(&[
+            ("/v1/injections/abc123", injection),
+            ("/v1/notifications/n1", notification),
+        ]);
+        let expected = "\
+injection abc123: given to session s1 at 2026-11-21T12:00:05Z, role tool
+  ci: failed
+  job: build
+
+notification n1: ci, high, after_tool, about 9 tokens
+
+what became of it
+  2026-11-21T12:00:05Z      n1 was given to session s1 at after_tool in injection abc123
+  2026-11-21T12:00:09Z      n1 arrived in session s1: it stands in the transcript
+";
+        assert_eq!(run_against(&daemon, &["why", "abc123"]).as_deref(), Ok(expected));
     }
 
     #[test]
-    fn a_name_that_nothing_has_is_said_to_be_neither() {
+    fn a_name_that_nothing_has_is_said_to_be_none() {
         let daemon = FakeDaemon::answering_json(404, r#"{"error":{"message":"there is no event `x`"}}"#);
         let error = run_against(&daemon, &["why", "x"]);
-        assert_eq!(error, Err("look it up: there is no event or notification `x`".to_owned()));
+        assert_eq!(error, Err("look it up: there is no event, notification or injection `x`".to_owned()));
     }
 }

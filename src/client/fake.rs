@@ -61,6 +61,19 @@ impl FakeDaemon {
         Self::answering(&[&format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}")])
     }
 
+    /// Answers a request with the JSON body of the first of `answers` whose path it names, else with 404.
+    pub(crate) fn answering_paths(answers: &[(&str, &str)]) -> Self {
+        let own = |(path, body): &(&str, &str)| (format!("GET {path} "), (*body).to_owned());
+        let answers: Vec<(String, String)> = answers.iter().map(own).collect();
+        Self::start_with(move |request, connection| {
+            let found = answers.iter().find(|(start, _)| request.starts_with(start));
+            let (status, body) =
+                found.map_or((404, r#"{"error":{"message":"there is none"}}"#), |(_, body)| (200, body));
+            let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            connection.write_all(answer.as_bytes()).expect("client reads");
+        })
+    }
+
     /// Takes connections and says nothing for as long as the client stays.
     pub(crate) fn silent() -> Self {
         Self::start(|connection| {
@@ -80,6 +93,10 @@ impl FakeDaemon {
     }
 
     fn start(answer: impl Fn(&mut UnixStream) + Send + Sync + 'static) -> Self {
+        Self::start_with(move |_, connection| answer(connection))
+    }
+
+    fn start_with(answer: impl Fn(&str, &mut UnixStream) + Send + Sync + 'static) -> Self {
         let folder = Scratch::new();
         let socket = folder.path().join("fake.sock");
         let listener = UnixListener::bind(&socket).expect("bind");
@@ -91,8 +108,8 @@ impl FakeDaemon {
                 let (seen, answer) = (seen.clone(), answer.clone());
                 thread::spawn(move || {
                     if let Some(request) = read_request(&connection) {
-                        seen.lock().expect("lock").push(request);
-                        answer(&mut connection);
+                        seen.lock().expect("lock").push(request.clone());
+                        answer(&request, &mut connection);
                     }
                 });
             }

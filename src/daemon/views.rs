@@ -7,8 +7,9 @@ use crate::{
     bus::Bus,
     config::daemon::Durability,
     engine::{Engine, SessionView as OpenSession, SubscriberTally, Word},
+    event::Scope,
     injector::PendingView as PendingNotification,
-    notification::Priority,
+    notification::{Notification, Priority},
     pipeline::rule::Activity,
     projection::Projection,
     protocol::history::ProjectionView,
@@ -53,8 +54,8 @@ pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waitin
         }
         Query::SessionNow(id, reply) => drop(reply.send(fold.engine.session_now(&id))),
         Query::Waiting(page, reply) => drop(reply.send(waiting_page(&fold.engine, &page, now))),
-        Query::Waits(id, notification, reply) => {
-            reply.send(fold.engine.waits(id.as_ref(), &notification)).ok();
+        Query::CanDecide(id, notification, decision, reply) => {
+            reply.send(fold.engine.can_decide(id.as_ref(), &notification, decision)).ok();
         }
         Query::Standing(id, reply) => {
             let standing = fold.engine.session(&id).map(|session| Standing {
@@ -147,26 +148,49 @@ fn waiting_page(
     page: &WaitingPage,
     now: Timestamp,
 ) -> (Vec<WaitingView>, Option<PageStart>) {
-    let is_wanted = |session: &OpenSession<'_>| match (&page.session, &page.from) {
+    let (mut shown, skip) = match page.from {
+        Some(PageStart::Unclaimed { skip }) => (Vec::new(), skip),
+        Some(PageStart::Session { .. }) | None => match in_queues(engine, page, now) {
+            (shown, None) => (shown, 0),
+            full => return full,
+        },
+    };
+    if page.session.is_some() {
+        return (shown, None);
+    }
+    let unclaimed = engine.unclaimed();
+    let end = unclaimed.len().min(skip.saturating_add(page.limit - shown.len()));
+    let of_page = unclaimed.get(skip..end).unwrap_or_default();
+    shown.extend(of_page.iter().map(|notification| for_next_session(notification, now)));
+    (shown, (end < unclaimed.len()).then_some(PageStart::Unclaimed { skip: end }))
+}
+
+/// What waits in the sessions' queues, and where the next page begins if that is there.
+fn in_queues(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<WaitingView>, Option<PageStart>) {
+    let begin = match &page.from {
+        Some(PageStart::Session { session, skip }) => Some((session, *skip)),
+        Some(PageStart::Unclaimed { .. }) | None => None,
+    };
+    let is_wanted = |session: &OpenSession<'_>| match (&page.session, begin) {
         (Some(id), _) => id == session.id,
-        (None, Some(from)) => *session.id >= from.session,
+        (None, Some((first, _))) => session.id >= first,
         (None, None) => true,
     };
     let mut shown = Vec::new();
     for session in engine.sessions_by_id().filter(is_wanted) {
-        let begun = page.from.as_ref().filter(|from| from.session == *session.id);
-        let skip = begun.map_or(0, |from| from.skip);
+        let skip = begin.filter(|(first, _)| *first == session.id).map_or(0, |(_, skip)| skip);
         let room = page.limit - shown.len();
         let waiting = session.injector.weight().map_or(0, |(_, count)| count);
         if waiting <= skip {
             continue;
         }
+        let next = |skip| Some(PageStart::Session { session: session.id.clone(), skip });
         if room == 0 {
-            return (shown, Some(PageStart { session: session.id.clone(), skip }));
+            return (shown, next(skip));
         }
         shown.extend(waiting_in(&session, now).into_iter().skip(skip).take(room));
         if waiting - skip > room {
-            return (shown, Some(PageStart { session: session.id.clone(), skip: skip + room }));
+            return (shown, next(skip + room));
         }
     }
     (shown, None)
@@ -175,7 +199,8 @@ fn waiting_page(
 fn waiting_in(session: &OpenSession<'_>, now: Timestamp) -> Vec<WaitingView> {
     let show = |pending: PendingNotification| WaitingView {
         id: pending.id.to_string(),
-        session: session.id.to_string(),
+        session: Some(session.id.to_string()),
+        workspace: None,
         subscriber: pending.subscriber.to_string(),
         priority: pending.priority.as_str(),
         waits_for: if pending.is_for_user { "user" } else { "agent" },
@@ -183,6 +208,24 @@ fn waiting_in(session: &OpenSession<'_>, now: Timestamp) -> Vec<WaitingView> {
         text: pending.content,
     };
     session.injector.view(now).pending.into_iter().map(show).collect()
+}
+
+fn for_next_session(notification: &Notification, now: Timestamp) -> WaitingView {
+    let (session, workspace) = match &notification.scope {
+        Scope::Session(id) => (Some(id.to_string()), None),
+        Scope::Workspace(folder) => (None, Some(folder.to_string())),
+        Scope::All => (None, None),
+    };
+    WaitingView {
+        id: notification.id.to_string(),
+        session,
+        workspace,
+        subscriber: notification.subscriber.to_string(),
+        priority: notification.priority.as_str(),
+        waits_for: "next_session",
+        age_ms: duration_millis(now.since(notification.created_at)),
+        text: notification.content.text().clone(),
+    }
 }
 
 fn rules(fold: &Fold) -> RulesView {

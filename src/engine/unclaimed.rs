@@ -7,6 +7,7 @@
 //! that gets the rest says how many went.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
@@ -117,6 +118,14 @@ impl Unclaimed {
         }
         keys.sort_by_key(|(_, arrival)| *arrival);
         (keys.into_iter().map(|key| self.remove(key)).collect(), evicted)
+    }
+
+    /// All of them in the order in which they would be delivered.
+    pub(super) fn in_order(&self) -> Vec<&Notification> {
+        let mut all: Vec<_> =
+            self.waiting.iter().map(|(key, waiting)| (*key, &*waiting.notification)).collect();
+        all.sort_by_key(|((priority, arrival), _)| (Reverse(*priority), *arrival));
+        all.into_iter().map(|(_, notification)| notification).collect()
     }
 
     /// Removes what expires at or before `now`, soonest first.

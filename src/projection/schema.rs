@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::{Doing, Failed, ProjectionError};
 
 /// The version of the tables, kept in the file's header; one higher with every change of what is written into them.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
 /// Statements that a connection keeps prepared; more than there are.
 const STATEMENTS_MAX: usize = 64;
@@ -51,6 +51,7 @@ CREATE INDEX deliveries_by_place ON deliveries (place);
 CREATE TABLE injections (
     place INTEGER PRIMARY KEY, at INTEGER NOT NULL, session TEXT NOT NULL, id TEXT NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL);
 CREATE INDEX injections_by_session ON injections (session);
+CREATE INDEX injections_by_id ON injections (id);
 CREATE TABLE sessions (
     place INTEGER PRIMARY KEY, id TEXT NOT NULL, opened_at INTEGER NOT NULL, closed_place INTEGER, closed_at INTEGER,
     seen_at INTEGER, name TEXT, version TEXT, workspace TEXT, user TEXT, pid INTEGER, parent TEXT);

@@ -52,8 +52,27 @@ impl View<'_> {
         let mut conditions = Conditions::default();
         conditions.add("session = ?", Some(session.to_owned()));
         conditions.add("place < ?", before);
+        self.injections_that(conditions, limit)
+    }
+
+    /// The injections with this short name, newest first, at most `limit`: names are told apart within one session.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn injections_named(&self, id: &str, limit: usize) -> rusqlite::Result<Vec<InjectionLine>> {
+        let mut conditions = Conditions::default();
+        conditions.add("id = ?", Some(id.to_owned()));
+        let (found, _) = self.injections_that(conditions, limit)?;
+        Ok(found.into_iter().map(|(_, injection)| injection).collect())
+    }
+
+    fn injections_that(
+        &self,
+        conditions: Conditions,
+        limit: usize,
+    ) -> rusqlite::Result<(Vec<(i64, InjectionLine)>, bool)> {
         let (clause, values) = conditions.finish();
-        let sql = format!("SELECT place, at, id, role, text FROM injections {clause} ORDER BY place DESC");
+        let sql =
+            format!("SELECT place, at, id, role, text, session FROM injections {clause} ORDER BY place DESC");
         let connection = self.connection();
         let (mut found, has_more) =
             rows::page(connection, &sql, values, limit, |row| injection(row).map(Some))?;
@@ -61,7 +80,8 @@ impl View<'_> {
             "SELECT notification FROM ledger WHERE what = 'injected' AND session = ?1 AND injection = ?2 ORDER BY place",
         )?;
         for (_, injection) in &mut found {
-            let notifications = statement.query_map([session, injection.id.as_str()], |row| row.get(0))?;
+            let named = [injection.session.as_str(), injection.id.as_str()];
+            let notifications = statement.query_map(named, |row| row.get(0))?;
             injection.notifications = notifications.collect::<rusqlite::Result<_>>()?;
         }
         Ok((found, has_more))
@@ -110,6 +130,7 @@ fn message(row: &Row<'_>) -> rusqlite::Result<(i64, Message)> {
 fn injection(row: &Row<'_>) -> rusqlite::Result<(i64, InjectionLine)> {
     let injection = InjectionLine {
         id: row.get(2)?,
+        session: row.get(5)?,
         timestamp: rows::time(row.get(1)?).to_string(),
         role: row.get(3)?,
         text: row.get(4)?,

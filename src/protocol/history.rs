@@ -178,6 +178,8 @@ pub struct Message {
 pub struct InjectionLine {
     /// Its short name, which is in the text too.
     pub id: String,
+    /// Whose it was.
+    pub session: String,
     /// When it was handed over.
     pub timestamp: String,
     /// The role of the message it belongs in: `tool`, `user` or `system`.

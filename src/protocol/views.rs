@@ -296,13 +296,17 @@ pub struct SessionView {
 pub struct WaitingView {
     /// Its id.
     pub id: String,
-    /// In whose queue.
-    pub session: String,
+    /// In whose queue, or for which session that is not open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// For the next session that works there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     /// Who made it.
     pub subscriber: String,
     /// `critical`, `high`, `normal` or `low`.
     pub priority: &'static str,
-    /// `agent`, or `user` when the agent is told only once the user says so.
+    /// `agent`; `user` when the agent is told only once the user says so; `next_session` when no session is open that it is for.
     pub waits_for: &'static str,
     /// How long ago it was made, in milliseconds.
     pub age_ms: u64,

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     engine::Explanation,
     event::{Event, SessionId},
-    exchange::InjectionId,
+    exchange::{Decision, InjectionId},
     meter::Steady,
     notification::NotificationId,
     protocol::views::{SessionView, StatusView, WaitingView},
@@ -32,8 +32,8 @@ pub enum Query {
     Standing(SessionId, oneshot::Sender<Standing>),
     /// A page of what waits in the queue of a session, or of all.
     Waiting(WaitingPage, oneshot::Sender<(Vec<WaitingView>, Option<PageStart>)>),
-    /// Whether a notification waits in the queue of a session, or in any.
-    Waits(Option<SessionId>, NotificationId, oneshot::Sender<bool>),
+    /// Whether something can be decided about a notification in the queue of a session, or in any.
+    CanDecide(Option<SessionId>, NotificationId, Decision, oneshot::Sender<bool>),
     /// Who would take an event, and the types that subscribers name in full.
     Explain(Arc<Event>, oneshot::Sender<(Explanation, Vec<String>)>),
 }
@@ -49,13 +49,22 @@ pub struct WaitingPage {
     pub limit: usize,
 }
 
-/// A place in the list of what waits: by session, and in each in the order in which it would be delivered.
+/// A place in the list of what waits: by session, and in each in the order in which it would be delivered; then what waits for a
+/// session that is not open, in the same order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PageStart {
-    /// The session.
-    pub session: SessionId,
-    /// How many of its notifications stand before.
-    pub skip: usize,
+pub enum PageStart {
+    /// In the queue of a session.
+    Session {
+        /// The session.
+        session: SessionId,
+        /// How many of its notifications stand before.
+        skip: usize,
+    },
+    /// Among those for the next session.
+    Unclaimed {
+        /// How many of them stand before.
+        skip: usize,
+    },
 }
 
 /// How a session's queue and leases stand; of one that is not known, nothing.
@@ -121,13 +130,14 @@ impl EngineHandle {
         self.ask(|reply| Query::Waiting(page, reply)).await
     }
 
-    /// Whether a notification waits in the queue of a session, or in any.
-    pub(crate) async fn waits(
+    /// Whether something can be decided about a notification in the queue of a session, or in any.
+    pub(crate) async fn can_decide(
         &self,
         session: Option<SessionId>,
         notification: NotificationId,
+        decision: Decision,
     ) -> Result<bool, ApiError> {
-        self.ask(|reply| Query::Waits(session, notification, reply)).await
+        self.ask(|reply| Query::CanDecide(session, notification, decision, reply)).await
     }
 
     /// Who would take an event, and the types that subscribers name in full.

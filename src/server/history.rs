@@ -104,6 +104,9 @@ fn event_filter(app: &App, params: EventsParams) -> Result<EventFilter, ApiError
     })
 }
 
+/// Most injections that are shown of one name; a name is one of a billion.
+const NAMED_MAX: usize = 8;
+
 /// Which notifications are wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -273,6 +276,34 @@ pub(crate) async fn injections(
         known(&app, session.as_str(), &projection).await?;
     }
     Ok(Json(InjectionPage { injections, next, projection }))
+}
+
+/// The injections with one short name.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NamedInjections {
+    /// Newest first; more than one only if sessions happened to have the same name.
+    injections: Vec<InjectionLine>,
+    projection: ProjectionView,
+}
+
+/// Shows an injection by the short name that stands in its text.
+#[utoipa::path(
+    get, path = "/v1/injections/{id}", tag = "sessions",
+    params(("id" = String, Path, description = "The short name")),
+    responses((status = 200, body = NamedInjections), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody)),
+)]
+pub(crate) async fn named_injections(
+    State(app): State<App>,
+    Segment(id): Segment,
+) -> Result<Json<NamedInjections>, ApiError> {
+    let name = id.clone();
+    let read = app.projection.read(move |view| Ok((view.injections_named(&id, NAMED_MAX)?, view.projected)));
+    let (injections, projected) = read.await.map_err(|error| unreadable(&error))?;
+    let projection = how_far(&app, projected);
+    if injections.is_empty() {
+        return Err(not_found("injection", &name, &projection));
+    }
+    Ok(Json(NamedInjections { injections, projection }))
 }
 
 /// A page of sessions that are over.

@@ -36,6 +36,9 @@ impl InboxParams {
 /// Most notifications of a page, and as many as there are if it is not said.
 const PAGE_MAX: usize = 1_000;
 
+/// What a page begins with that begins among what waits for the next session, in place of a number.
+const UNCLAIMED: &str = "unclaimed";
+
 /// Which part of what waits is listed.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -65,19 +68,25 @@ impl ListParams {
 fn read_start(text: &str) -> Result<PageStart, ApiError> {
     let read = || {
         let (skip, session) = text.split_once(':')?;
-        Some(PageStart { skip: skip.parse().ok()?, session: SessionId::new(session) })
+        Some(match skip {
+            UNCLAIMED => PageStart::Unclaimed { skip: session.parse().ok()? },
+            _ => PageStart::Session { skip: skip.parse().ok()?, session: SessionId::new(session) },
+        })
     };
     read().ok_or_else(|| ApiError::bad(FieldError::new("from", "must be the `next` of another page")))
 }
 
 fn write_start(start: &PageStart) -> String {
-    format!("{}:{}", start.skip, start.session)
+    match start {
+        PageStart::Session { session, skip } => format!("{skip}:{session}"),
+        PageStart::Unclaimed { skip } => format!("{UNCLAIMED}:{skip}"),
+    }
 }
 
 /// What waits.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct InboxList {
-    /// By session, and in each in the order in which it would be told.
+    /// By session, and in each in the order in which it would be delivered; then what waits for the next session.
     notifications: Vec<WaitingView>,
     /// Where the next page begins, to be given as `from`; absent when there is none. What changes meanwhile may stand on both or neither.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,7 +142,7 @@ async fn decide(
 ) -> Result<StatusCode, ApiError> {
     let session = params.session()?;
     let notification = NotificationId::new(&id);
-    if !app.engine.waits(session.clone(), notification.clone()).await? {
+    if !app.engine.can_decide(session.clone(), notification.clone(), decision).await? {
         return Err(ApiError::not_found("waiting notification", &id));
     }
     let mut batch = AppendBatch::new();
@@ -152,9 +161,11 @@ mod tests {
 
     #[test]
     fn the_start_of_a_page_is_read_as_it_was_written() {
-        let start = PageStart { session: SessionId::new("a:b/c"), skip: 41 };
-        assert_eq!(read_start(&write_start(&start)).expect("readable"), start);
-        for text in ["", "41", "x:s1", ":s1"] {
+        let in_session = PageStart::Session { session: SessionId::new("a:b/c"), skip: 41 };
+        for start in [in_session, PageStart::Unclaimed { skip: 7 }] {
+            assert_eq!(read_start(&write_start(&start)).expect("readable"), start);
+        }
+        for text in ["", "41", "x:s1", ":s1", "unclaimed:s1"] {
             assert!(read_start(text).is_err(), "{text}");
         }
     }

@@ -39,6 +39,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(history::notification))
         .routes(routes!(history::messages))
         .routes(routes!(history::injections))
+        .routes(routes!(history::named_injections))
         .routes(routes!(history::closed_sessions))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::get))

@@ -231,10 +231,11 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             }
             Query::Standing(_, reply) => drop(reply.send(Standing::default())),
             Query::Waiting(page, reply) => {
-                let next = (page.limit == 1).then(|| PageStart { session: SessionId::new("s:1"), skip: 1 });
+                let next =
+                    (page.limit == 1).then(|| PageStart::Session { session: SessionId::new("s:1"), skip: 1 });
                 drop(reply.send((vec![waiting("n1")], next)));
             }
-            Query::Waits(_, id, reply) => drop(reply.send(id.as_str() == "n1")),
+            Query::CanDecide(_, id, _, reply) => drop(reply.send(id.as_str() == "n1")),
             Query::SessionNow(id, reply) => drop(reply.send(id)),
             Query::Explain(_, reply) => drop(reply),
         }
@@ -244,7 +245,8 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
 fn waiting(id: &str) -> WaitingView {
     WaitingView {
         id: id.to_owned(),
-        session: "s1".to_owned(),
+        session: Some("s1".to_owned()),
+        workspace: None,
         subscriber: "ci".to_owned(),
         priority: "high",
         waits_for: "user",
@@ -476,6 +478,7 @@ fn the_document_lists_every_route() {
         "get /v1/events/{id}",
         "get /v1/history/sessions",
         "get /v1/inbox",
+        "get /v1/injections/{id}",
         "get /v1/notifications",
         "get /v1/notifications/{id}",
         "get /v1/openapi.json",

@@ -379,6 +379,48 @@ fn who_waits_is_told_as_soon_as_something_is_pending() {
 }
 
 #[test]
+fn what_waits_for_the_next_session_stands_in_the_inbox_and_can_be_dismissed() {
+    let home = Home::with(&[("subscribers/each.toml", EACH)]);
+    let _daemon = home.serve();
+    home.exchange("elsewhere", &json!({ "point": "turn_start", "carrier": "c1" }));
+    for (n, scope) in [
+        (1, json!({ "workspace": "/w/a" })),
+        (2, json!({ "session": "later" })),
+        (3, json!({ "workspace": "/w/b" })),
+    ] {
+        let mut event = json!({ "type": "test.each", "payload": { "n": n } });
+        event.as_object_mut().expect("an object").extend(scope.as_object().expect("an object").clone());
+        home.publish(&event);
+    }
+    let listed = eventually("all three wait", || {
+        Some(home.print(&["inbox"])).filter(|text| text.matches("each, ").count() == 3)
+    });
+    for whom in
+        ["for the next session in /w/a", "for later, which is not open", "for the next session in /w/b"]
+    {
+        assert!(listed.contains(whom), "{listed}");
+    }
+    // Two pages have what one has.
+    let first = home.get("/v1/inbox?limit=2");
+    assert_eq!(first["next"], "unclaimed:2");
+    let second = home.get("/v1/inbox?limit=2&from=unclaimed:2");
+    let ids = |page: &Value| {
+        page["notifications"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|one| one["id"].clone())
+            .collect::<Vec<_>>()
+    };
+    let all = home.get("/v1/inbox");
+    assert_eq!([ids(&first), ids(&second)].concat(), ids(&all));
+    let id = all["notifications"][0]["id"].as_str().expect("an id");
+    assert_eq!(home.ask("POST", &format!("/v1/notifications/{id}/discuss"), "").status(), 404);
+    home.print(&["inbox", "dismiss", id]);
+    eventually("it is gone", || (ids(&home.get("/v1/inbox")).len() == 2).then_some(()));
+}
+
+#[test]
 fn a_stop_closes_open_batches_and_leaves_no_socket() {
     let home = Home::with(&[("subscribers/long.toml", LONG)]);
     let daemon = home.serve_logging("aside::daemon=debug");

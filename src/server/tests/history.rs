@@ -183,8 +183,15 @@ async fn a_session_that_is_over_keeps_its_messages() {
         "source": "ci", "notification_id": "n1", "injection": "a1", "point": "after_tool", "state": "confirmed" }]);
     assert_eq!(page["messages"], expected);
     let page = send_asked(&mut daemon, get("/v1/sessions/s1/injections")).await.json();
-    let expected = json!([{ "id": "a1", "timestamp": "1970-01-01T00:00:04Z", "role": "tool", "text": "ci: failed", "notifications": ["n1"] }]);
+    let expected = json!([{ "id": "a1", "session": "s1", "timestamp": "1970-01-01T00:00:04Z", "role": "tool", "text": "ci: failed", "notifications": ["n1"] }]);
     assert_eq!(page["injections"], expected);
+    let named = send_asked(&mut daemon, get("/v1/injections/a1")).await.json();
+    assert_eq!(named["injections"], expected);
+    let unknown = send_asked(&mut daemon, get("/v1/injections/a2")).await;
+    assert_eq!(
+        (unknown.status, unknown.json()["error"]["message"].as_str()),
+        (StatusCode::NOT_FOUND, Some("there is no injection `a2`"))
+    );
     let page = send_asked(&mut daemon, get("/v1/history/sessions")).await.json();
     let expected = json!([{ "id": "s1", "is_open": false, "harness": {}, "opened_at": "1970-01-01T00:00:02Z",
         "seen_at": "1970-01-01T00:00:04Z", "closed_at": "1970-01-01T00:00:07Z" }]);
