@@ -5,6 +5,7 @@
 //! the subscriber's own filter lets them pass. A test goes through an engine with that subscriber alone, so what it shows is what
 //! the daemon does. What ships is tested by the project and not tried again.
 
+mod hints;
 mod templates;
 mod tests;
 
@@ -85,6 +86,39 @@ mod examples {
             assert!(found.message.starts_with("template fails with "), "{report}");
             assert!(found.message.contains(part), "{report}");
         }
+    }
+
+    #[test]
+    fn the_name_that_was_meant_is_proposed() {
+        let each = |what: &str, text: &str| format!("{{% for e in {what} %}}\na: {text}\n{{% endfor %}}\n");
+        for (template, meant) in [
+            (each("events", "{{ e.tool_name }}"), Some("e.payload.tool_name")),
+            (each("events", "{{ e.paylod.tool_name }}"), Some("e.payload")),
+            (each("events", "{{ e.payload.tol_name }}"), Some("e.payload.tool_name")),
+            (each("rows", "{{ e.tol_name }}"), Some("e.tool_name")),
+            ("a: {{ events[0].paylod }}\n".to_owned(), Some("events[0].payload")),
+            ("{{ rows|toon(keys=\"a\") }}\n".to_owned(), Some("key")),
+            ("a: {{ events[0].payload.colour }}\n".to_owned(), None),
+        ] {
+            let report = tried(&template, "");
+            let [found] = report.diagnostics() else { panic!("{template}: {report}") };
+            assert_eq!(found.nearest.as_deref(), meant, "{report}");
+        }
+    }
+
+    #[test]
+    fn a_column_that_no_example_has_is_doubted() {
+        let template = "{{ rows|toon(key=\"r\", columns=[\"tool_name\", \"eror_type\"]) }}\n";
+        let report = tried(template, "");
+        assert_eq!((report.error_count(), report.warning_count()), (0, 1), "{report}");
+        let [found] = report.diagnostics() else { panic!("{report}") };
+        assert_eq!(
+            (found.place.to_string().as_str(), found.nearest.as_deref()),
+            ("templates/x.toon.j2:1:45", Some("error_type"))
+        );
+        let test = "[[tests]]\nname = \"t\"\nat = [[\"0ms\", \"tool.call.failure\", { tool_name = \"a\", eror_type = 1 }]]\n\
+                    expect = [{ at = \"0ms\", decoded = { r = [{ eror_type = 1 }] } }]\n";
+        assert_eq!(tried(template, test).to_string(), "", "an example has it");
     }
 
     #[test]

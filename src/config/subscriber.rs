@@ -229,8 +229,17 @@ fn read_events(section: &mut Section<'_>, file: &SourceFile, context: &Context<'
         types,
         sources: section.read("sources", sources).unwrap_or_default(),
         severity_min: section.read("severity_filter", values::severity).unwrap_or(Severity::Debug),
-        condition: section.read("where", read_condition),
+        condition: read_where(section),
     }
+}
+
+fn read_where(section: &mut Section<'_>) -> Option<Condition> {
+    let condition = section.read("where", read_condition)?;
+    if condition.is_constant() {
+        let message = "`where` asks for no field of the event, so it takes all of them or none";
+        section.object("where", |value| value.error(message).into_warning());
+    }
+    Some(condition)
 }
 
 fn read_patterns(value: &Value<'_>) -> Parsed<Vec<Pattern>> {

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
+use super::hints;
 use crate::{
     config::{
         compile::{Compiled, template_name},
@@ -37,21 +38,24 @@ pub(super) fn findings(
 ) -> Vec<Diagnostic> {
     let files = files_in_use(sources, compiled);
     let mut found: BTreeMap<(&str, Option<usize>), Diagnostic> = BTreeMap::new();
+    let mut columns = Vec::new();
     for rule in &compiled.rules.subscribers {
         let Some(file) = files.get(&*rule.output.template) else { continue };
         if file.layer == LayerKind::Shipped {
             continue;
         }
-        for (rows, words) in batches(&examples(rule, compiled, catalogue)) {
+        let examples = examples(rule, compiled, catalogue);
+        columns.extend(absent_columns(file, rule, compiled, &examples));
+        for (rows, words) in batches(&examples) {
             let (line, diagnostic) = match try_one(rule, compiled, &rows) {
                 Outcome::Good => continue,
-                Outcome::Failed(failure) => (failure.line, failed(file, rule, &failure, &words)),
+                Outcome::Failed(failure) => (failure.line, failed(file, rule, &failure, &rows, &words)),
                 Outcome::PlainText(content) => (None, plain_text(file, &content)),
             };
             found.entry((&file.path, line)).or_insert(diagnostic);
         }
     }
-    found.into_values().chain(unused(&files, compiled)).collect()
+    found.into_values().chain(columns).chain(unused(&files, compiled)).collect()
 }
 
 /// The file behind each template's name: the latest layer's.
@@ -68,6 +72,15 @@ enum Outcome {
 }
 
 fn try_one(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Outcome {
+    let Rendered { content, failure, .. } = render(rule, compiled, rows);
+    match (failure, toon::decode(&content)) {
+        (Some(failure), _) => Outcome::Failed(failure),
+        (None, Ok(value)) if is_plain_text(&value) => Outcome::PlainText(content),
+        (None, _) => Outcome::Good,
+    }
+}
+
+fn render(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Rendered {
     let input = RenderInput {
         subscriber: &rule.id,
         subscriber_name: &rule.name,
@@ -77,12 +90,34 @@ fn try_one(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Outcome {
         now: NOW,
         max_tokens: rule.output.max_tokens,
     };
-    let Rendered { content, failure, .. } = compiled.rules.templates.render(&rule.output.template, &input);
-    match (failure, toon::decode(&content)) {
-        (Some(failure), _) => Outcome::Failed(failure),
-        (None, Ok(value)) if is_plain_text(&value) => Outcome::PlainText(content),
-        (None, _) => Outcome::Good,
-    }
+    compiled.rules.templates.render(&rule.output.template, &input)
+}
+
+/// Columns that a template names and that no example has: all together are one table, so a column that any of them has is there.
+fn absent_columns(
+    file: &SourceFile,
+    rule: &Subscriber,
+    compiled: &Compiled,
+    examples: &[Arc<Event>],
+) -> Vec<Diagnostic> {
+    let rows = rows_of(examples.iter().cycle().take(examples.len().max(ROWS)));
+    let rendered = render(rule, compiled, &rows);
+    let absent = rendered.absent.iter().filter(|_| rendered.failure.is_none());
+    absent
+        .map(|column| {
+            let quoted = ['"', '\''].map(|quote| format!("{quote}{column}{quote}"));
+            let at = quoted.iter().find_map(|quoted| Some((file.text.find(quoted)?, quoted.len())));
+            let place = match at {
+                Some((start, length)) => Place::new(&file.path, &file.text, start..start + length),
+                None => Place::file(&file.path),
+            };
+            let message = format!("no example of what `{}` takes has a column `{column}`", rule.id);
+            Diagnostic::error(place, "", message)
+                .with_nearest(hints::meant_column(column, &rows))
+                .with_note("an event in `[[tests]]` that has it shows that it is meant")
+                .into_warning()
+        })
+        .collect()
 }
 
 /// Whether what was written is text to people, and an accident as TOON: no key at all, or the brace of JSON in one.
@@ -91,14 +126,21 @@ fn is_plain_text(value: &Value) -> bool {
     value.is_string() || value.as_object().is_some_and(|fields| fields.keys().any(is_json))
 }
 
-fn failed(file: &SourceFile, rule: &Subscriber, failure: &RenderFailure, words: &str) -> Diagnostic {
+fn failed(
+    file: &SourceFile,
+    rule: &Subscriber,
+    failure: &RenderFailure,
+    rows: &[Row],
+    words: &str,
+) -> Diagnostic {
     let place = match failure.line {
         Some(line) => Place::line_of(&file.path, &file.text, line),
         None => Place::line_of(&file.path, &file.text, 1),
     };
     let message = format!("template fails with {words}: {}", sentence(&failure.message));
     let note = format!("`{}` would deliver the generic table in its place", rule.id);
-    Diagnostic::error(place, "", message).with_note(note)
+    let meant = hints::meant(&failure.message, &file.text, rows);
+    Diagnostic::error(place, "", message).with_nearest(meant).with_note(note)
 }
 
 fn plain_text(file: &SourceFile, content: &str) -> Diagnostic {
@@ -168,13 +210,17 @@ fn passes(rule: &Subscriber, event: &Arc<Event>) -> bool {
 
 /// Each example alone, then three together, with the words for them.
 fn batches(examples: &[Arc<Event>]) -> Vec<(Vec<Row>, String)> {
-    let row = |(seq, event): (u64, &Arc<Event>)| Row { seq: Seq(seq), event: Arc::clone(event), repeats: 1 };
-    let one = |event: &Arc<Event>| (vec![row((1, event))], format!("one `{}`", event.event_type));
+    let one = |event: &Arc<Event>| (rows_of([event]), format!("one `{}`", event.event_type));
     let mut batches: Vec<_> = examples.iter().map(one).collect();
-    let several: Vec<Row> = (1..).zip(examples.iter().cycle().take(ROWS)).map(row).collect();
+    let several = rows_of(examples.iter().cycle().take(ROWS));
     if let Some(first) = several.first() {
         let words = format!("three events, the first being `{}`", first.event.event_type);
         batches.push((several, words));
     }
     batches
+}
+
+fn rows_of<'e>(events: impl IntoIterator<Item = &'e Arc<Event>>) -> Vec<Row> {
+    let row = |(seq, event): (u64, &Arc<Event>)| Row { seq: Seq(seq), event: Arc::clone(event), repeats: 1 };
+    (1..).zip(events).map(row).collect()
 }

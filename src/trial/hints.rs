@@ -1,0 +1,46 @@
+//! What an author may have meant by a name that no event has.
+
+use std::collections::BTreeSet;
+
+use crate::{nearest::nearest, pipeline::row::Row};
+
+/// What a template sees of an event.
+const EVENT_FIELDS: [&str; 9] =
+    ["id", "type", "source", "severity", "timestamp", "payload", "repeats", "session", "workspace"];
+/// What `toon` and its kin are told by name.
+const TOON_OPTIONS: [&str; 3] = ["key", "columns", "indent"];
+
+/// The name that was meant where `template` failed with `message` for `rows`; `None` if none is near.
+pub(super) fn meant(message: &str, template: &str, rows: &[Row]) -> Option<String> {
+    if let Some((_, rest)) = message.split_once("unknown keyword argument \'") {
+        let option = rest.split_once('\'').map_or(rest, |(option, _)| option);
+        return nearest(option, TOON_OPTIONS).map(str::to_owned);
+    }
+    let path = message.strip_prefix('`')?.strip_suffix("` is undefined")?;
+    let (parent, name) = path.rsplit_once('.')?;
+    let keys = payload_keys(rows);
+    let near_key = || nearest(name, keys.iter().map(String::as_str));
+    let is_payload = parent == "payload" || parent.ends_with(".payload");
+    let is_row = parent.starts_with("rows[") || template.contains(&format!("for {parent} in rows"));
+    if is_payload || is_row {
+        return near_key().map(|key| format!("{parent}.{key}"));
+    }
+    if keys.contains(name) {
+        return Some(format!("{parent}.payload.{name}"));
+    }
+    let field = nearest(name, EVENT_FIELDS).map(|field| format!("{parent}.{field}"));
+    field.or_else(|| near_key().map(|key| format!("{parent}.payload.{key}")))
+}
+
+/// The column that was meant by one that none of `rows` has.
+pub(super) fn meant_column(column: &str, rows: &[Row]) -> Option<String> {
+    nearest(column, payload_keys(rows).iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// What the payloads have at their top.
+fn payload_keys(rows: &[Row]) -> BTreeSet<String> {
+    rows.iter()
+        .filter_map(|row| row.event.payload.value().as_object())
+        .flat_map(|fields| fields.keys().cloned())
+        .collect()
+}
