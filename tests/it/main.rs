@@ -29,3 +29,4 @@ mod tidy;
 mod up;
 mod upgrade;
 mod wake;
+mod walk;

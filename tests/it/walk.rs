@@ -1,0 +1,411 @@
+//! A random walk of daemons over one state folder, checked against what was promised.
+//!
+//! Events are published and acknowledged, exchanges take what there is, snapshots are written, rules change, retention deletes, the disk
+//! fails, and the process is stopped, killed or loses power; a snapshot is damaged, deleted, or of a version that nobody knows. In the end
+//! every acknowledged event was delivered, and once where no power was lost. One number decides the whole walk.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, io,
+    sync::LazyLock,
+};
+
+use aside::{
+    config::layers::{LayerKind, SourceFile, Sources},
+    daemon::rules::RulesStore,
+    engine::{Output, RequestId},
+    event::{Event, Payload, Provenance, SessionId, Severity},
+    exchange::Exchange,
+    journal::{
+        Level, Outcome,
+        files::Files,
+        memory::{MemoryFiles, Operation},
+    },
+    notification::InjectionPoint,
+    protocol::record,
+    time::Timestamp,
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::event_loop::{Append, Daemon, Disk};
+
+/// How many walks there are, unless `ASIDE_WALK_SEEDS` says otherwise; a quarter in each test.
+const SEEDS: u64 = 1_000;
+const STEPS: usize = 16;
+const SEGMENT_BYTES: u64 = 4_096;
+/// Where in a snapshot its form stands.
+const FORM_AT: u64 = 8;
+/// Most exchanges that it takes to get all that waits.
+const EXCHANGES_MAX: usize = 60;
+
+const EACH: &str = "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"walk.each\"]\n[batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\n";
+const BATCHED: &str = "[subscriber]\nid = \"batched\"\n[events]\ntypes = [\"walk.batched\"]\n[batching]\nwindow_ms = 2000\nmax_size = 4\n";
+
+/// The rules of two times, which name the same subscribers with other limits.
+static RULES: LazyLock<(TempDir, [String; 2])> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = RulesStore::new(folder.path());
+    let hashes = [3, 10].map(|max_notifications| {
+        let file = |name: &str, text: &str| SourceFile {
+            layer: LayerKind::User,
+            name: name.into(),
+            path: name.into(),
+            text: text.into(),
+        };
+        let settings = format!("[injection]\nmax_notifications = {max_notifications}\n");
+        let sources = Sources::new([
+            file("aside.toml", &settings),
+            file("subscribers/each.toml", EACH),
+            file("subscribers/batched.toml", BATCHED),
+        ]);
+        store.keep(&sources).expect("kept")
+    });
+    (folder, hashes)
+});
+
+/// Numbers from one number.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[usize::try_from(self.below(all.len() as u64)).expect("small")]
+    }
+}
+
+/// How a life of the daemon ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Stopped,
+    Killed,
+    PowerLost,
+}
+
+struct Walk {
+    random: Random,
+    files: MemoryFiles,
+    now: u64,
+    next_event: u64,
+    next_carrier: u64,
+    /// Events that were acknowledged as durable.
+    acknowledged: BTreeSet<u64>,
+    /// How often the text of an event was answered.
+    delivered: BTreeMap<u64, u32>,
+    /// Events whose answer was written down and not given, as the disk failed then.
+    unclear: BTreeSet<u64>,
+    has_lost_power: bool,
+    /// What was done, for the message of a failure.
+    steps: Vec<String>,
+}
+
+fn walk_quarter(quarter: u64) {
+    let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let seeds: Vec<u64> = match number("ASIDE_WALK_SEED") {
+        Some(seed) => vec![seed],
+        None => {
+            let seeds = number("ASIDE_WALK_SEEDS").unwrap_or(SEEDS) / 4;
+            (quarter * seeds..(quarter + 1) * seeds).collect()
+        }
+    };
+    for seed in seeds {
+        let mut walk = Walk::new(seed);
+        if let Err(what) = walk.run() {
+            let steps = walk.steps.join("\n  ");
+            panic!(
+                "seed {seed}: {what}\n  {steps}\nagain with: ASIDE_WALK_SEED={seed} cargo nextest run --test it walk::"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_delivered_first_quarter() {
+    walk_quarter(0);
+}
+
+#[test]
+fn what_was_acknowledged_is_delivered_second_quarter() {
+    walk_quarter(1);
+}
+
+#[test]
+fn what_was_acknowledged_is_delivered_third_quarter() {
+    walk_quarter(2);
+}
+
+#[test]
+fn what_was_acknowledged_is_delivered_fourth_quarter() {
+    walk_quarter(3);
+}
+
+impl Walk {
+    fn new(seed: u64) -> Self {
+        Self {
+            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1),
+            files: MemoryFiles::new(),
+            now: 1_000,
+            next_event: 1,
+            next_carrier: 1,
+            acknowledged: BTreeSet::new(),
+            delivered: BTreeMap::new(),
+            unclear: BTreeSet::new(),
+            has_lost_power: false,
+            steps: Vec::new(),
+        }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        let mut daemon = self.start()?;
+        for _ in 0..STEPS {
+            let goes_on = match self.random.below(12) {
+                0..=3 => self.publish(&mut daemon),
+                4..=5 => self.exchange(&mut daemon).is_ok(),
+                6 => self.pass(&mut daemon),
+                7 => self.take_snapshot(&mut daemon),
+                8 => self.republish(&mut daemon)?,
+                9 => {
+                    self.fail();
+                    true
+                }
+                _ => false,
+            };
+            if !goes_on {
+                self.end(daemon);
+                daemon = self.start()?;
+            }
+        }
+        self.end(daemon);
+        daemon = self.start()?;
+        self.take_all(&mut daemon)?;
+        daemon.disk().journal.close_blocking().map_err(|poisoned| poisoned.to_string())?;
+        self.check()
+    }
+
+    fn time(&self) -> Timestamp {
+        Timestamp::from_millis(self.now)
+    }
+
+    /// Starts a daemon on what is there, with rules that are those before or others.
+    fn start(&mut self) -> Result<Daemon, String> {
+        let (folder, hashes) = &*RULES;
+        self.files.fail_no_more();
+        let (disk, fold) = Disk::open(&self.files, SEGMENT_BYTES, folder.path())
+            .map_err(|error| format!("the start is refused: {error}"))?;
+        let from = fold.applied;
+        let hash = self.random.one_of(&[&hashes[0], &hashes[1]]);
+        self.now += 1 + self.random.below(500);
+        let start = || -> Result<Daemon, aside::journal::AppendError> {
+            let mut daemon = Daemon::start(disk, fold, self.time())?;
+            let body = |body: &mut Vec<u8>| record::encode_rules(hash, body);
+            daemon.append(Append::of(record::RULES, Level::Written, self.time(), body))?;
+            daemon.catch_up(self.time(), |_, _| ())?;
+            Ok(daemon)
+        };
+        let daemon = start().map_err(|error| format!("the start does not come to its end: {error}"))?;
+        self.steps.push(format!("start from snapshot {from}, head {}", daemon.fold.applied));
+        Ok(daemon)
+    }
+
+    fn event(&self, number: u64) -> Event {
+        let event_type = if number % 3 == 0 { "walk.batched" } else { "walk.each" };
+        Event {
+            id: format!("id-{number}").into(),
+            event_type: event_type.parse().expect("a type"),
+            source: "walk".into(),
+            provenance: Provenance::Local,
+            severity: Severity::Info,
+            timestamp: self.time(),
+            payload: Payload::from(json!({ "tag": format!("e{number}x") })),
+            dedupe_key: Some(number.to_string().into()),
+            session: Some(SessionId::new("s")),
+            workspace: None,
+            cause: None,
+        }
+    }
+
+    fn publish(&mut self, daemon: &mut Daemon) -> bool {
+        let count = if self.random.below(8) == 0 { 20 } else { 1 + self.random.below(3) };
+        let level = self.random.one_of(&[Level::Synced, Level::Synced, Level::Written]);
+        self.now += self.random.below(700);
+        let numbers = self.next_event..self.next_event + count;
+        self.next_event += count;
+        let events: Vec<Event> = numbers.clone().map(|number| self.event(number)).collect();
+        let appended = daemon.append(Append::events(&events, level, self.time()));
+        self.steps.push(format!("publish {numbers:?} {level:?}: {}", said(&appended)));
+        if appended.is_ok() && level == Level::Synced {
+            self.acknowledged.extend(numbers);
+        }
+        appended.is_ok() && daemon.catch_up(self.time(), |_, _| ()).is_ok()
+    }
+
+    /// Publishes an acknowledged event again, as a producer does that has not heard the answer.
+    fn republish(&mut self, daemon: &mut Daemon) -> Result<bool, String> {
+        let all: Vec<u64> = self.acknowledged.iter().copied().collect();
+        if all.is_empty() {
+            return Ok(true);
+        }
+        let number = self.random.one_of(&all);
+        let event = self.event(number);
+        let appended = daemon.append(Append::events([&event], Level::Synced, self.time()));
+        self.steps.push(format!("publish {number} again: {}", said(&appended)));
+        match appended {
+            Err(_) => Ok(false),
+            Ok(appended) => match appended.outcomes().next() {
+                Some(Outcome::Duplicate(_)) => Ok(daemon.catch_up(self.time(), |_, _| ()).is_ok()),
+                other => Err(format!("{number} was acknowledged, and is taken again: {other:?}")),
+            },
+        }
+    }
+
+    /// One exchange; which events its text has. Without an answer the daemon is to end.
+    fn exchange(&mut self, daemon: &mut Daemon) -> Result<BTreeSet<u64>, ()> {
+        let point = self.random.one_of(&[
+            InjectionPoint::TurnStart,
+            InjectionPoint::AfterTool,
+            InjectionPoint::TurnEnd,
+        ]);
+        self.next_carrier += 1;
+        self.now += 200;
+        let exchange = Exchange::new(SessionId::new("s"), point, &format!("c{}", self.next_carrier));
+        let body = |body: &mut Vec<u8>| record::encode_exchange(RequestId(1), &exchange, body);
+        let mut numbers = BTreeSet::new();
+        let appended = daemon.append(Append::of(record::EXCHANGE, Level::Written, self.time(), body));
+        let answered = appended.and_then(|_| {
+            daemon.catch_up(self.time(), |_, output| {
+                if let Output::Answer { answer, .. } = output {
+                    numbers.extend(answer.injection.iter().flat_map(|injection| tags(&injection.text)));
+                }
+            })
+        });
+        self.steps.push(format!("{point:?} gets {numbers:?}: {}", said(&answered)));
+        match answered {
+            Ok(()) => {
+                for number in &numbers {
+                    *self.delivered.entry(*number).or_default() += 1;
+                }
+                Ok(numbers)
+            }
+            Err(_) => {
+                self.unclear.extend(numbers);
+                Err(())
+            }
+        }
+    }
+
+    fn pass(&mut self, daemon: &mut Daemon) -> bool {
+        self.now += 100 + self.random.below(3_000);
+        self.steps.push(format!("it is {}", self.now));
+        daemon.pass(self.time(), |_, _| ()).is_ok()
+    }
+
+    fn take_snapshot(&mut self, daemon: &mut Daemon) -> bool {
+        let taken = daemon.take_snapshot(self.time(), |_, _| ());
+        let forgets = self.random.below(3) == 0;
+        self.steps.push(format!("snapshot at {}, {}, forgets: {forgets}", daemon.fold.applied, said(&taken)));
+        if forgets && let Some(needed) = daemon.disk().snapshots.oldest_needed() {
+            daemon.disk().journal.forget_before(needed.next()).ok();
+        }
+        taken.is_ok()
+    }
+
+    /// Has an operation of the disk fail the next time.
+    fn fail(&mut self) {
+        let operation = self.random.one_of(&[
+            Operation::Create,
+            Operation::Rename,
+            Operation::Remove,
+            Operation::SyncDir,
+            Operation::Write,
+            Operation::Sync,
+        ]);
+        let names = [".seg", "next.seg", "unfinished", ".snap", "0"];
+        let name = if operation == Operation::SyncDir { "" } else { self.random.one_of(&names) };
+        let kind = self.random.one_of(&[io::ErrorKind::Other, io::ErrorKind::StorageFull]);
+        self.steps.push(format!("{operation:?} of {name:?} fails: {kind}"));
+        self.files.fail(operation, name, 1, kind);
+    }
+
+    /// Ends a life, and may leave the newest snapshot damaged.
+    fn end(&mut self, daemon: Daemon) {
+        let mut end = self.random.one_of(&[End::Stopped, End::Killed, End::PowerLost]);
+        let seed = self.random.below(1 << 30);
+        let left =
+            if end == End::PowerLost { self.files.after_power_loss(seed) } else { self.files.after_kill() };
+        self.files.fail_no_more();
+        if daemon.disk().journal.close_blocking().is_err() && end == End::Stopped {
+            end = End::Killed;
+        }
+        self.files = if end == End::Stopped { self.files.after_kill() } else { left };
+        self.has_lost_power |= end == End::PowerLost;
+        let damage = self.random.below(6);
+        self.steps.push(format!("{end:?}, damage {damage}"));
+        self.damage(damage);
+    }
+
+    /// Does something to the newest snapshot if there are two, so that one is left.
+    fn damage(&mut self, kind: u64) {
+        let mut names = self.files.list().expect("listed");
+        names.retain(|name| name.ends_with(".snap"));
+        names.sort();
+        let Some(newest) = names.pop().filter(|_| !names.is_empty()) else { return };
+        match kind {
+            0 => self.files.remove(&newest).expect("removed"),
+            1 | 2 => {
+                let file = self.files.open(&newest).expect("it is there");
+                let size = file.size().expect("known");
+                let at = if kind == 1 { self.random.below(size) } else { FORM_AT };
+                let mut byte = [0];
+                file.read_at(&mut byte, at).expect("readable");
+                file.write_at(&[byte[0] ^ 0x40], at).expect("written");
+                file.sync_data().expect("synced");
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes all that there is.
+    fn take_all(&mut self, daemon: &mut Daemon) -> Result<(), String> {
+        let mut without = 0;
+        for _ in 0..EXCHANGES_MAX {
+            if !self.pass(daemon) {
+                return Err("time does not pass".to_owned());
+            }
+            match self.exchange(daemon) {
+                Err(()) => return Err("an exchange is not answered".to_owned()),
+                Ok(numbers) if numbers.is_empty() => without += 1,
+                Ok(_) => without = 0,
+            }
+            if without == 8 {
+                return Ok(());
+            }
+        }
+        Err("what waits does not end".to_owned())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let is_missing =
+            |number: &&u64| !self.delivered.contains_key(*number) && !self.unclear.contains(*number);
+        if let Some(number) = self.acknowledged.iter().find(is_missing) {
+            return Err(format!("event {number} was acknowledged and never delivered"));
+        }
+        match self.delivered.iter().find(|(_, times)| **times > 1 && !self.has_lost_power) {
+            Some((number, times)) => Err(format!("event {number} was delivered {times} times")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn said<T, E: std::fmt::Display>(result: &Result<T, E>) -> String {
+    result.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned())
+}
+
+/// The numbers of the events that a text tells of.
+fn tags(text: &str) -> BTreeSet<u64> {
+    let words = text.split(|character: char| !character.is_ascii_alphanumeric());
+    words.filter_map(|word| word.strip_prefix('e')?.strip_suffix('x')?.parse().ok()).collect()
+}
