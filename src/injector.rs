@@ -13,6 +13,7 @@ mod held;
 mod lease;
 mod point;
 mod queue;
+mod recent;
 mod repeat;
 mod view;
 mod wake;
@@ -47,7 +48,8 @@ use self::{
     epoch::Told,
     held::Held,
     lease::{Answers, Lease, Leases},
-    queue::{Entry, Queue, RecentIds},
+    queue::{Entry, Queue},
+    recent::RecentIds,
 };
 
 pub use self::{

@@ -5,12 +5,12 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     ops::{Bound, Not},
     sync::Arc,
 };
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
@@ -24,10 +24,6 @@ use crate::{
 };
 
 use super::handover::{Earlier, Marks};
-
-/// How many ids of notifications that have left are remembered, so that none of them is taken in again. A notification
-/// comes twice only when two inputs lead to it close together; the newest few suffice.
-pub(super) const RECENT_IDS_MAX: usize = 256;
 
 /// Notifications that are released alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -457,46 +453,6 @@ impl Queue {
     }
 }
 
-/// The ids of the notifications that left last.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(from = "RecentIdsState")]
-pub(super) struct RecentIds {
-    newest_last: VecDeque<NotificationId>,
-    /// The same; never iterated.
-    #[serde(skip)]
-    all: HashSet<NotificationId>,
-}
-
-impl RecentIds {
-    /// Remembers `id`; beyond [`RECENT_IDS_MAX`] the oldest one is forgotten.
-    pub(super) fn insert(&mut self, id: NotificationId) {
-        if !self.all.insert(id.clone()) {
-            return;
-        }
-        self.newest_last.push_back(id);
-        if self.newest_last.len() > RECENT_IDS_MAX
-            && let Some(oldest) = self.newest_last.pop_front()
-        {
-            self.all.remove(&oldest);
-        }
-    }
-
-    /// Forgets `id`, so that it can come again.
-    pub(super) fn forget(&mut self, id: &NotificationId) {
-        if self.all.remove(id) {
-            self.newest_last.retain(|known| known != id);
-        }
-    }
-
-    pub(super) fn contains(&self, id: &NotificationId) -> bool {
-        self.all.contains(id)
-    }
-
-    pub(super) fn oldest_first(&self) -> impl Iterator<Item = &NotificationId> {
-        self.newest_last.iter()
-    }
-}
-
 /// What stands of a queue in a snapshot; its indices are made again.
 #[derive(Serialize, Deserialize)]
 struct QueueState<E> {
@@ -529,19 +485,6 @@ impl<'de> Deserialize<'de> for Queue {
             queue.restore(entry);
         }
         Ok(queue)
-    }
-}
-
-/// What stands of the ids in a snapshot.
-#[derive(Deserialize)]
-struct RecentIdsState {
-    newest_last: VecDeque<NotificationId>,
-}
-
-impl From<RecentIdsState> for RecentIds {
-    fn from(RecentIdsState { newest_last }: RecentIdsState) -> Self {
-        let all = newest_last.iter().cloned().collect();
-        Self { newest_last, all }
     }
 }
 
@@ -585,17 +528,5 @@ mod tests {
         let names: Vec<&str> =
             queue.first_due(9, |_| true).into_iter().map(|entry| entry.notification.id.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
-    }
-
-    #[test]
-    fn the_oldest_of_the_recent_ids_is_forgotten_beyond_the_bound() {
-        let mut recent = RecentIds::default();
-        let id = |n: usize| NotificationId::new(&n.to_string());
-        for n in 0..=RECENT_IDS_MAX {
-            recent.insert(id(n));
-            recent.insert(id(n));
-        }
-        assert!(!recent.contains(&id(0)));
-        assert!((1..=RECENT_IDS_MAX).all(|n| recent.contains(&id(n))));
     }
 }

@@ -377,7 +377,7 @@ fn what_is_on_its_way_is_known_however_many_ended_meanwhile() {
     story.push("n", Normal, AfterTool);
     story.exchange(&exchange(AfterTool, "c1"), 0);
     story.injector.set_queue_len_max(0);
-    for other in 0..=queue::RECENT_IDS_MAX {
+    for other in 0..=recent::RECENT_IDS_MAX {
         assert!(story.push(&format!("other#{other}"), Normal, AfterTool).evicted.is_some());
     }
     assert!(!story.push("n", Normal, AfterTool).is_new);
