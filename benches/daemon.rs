@@ -31,6 +31,8 @@ mod latency;
 mod peers;
 #[path = "daemon/process.rs"]
 mod process;
+#[path = "daemon/reload.rs"]
+mod reload;
 #[path = "daemon/report.rs"]
 mod report;
 #[path = "daemon/restart.rs"]
@@ -45,7 +47,7 @@ use support::{Size, machine};
 type Theme = (&'static str, fn(Size));
 
 /// All of them, in the order in which they run.
-const THEMES: [Theme; 9] = [
+const THEMES: [Theme; 10] = [
     ("idle", idle::run),
     ("hook", hook::run),
     ("latency", latency::run),
@@ -54,6 +56,7 @@ const THEMES: [Theme; 9] = [
     ("fanout", fanout::run),
     ("disk", disk::run),
     ("restart", restart::run),
+    ("reload", reload::run),
     ("peers", peers::run),
 ];
 

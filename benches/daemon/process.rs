@@ -52,12 +52,16 @@ impl Home {
         let state =
             tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the build folder takes folders");
         let run = tempfile::tempdir().expect("there is a folder for temporary files");
-        for (name, text) in files {
-            let path = run.path().join("config").join(name);
-            fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder");
-            fs::write(path, text).expect("a file");
-        }
-        Self { state, run }
+        let home = Self { state, run };
+        files.iter().for_each(|(name, text)| home.configure(name, text));
+        home
+    }
+
+    /// Writes a file of the configuration.
+    pub(crate) fn configure(&self, name: &str, text: &str) {
+        let path = self.run.path().join("config").join(name);
+        fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
