@@ -1,7 +1,7 @@
 //! `aside inbox`: what waits in the sessions' queues, and what its user decides about it.
 
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
 
 use super::{CliError, Context, parse, table};
 use crate::client::percent_encode;
@@ -45,9 +45,12 @@ struct Which {
     session: Option<String>,
 }
 
+/// One page of what waits.
 #[derive(Deserialize)]
-struct Answer {
-    notifications: Vec<Waiting>,
+struct Page<T> {
+    notifications: Vec<T>,
+    /// Where the next one begins.
+    next: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -79,19 +82,49 @@ fn query(session: Option<&str>) -> String {
     session.map(|session| format!("?session={}", percent_encode(session))).unwrap_or_default()
 }
 
+/// The path of the page that begins at `from`, or of the first one.
+fn page(session: Option<&str>, from: Option<&str>) -> String {
+    let query = query(session);
+    let sign = if query.is_empty() { '?' } else { '&' };
+    let from = from.map(|from| format!("{sign}from={}", percent_encode(from))).unwrap_or_default();
+    format!("/v1/inbox{query}{from}")
+}
+
+/// Prints what waits, page by page: it may be a million, and the daemon answers with a thousand at once.
 fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
-    let doing = "list what waits";
-    let body = context.ask(doing, "GET", &format!("/v1/inbox{}", query(args.session.as_deref())), None)?;
     if args.json {
-        let answer: Value = parse(doing, &body)?;
-        return context.print(&format!("{answer}\n"));
+        let mut all: Vec<Value> = Vec::new();
+        each_page(args.session.as_deref(), context, |page, _| {
+            all.extend(page);
+            Ok(())
+        })?;
+        return context.print(&format!("{}\n", json!({ "notifications": all })));
     }
-    let Answer { notifications } = parse(doing, &body)?;
-    if notifications.is_empty() {
-        return context.print("nothing waits\n");
+    let mut is_empty = true;
+    each_page(args.session.as_deref(), context, |page: Vec<Waiting>, context| {
+        is_empty &= page.is_empty();
+        context.print(&page.iter().map(shown).collect::<String>())
+    })?;
+    if is_empty { context.print("nothing waits\n") } else { Ok(()) }
+}
+
+/// Hands over one page after the other.
+fn each_page<'c, T: DeserializeOwned>(
+    session: Option<&str>,
+    context: &mut Context<'c>,
+    mut take: impl FnMut(Vec<T>, &mut Context<'c>) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let doing = "list what waits";
+    let mut from: Option<String> = None;
+    loop {
+        let body = context.ask(doing, "GET", &page(session, from.as_deref()), None)?;
+        let Page { notifications, next } = parse(doing, &body)?;
+        take(notifications, context)?;
+        if next.is_none() {
+            return Ok(());
+        }
+        from = next;
     }
-    let text: String = notifications.iter().map(shown).collect();
-    context.print(&text)
 }
 
 impl Waiting {
@@ -145,6 +178,31 @@ mod tests {
         assert!(daemon.requests()[0].starts_with("GET /v1/inbox?session=s%201 HTTP/1.1\r\n"));
         let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[]}"#);
         assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok("nothing waits\n"));
+    }
+
+    #[test]
+    fn all_pages_are_shown() {
+        let waiting = |id: &str| {
+            format!(
+                r#"{{"id":"{id}","session":"s1","subscriber":"x","priority":"high","waits_for":"agent","age_ms":0,"text":"a: 1"}}"#
+            )
+        };
+        let first = format!(r#"{{"notifications":[{}],"next":"1:s 1"}}"#, waiting("n1"));
+        let second = format!(r#"{{"notifications":[{}]}}"#, waiting("n2"));
+        let paths = [
+            ("/v1/inbox", &*first),
+            ("/v1/inbox?from=1%3As%201", &*second),
+            ("/v1/inbox?session=s1", &*first),
+            ("/v1/inbox?session=s1&from=1%3As%201", &*second),
+        ];
+        let daemon = FakeDaemon::answering_paths(&paths);
+        for args in [&["inbox"][..], &["inbox", "--session", "s1"]] {
+            let printed = run_against(&daemon, args).expect("printed");
+            assert!(printed.starts_with("n1  high") && printed.contains("\nn2  high"), "{printed}");
+        }
+        let printed = run_against(&daemon, &["inbox", "--json"]).expect("printed");
+        let found: serde_json::Value = serde_json::from_str(&printed).expect("one object");
+        assert_eq!(found["notifications"].as_array().map(Vec::len), Some(2));
     }
 
     #[test]
