@@ -16,6 +16,7 @@ mod kill;
 mod last_good;
 mod metrics;
 mod model;
+mod pending;
 mod real_client;
 mod recovery;
 mod reference;

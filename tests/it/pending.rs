@@ -1,0 +1,104 @@
+//! Many subscribers have something pending at once: how many exchanges it takes until everything is delivered, in each format.
+
+use std::collections::BTreeSet;
+
+use aside::{
+    engine::{Input, Output},
+    event::{Event, Payload, Provenance, SessionId, Severity},
+    exchange::{Answer, Budget, Exchange, Format, Harness},
+    notification::{InjectionPoint, Tokens},
+    time::Timestamp,
+};
+use serde_json::json;
+
+use crate::support::drive::Drive;
+
+const SUBSCRIBERS: usize = 160;
+/// Notifications of an injection, by default.
+const NOTIFICATIONS: usize = 10;
+const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+/// A session for which each of so many subscribers has one notification.
+fn with_pending(subscribers: usize) -> Drive {
+    let subscriber = |number| {
+        let text = format!(
+            "[subscriber]\nid = \"watch_the_stock_{number:03}\"\n[events]\ntypes = [\"cli.event\"]\nseverity_filter = \"debug\"\n\
+             [batching]\nwindow_ms = 0\n[output]\npriority = \"normal\"\ninject_at = \"after_tool\"\ntemplate = \"templates/stock.toon.j2\"\n"
+        );
+        (format!("subscribers/watch_the_stock_{number:03}.toml"), text)
+    };
+    let mut files: Vec<(String, String)> = (0..subscribers).map(subscriber).collect();
+    files.push(("templates/stock.toon.j2".to_owned(), "stock: {{ events[0].payload.n }}".to_owned()));
+    let mut drive = Drive::new(&files);
+    drive.input(Input::SessionOpened { session: SessionId::new("s1"), harness: Harness::default() }, START);
+    let event = Event {
+        id: "e1".into(),
+        event_type: "cli.event".parse().expect("valid"),
+        source: "test".into(),
+        provenance: Provenance::Local,
+        severity: Severity::Info,
+        timestamp: START,
+        payload: Payload::from(json!({ "n": 7 })),
+        dedupe_key: None,
+        session: None,
+        workspace: None,
+        cause: None,
+    };
+    drive.emit(&event, START);
+    drive
+}
+
+/// How many notifications each exchange delivers until nothing is pending; none comes twice, and each answer says what is left.
+fn delivered_by_each(drive: &mut Drive, format: Format, budget: Budget, pending: usize) -> Vec<usize> {
+    let (mut left, mut delivered, mut seen) = (pending, Vec::new(), BTreeSet::new());
+    for number in 0..pending {
+        let mut exchange =
+            Exchange::new(SessionId::new("s1"), InjectionPoint::AfterTool, &number.to_string());
+        exchange.format = Some(format);
+        exchange.budget = budget;
+        drive.exchange(exchange, START);
+        let answers: Vec<Answer> = drive
+            .take_outputs()
+            .into_iter()
+            .filter_map(
+                |(_, output)| if let Output::Answer { answer, .. } = output { Some(answer) } else { None },
+            )
+            .collect();
+        let [answer] = answers.as_slice() else { panic!("{} answers", answers.len()) };
+        let injection = answer
+            .injection
+            .as_ref()
+            .unwrap_or_else(|| panic!("{format:?}: {left} are left and nothing leaves"));
+        assert!(
+            injection.notifications.iter().all(|released| seen.insert(released.id.clone())),
+            "one came twice"
+        );
+        left -= injection.notifications.len();
+        assert_eq!(usize::try_from(answer.pending), Ok(left));
+        delivered.push(injection.notifications.len());
+        if left == 0 {
+            return delivered;
+        }
+    }
+    panic!("{format:?}: {left} are left after as many exchanges as there were notifications");
+}
+
+#[test]
+fn what_160_subscribers_have_pending_leaves_in_as_many_exchanges_as_the_number_of_an_injection_asks_for() {
+    for format in Format::ALL {
+        let delivered =
+            delivered_by_each(&mut with_pending(SUBSCRIBERS), format, Budget::default(), SUBSCRIBERS);
+        assert_eq!(delivered, [NOTIFICATIONS; SUBSCRIBERS / NOTIFICATIONS], "{format:?}");
+    }
+}
+
+#[test]
+fn the_line_about_the_others_takes_no_more_room_than_for_a_few() {
+    let budget = Budget { max_tokens: Some(Tokens(200)), max_notifications: Some(100), ..Budget::default() };
+    for format in Format::ALL {
+        let delivered = delivered_by_each(&mut with_pending(SUBSCRIBERS), format, budget, SUBSCRIBERS);
+        let few = delivered_by_each(&mut with_pending(20), format, budget, 20);
+        let most = SUBSCRIBERS.div_ceil(*few.first().expect("one exchange"));
+        assert!(delivered.len() <= most, "{format:?}: {delivered:?}, and {few:?} with few of them");
+    }
+}
