@@ -29,6 +29,9 @@ const LAG: Duration = Duration::from_millis(5);
 const LAG_RECORDS: (u64, u64) = (64, 16_384);
 /// The same until the engine's pace is known.
 const LAG_RECORDS_AT_FIRST: u64 = 1_024;
+/// How many notifications for many sessions may be untaken, over all sessions, when publishing waits: sessions take some 700,000 a second,
+/// and one that asks takes its own at once, as many as there are divided by the sessions.
+const UNTAKEN_MAX: u64 = 262_144;
 /// How long the engine has to have worked before its pace counts, so that a reading in whole milliseconds is near enough.
 const PACE_AFTER: Duration = Duration::from_millis(20);
 
@@ -68,6 +71,8 @@ pub struct Bus {
     consumed: Arc<watch::Sender<Seq>>,
     /// How many records the engine may be behind before publishing waits.
     lag_max: Arc<AtomicU64>,
+    /// What sessions have yet to take of what the engine has handled.
+    untaken: Arc<AtomicU64>,
     /// Held by the one publisher that is next, so that two that wait do not take the same room.
     next: Arc<Mutex<()>>,
 }
@@ -90,7 +95,7 @@ impl Bus {
     pub fn new(journal: Journal, consumed: Seq) -> Self {
         let consumed = Arc::new(watch::Sender::new(consumed));
         let lag_max = Arc::new(AtomicU64::new(LAG_RECORDS_AT_FIRST));
-        Self { journal, consumed, lag_max, next: Arc::default() }
+        Self { journal, consumed, lag_max, untaken: Arc::default(), next: Arc::default() }
     }
 
     /// Publishes events: waits until the engine is near, appends, and answers when they are as durable as is set.
@@ -118,6 +123,7 @@ impl Bus {
         let is_near = |consumed: &Seq| {
             let lag = written.borrow().0.saturating_sub(consumed.0);
             has_room(records, lag, self.lag_max.load(Ordering::Relaxed))
+                && self.untaken.load(Ordering::Relaxed) <= UNTAKEN_MAX
         };
         let next = Arc::clone(&self.next).lock_owned().await;
         // The sender is a part of the bus, so waiting does not fail while someone can wait.
@@ -136,6 +142,12 @@ impl Bus {
     /// Says how many records the engine may be behind from now on; see [`Pace::note`].
     pub fn set_lag_max(&self, records: u64) {
         self.lag_max.store(records, Ordering::Relaxed);
+    }
+
+    /// Says how many notifications sessions have yet to take, of what the engine has handled; before [`Self::consumed`], which lets
+    /// those in that wait.
+    pub fn set_untaken(&self, notifications: u64) {
+        self.untaken.store(notifications, Ordering::Relaxed);
     }
 
     /// Says that the engine has handled everything up to `seq`.
@@ -193,6 +205,7 @@ impl Bus {
     /// Errors: the journal is poisoned, so what was not synced may be lost.
     pub async fn close(&self) -> Result<(), Poisoned> {
         let closed = self.journal.close().await;
+        self.set_untaken(0);
         self.consumed(Seq(u64::MAX));
         closed
     }
@@ -266,6 +279,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn publishing_waits_while_sessions_have_much_to_take_and_exchanges_do_not() {
+        let bus = bus();
+        bus.publish(batch(1)).await.expect("nothing is before it");
+        bus.set_untaken(UNTAKEN_MAX + 1);
+        bus.consumed(Seq(1));
+        let mut waiting = pin!(bus.publish(batch(1)));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        bus.append(batch(1), Level::Written).await.expect("appended");
+        bus.set_untaken(UNTAKEN_MAX);
+        bus.consumed(Seq(2));
+        waiting.await.expect("appended");
+    }
+
+    #[tokio::test]
     async fn two_publishers_do_not_take_the_same_room() {
         let bus = bus();
         bus.publish(batch(LAG_RECORDS_AT_FIRST)).await.expect("the engine was near before it");
@@ -308,6 +336,7 @@ mod tests {
     async fn closing_refuses_who_waits_for_the_engine() {
         let bus = bus();
         bus.publish(batch(LAG_RECORDS_AT_FIRST + 1)).await.expect("the engine was near before it");
+        bus.set_untaken(UNTAKEN_MAX + 1);
         let mut waiting = pin!(bus.publish(batch(1)));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         bus.close().await.expect("closed");

@@ -213,6 +213,7 @@ impl EventLoop {
             while let Some(output) = self.fold.poll_output() {
                 self.owed.extend(act(&self.registry, output));
             }
+            self.feed.hand_over_much(&mut self.fold);
             // Whoever waits for an answer does not wait for the slice.
             if self.owed.iter().any(Owed::is_answer) {
                 pay(&mut self.owed, &self.bus, &self.registry).await?;
@@ -222,6 +223,7 @@ impl EventLoop {
         if let Some(lag_max) = self.pace.note(records, self.clock.now().since(begin)) {
             self.bus.set_lag_max(lag_max);
         }
+        self.bus.set_untaken(self.fold.engine.untaken());
         self.bus.consumed(self.fold.applied);
         self.feed.hand_over(&mut self.fold);
         Ok(())

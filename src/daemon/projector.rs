@@ -104,6 +104,13 @@ impl Feed {
         self.projection.progress().apply(fold.applied);
     }
 
+    /// Hands over what `fold` noted, if it is so much that it is not to be kept until the end of a slice.
+    pub(super) fn hand_over_much(&mut self, fold: &mut Fold) {
+        if fold.notes.as_ref().is_some_and(|notes| notes.notes().len() >= TRANSACTION_NOTES_MAX) {
+            self.hand_over(fold);
+        }
+    }
+
     /// Hands over the rest, so that the file ends where the journal does.
     pub(super) fn end(mut self, fold: &mut Fold) {
         if fold.notes.as_ref().is_some_and(|notes| notes.records() > 0) {

@@ -23,8 +23,9 @@ pub(super) const DIRECT_MAX: usize = 8;
 /// After how many taken notifications a tick stops: one to two milliseconds, for which an exchange waits at most. The session that
 /// is at it then takes all it is behind with.
 const TAKEN_PER_TICK: usize = 1_024;
-/// From how many broadcasts on each input does as much as a broadcast adds, so that there are not many more.
-const LOG_MAX: usize = 1_000;
+/// From how many broadcasts on each input does as much as a broadcast adds, so that there are not many more. With many sessions publishing
+/// waits before ([`Engine::untaken`]), with few that work is little.
+const LOG_MAX: usize = 4_000;
 
 /// The broadcasts that some session may not have taken.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -80,6 +81,11 @@ impl Engine {
     /// Whether the session has broadcasts to take; then its queue does not show them yet.
     pub fn is_behind(&self, id: &SessionId) -> bool {
         self.sessions.get(id).is_some_and(|session| session.taken < self.fanout.head())
+    }
+
+    /// How many notifications all sessions together are behind with, at most.
+    pub fn untaken(&self) -> u64 {
+        (self.fanout.log.len() as u64).saturating_mul(self.sessions.roots.len() as u64)
     }
 
     /// Has the session take what it is behind with; how many broadcasts it went through.
@@ -321,6 +327,7 @@ mod tests {
     #[test]
     fn the_log_stays_within_its_bound_however_many_come() {
         let mut engine = behind();
+        assert_eq!(engine.untaken(), (SESSIONS * BROADCASTS) as u64);
         for number in 100..100 + 2 * LOG_MAX {
             engine.broadcast(notification(number, Scope::All));
             engine.handle(Input::ShuttingDown, Timestamp::from_millis(2));
