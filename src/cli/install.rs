@@ -16,7 +16,7 @@ use std::{
 
 use clap::Subcommand;
 
-use super::{CliError, Context, client_program::Version, paths::Paths, table};
+use super::{CliError, Context, client_program::Version, paths::Paths};
 use plan::{FileError, Plan};
 use settings::SettingsError;
 pub(super) use status_line::quoted;
@@ -164,10 +164,23 @@ fn with_socket(mut outcome: Outcome, socket: &Path) -> Outcome {
 
 pub(super) fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let outcome = match &args.from {
-        From::ClaudeCode(args) => claude::uninstall(args),
+        From::ClaudeCode(args) => claude::uninstall(args).map(|outcome| with_what_stays(outcome, context)),
         From::Systemd(args) => systemd::uninstall(args),
     };
     finish(outcome, "nothing of aside is installed", context)
+}
+
+/// Says what is no part of an installation and stays: a daemon that runs, and what it recorded.
+fn with_what_stays(mut outcome: Outcome, context: &Context<'_>) -> Outcome {
+    if context.client.request("GET", "/healthz", &[], b"").is_ok() {
+        outcome.note("the daemon goes on; `aside down` stops it");
+    }
+    if let Ok(Paths { state, .. }) = &context.paths
+        && state.exists()
+    {
+        outcome.note(&format!("what it recorded stays in {}", state.display()));
+    }
+    outcome
 }
 
 fn finish(
@@ -186,8 +199,9 @@ fn finish(
         text.push_str(&format!("note: {note}\n"));
     }
     if !outcome.next.is_empty() {
-        let steps = outcome.next.iter().map(|(step, what)| (step.clone(), what.as_str().into())).collect();
-        text.push_str(&format!("\nnext:\n{}", table::pairs(&serde_json::Value::Object(steps))));
+        let width = outcome.next.iter().map(|(step, _)| step.chars().count()).max().unwrap_or(0);
+        text.push_str("\nnext:\n");
+        text.extend(outcome.next.iter().map(|(step, what)| format!("{step:width$}  {what}\n")));
     }
     context.print(&text)
 }

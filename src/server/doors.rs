@@ -327,6 +327,39 @@ mod tests {
         Pending { wake, ..Pending::nothing(session.clone()) }
     }
 
+    #[tokio::test]
+    async fn only_the_clients_own_process_may_listen() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let own = running(std::process::id()).expect("this one");
+        let session = SessionId::new("s1");
+        let at = |socket: &Path, client: Process| {
+            let socket = socket.to_str().expect("text").to_owned();
+            let header = |name: &str| match name {
+                "aside-session" => Some("s1"),
+                "aside-inbox" => Some(socket.as_str()),
+                _ => None,
+            };
+            KnownInbox { inbox: Inbox::from_headers(&session, header).expect("an inbox"), client }
+        };
+        let refused = async |known: KnownInbox| connect(&known).await.err().map(|error| error.to_string());
+        let listener = tokio::net::UnixListener::bind(&path).expect("bound");
+        assert_eq!(refused(at(&path, own)).await, None);
+        let stranger = Some("another process than the client listens there".to_owned());
+        assert_eq!(refused(at(&path, Process { pid: own.pid + 1, ..own })).await, stranger);
+        assert_eq!(refused(at(&path, Process { started: own.started + 1, ..own })).await, stranger);
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").expect("written");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        for no_socket in [file, link] {
+            let expected = Some("it is no socket of this user".to_owned());
+            assert_eq!(refused(at(&no_socket, own)).await, expected);
+        }
+        drop(listener);
+        assert!(refused(at(&path, own)).await.is_some());
+    }
+
     #[test]
     fn a_session_that_has_begun_its_turn_is_not_written_to_any_more() {
         let (doors, session) = (Arc::new(Doors::default()), SessionId::new("s1"));

@@ -16,6 +16,22 @@ use crate::support::daemon::{Home, text};
 const OURS_IN_SETTINGS: [&str; 4] = ["install", "claude-code", "--settings", "--statusline"];
 const UNINSTALL: [&str; 2] = ["uninstall", "claude-code"];
 
+#[test]
+fn the_daemon_is_started_before_it_is_checked_and_what_an_uninstall_leaves_is_said() {
+    let home = Home::new();
+    let said = print(&home, &["install", "claude-code"]);
+    let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("no `{words}` in {said}"));
+    assert!(place("aside up ") < place("aside doctor "), "{said}");
+    let daemon = home.serve();
+    let said = print(&home, &UNINSTALL);
+    assert!(said.contains("note: the daemon goes on; `aside down` stops it\n"), "{said}");
+    assert!(said.ends_with("note: what it recorded stays in ~/state\n"), "{said}");
+    drop(daemon);
+    print(&home, &["install", "claude-code"]);
+    let said = print(&home, &UNINSTALL);
+    assert!(!said.contains("the daemon goes on"), "{said}");
+}
+
 /// The client's folder of this home.
 fn client(home: &Home) -> PathBuf {
     home.path("home/.claude")

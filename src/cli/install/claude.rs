@@ -150,12 +150,12 @@ pub(super) fn install(args: &Args) -> Result<Outcome, InstallError> {
         user_plugin(&mut outcome, &places, &choice, args.statusline)?;
     }
     outcome.next(&[
-        ("aside doctor", "checks all of it, once the daemon runs"),
         if args.autostart {
             ("claude", "the next session starts the daemon, and is told from then on")
         } else {
             ("aside up", "starts the daemon; sessions of `claude` that start from now on are told")
         },
+        ("aside doctor", "checks all of it"),
     ]);
     Ok(outcome)
 }
