@@ -40,6 +40,7 @@ mod writer;
 
 use std::{
     io,
+    path::PathBuf,
     pin::pin,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock,
@@ -402,6 +403,11 @@ impl Journal {
     /// Remembers for [`Journal::health`] that a start skipped the record at `seq`.
     pub fn note_skipped(&self, seq: Seq, why: String) {
         self.inner.shared.health.note_skipped(seq, why);
+    }
+
+    /// Remembers for [`Journal::health`] that a start found a snapshot of another journal, now at `path`.
+    pub fn note_unmatched_snapshot(&self, path: PathBuf) {
+        self.inner.shared.health.note_unmatched_snapshot(path);
     }
 
     /// What is wrong and does not stop the journal.

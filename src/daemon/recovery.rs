@@ -106,6 +106,7 @@ pub(super) fn recover(
     let (fold, opened) = open_after(&snapshots, rules, &journal)?;
     let Opened { journal, cuts: _, last_seq, last_time } = opened;
     clock.go_on_from(last_time.max(fold.applied_at));
+    snapshots.unmatched().into_iter().for_each(|path| journal.note_unmatched_snapshot(path));
     let bus = Bus::new(journal, last_seq);
     let snapshot = fold.applied;
     let projected = or_later(projector::open(&state.join(FILE_NAME)));

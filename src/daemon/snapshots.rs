@@ -51,6 +51,8 @@ pub struct Snapshots {
     files: Arc<dyn Files>,
     /// Those that are believed to be usable, oldest first.
     kept: Mutex<Vec<Seq>>,
+    /// Where those are that were found to be of another journal.
+    unmatched: Mutex<Vec<PathBuf>>,
 }
 
 /// What the engine was at one position, written down.
@@ -128,7 +130,12 @@ impl Snapshots {
     pub fn open(files: Arc<dyn Files>) -> io::Result<Self> {
         let mut kept: Vec<Seq> = files.list()?.iter().filter_map(|name| seq_of(name)).collect();
         kept.sort_unstable();
-        Ok(Self { files, kept: Mutex::new(kept) })
+        Ok(Self { files, kept: Mutex::new(kept), unmatched: Mutex::default() })
+    }
+
+    /// Where those are that were found to be of another journal.
+    pub fn unmatched(&self) -> Vec<PathBuf> {
+        self.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether there is none that is believed to be usable.
@@ -216,14 +223,17 @@ impl Snapshots {
             "a snapshot is not one of this journal: the journal was cut, replaced or lost its end; the snapshot is not used \
              any more and kept as `*{SET_ASIDE_SUFFIX}`"
         );
-        if let Err(error) = self.set_aside(&name) {
+        let renamed = self.set_aside(&name).unwrap_or_else(|error| {
             let error: &dyn std::error::Error = &error;
             tracing::warn!(%path, error, "the snapshot cannot be renamed; it is compared again at the next start");
-        }
+            name
+        });
+        let renamed = self.files.path(&renamed);
+        self.unmatched.lock().unwrap_or_else(PoisonError::into_inner).push(renamed);
     }
 
-    /// Renames the snapshot `name`, and removes others of its kind that are too many.
-    fn set_aside(&self, name: &str) -> io::Result<()> {
+    /// Renames the snapshot `name`, and removes others of its kind that are too many; returns its new name.
+    fn set_aside(&self, name: &str) -> io::Result<String> {
         let is_other = |other: &String| other.ends_with(SET_ASIDE_SUFFIX);
         let mut others: Vec<String> = self.files.list()?.into_iter().filter(is_other).collect();
         others.sort_unstable();
@@ -233,7 +243,8 @@ impl Snapshots {
         }
         let renamed = name.strip_suffix(SUFFIX).unwrap_or(name).to_owned() + SET_ASIDE_SUFFIX;
         self.files.rename(name, &renamed)?;
-        self.files.sync_dir()
+        self.files.sync_dir()?;
+        Ok(renamed)
     }
 
     /// Writes a snapshot and removes what the newest two do not need; returns how many bytes were written.

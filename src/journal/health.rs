@@ -25,6 +25,8 @@ pub struct JournalHealth {
     pub retention_blocked: Option<DamagedPlace>,
     /// The records that the start skipped, and why.
     pub skipped: Vec<(Seq, String)>,
+    /// Snapshots that the start found to be of another journal, where they are kept.
+    pub unmatched_snapshots: Vec<PathBuf>,
 }
 
 /// Something that is wrong with one file.
@@ -43,7 +45,10 @@ pub struct DamagedPlace {
 impl JournalHealth {
     /// Whether nothing is known to be wrong.
     pub fn is_good(&self) -> bool {
-        self.damaged.is_empty() && self.retention_blocked.is_none() && self.skipped.is_empty()
+        self.damaged.is_empty()
+            && self.retention_blocked.is_none()
+            && self.skipped.is_empty()
+            && self.unmatched_snapshots.is_empty()
     }
 
     /// One sentence for each thing that is wrong, for a person.
@@ -72,6 +77,12 @@ impl JournalHealth {
         }));
         sentences.extend(self.skipped.iter().map(|(seq, why)| {
             format!("the start skipped record {seq}: {why}; nothing came of it, and `aside why` of its event says so")
+        }));
+        sentences.extend(self.unmatched_snapshots.iter().map(|path| {
+            format!(
+                "the journal lost its end or is an older copy: {} is a snapshot of what it does not have, and is not used",
+                path.display()
+            )
         }));
         sentences
     }
@@ -118,6 +129,11 @@ impl Health {
     /// Remembers that a start skipped a record.
     pub(super) fn note_skipped(&self, seq: Seq, why: String) {
         self.lock().skipped.push((seq, why));
+    }
+
+    /// Remembers that a start found a snapshot of another journal.
+    pub(super) fn note_unmatched_snapshot(&self, path: PathBuf) {
+        self.lock().unmatched_snapshots.push(path);
     }
 
     /// Says that deleting works.

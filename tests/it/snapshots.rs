@@ -1,6 +1,10 @@
 //! Whatever is wrong with a snapshot, the start uses the one before it or the journal's beginning, and comes to the same state.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use aside::{
     daemon::{
@@ -18,6 +22,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::{
+    daemon::Home,
     event_loop::{Append, Daemon, Disk, apply},
     generations,
     restored::written,
@@ -284,6 +289,39 @@ fn a_snapshot_that_is_ahead_of_the_journal_is_passed_over() {
         let appended = daemon.disk().append(&lost).expect("appended");
         assert!(matches!(appended.outcomes().next(), Some(Outcome::Appended(_))), "{appended:?}");
     }
+}
+
+/// As when a file manager, or a backup of one folder, puts it back.
+#[test]
+fn an_older_copy_of_the_journal_is_gone_on_from_and_said() {
+    let home = Home::new();
+    let journal = home.path("state/journal");
+    let publish = |id: &str| home.print(&["publish", "a.b", "--everywhere", "--id", id]);
+    let daemon = home.serve();
+    publish("kept");
+    daemon.stop();
+    let copies: Vec<(PathBuf, Vec<u8>)> = fs::read_dir(&journal)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .map(|path| (path.clone(), fs::read(path).expect("read")))
+        .collect();
+    let daemon = home.serve();
+    publish("lost");
+    daemon.stop();
+    fs::remove_dir_all(&journal).expect("removed");
+    fs::create_dir(&journal).expect("made");
+    copies.iter().for_each(|(path, bytes)| fs::write(path, bytes).expect("written"));
+
+    let daemon = home.serve();
+    daemon.said("a snapshot is not one of this journal");
+    let health = home.get("/healthz");
+    assert_eq!(health["status"], "degraded");
+    assert!(health["problems"][0].as_str().is_some_and(|said| said.contains(".snap.unmatched")), "{health}");
+    assert!(publish("lost").starts_with("published as"), "it is not there");
+    assert!(publish("kept").starts_with("already published as"));
+    daemon.stop();
+    let _daemon = home.serve();
+    assert_eq!(home.get("/healthz")["status"], "ok", "it is over with the next start");
 }
 
 #[test]

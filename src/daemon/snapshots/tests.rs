@@ -144,6 +144,7 @@ fn one_of_another_journal_that_cannot_be_renamed_is_not_used() {
     files.fail(Operation::Rename, &name_of(Seq(5)), 1, io::ErrorKind::ReadOnlyFilesystem);
     snapshots.pass_over(Seq(5), &Unusable::OtherRecord { seq: Seq(5) });
     assert!(snapshots.is_empty() && !open(&files).is_empty());
+    assert_eq!(snapshots.unmatched(), [files.path(&name_of(Seq(5)))]);
 }
 
 #[test]
