@@ -12,7 +12,7 @@ use minijinja::{
 
 use super::{
     account::{Account, account, admit_as_text, admit_text, weigh},
-    operators::{self, Asked, admit_item, admit_items, invalid},
+    operators::{self, Asked, admit_item, admit_items, invalid, weigh_shape},
 };
 
 /// Names that an author may know from elsewhere, each with what to use here.
@@ -164,6 +164,10 @@ pub(super) fn test_names() -> impl Iterator<Item = &'static str> {
 /// The names of all functions.
 pub(super) const FUNCTIONS: [&str; 3] = ["range", "dict", "namespace"];
 
+/// The filters that put values into new lists: again and again, that nests without a bound, and what is nested deep is dropped by deep
+/// recursion.
+const NESTING: [&str; 6] = ["items", "dictsort", "groupby", "map", "batch", "slice"];
+
 /// Adds all filters, tests and functions to `environment`, which has none.
 pub(super) fn add_to(environment: &mut Environment<'static>) {
     for (name, price, filter) in priced_filters() {
@@ -171,8 +175,11 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
             let (account, args) = (account(state)?, args.into_values());
             pay(&account, price, &args)?;
             admit(&account, name, &args)?;
-            let made = filter.call(state, &args)?;
-            admit_made(&account, made)
+            let made = admit_made(&account, filter.call(state, &args)?)?;
+            if NESTING.contains(&name) {
+                weigh_shape(&account, &made, 0)?;
+            }
+            Ok::<_, Error>(made)
         });
     }
     for (name, price, test) in priced_tests() {

@@ -319,7 +319,7 @@ pub(super) fn admit_items(account: &Account, items: &[Value]) -> Result<(), Erro
 }
 
 /// Checks the depth of a value without paying for its texts, which are shared and not copied. Events and rows are known not to be deep.
-fn weigh_shape(account: &Account, value: &Value, depth: usize) -> Result<(), Error> {
+pub(super) fn weigh_shape(account: &Account, value: &Value, depth: usize) -> Result<(), Error> {
     account.spend(1)?;
     let Some(object) = value.as_object() else { return Ok(()) };
     if depth >= account::NESTING_MAX {
@@ -329,11 +329,10 @@ fn weigh_shape(account: &Account, value: &Value, depth: usize) -> Result<(), Err
         return Ok(());
     }
     if value.kind() == ValueKind::Map {
-        return object
-            .try_iter_pairs()
-            .into_iter()
-            .flatten()
-            .try_for_each(|(_, value)| weigh_shape(account, &value, depth + 1));
+        return object.try_iter_pairs().into_iter().flatten().try_for_each(|(key, value)| {
+            weigh_shape(account, &key, depth + 1)?;
+            weigh_shape(account, &value, depth + 1)
+        });
     }
     object.try_iter().into_iter().flatten().try_for_each(|item| weigh_shape(account, &item, depth + 1))
 }

@@ -61,10 +61,15 @@ fn run(source: &str, payload: serde_json::Value) -> (Ended, u64) {
 }
 
 /// One line each; every one of them took gigabytes or minutes of plain minijinja.
-const ATTACKS: [&str; 34] = [
+const ATTACKS: [&str; 38] = [
     r#"{{ "x\ny"|indent(n) }}"#,
     "{{ [1]|slice(1000000000000)|length }}",
     "{{ [1]|batch(n, 0) }}",
+    // Nested deep, these were dropped by a recursion that no stack holds.
+    "{% set ns = namespace(l=1) %}{% for i in range(30000) %}{% set ns.l = {ns.l: 1} %}{% endfor %}",
+    "{% set ns = namespace(l=[1]) %}{% for i in range(30000) %}{% set ns.l = ns.l|batch(2) %}{% endfor %}",
+    "{% set ns = namespace(l=[1]) %}{% for i in range(30000) %}{% set ns.l = ns.l|slice(1) %}{% endfor %}",
+    "{% set ns = namespace(l=[[1]]) %}{% for i in range(30000) %}{% set ns.l = ns.l|map('batch', 2)|list %}{% endfor %}",
     "{{ [1]|batch(1000000000, 0)|length }}",
     "{{ '%9999999999d'|format(1) }}",
     "{{ '%.*f'|format(n, 1) }}",
