@@ -46,6 +46,7 @@ pub use self::{
     projector::ProjectorError,
     reload::ReloadError,
     supervisor::TaskError,
+    watchdog::Watcher,
 };
 use self::{
     event_loop::{EventLoop, Owed},
@@ -80,6 +81,8 @@ pub struct ServeOptions {
     pub config: PathBuf,
     /// The state folder.
     pub state: PathBuf,
+    /// The service manager, if it wants to know that the event loop turns.
+    pub watcher: Option<Watcher>,
 }
 
 /// Why the daemon cannot start, or had to stop.
@@ -249,7 +252,7 @@ impl Daemon {
             about,
             pace: Pace::default(),
             schedule,
-            watchdog: Watchdog::new(sd_notify::watchdog_enabled(), steady_now()),
+            watchdog: Watchdog::new(options.watcher, steady_now()),
             drain: draining,
             owed,
         };
@@ -449,7 +452,7 @@ mod tests {
         });
         let [socket, config, state] = ["socket", "config", "state"].map(|name| folder.path().join(name));
         let bus = Bus::new(opened.journal, opened.last_seq);
-        let options = ServeOptions { socket, config, state };
+        let options = ServeOptions { socket, config, state, watcher: None };
         let (orders, _) = writer::orders();
         let (projector, owns_socket) = (None, true);
         let daemon = Daemon {

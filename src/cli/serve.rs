@@ -22,7 +22,7 @@ use self::{
     log_file::LogFile,
 };
 use super::{CliError, paths::Paths};
-use crate::daemon::{self, Passed, ServeOptions};
+use crate::daemon::{self, Passed, ServeOptions, Watcher};
 
 /// Worker threads of the runtime: one for the engine's loop, one for the connections beside it.
 const WORKER_THREADS: usize = 2;
@@ -81,7 +81,12 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
             tracing::warn!(%error, "the service manager could not be told that the daemon is ready");
         }
     };
-    let served = runtime.block_on(daemon::run(ServeOptions { socket, config, state }, passed, say));
+    let say_alive = || {
+        // Nobody can be told that nobody can be told.
+        sd_notify::notify(&[NotifyState::Watchdog]).ok();
+    };
+    let watcher = sd_notify::watchdog_enabled().map(|limit| Watcher { limit, say: say_alive });
+    let served = runtime.block_on(daemon::run(ServeOptions { socket, config, state, watcher }, passed, say));
     // A snapshot that is still being written would hold the process for as long as it takes.
     runtime.shutdown_timeout(LEFT_OVER_WAIT_MAX);
     served.map_err(CliError::Daemon)

@@ -6,61 +6,73 @@
 
 use std::time::Duration;
 
-use sd_notify::NotifyState;
+/// Who waits for a sign of life.
+#[derive(Debug, Clone, Copy)]
+pub struct Watcher {
+    /// For how long it waits.
+    pub limit: Duration,
+    /// Gives it one.
+    pub say: fn(),
+}
 
 /// When it is to be said next.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     /// `None` where nobody asked for it.
-    every: Option<Duration>,
+    watcher: Option<Watcher>,
     /// When it was said last, by the monotonic clock.
     said: Duration,
 }
 
 impl Watchdog {
-    /// One for a service manager that waits for `limit`, half of which may pass from one word to the next.
+    /// Half of the watcher's limit may pass from one word to the next.
     ///
     /// Source: `sd_watchdog_enabled(3)`.
-    pub(super) fn new(limit: Option<Duration>, now: Duration) -> Self {
-        Self { every: limit.map(|limit| limit / 2), said: now }
+    pub(super) fn new(watcher: Option<Watcher>, now: Duration) -> Self {
+        Self { watcher, said: now }
+    }
+
+    fn every(&self) -> Option<Duration> {
+        self.watcher.map(|watcher| watcher.limit / 2)
     }
 
     /// How long the loop may sleep that would sleep for `wait`.
     pub(super) fn until_next(&self, wait: Option<Duration>) -> Option<Duration> {
-        wait.into_iter().chain(self.every).min()
+        wait.into_iter().chain(self.every()).min()
     }
 
     /// Says it if it is time to.
     pub(super) fn say(&mut self, now: Duration) {
-        if self.is_due(now) {
-            // Nobody can be told that nobody can be told.
-            sd_notify::notify(&[NotifyState::Watchdog]).ok();
-        }
-    }
-
-    fn is_due(&mut self, now: Duration) -> bool {
-        let is_due = self.every.is_some_and(|every| now.saturating_sub(self.said) >= every);
-        if is_due {
+        let Some(watcher) = self.watcher else { return };
+        if self.every().is_some_and(|every| now.saturating_sub(self.said) >= every) {
             self.said = now;
+            (watcher.say)();
         }
-        is_due
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
+
+    static SAID: AtomicU64 = AtomicU64::new(0);
 
     #[test]
     fn it_is_said_twice_in_the_time_that_the_service_manager_waits() {
         let seconds = Duration::from_secs;
-        let mut watchdog = Watchdog::new(Some(seconds(30)), seconds(100));
-        let said: Vec<u64> = (100..160).filter(|now| watchdog.is_due(seconds(*now))).collect();
-        assert_eq!(said, [115, 130, 145]);
+        let say = || {
+            SAID.fetch_add(1, Ordering::Relaxed);
+        };
+        let watcher = Watcher { limit: seconds(30), say };
+        let mut watchdog = Watchdog::new(Some(watcher), seconds(100));
+        for (now, said) in [(100, 0), (114, 0), (115, 1), (129, 1), (130, 2), (170, 3)] {
+            watchdog.say(seconds(now));
+            assert_eq!(SAID.load(Ordering::Relaxed), said, "{now}");
+        }
         assert_eq!(watchdog.until_next(None), Some(seconds(15)));
         assert_eq!(watchdog.until_next(Some(seconds(2))), Some(seconds(2)));
-        let mut unasked = Watchdog::new(None, seconds(100));
-        assert!(!unasked.is_due(seconds(1_000)));
-        assert_eq!(unasked.until_next(None), None);
+        assert_eq!(Watchdog::new(None, seconds(100)).until_next(None), None);
     }
 }
