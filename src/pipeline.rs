@@ -299,8 +299,9 @@ impl Pipeline {
         let activation = rule.wake.activation(rule.output.activation, priority, &batch.rows);
         let (severity, raw_bytes) = (batch.severity(), raw_bytes(&batch.rows, carried));
         let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
+        let first_id = batch.rows.first().map(|row| &*row.event.id).unwrap_or_default();
         self.outputs.push_back(PipelineOutput::Notification(Arc::new(Notification {
-            id: notification_id(&rule, &events),
+            id: notification_id(&rule, &events, first_id),
             subscriber: rule.id.clone(),
             scope: batch.scope,
             priority,
@@ -350,15 +351,18 @@ fn raw_bytes(rows: &[Row], carried: Carried) -> u64 {
     told + mean * (u64::from(carried.repeats) + u64::from(carried.suppressed))
 }
 
-/// Names what `events` became: the same subscriber and events always give the same id, so a replay makes no second one.
+/// Names what `events` became: the same subscriber and events always give the same id, so a replay makes no second one. Positions are
+/// used again after a loss, so the id of the first event counts too.
 ///
 /// Shape: `n` and 12 lower-case hex digits, the first 48 bits of a SHA-256.
-fn notification_id(rule: &Subscriber, events: &[Seq]) -> NotificationId {
+fn notification_id(rule: &Subscriber, events: &[Seq], first_id: &str) -> NotificationId {
     let mut hash = Sha256::new_with_prefix(rule.id.as_str());
     for seq in events {
         hash.update([0]);
         hash.update(seq.0.to_le_bytes());
     }
+    hash.update([0]);
+    hash.update(first_id);
     let mut name = String::with_capacity(13);
     name.push('n');
     for byte in hash.finalize().into_iter().take(6) {

@@ -100,7 +100,7 @@ impl Engine {
         let lease = settings.lease;
         let injection = match release {
             Release::Recorded(Some(record)) => record.injection.clone(),
-            Release::Decide | Release::Recorded(None) => injection_id(exchange, seq),
+            Release::Decide | Release::Recorded(None) => injection_id(exchange, seq, now),
         };
         let session = self.sessions.get_mut(&exchange.session).expect("an exchange opens its session");
         session.injector.note_exchange(exchange, now);
@@ -173,12 +173,14 @@ fn limits(settings: &InjectionSettings) -> Limits {
     Limits::new(settings.max_notifications, settings.max_tokens, settings.max_chars)
 }
 
-/// A short name that the same exchange always gets.
-fn injection_id(exchange: &Exchange, seq: Seq) -> InjectionId {
+/// A short name that the same exchange always gets. Positions are used again after a loss, so its time counts too: a name in a
+/// transcript must not prove what came later.
+fn injection_id(exchange: &Exchange, seq: Seq, now: Timestamp) -> InjectionId {
     let mut hash = Sha256::new();
     hash.update(exchange.session.as_str());
     hash.update([0]);
     hash.update(seq.0.to_le_bytes());
+    hash.update(now.as_millis().to_le_bytes());
     let digits = hash.finalize();
     let name: String = digits
         .iter()
