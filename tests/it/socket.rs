@@ -81,7 +81,7 @@ fn the_daemon_says_where_it_listens_and_what_to_try() {
         (second.status.code(), text(&second.stdout), text(&second.stderr)),
         (Some(1), String::new(), refusal)
     );
-    assert_eq!(home.get("/healthz"), json!({ "status": "ok" }));
+    assert_eq!(home.get("/healthz")["status"], "ok");
 }
 
 #[test]
@@ -586,7 +586,8 @@ fn tcp_is_served_when_it_is_configured_and_the_token_is_right() {
         assert_eq!(get(wrong), refusal, "{wrong:?}");
     }
     let right = format!("authorization: Bearer {}\r\n", token.trim());
-    assert_eq!(get(&right), ("HTTP/1.1 200 OK".to_owned(), "{\"status\":\"ok\"}".to_owned()));
+    let (status, body) = get(&right);
+    assert!(status == "HTTP/1.1 200 OK" && body.starts_with("{\"status\":\"ok\""), "{status}: {body}");
     let local = UnixStream::connect(home.socket()).expect("it listens there too");
     let request = "GET /healthz HTTP/1.1\r\nhost: aside\r\nconnection: close\r\n\r\n";
     assert!(roundtrip(local, request).starts_with("HTTP/1.1 200 OK\r\n"));
