@@ -26,7 +26,7 @@ fn one_event_alone_is_told_when_its_window_closes() {
         panic!("one notification, not {outputs:?}");
     };
     let expected = Notification {
-        id: NotificationId::new("n784ef129a940"),
+        id: NotificationId::new("na4f26f71a068"),
         subscriber: SubscriberId::new("tool_failure"),
         scope: Scope::All,
         priority: Priority::High,

@@ -212,7 +212,7 @@ impl Walk {
     }
 
     fn event(&self, number: u64) -> Event {
-        let event_type = if number % 3 == 0 { "walk.batched" } else { "walk.each" };
+        let event_type = if number.is_multiple_of(3) { "walk.batched" } else { "walk.each" };
         Event {
             id: format!("id-{number}").into(),
             event_type: event_type.parse().expect("a type"),
