@@ -102,7 +102,7 @@ impl Reloaded {
         let outcome = if *changed { "in force" } else { "in force as before" };
         let hash: String = rules.chars().take(HASH_CHARS).collect();
         let restart =
-            if *restart_needed { "[journal] and [http] are others at the next start\n" } else { "" };
+            if *restart_needed { "[journal] or [http] changed; that takes a restart\n" } else { "" };
         format!("{outcome}: {}, hash {hash}\n{restart}", check::counted(*subscribers, "subscriber"))
     }
 }
@@ -124,7 +124,7 @@ mod tests {
             "errors":0,"warnings":1,"findings":[],"report":"warning: twice\n"}"#;
         let told = run_against(&FakeDaemon::answering_json(200, body), &["reload"]);
         let expected = "warning: twice\n\n0 errors, 1 warning\nin force as before: 1 subscriber, hash b2\n\
-                        [journal] and [http] are others at the next start\n";
+                        [journal] or [http] changed; that takes a restart\n";
         assert_eq!(told.as_deref(), Ok(expected));
     }
 

@@ -44,19 +44,14 @@ pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
     })
 }
 
-/// Adds each of `folders` that is not there, although files of its layer are among those that were used before: a folder whose disk
-/// is not mounted looks the same as one without files.
-pub fn with_missing(sources: Sources, folders: &[(LayerKind, PathBuf)], used: &Sources) -> Sources {
-    let is_missed = |(layer, folder): &&(LayerKind, PathBuf)| {
-        let is_used = used.files().iter().any(|file| file.layer == *layer);
-        is_used && fs::metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-    };
+/// Adds the user's folder if it is not there, although files of it are among those that were used before: a home that is not mounted
+/// looks the same as one without files. The system's folder goes with whoever removes it.
+pub fn with_missing(sources: Sources, user_folder: &Path, used: &Sources) -> Sources {
+    let is_used = used.files().iter().any(|file| file.layer == LayerKind::User);
+    let is_missing = fs::metadata(user_folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     let why = "it is not there, and files of it are in force; make it, empty if they are to go";
-    let missing = folders.iter().filter(is_missed);
-    sources.with(
-        [],
-        missing.map(|(layer, folder)| unreadable(*layer, folder, "", why.to_owned())).collect::<Vec<_>>(),
-    )
+    let missing = || unreadable(LayerKind::User, user_folder, "", why.to_owned());
+    sources.with([], (is_used && is_missing).then(missing))
 }
 
 /// Adds one file to `sources`, as if it stood under `name` in the user's layer.

@@ -78,12 +78,11 @@ pub enum ReloadError {
     Append(#[from] AppendError),
 }
 
-/// Reads every layer; one whose folder is not there is missed if files of it are among those `used` before.
+/// Reads every layer; the user's folder is missed if it is not there and files of it are among those `used` before.
 fn read(user_folder: &Path, used: Option<&Sources>) -> Sources {
-    let layers = layers_of(user_folder);
-    let sources = read_layers(&layers);
+    let sources = read_layers(&layers_of(user_folder));
     match used {
-        Some(used) => with_missing(sources, &layers, used),
+        Some(used) => with_missing(sources, user_folder, used),
         None => sources,
     }
 }
