@@ -11,8 +11,8 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 
-use super::{CliError, Context};
-use crate::daemon::LOCK_FILE;
+use super::{CliError, Context, up};
+use crate::daemon::{JOURNAL_FOLDER, LOCK_FILE};
 
 /// How long stopping may take: twice what the daemon gives itself.
 const STOP_SECONDS: i64 = 10;
@@ -36,6 +36,15 @@ pub enum DownError {
         /// Why.
         source: io::Error,
     },
+    /// Its lock file was deleted, and it does not answer.
+    #[error(
+        "a daemon holds the state folder {}, but its lock file was deleted and nobody answers at the socket: stop its process by hand",
+        state.display()
+    )]
+    Unknown {
+        /// The folder.
+        state: PathBuf,
+    },
     /// It does not stop.
     #[error("process {pid} was asked to stop and has not after {STOP_SECONDS} s; its log may tell why")]
     Stays {
@@ -46,16 +55,32 @@ pub enum DownError {
 
 pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let state = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?.state.clone();
-    let text = match stop(&state.join(LOCK_FILE)).map_err(CliError::Down)? {
+    let lock = state.join(LOCK_FILE);
+    let stopped = match stop(|| holder(&lock)).map_err(CliError::Down)? {
+        None => stop_without_lock_file(&state, context).map_err(CliError::Down)?,
+        stopped => stopped,
+    };
+    let text = match stopped {
         Some(pid) => format!("aside has stopped; it was process {pid}\n"),
         None => format!("no daemon runs for {}\n", state.display()),
     };
     context.print(&text)
 }
 
-/// Stops the daemon that holds the lock at `path`, and waits for its end; `None` if there is none.
-fn stop(path: &Path) -> Result<Option<i32>, DownError> {
-    let Some(pid) = holder(path)? else { return Ok(None) };
+/// Does the same where the lock file was deleted: the folder of the journal is locked too, and the daemon says who it is.
+fn stop_without_lock_file(state: &Path, context: &Context<'_>) -> Result<Option<i32>, DownError> {
+    let journal = state.join(JOURNAL_FOLDER);
+    if !is_locked(&journal)? {
+        return Ok(None);
+    }
+    let pid = up::running(&context.client).and_then(|daemon| Pid::from_raw(i32::try_from(daemon.pid).ok()?));
+    let pid = pid.ok_or_else(|| DownError::Unknown { state: state.to_owned() })?;
+    stop(|| Ok(is_locked(&journal)?.then_some(pid)))
+}
+
+/// Stops the daemon that `holder` names, and waits for its end; `None` if there is none.
+fn stop(holder: impl Fn() -> Result<Option<Pid>, DownError>) -> Result<Option<i32>, DownError> {
+    let Some(pid) = holder()? else { return Ok(None) };
     let number = pid.as_raw_pid();
     let failed = |error: rustix::io::Errno| DownError::Signal { pid: number, source: error.into() };
     let process = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -64,7 +89,7 @@ fn stop(path: &Path) -> Result<Option<i32>, DownError> {
         Err(error) => return Err(failed(error)),
     };
     // The number may have gone to another process between reading and opening; the lock is still held only by a daemon that lives.
-    if holder(path)? != Some(pid) {
+    if holder()? != Some(pid) {
         return Ok(None);
     }
     pidfd_send_signal(&process, Signal::TERM).map_err(failed)?;
@@ -78,6 +103,20 @@ fn stop(path: &Path) -> Result<Option<i32>, DownError> {
 /// The process that holds the lock; `None` if nobody does.
 pub(super) fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
     let failed = |source| DownError::Lock { path: path.to_owned(), source };
+    let Some(file) = locked(path)? else { return Ok(None) };
+    let text = io::read_to_string(file).map_err(failed)?;
+    let pid = text.trim().parse().ok().and_then(Pid::from_raw);
+    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "it is held, but names no process");
+    pid.map(Some).ok_or_else(|| failed(unknown()))
+}
+
+fn is_locked(path: &Path) -> Result<bool, DownError> {
+    locked(path).map(|file| file.is_some())
+}
+
+/// The file or folder at `path`, if somebody has it locked.
+fn locked(path: &Path) -> Result<Option<File>, DownError> {
+    let failed = |source| DownError::Lock { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -86,11 +125,6 @@ pub(super) fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
     match file.try_lock_shared() {
         Ok(()) => Ok(None),
         Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
-        Err(std::fs::TryLockError::WouldBlock) => {
-            let text = io::read_to_string(file).map_err(failed)?;
-            let pid = text.trim().parse().ok().and_then(Pid::from_raw);
-            let unknown = || io::Error::new(io::ErrorKind::InvalidData, "it is held, but names no process");
-            pid.map(Some).ok_or_else(|| failed(unknown()))
-        }
+        Err(std::fs::TryLockError::WouldBlock) => Ok(Some(file)),
     }
 }

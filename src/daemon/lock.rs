@@ -12,7 +12,7 @@ use std::{
 pub const LOCK_FILE: &str = "daemon.lock";
 
 /// The folder in the state folder that is locked too: without it there is no journal, so nobody deletes it to get in.
-const JOURNAL_FOLDER: &str = "journal";
+pub const JOURNAL_FOLDER: &str = "journal";
 
 /// Holds the state folder until it is dropped, also by a crash.
 #[derive(Debug)]

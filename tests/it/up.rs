@@ -48,6 +48,38 @@ fn up_starts_one_daemon_and_down_stops_it() {
 }
 
 #[test]
+fn a_daemon_whose_lock_file_was_deleted_stays_alone_and_is_stopped() {
+    let home = Home::new();
+    let _down = Down(&home);
+    home.print(&["up"]);
+    let first = pid(&home).as_raw_pid();
+    fs::remove_file(home.state().join("daemon.lock")).expect("there");
+    let output = home.run(&["serve"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("is in use by another daemon"), "{said}");
+    home.print(&["publish", "tool.call.failure", "tool_name=grep"]);
+    assert_eq!(home.print(&["down"]), format!("aside has stopped; it was process {first}\n"));
+    assert!(home.print(&["up"]).contains(" runs as process "));
+}
+
+#[test]
+fn a_daemon_whose_folder_was_deleted_acknowledges_nothing_more_and_the_next_one_begins_anew() {
+    let home = Home::new();
+    let _down = Down(&home);
+    home.print(&["up"]);
+    home.print(&["publish", "tool.call.failure", "tool_name=grep"]);
+    fs::remove_dir_all(home.state()).expect("it is there");
+    let output = home.run(&["publish", "tool.call.failure", "tool_name=lost"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the file was deleted from its folder"), "{said}");
+    eventually("the daemon ends", || home.try_ask("GET", "/healthz", "").is_err().then_some(()));
+    assert!(home.print(&["up"]).contains(" runs as process "));
+    home.print(&["publish", "tool.call.failure", "tool_name=grep"]);
+}
+
+#[test]
 fn a_daemon_in_the_background_has_a_session_of_its_own_and_none_of_the_callers_secrets() {
     let home = Home::new();
     let _down = Down(&home);
