@@ -42,7 +42,7 @@ pub use self::{
     clock::{Clock, steady_now},
     event_loop::LoopError,
     listen::{ListenError, Passed, TOKEN_FILE},
-    lock::{LOCK_FILE, LockError},
+    lock::{JOURNAL_FOLDER, LOCK_FILE, LockError},
     projector::ProjectorError,
     reload::ReloadError,
     supervisor::TaskError,

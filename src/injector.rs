@@ -283,6 +283,12 @@ impl Injector {
         self.outputs.pop_front()
     }
 
+    /// All that [`Self::poll_output`] would give. The room that they took goes with them: a session that took a thousand broadcasts at
+    /// once would keep that of two thousand entries.
+    pub fn take_outputs(&mut self) -> VecDeque<LedgerEntry> {
+        std::mem::take(&mut self.outputs)
+    }
+
     /// How many notifications wait for the agent, and how urgent the most urgent one is; neither what is under a lease nor
     /// what waits for the user counts.
     pub fn pending(&self) -> (u32, Option<Priority>) {

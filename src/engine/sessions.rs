@@ -426,7 +426,7 @@ impl Engine {
         let Some(session) = self.sessions.known_mut(id) else {
             return;
         };
-        let entries: Vec<_> = std::iter::from_fn(|| session.injector.poll_output()).collect();
+        let entries = session.injector.take_outputs();
         let deadline = session.deadline(settings);
         let (count, top) = session.injector.pending();
         let wake = session.injector.wake(session.state, self.rules.wake.threshold);
