@@ -6,6 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use aside::client::HOOK_TIMEOUT_VARIABLE;
 use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, text};
@@ -36,6 +37,9 @@ pub(super) fn can_be_woken() -> bool {
     version.split('.').map_while(|part| part.parse().ok()).collect::<Vec<u32>>().as_slice()
         >= WOKEN_FROM.as_slice()
 }
+
+/// For how long a hook waits for its answer: below the two seconds after which the client ends it.
+const HOOK_TIMEOUT_MS: u32 = 1_900;
 
 /// Makes the client's home inside `home`: past its first questions, with permission for what the scripts do.
 pub(super) fn settle(home: &Home) {
@@ -87,6 +91,8 @@ pub(super) fn environment(home: &Home, url: &str) -> Vec<(String, String)> {
         ("ASIDE_SOCKET", path("socket")),
         ("ASIDE_STATE", path("state")),
         ("ASIDE_CONFIG", path("config")),
+        // What a hook says is not lost because other tests, or a build, have the machine.
+        (HOOK_TIMEOUT_VARIABLE, HOOK_TIMEOUT_MS.to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec()
