@@ -64,7 +64,7 @@ impl Clock {
     /// Never shows less than `not_before` from here on: the last time that the journal holds, once it is open. Deadlines
     /// count from that time, so a wall clock that was set back while no daemon ran must not hold them up.
     ///
-    /// Shape: how long no daemon ran only the wall clock tells, so it is believed at once, but for more than [`PAUSE_MAX`].
+    /// Shape: how long no daemon ran only the wall clock tells, so it is believed at once, but for more than `PAUSE_MAX`.
     pub fn go_on_from(&self, not_before: Timestamp) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (wall, steady) = (self.read)();
