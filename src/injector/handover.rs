@@ -31,7 +31,7 @@ pub struct Marks {
     pub earlier: Earlier,
     /// It came in place of a tool call, which it does once.
     pub(super) has_cancelled: bool,
-    /// The user wants the agent to be told of it.
+    /// The user wants it delivered to the agent.
     pub(super) is_released_by_user: bool,
     /// The user was shown that it waits.
     pub(super) is_shown: bool,

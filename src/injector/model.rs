@@ -72,7 +72,7 @@ impl Known {
         self.notification.activation == Activation::Prompt && !self.is_discussed
     }
 
-    /// The user wants the agent to be told of it.
+    /// The user wants it delivered to the agent.
     fn is_asked_for(&self) -> bool {
         self.notification.activation == Activation::Prompt && self.is_discussed
     }

@@ -40,7 +40,7 @@ pub(super) enum Hold {
     Cancels,
     /// Nothing.
     Free,
-    /// Nothing, and the user wants the agent to be told, so it wakes an idle one.
+    /// Nothing, and the user wants it delivered, so it wakes an idle agent.
     Asked,
     /// It is critical and waits for the next turn.
     NextTurn,
@@ -89,7 +89,7 @@ pub(super) struct Entry {
     /// Whether it came in place of a tool call, which it does once.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) has_cancelled: bool,
-    /// The user wants the agent to be told of it.
+    /// The user wants it delivered to the agent.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_released_by_user: bool,
     /// The user was shown that it waits.

@@ -306,7 +306,7 @@ pub struct WaitingView {
     pub subscriber: String,
     /// `critical`, `high`, `normal` or `low`.
     pub priority: &'static str,
-    /// `agent`; `user` when the agent is told only once the user says so; `next_session` when no session is open that it is for.
+    /// `agent`; `user` when it is delivered only once the user says so; `next_session` when no session is open that it is for.
     pub waits_for: &'static str,
     /// How long ago it was made, in milliseconds.
     pub age_ms: u64,

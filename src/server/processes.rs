@@ -46,7 +46,7 @@ const CLOCKS_APART: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     of: DashMap<SessionId, Process>,
-    /// Those whose end the system tells: until then their numbers are theirs, and nothing has to be read of them.
+    /// Those whose end the system reports: until then their numbers are theirs, and nothing has to be read of them.
     watched: DashSet<Process>,
     changed: Notify,
 }
@@ -225,7 +225,7 @@ fn started_at(process: Process, now: Timestamp, since_boot: Duration) -> Timesta
     Timestamp::from_millis(now.as_millis().saturating_sub(age_ms))
 }
 
-/// Waits until the process has ended; among those `processes` whose end the system tells if it does.
+/// Waits until the process has ended; among those `processes` whose end the system reports, if it does.
 async fn end_of(process: Process, processes: Arc<Processes>) -> Process {
     let opened = i32::try_from(process.pid).ok().and_then(Pid::from_raw).map(open);
     let ended = async {
