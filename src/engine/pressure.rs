@@ -8,10 +8,11 @@ use std::{
 use super::Engine;
 use crate::{event::SessionId, injector::Injector, notification::Priority};
 
-/// Most notifications that wait in all queues together: some 560 MB, a little over a half of what the installed unit allows the daemon.
+/// Most notifications that wait in all queues together: at some 550 bytes each 220 MB, and as much again while the history folds the
+/// journal with an engine of its own. With what the servers may hold that stays within the 1 GB that the installed unit allows the daemon.
 /// Beyond it one of the least important goes, from the longest of the queues that hold something so unimportant, as that queue
 /// chooses when it is full.
-pub(super) const PENDING_MAX: usize = 1_000_000;
+pub(super) const PENDING_MAX: usize = 400_000;
 
 /// What each queue holds.
 #[derive(Debug)]
