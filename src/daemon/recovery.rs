@@ -409,3 +409,30 @@ fn settle(owed: &mut BTreeMap<Arc<str>, Event>, body: &[u8]) {
         owed.remove(event.id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Payload, Provenance, Severity};
+
+    #[test]
+    fn what_was_owed_long_before_the_end_is_not_published() {
+        let owed = |id: &str, second: u64| Event {
+            id: id.into(),
+            event_type: "source.throttled".parse().expect("a type"),
+            source: "aside".into(),
+            provenance: Provenance::Local,
+            severity: Severity::Warning,
+            timestamp: Timestamp::from_millis(second * 1_000),
+            payload: Payload::from(serde_json::json!({})),
+            dedupe_key: None,
+            session: None,
+            workspace: None,
+            cause: None,
+        };
+        let all = vec![owed("old", 39), owed("edge", 40), owed("new", 100)];
+        let kept = newest(all, Timestamp::from_millis(100_000));
+        let ids: Vec<&str> = kept.iter().map(|event| &*event.id).collect();
+        assert_eq!(ids, ["edge", "new"]);
+    }
+}

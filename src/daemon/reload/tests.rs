@@ -66,6 +66,24 @@ async fn the_event_loop_is_handed_rules_that_are_compiled() {
 }
 
 #[tokio::test]
+async fn rules_that_cannot_be_kept_leave_those_in_force() {
+    let Bench { folder, reloader, .. } = bench();
+    let sources = crate::config::layers::Sources::shipped();
+    // Nothing can be written where a file has the folder's name.
+    fs::write(folder.path().join("file"), b"").expect("written");
+    let (_, kept) = keep(RulesStore::new(&folder.path().join("file")), &sources);
+    assert_eq!(kept, None);
+    let before = reloader.store.keep(&sources).expect("kept");
+    let (in_force, waits) = adopt(&reloader.bus, kept.clone(), &before).await.expect("adopted");
+    assert!(in_force == before && waits.is_none());
+    let mut reader = reloader.bus.read_from(Seq(1));
+    let batch = reader.next_batch(1).expect("readable");
+    let kinds: Vec<u8> = batch.iter().map(|found| found.kind.0).collect();
+    assert_eq!(kinds, [record::RULES], "every start says which rules hold");
+    assert!(matches!(adopt(&reloader.bus, kept, "").await, Err(ReloadError::None)));
+}
+
+#[tokio::test]
 async fn a_setting_that_waits_for_the_next_start_is_said() {
     let Bench { folder: _folder, mut reloader, .. } = bench();
     fs::write(reloader.user_folder.join("aside.toml"), "[journal]\nretain_age = \"90d\"\n").expect("written");
