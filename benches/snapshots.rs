@@ -1,7 +1,7 @@
 //! What does a snapshot cost for each pending notification: bytes, time to write it down, time to read it again?
 //!
-//! `cargo bench --bench snapshots`, or with `-- --quick` for a size that only shows that it works. A thousand sessions wait for
-//! four hundred notifications each, which is all that may wait: once the same ones, once each session its own. Writing is what the event loop stands
+//! `cargo bench --bench snapshots`, or with `-- --quick` for a size that only shows that it works. A thousand sessions wait for a
+//! thousand notifications each: once the same thousand, once a million of their own. Writing is what the event loop stands
 //! still for. Time is the CPU time of this thread.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -24,7 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use support::{Size, machine, quantile};
 
 const SESSIONS: usize = 1_000;
-const PENDING: usize = 400;
+const PENDING: usize = 1_000;
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 const SUBSCRIBER: &str = r#"
@@ -75,8 +75,9 @@ fn engine(sessions: usize, pending: usize, is_shared: bool) -> Engine {
         path: "orders.toml".into(),
         text: SUBSCRIBER.into(),
     };
-    let compiled = compile(&Sources::new([file]), &[]);
+    let mut compiled = compile(&Sources::new([file]), &[]);
     assert!(compiled.report.error_count() == 0, "the rules do not compile:\n{}", compiled.report);
+    compiled.rules.sessions.pending_max = u32::MAX;
     let mut engine = Engine::new(Arc::new(compiled.rules));
     let names: Vec<String> = (0..sessions).map(|session| format!("session-{session}")).collect();
     for name in &names {

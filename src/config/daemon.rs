@@ -21,7 +21,7 @@ use crate::{
         report::{Diagnostic, shown},
         subscriber, values,
     },
-    engine::rules::{InjectionSettings, SessionSettings, SourceSettings},
+    engine::rules::{InjectionSettings, PENDING_MAX, SessionSettings, SourceSettings},
     exchange::Format,
     notification::Tokens,
     pipeline::{activation::WakeSettings, rule::Rate},
@@ -68,9 +68,11 @@ const MAX_CHARS_LIMITS: RangeInclusive<u32> = 400..=100_000;
 const LEASE_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=DAY;
 /// Default limits of sessions.
 const SESSIONS: SessionSettings =
-    SessionSettings { queue_len_max: 1_000, idle_close: DAY, unclaimed_ttl: DAY };
+    SessionSettings { queue_len_max: 1_000, pending_max: PENDING_MAX, idle_close: DAY, unclaimed_ttl: DAY };
 /// Shortest and longest queue: one injection, and what still fits in memory for hundreds of sessions.
 const QUEUE_LEN_LIMITS: RangeInclusive<u32> = 10..=100_000;
+/// Fewest and most notifications in all queues: those of a few sessions, and some 5 GB.
+const PENDING_LIMITS: RangeInclusive<u32> = 1_000..=10_000_000;
 /// Shortest and longest time that sessions and what waits for them are kept.
 const KEEP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
 /// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
@@ -273,8 +275,10 @@ fn too_small(value: &Value<'_>, format: Format, frame: u32, room: u32, unit: &st
 fn read_sessions(section: &mut Section<'_>) -> SessionSettings {
     let queue_len_max = section.read("queue_len_max", |value| values::integer(value, QUEUE_LEN_LIMITS));
     let keep = |value: &Value<'_>| values::duration(value, KEEP_LIMITS);
+    let pending_max = section.read("pending_max", |value| values::integer(value, PENDING_LIMITS));
     SessionSettings {
         queue_len_max: queue_len_max.unwrap_or(SESSIONS.queue_len_max),
+        pending_max: pending_max.unwrap_or(SESSIONS.pending_max),
         idle_close: section.read("idle_close", keep).unwrap_or(SESSIONS.idle_close),
         unclaimed_ttl: section.read("unclaimed_ttl", keep).unwrap_or(SESSIONS.unclaimed_ttl),
     }

@@ -8,26 +8,13 @@ use std::{
 use super::Engine;
 use crate::{event::SessionId, injector::Injector, notification::Priority};
 
-/// Most notifications that wait in all queues together: at some 550 bytes each 220 MB, and as much again while the history folds the
-/// journal with an engine of its own. With what the servers may hold that stays within the 1 GB that the installed unit allows the daemon.
-/// Beyond it one of the least important goes, from the longest of the queues that hold something so unimportant, as that queue
-/// chooses when it is full.
-pub(super) const PENDING_MAX: usize = 400_000;
-
 /// What each queue holds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pressure {
     of: BTreeMap<SessionId, (Priority, usize)>,
     /// Who gives way first.
     order: BTreeSet<(Priority, Reverse<usize>, SessionId)>,
     total: usize,
-    total_max: usize,
-}
-
-impl Default for Pressure {
-    fn default() -> Self {
-        Self { of: BTreeMap::new(), order: BTreeSet::new(), total: 0, total_max: PENDING_MAX }
-    }
 }
 
 impl Pressure {
@@ -51,17 +38,19 @@ impl Pressure {
         }
     }
 
-    /// Whose queue is to give way, if there is too much.
-    fn over(&self) -> Option<&SessionId> {
-        let first = self.order.first().filter(|_| self.total > self.total_max);
+    /// Whose queue is to give way, if there are more than `total_max`: the longest of those that hold something of the least
+    /// importance.
+    fn over(&self, total_max: usize) -> Option<&SessionId> {
+        let first = self.order.first().filter(|_| self.total > total_max);
         first.map(|(_, _, id)| id)
     }
 }
 
 impl Engine {
-    /// Evicts what is over the bound for all queues together.
+    /// Evicts what is over the bound for all queues together, as each queue chooses when it is full.
     pub(super) fn relieve(&mut self) {
-        while let Some(id) = self.sessions.pressure.over().cloned() {
+        let total_max = usize::try_from(self.rules.sessions.pending_max).unwrap_or(usize::MAX);
+        while let Some(id) = self.sessions.pressure.over(total_max).cloned() {
             self.with_injector(&id, Injector::evict_least);
         }
     }
@@ -108,8 +97,9 @@ mod tests {
     #[test]
     fn all_queues_together_hold_no_more_than_the_bound_and_the_least_important_goes() {
         const MAX: usize = 10_000;
-        let mut engine = Engine::new(Arc::new(CompiledRules::none()));
-        engine.sessions.pressure.total_max = MAX;
+        let mut rules = CompiledRules::none();
+        rules.sessions.pending_max = u32::try_from(MAX).expect("small");
+        let mut engine = Engine::new(Arc::new(rules));
         let id = |number: usize| SessionId::new(&format!("s{number:03}"));
         for number in 0..=100 {
             engine.handle(Input::SessionOpened { session: id(number), harness: Harness::default() }, NOW);

@@ -33,6 +33,11 @@ pub struct CompiledRules {
     pub wake: Arc<WakeSettings>,
 }
 
+/// Most notifications that wait in all queues together, unless the configuration says otherwise: at some 550 bytes each 220 MB, and as much
+/// again while the history folds the journal with an engine of its own. With what the servers may hold that stays within the
+/// 1 GB that the installed unit allows the daemon.
+pub const PENDING_MAX: u32 = 400_000;
+
 impl CompiledRules {
     /// No subscriber at all: what holds before the journal's first record says otherwise.
     pub fn none() -> Self {
@@ -48,7 +53,12 @@ impl CompiledRules {
                 format: Format::Xml,
                 lease: Duration::from_secs(15 * 60),
             },
-            sessions: SessionSettings { queue_len_max: 1_000, idle_close: DAY, unclaimed_ttl: DAY },
+            sessions: SessionSettings {
+                queue_len_max: 1_000,
+                pending_max: PENDING_MAX,
+                idle_close: DAY,
+                unclaimed_ttl: DAY,
+            },
             sources: SourceSettings { rate: None, remote_rate: None },
             wake: Arc::default(),
         }
@@ -84,6 +94,8 @@ pub struct InjectionSettings {
 pub struct SessionSettings {
     /// Most notifications in one session's queue.
     pub queue_len_max: u32,
+    /// Most notifications in all queues together.
+    pub pending_max: u32,
     /// A session that has been silent for this long is closed.
     pub idle_close: Duration,
     /// How long a notification without a `ttl` waits for a session that is not open yet.
