@@ -14,7 +14,7 @@ use aside::{
         compile::compile,
         layers::{LayerKind, SourceFile, Sources},
     },
-    engine::{Engine, io::Input},
+    engine::{Engine, WakeReason, io::Input},
     event::{EventRef, Seq, SessionId, Severity},
     exchange::Harness,
     snapshot,
@@ -97,6 +97,10 @@ fn engine(sessions: usize, pending: usize, is_shared: bool) -> Engine {
                 (seq.to_string(), format!(r#"{{"order":{seq},"item":"cup","shop":"north"}}"#));
             handle(&mut engine, Input::Event { seq, event: event(&id, &payload, session) });
         }
+    }
+    // Sessions take what is for many of them in slices.
+    while engine.poll_timeout().is_some_and(|(_, reason)| reason == WakeReason::Fanout) {
+        handle(&mut engine, Input::Tick);
     }
     let waiting: usize = engine.sessions().map(|session| session.injector.pending().0 as usize).sum();
     assert_eq!(waiting, sessions * pending, "every session waits for as many");

@@ -23,7 +23,7 @@ use tokio::{
 use super::{
     clock::Clock,
     event_loop::{self, Owed},
-    rules::{RulesError, RulesStore},
+    rules::{RulesError, RulesStore, with_causes},
 };
 use crate::{
     bus::Bus,
@@ -330,7 +330,7 @@ impl Reloader {
                     | ReloadError::Append(_) => ConfigView {
                         state: ConfigView::REFUSED,
                         read_at: now.to_string(),
-                        problems: vec![chain(error)],
+                        problems: vec![with_causes(error)],
                         ..ConfigView::default()
                     },
                 }
@@ -375,15 +375,9 @@ fn refusal(error: ReloadError) -> ReloadRefusal {
         }
         ReloadError::Append(error) => ReloadRefusal::Journal(error),
         error @ (ReloadError::Ended(_) | ReloadError::Rules(_) | ReloadError::None) => {
-            ReloadRefusal::Failed(chain(&error))
+            ReloadRefusal::Failed(with_causes(&error))
         }
     }
-}
-
-/// An error with what led to it, on one line.
-fn chain(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
 }
 
 /// What is published of a reload, so that whoever watches a configuration hears of it.
@@ -399,7 +393,7 @@ fn event(outcome: Result<&ReloadView, &ReloadError>, now: Timestamp) -> Event {
             | ReloadError::Rules(_)
             | ReloadError::None
             | ReloadError::Append(_)),
-        ) => own_event(FAILED, Severity::Warning, json!({ "message": chain(other) }), now),
+        ) => own_event(FAILED, Severity::Warning, json!({ "message": with_causes(other) }), now),
     }
 }
 
