@@ -39,7 +39,7 @@ use tokio::{
 };
 
 pub use self::{
-    clock::{Clock, steady_now},
+    clock::{Clock, monotonic_now},
     event_loop::LoopError,
     listen::{ListenError, Passed, TOKEN_FILE},
     lock::{JOURNAL_FOLDER, LOCK_FILE, LockError},
@@ -49,7 +49,7 @@ pub use self::{
     watchdog::Watcher,
 };
 use self::{
-    event_loop::{EventLoop, Owed},
+    event_loop::{EventLoop, Outgoing},
     fold::Fold,
     projector::{Feed, Past, Projector},
     recovery::{Recovered, RecoveryError},
@@ -145,11 +145,11 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     let mut recovered = recovery::recover(&options.state, &compiled.daemon.journal, &rules)?;
     let in_force = Arc::clone(&recovered.fold.engine.rules().hash);
     let (in_force, waiting) = reload::adopt(&recovered.bus, kept, &in_force).await?;
-    let owed = recovered.owed.drain(..).map(Owed::Event);
+    let owed = recovered.owed.drain(..).map(Outgoing::Event);
     let has_errors = usable.report.error_count() > 0;
-    let failed = has_errors.then(|| Owed::Event(reload::failed(&usable.report, recovered.clock.now())));
-    let owed = waiting.into_iter().chain(owed).chain(failed).collect();
-    let mut daemon = Daemon::start(options, passed, recovered, &usable, in_force, owed).await?;
+    let failed = has_errors.then(|| Outgoing::Event(reload::failed(&usable.report, recovered.clock.now())));
+    let outbox = waiting.into_iter().chain(owed).chain(failed).collect();
+    let mut daemon = Daemon::start(options, passed, recovered, &usable, in_force, outbox).await?;
     daemon.log_ready();
     on_ready();
     let watched = daemon.watch(&mut signals).await;
@@ -217,7 +217,7 @@ impl Daemon {
         recovered: Recovered,
         usable: &Usable,
         rules_in_force: String,
-        owed: VecDeque<Owed>,
+        outbox: VecDeque<Outgoing>,
     ) -> Result<Self, DaemonError> {
         let compiled = &usable.compiled;
         let Recovered { mut fold, bus, reader, clock, snapshots, snapshot, projected, owed: _ } = recovered;
@@ -225,7 +225,7 @@ impl Daemon {
         let (drain, draining) = watch::channel(false);
         let (orders, ordered) = writer::orders();
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
-        let (engine, queries) = EngineHandle::new(steady_now);
+        let (engine, queries) = EngineHandle::new(monotonic_now);
         let store = fold.rules.clone();
         let past = Past {
             journal: bus.journal().clone(),
@@ -252,9 +252,9 @@ impl Daemon {
             about,
             pace: Pace::default(),
             schedule,
-            watchdog: Watchdog::new(options.watcher, steady_now()),
+            watchdog: Watchdog::new(options.watcher, monotonic_now()),
             drain: draining,
-            owed,
+            outbox,
         };
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::Snapshots, writer::run(ordered, snapshots, bus.clone(), projection));
@@ -377,7 +377,7 @@ fn new_app(
     transcripts: mpsc::Sender<Transcript>,
     shutdown: watch::Receiver<bool>,
 ) -> App {
-    let meters = Arc::new(Meters::new(steady_now));
+    let meters = Arc::new(Meters::new(monotonic_now));
     bus.journal().measure_with(meters.clone());
     // The numbers of requests go on from the time, so that no two daemons of one journal give the same ones.
     let registry = Arc::new(Registry::new(clock.now().as_millis() << 20));
@@ -393,7 +393,7 @@ fn new_app(
         meters,
         rooms,
         clock,
-        since_boot: steady_now,
+        since_boot: monotonic_now,
         shutdown,
     }
 }

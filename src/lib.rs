@@ -42,6 +42,7 @@ pub mod trial;
 
 // Moves.
 pub mod bus;
+pub mod causes;
 pub mod daemon;
 pub mod journal;
 pub mod projection;

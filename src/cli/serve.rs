@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
     let is_terminal = io::stderr().is_terminal();
     let writer =
         log_file.map_or_else(|| BoxMakeWriter::new(io::stderr), |file| BoxMakeWriter::new(Arc::new(file)));
-    log_to(writer, is_terminal, &args.log, args.log_format, daemon::steady_now).init();
+    log_to(writer, is_terminal, &args.log, args.log_format, daemon::monotonic_now).init();
     end_with_a_broken_worker();
     let runtime = Builder::new_multi_thread()
         .worker_threads(WORKER_THREADS)

@@ -95,7 +95,7 @@ impl Clock {
 
 fn machine_now() -> (Timestamp, Duration) {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    (Timestamp::from_millis(duration_millis(wall)), steady_now())
+    (Timestamp::from_millis(duration_millis(wall)), monotonic_now())
 }
 
 fn advance(last: Reading, wall: Timestamp, steady: Duration) -> Reading {
@@ -117,7 +117,7 @@ fn advance(last: Reading, wall: Timestamp, steady: Duration) -> Reading {
 }
 
 /// A clock that nobody sets and that counts while the machine sleeps.
-pub fn steady_now() -> Duration {
+pub fn monotonic_now() -> Duration {
     #[cfg(target_os = "linux")]
     let id = ClockId::Boottime;
     #[cfg(not(target_os = "linux"))]

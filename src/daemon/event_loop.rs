@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    clock::{Clock, steady_now},
+    clock::{Clock, monotonic_now},
     fold::{Fold, FoldError},
     projector::Feed,
     snapshots::{Capture, writer::Schedule},
@@ -64,7 +64,7 @@ pub(super) struct EventLoop {
     /// Becomes true when nothing more is taken in.
     pub(super) drain: watch::Receiver<bool>,
     /// What is to be appended, in order; it waits here only while the disk is full, when there is nothing new to make more of it.
-    pub(super) owed: VecDeque<Owed>,
+    pub(super) outbox: VecDeque<Outgoing>,
     /// When the state is written down.
     pub(super) schedule: Schedule,
 }
@@ -90,7 +90,7 @@ impl EventLoop {
     /// Runs until the daemon drains, then brings the engine to the journal's head.
     pub(super) async fn run(mut self) -> Result<(), LoopError> {
         let mut ticked = Seq::ZERO;
-        let (mut is_full, mut due_since) = (self.pay().await?, None);
+        let (mut is_full, mut due_since) = (self.flush().await?, None);
         while !*self.drain.borrow() {
             let deadline = self.deadline().filter(|_| self.fold.applied >= ticked);
             let now = self.clock.now();
@@ -104,7 +104,7 @@ impl EventLoop {
             let until_deadline = deadline.map(|at| self.clock.until(at).min(LOOK_AGAIN));
             let wait = if is_full { Some(FULL_RETRY) } else { until_deadline };
             let wait = self.watchdog.until_next(wait);
-            self.watchdog.say(steady_now());
+            self.watchdog.say(monotonic_now());
             self.pulse.wait();
             tokio::select! {
                 _ = self.drain.changed() => {}
@@ -115,23 +115,23 @@ impl EventLoop {
                 Some(attach) = self.feed.wish() => self.feed.begin(attach, &mut self.fold),
                 lost = self.registry.lost() => {
                     self.pulse.begin();
-                    self.owe_lost(lost);
-                    is_full = self.pay().await?;
+                    self.queue_lost(lost);
+                    is_full = self.flush().await?;
                 }
                 waited = self.reader.wait() => {
                     self.pulse.begin();
                     waited?;
                     self.consume_slice().await?;
-                    self.owe_seen();
-                    is_full = self.pay().await?;
+                    self.queue_seen();
+                    is_full = self.flush().await?;
                     if self.schedule.is_due(self.fold.applied) {
                         self.take_snapshot().await;
                     }
                 }
                 () = tokio::time::sleep(wait.unwrap_or(FAR)), if wait.is_some() => {
                     self.pulse.begin();
-                    self.owe_seen();
-                    is_full = self.pay().await?;
+                    self.queue_seen();
+                    is_full = self.flush().await?;
                     // A tick before its deadline would change nothing, and the next one would follow at once.
                     if !is_full && deadline.is_some_and(|at| self.clock.until(at).is_zero()) {
                         is_full = self.tick(&mut ticked).await?;
@@ -149,23 +149,23 @@ impl EventLoop {
     }
 
     async fn close_and_catch_up(mut self) -> Result<(), LoopError> {
-        self.owe_lost(self.registry.take_lost());
+        self.queue_lost(self.registry.take_lost());
         let told = append(&self.bus, record::SHUTTING_DOWN, record::encode_bare).await;
         if unless_full(told.map(|_| ()))? {
             tracing::warn!("the disk is full, so open batches are closed after the next start");
         }
         while self.fold.applied < *self.bus.written().borrow() {
             self.consume_slice().await?;
-            self.pay().await?;
+            self.flush().await?;
         }
         self.take_snapshot().await;
         self.feed.end(&mut self.fold);
         Ok(())
     }
 
-    /// Writes the state down between two slices, unless something is owed: a snapshot does not have that.
+    /// Writes the state down between two slices, unless something is in the outbox: a snapshot does not have that.
     async fn take_snapshot(&mut self) {
-        if !self.owed.is_empty() {
+        if !self.outbox.is_empty() {
             return;
         }
         match Capture::new(&self.fold) {
@@ -180,16 +180,16 @@ impl EventLoop {
         views::answer(query, &self.fold, &self.about, &self.bus, self.registry.waiting(), self.clock.now());
     }
 
-    /// Owes the journal that these injections did not leave.
-    fn owe_lost(&mut self, lost: Vec<(SessionId, InjectionId)>) {
-        let undelivered = |(session, injection)| Owed::Undelivered { session, injection };
-        self.owed.extend(lost.into_iter().map(undelivered));
+    /// Has the journal say that these injections did not leave.
+    fn queue_lost(&mut self, lost: Vec<(SessionId, InjectionId)>) {
+        let undelivered = |(session, injection)| Outgoing::Undelivered { session, injection };
+        self.outbox.extend(lost.into_iter().map(undelivered));
     }
 
-    /// Owes the journal a sign of life of each session that says nothing and has a client attached.
-    fn owe_seen(&mut self) {
+    /// Puts a sign of life of each session that says nothing and has a client attached into the outbox.
+    fn queue_seen(&mut self) {
         // On a full disk nothing is added to what waits for it.
-        if !self.owed.is_empty() {
+        if !self.outbox.is_empty() {
             return;
         }
         let (now, engine) = (self.clock.now(), &self.fold.engine);
@@ -198,7 +198,7 @@ impl EventLoop {
             engine.session(id).is_some_and(|session| session.is_open && now.since(session.last_seen) >= every)
         };
         let followed = self.registry.followed(now).into_iter().filter(is_due);
-        self.owed.extend(followed.map(|session| Owed::Seen { session }));
+        self.outbox.extend(followed.map(|session| Outgoing::Seen { session }));
     }
 
     fn deadline(&self) -> Option<Timestamp> {
@@ -210,13 +210,16 @@ impl EventLoop {
         for record in self.reader.next_batch(SLICE_RECORDS_MAX)?.iter() {
             self.fold.apply(&record)?;
             self.schedule.note_applied(record.body.len() as u64);
+            let mut has_answer = false;
             while let Some(output) = self.fold.poll_output() {
-                self.owed.extend(act(&self.registry, output));
+                let outgoing = act(&self.registry, output);
+                has_answer |= outgoing.as_ref().is_some_and(Outgoing::is_answer);
+                self.outbox.extend(outgoing);
             }
             self.feed.hand_over_much(&mut self.fold);
             // Whoever waits for an answer does not wait for the slice.
-            if self.owed.iter().any(Owed::is_answer) {
-                pay(&mut self.owed, &self.bus, &self.registry).await?;
+            if has_answer {
+                flush(&mut self.outbox, &self.bus, &self.registry).await?;
             }
         }
         let records = self.fold.applied.0 - before.0;
@@ -229,23 +232,23 @@ impl EventLoop {
         Ok(())
     }
 
-    async fn pay(&mut self) -> Result<bool, LoopError> {
-        Ok(pay(&mut self.owed, &self.bus, &self.registry).await?)
+    async fn flush(&mut self) -> Result<bool, LoopError> {
+        Ok(flush(&mut self.outbox, &self.bus, &self.registry).await?)
     }
 }
 
-/// Appends what is owed, and answers once that is written; returns whether the disk is too full for it.
-async fn pay(owed: &mut VecDeque<Owed>, bus: &Bus, registry: &Registry) -> Result<bool, AppendError> {
-    while let Some(next) = owed.pop_front() {
+/// Appends what is in the outbox, and answers once that is written; returns whether the disk is too full for it.
+async fn flush(outbox: &mut VecDeque<Outgoing>, bus: &Bus, registry: &Registry) -> Result<bool, AppendError> {
+    while let Some(next) = outbox.pop_front() {
         if unless_full(next.append_to(bus).await)? {
-            owed.push_front(next);
+            outbox.push_front(next);
             return Ok(true);
         }
-        if let Owed::Answer { request, session, answer, .. } = next {
+        if let Outgoing::Answer { request, session, answer, .. } = next {
             let injection = answer.injection.as_ref().map(|injection| injection.id.clone());
             let has_left = registry.answer(request, answer);
             let lost = injection.filter(|_| !has_left);
-            owed.extend(lost.map(|injection| Owed::Undelivered { session, injection }));
+            outbox.extend(lost.map(|injection| Outgoing::Undelivered { session, injection }));
         }
     }
     Ok(false)
@@ -261,7 +264,7 @@ pub(super) fn unless_full(appended: Result<(), AppendError>) -> Result<bool, App
 }
 
 /// What is to be appended after a slice.
-pub(super) enum Owed {
+pub(super) enum Outgoing {
     Event(Event),
     Rules {
         hash: Arc<str>,
@@ -282,7 +285,7 @@ pub(super) enum Owed {
     },
 }
 
-impl Owed {
+impl Outgoing {
     pub(super) async fn append_to(&self, bus: &Bus) -> Result<(), AppendError> {
         match self {
             Self::Event(event) => publish(bus, event).await,
@@ -311,7 +314,7 @@ impl Owed {
 }
 
 /// Does at once what needs no journal, and returns what does.
-fn act(registry: &Registry, output: Output) -> Option<Owed> {
+fn act(registry: &Registry, output: Output) -> Option<Outgoing> {
     match output {
         Output::Record(_) | Output::Made(_) | Output::Session(..) => None,
         Output::Wake(pending) => {
@@ -324,10 +327,10 @@ fn act(registry: &Registry, output: Output) -> Option<Owed> {
         }
         Output::Publish(event) => {
             log_failure(&event);
-            Some(Owed::Event(event))
+            Some(Outgoing::Event(event))
         }
         Output::Answer { request, session, answer, released } if answer.injection.is_some() => {
-            Some(Owed::Answer { request, session, answer, released })
+            Some(Outgoing::Answer { request, session, answer, released })
         }
         Output::Answer { request, answer, .. } => {
             registry.answer(request, answer);

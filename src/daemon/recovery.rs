@@ -21,11 +21,12 @@ use super::{
     fold::{Fold, FoldError},
     projector,
     quarantine::Attempt,
-    rules::{RulesStore, with_causes},
+    rules::RulesStore,
     snapshots::{Snapshots, Unusable},
 };
 use crate::{
     bus::{Bus, idempotency_key},
+    causes::with_causes,
     config::daemon::{Durability as Configured, JournalConfig},
     engine::Output,
     event::{
@@ -110,8 +111,8 @@ pub(super) fn recover(
     let bus = Bus::new(journal, last_seq);
     let snapshot = fold.applied;
     let projected = or_later(projector::open(&state.join(FILE_NAME)));
-    let past = Past { bus: &bus, snapshots: &snapshots, rules, ended: last_seq };
-    let Followed { fold, reader, owed } = past.follow(state, fold, |fold| {
+    let replayed = Replay { bus: &bus, snapshots: &snapshots, rules, ended: last_seq };
+    let Followed { fold, reader, owed } = replayed.follow(state, fold, |fold| {
         projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq))
     })?;
     let owed = newest(owed, fold.applied_at);
@@ -259,7 +260,7 @@ fn key_of(found: Record<'_>) -> Option<u128> {
 }
 
 /// What processes that have ended left.
-struct Past<'a> {
+struct Replay<'a> {
     bus: &'a Bus,
     snapshots: &'a Snapshots,
     rules: &'a RulesStore,
@@ -282,7 +283,7 @@ enum Stopped {
     Error(RecoveryError),
 }
 
-impl Past<'_> {
+impl Replay<'_> {
     /// Brings `fold` to the journal's head. A record that cannot be read, or of which this process or earlier ones died, is skipped
     /// for good.
     fn follow(

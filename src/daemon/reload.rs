@@ -22,11 +22,12 @@ use tokio::{
 
 use super::{
     clock::Clock,
-    event_loop::{self, Owed},
-    rules::{RulesError, RulesStore, with_causes},
+    event_loop::{self, Outgoing},
+    rules::{RulesError, RulesStore},
 };
 use crate::{
     bus::Bus,
+    causes::with_causes,
     config::{
         compile::compile,
         daemon::DaemonConfig,
@@ -157,14 +158,14 @@ pub(super) async fn adopt(
     bus: &Bus,
     kept: Option<String>,
     in_force: &str,
-) -> Result<(String, Option<Owed>), ReloadError> {
+) -> Result<(String, Option<Outgoing>), ReloadError> {
     let hash = kept.unwrap_or_else(|| in_force.to_owned());
     if hash.is_empty() {
         return Err(ReloadError::None);
     }
-    let owed = Owed::Rules { hash: hash.as_str().into() };
-    let is_full = event_loop::unless_full(owed.append_to(bus).await)?;
-    Ok((hash, is_full.then_some(owed)))
+    let record = Outgoing::Rules { hash: hash.as_str().into() };
+    let is_full = event_loop::unless_full(record.append_to(bus).await)?;
+    Ok((hash, is_full.then_some(record)))
 }
 
 /// How the files are after the start has read them.

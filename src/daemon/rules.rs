@@ -17,6 +17,7 @@ use std::{
 
 use super::ready::ReadyRules;
 use crate::{
+    causes::with_causes,
     config::{
         compile::compile,
         layers::{BundleError, Sources, sha256_hex},
@@ -357,12 +358,6 @@ fn named_in(journal: &Journal) -> Result<Option<BTreeSet<Arc<str>>>, CollectErro
             next = found.seq.next();
         }
     }
-}
-
-/// An error and what caused it, in one line.
-pub(super) fn with_causes(error: &dyn Error) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// The stem and the extension of a file.

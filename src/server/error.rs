@@ -8,7 +8,7 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{journal::AppendError, protocol::FieldError};
+use crate::{causes::with_causes, journal::AppendError, protocol::FieldError};
 
 /// When it is worth to try again what was refused for now, in seconds.
 const RETRY_AFTER: &str = "1";
@@ -57,9 +57,7 @@ impl ApiError {
 
     /// Refuses what could not be read, with what led to that.
     pub(crate) fn unreadable(error: &dyn std::error::Error) -> Self {
-        let causes = std::iter::successors(error.source(), |&cause| cause.source());
-        let message = causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"));
-        Self::bad(FieldError::whole(message))
+        Self::bad(FieldError::whole(with_causes(error)))
     }
 
     /// As it is, with another status.

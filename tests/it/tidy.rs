@@ -25,6 +25,7 @@ const RUN_BY_A_SCRIPT: &str = "tests/it/real_client";
 /// Layers 0 and 1: what everything may use.
 const DATA: &[&str] = &[
     "time",
+    "causes",
     "nearest",
     "snapshot",
     "event",
@@ -53,6 +54,7 @@ const DECIDING: u8 = 3;
 const MODULES: &[Module] = &[
     module("time", 0, &[]),
     module("meter", 0, &[]),
+    module("causes", 0, &[]),
     module("nearest", 0, &[]),
     module("snapshot", 0, &[&["time"]]),
     module("event", 1, &[DATA]),

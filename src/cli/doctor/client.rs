@@ -1,23 +1,24 @@
 //! Whether the client is there, and calls this program once at each point.
 
 use std::{
-    env,
-    error::Error,
-    fs, io,
+    env, fs, io,
     path::{Path, PathBuf},
 };
 
 use serde_json::Value;
 
 use super::Check;
-use crate::cli::{
-    client_program::{self, Version},
-    install::{
-        InstallError,
-        claude::{Places, enabled_plugin, hooks_in, is_same_file, settings_at},
-        plan::read,
-        plugin,
-        settings::{OurHook, our_hooks},
+use crate::{
+    causes::with_causes,
+    cli::{
+        client_program::{self, Version},
+        install::{
+            InstallError,
+            claude::{Places, enabled_plugin, hooks_in, is_same_file, settings_at},
+            plan::read,
+            plugin,
+            settings::{OurHook, our_hooks},
+        },
     },
 };
 
@@ -36,12 +37,6 @@ pub(super) fn checks() -> Vec<Check> {
         Err(error) => checks.push(Check::fail(HOOKS, with_causes(&error), "repair the file")),
     }
     checks
-}
-
-/// An error and what caused it, in one line.
-fn with_causes(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    std::iter::once(error).chain(causes).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn version() -> Check {

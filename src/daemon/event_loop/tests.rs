@@ -112,7 +112,7 @@ impl Running {
             pace: Pace::default(),
             watchdog: Watchdog::new(None, Duration::ZERO),
             drain: draining,
-            owed: VecDeque::new(),
+            outbox: VecDeque::new(),
             schedule: Schedule::new(orders, 1_000, Seq::ZERO),
         };
         let clocks = tokio::spawn(turn_clocks());
