@@ -17,6 +17,7 @@ mod explain;
 mod fanout;
 mod folders;
 mod lineage;
+mod namesakes;
 mod offers;
 mod pressure;
 mod release;
@@ -42,13 +43,14 @@ pub use self::{
     dispatch::SUBSCRIBER_FAILED,
     explain::{Explanation, Verdict},
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
+    namesakes::Named,
     rules::{CompiledRules, InjectionSettings, SessionSettings, SourceSettings},
     sessions::SessionView,
     state::EngineState,
     tally::{SubscriberTally, Tally, Word},
 };
 use crate::{
-    event::{Scope, Seq, SessionId},
+    event::{EventRef, Scope, Seq, SessionId},
     exchange::{Decision, InjectionId},
     injector::Injector,
     ledger::{ConfirmedBy, HeldBackBy, LedgerEntry, Reason},
@@ -101,6 +103,13 @@ impl Engine {
     /// `now` is the time of the input's journal record; it never goes back.
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp) {
         self.fire_deadlines(now);
+        let addressed = self.addressed_by_full_name(&input);
+        let input = match (input, &addressed) {
+            (Input::Event { seq, event }, Some(session)) => {
+                Input::Event { seq, event: EventRef { session: Some(session.as_str()), ..event } }
+            }
+            (input, _) => input,
+        };
         let is_tick = matches!(input, Input::Tick);
         self.catch_up_for(&input);
         match input {

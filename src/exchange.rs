@@ -63,6 +63,15 @@ impl Exchange {
             trigger: Trigger::default(),
         }
     }
+
+    /// The sessions that it names: its own first.
+    pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut SessionId> {
+        let from = match &mut self.begins {
+            Begins::Clear { from } | Begins::Fork { from } => from.as_mut(),
+            Begins::Nothing | Begins::Compacted | Begins::Resumed => None,
+        };
+        std::iter::once(&mut self.session).chain(&mut self.harness.parent).chain(from)
+    }
 }
 
 /// Why an exchange is made.

@@ -82,6 +82,13 @@ pub struct HookCall {
 }
 
 impl HookCall {
+    /// The sessions that it names.
+    pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut SessionId> {
+        let observed = self.observe.iter_mut().filter_map(|event| event.session.as_mut());
+        let transcript = self.transcript.as_mut().map(|transcript| &mut transcript.session);
+        observed.chain(self.then.sessions_mut()).chain(transcript)
+    }
+
     /// A call that nothing follows.
     fn silent() -> Self {
         Self {
@@ -137,6 +144,17 @@ impl Then {
             }
             Self::SessionClosed { .. } | Self::Nothing => None,
         }
+    }
+
+    fn sessions_mut(&mut self) -> impl Iterator<Item = &mut SessionId> {
+        let (exchange, closed) = match self {
+            Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt { exchange, .. } => {
+                (Some(exchange), None)
+            }
+            Self::SessionClosed { session, .. } => (None, Some(session)),
+            Self::Nothing => (None, None),
+        };
+        exchange.into_iter().flat_map(|exchange| exchange.sessions_mut()).chain(closed)
     }
 
     /// The conversation that makes an exchange; a subagent is none.

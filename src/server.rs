@@ -23,6 +23,7 @@ mod intake;
 mod lines;
 mod matching;
 mod metrics;
+mod naming;
 mod processes;
 mod pulse;
 mod reload;

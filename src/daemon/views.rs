@@ -53,6 +53,7 @@ pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waitin
             drop(reply.send(fold.engine.session(&id).map(|open| session(&open, threshold))));
         }
         Query::SessionNow(id, reply) => drop(reply.send(fold.engine.session_now(&id))),
+        Query::Named(id, harness, reply) => drop(reply.send(fold.engine.named(&id, harness.as_deref()))),
         Query::Waiting(page, reply) => drop(reply.send(waiting_page(&fold.engine, &page, now))),
         Query::CanDecide(id, notification, decision, reply) => {
             reply.send(fold.engine.can_decide(id.as_ref(), &notification, decision)).ok();

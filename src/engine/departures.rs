@@ -52,6 +52,7 @@ impl Engine {
         let Some((mut session, _)) = self.sessions.take(id) else {
             return;
         };
+        self.sessions.namesakes.remove(session.own_id.as_ref(), id);
         for former in &session.former {
             self.sessions.heirs.remove(former);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::{
-    event::{Event, SessionId},
+    event::{Event, Scope, SessionId},
     ledger::FilteredBy,
     notification::SubscriberId,
     pipeline::{filter, rule::Activity},
@@ -44,9 +44,13 @@ impl Engine {
         let takes_type =
             |types: &[crate::event::Pattern]| types.iter().any(|pattern| pattern.matches(&event.event_type));
         let rules = self.rules.subscribers.iter().filter(|rule| takes_type(&rule.types));
+        let scope = match event.scope() {
+            Scope::Session(name) => Scope::Session(self.sessions.by_full_name(&name).unwrap_or(name)),
+            scope @ (Scope::Workspace(_) | Scope::All) => scope,
+        };
         Explanation {
             subscribers: rules.map(|rule| (rule.id.clone(), verdict(rule))).collect(),
-            sessions: self.sessions.concerned(&event.scope()),
+            sessions: self.sessions.concerned(&scope),
         }
     }
 }

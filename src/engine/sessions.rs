@@ -17,6 +17,7 @@ use super::{
     deadlines::Deadlines,
     folders::Folders,
     io::{Output, Pending, SessionChange},
+    namesakes::Namesakes,
     pressure::Pressure,
     room::Evictions,
     rules::SessionSettings,
@@ -45,6 +46,9 @@ pub(super) const EVICTED_SAID_EVERY: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Session {
     pub(super) harness: Harness,
+    /// The id that its harness gave it, where it is called by its full name.
+    #[serde(default)]
+    pub(super) own_id: Option<SessionId>,
     pub(super) opened_at: Timestamp,
     /// Since when it has been open without a break.
     #[serde(default)]
@@ -125,6 +129,9 @@ pub(super) struct Sessions {
     /// Where those work that are open and are no subagents.
     #[serde(skip)]
     folders: Folders,
+    /// Those that are called by their full names.
+    #[serde(skip)]
+    pub(super) namesakes: Namesakes,
 }
 
 impl Sessions {
@@ -320,6 +327,7 @@ impl Session {
     fn new(id: &SessionId, queue_len_max: u32, now: Timestamp) -> Self {
         Self {
             harness: Harness::default(),
+            own_id: None,
             opened_at: now,
             open_since: now,
             last_seen: now,
@@ -354,7 +362,10 @@ impl Engine {
             self.give_back_place(id);
             let session = self.sessions.away.remove(id);
             let queue_len_max = self.rules.sessions.queue_len_max;
-            let session = session.unwrap_or_else(|| Session::new(id, queue_len_max, now));
+            let session = session.unwrap_or_else(|| {
+                let own_id = self.sessions.note_namesake(id, harness);
+                Session { own_id, ..Session::new(id, queue_len_max, now) }
+            });
             let is_opening = self.sessions.take_announced(id);
             let taken = self.fanout.head();
             let session = Session { is_opening, is_cleared: false, open_since: now, taken, ..session };
@@ -494,12 +505,25 @@ fn learn(known: &mut Harness, harness: &Harness) -> Learned {
 impl Sessions {
     /// Makes again what is left out of a snapshot, waiting for what `settings` make the sessions wait for.
     pub(super) fn restore_indices(&mut self, settings: &SessionSettings) {
-        let Self { open, away, heirs, announced: _, deadlines, evicted: _, roots: _, pressure, folders: _ } =
-            self;
+        let Self {
+            open,
+            away,
+            heirs,
+            announced: _,
+            deadlines,
+            evicted: _,
+            roots: _,
+            pressure,
+            folders: _,
+            namesakes,
+        } = self;
         for (id, session) in open.iter().chain(&*away) {
             heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
             deadlines.set(id.clone(), Some(session.deadline(settings)));
             pressure.set(id, session.injector.weight());
+            if let Some(own) = &session.own_id {
+                namesakes.insert(own.clone(), id.clone());
+            }
         }
         for id in self.open.keys().cloned().collect::<Vec<_>>() {
             self.place(&id);

@@ -83,9 +83,11 @@ impl Engine {
     /// Lets `heir` take the place of `from`: it gets what was never delivered there, and what is yet to come.
     fn succeed(&mut self, from: &SessionId, heir: &SessionId) {
         self.catch_up(from);
-        let Some((Session { mut injector, mut former, last_seen, .. }, _)) = self.sessions.take(from) else {
+        let Some((Session { mut injector, mut former, last_seen, own_id, .. }, _)) = self.sessions.take(from)
+        else {
             return;
         };
+        self.sessions.namesakes.remove(own_id.as_ref(), from);
         let waiting = injector.close();
         let evicted = injector.evicted().clone();
         while let Some(entry) = injector.poll_output() {

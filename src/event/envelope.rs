@@ -38,14 +38,37 @@ impl fmt::Display for Seq {
     }
 }
 
-/// The name of one agent conversation; a subagent's is its own.
+/// What stands between the harness and the id of a session's full name.
+const OF: char = ':';
+
+/// What one agent conversation is called; a subagent's is its own.
+///
+/// Shape: the harness's id of it, or the full name `harness:id` where a session of another harness is called by that id already.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(#[serde(deserialize_with = "snapshot::text::read")] Arc<str>);
 
 impl SessionId {
-    /// Wraps the harness's own name of a conversation.
+    /// Wraps the harness's own id of a conversation, or a full name.
     pub fn new(id: &str) -> Self {
         Self(id.into())
+    }
+
+    /// The full name of the session that `harness` calls by this id.
+    pub fn full(&self, harness: &str) -> Self {
+        Self(format!("{harness}{OF}{self}").into())
+    }
+
+    /// The id in the full name of a session of `harness`; `None` when it is none.
+    pub fn own(&self, harness: &str) -> Option<&str> {
+        self.0.strip_prefix(harness)?.strip_prefix(OF)
+    }
+
+    /// The harness and the id of which it can be the full name; several when one of them has a colon itself.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.match_indices(OF).filter_map(|(at, _)| {
+            let (harness, id) = self.0.split_at(at);
+            Some((harness, id.strip_prefix(OF)?))
+        })
     }
 
     /// The text of the name.

@@ -78,6 +78,21 @@ pub struct ExchangeRequest<'a> {
     pub observed: Vec<ParsedEvent<'a>>,
 }
 
+impl ExchangeRequest<'_> {
+    /// Addresses what was addressed to `id`, by which the harness knows its session, to the session as it is called here.
+    pub fn readdress(&mut self, id: &SessionId) {
+        let session = &self.exchange.session;
+        if session == id {
+            return;
+        }
+        for event in &mut self.observed {
+            if event.session.as_deref() == Some(id.as_str()) {
+                event.session = Some(session.to_string().into());
+            }
+        }
+    }
+}
+
 /// Reads the request of an exchange.
 ///
 /// Shape: an observed event that names no session and no folder is of `session`; each has come by the way of `provenance`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    engine::Explanation,
+    engine::{Explanation, Named},
     event::{Event, SessionId},
     exchange::{Decision, InjectionId},
     meter::Steady,
@@ -28,6 +28,8 @@ pub enum Query {
     Session(SessionId, oneshot::Sender<Option<SessionView>>),
     /// The session in which the process goes on that was in this one; itself when none is known.
     SessionNow(SessionId, oneshot::Sender<SessionId>),
+    /// Which session is meant by an id, or by this harness by it.
+    Named(SessionId, Option<Arc<str>>, oneshot::Sender<Named>),
     /// What a hook of a session has to know before it makes an exchange, or instead of one.
     Standing(SessionId, oneshot::Sender<Standing>),
     /// A page of what waits in the queue of a session, or of all.
@@ -115,6 +117,11 @@ impl EngineHandle {
     /// The session in which the process goes on that was in this one.
     pub(crate) async fn session_now(&self, session: SessionId) -> Result<SessionId, ApiError> {
         self.ask(|reply| Query::SessionNow(session, reply)).await
+    }
+
+    /// Which session is meant by an id, or by `harness` by it.
+    pub(crate) async fn named(&self, id: SessionId, harness: Option<Arc<str>>) -> Result<Named, ApiError> {
+        self.ask(|reply| Query::Named(id, harness, reply)).await
     }
 
     /// How a session's queue and leases stand.

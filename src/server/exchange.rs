@@ -25,8 +25,9 @@ use crate::{
         App,
         auth::{PeerPid, Route},
         error::{ApiError, ErrorBody},
-        extract::{SessionSegment, read_body},
+        extract::{IdSegment, read_body, read_session},
         intake::push_event,
+        naming::{name_sessions, session_of},
         processes::{self, Claim},
     },
 };
@@ -54,7 +55,7 @@ const CHECK_HEADER: &str = "aside-check-before-tool";
 )]
 pub(crate) async fn exchange(
     State(app): State<App>,
-    SessionSegment(session): SessionSegment,
+    IdSegment(session): IdSegment,
     route: Route,
     PeerPid(peer): PeerPid,
     body: Body,
@@ -64,6 +65,9 @@ pub(crate) async fn exchange(
     let severities = app.config.severities();
     let mut request = parse(&body, &session, app.now(), route.of_observations(), &severities, &mut ids)
         .map_err(ApiError::bad)?;
+    name_sessions(&app, &mut request.exchange).await?;
+    request.readdress(&session);
+    let session = request.exchange.session.clone();
     let harness = &mut request.exchange.harness;
     if let (Some(peer), Some(pid), None) = (peer, harness.pid, &harness.parent)
         && let Some(process) = processes::learn(&app, &session, peer, Claim::Pid(pid))
@@ -88,12 +92,9 @@ pub(crate) async fn undelivered(
     State(app): State<App>,
     Path((session, injection)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
-    let named = |field, text: String| {
-        let name = read_name(field, Some(text.into())).map_err(ApiError::bad)?;
-        Ok::<_, ApiError>(name.unwrap_or_default().into_owned())
-    };
-    let session = SessionId::new(&named("session", session)?);
-    let injection = InjectionId::new(&named("injection", injection)?);
+    let session = session_of(&app, read_session(&session)?, None).await?;
+    let injection = read_name("injection", Some(injection.into())).map_err(ApiError::bad)?;
+    let injection = InjectionId::new(&injection.unwrap_or_default());
     let mut batch = AppendBatch::new();
     batch
         .push_with(RecordKind(record::UNDELIVERED), None, |body| {

@@ -16,7 +16,9 @@ use crate::{
     event::SessionId,
     protocol::{FieldError, event::read_name},
     server::{
+        App,
         error::ApiError,
+        naming::session_of,
         room::{Buffer, Room},
     },
 };
@@ -60,17 +62,34 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
-/// The session that the path names.
-pub(crate) struct SessionSegment(pub(crate) SessionId);
+/// The session's id that the path names; the harness that means it is said elsewhere.
+pub(crate) struct IdSegment(pub(crate) SessionId);
 
-impl<S: Send + Sync> FromRequestParts<S> for SessionSegment {
+impl<S: Send + Sync> FromRequestParts<S> for IdSegment {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let Segment(segment) = Segment::from_request_parts(parts, state).await?;
-        let id = read_name("session", Some(segment.into())).map_err(ApiError::bad)?;
-        Ok(Self(SessionId::new(&id.unwrap_or_default())))
+        read_session(&segment).map(Self)
     }
+}
+
+/// The session that the path names.
+pub(crate) struct SessionSegment(pub(crate) SessionId);
+
+impl FromRequestParts<App> for SessionSegment {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let IdSegment(id) = IdSegment::from_request_parts(parts, app).await?;
+        session_of(app, id, None).await.map(Self)
+    }
+}
+
+/// Reads the id of a session.
+pub(crate) fn read_session(text: &str) -> Result<SessionId, ApiError> {
+    let id = read_name("session", Some(text.into())).map_err(ApiError::bad)?;
+    Ok(SessionId::new(&id.unwrap_or_default()))
 }
 
 /// The text of a header, if it has one that is text.

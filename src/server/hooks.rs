@@ -13,6 +13,7 @@ use crate::{
     exchange::{Exchange, InjectionId},
     harness::{
         self, HookCall, HookEnv, HookError, Then,
+        caps::CLAUDE_CODE,
         claude::{self, inbox::Inbox, session_file::client_folder},
     },
     journal::{AppendBatch, Level, record::RecordKind},
@@ -26,6 +27,7 @@ use crate::{
         error::{ApiError, ErrorBody},
         exchange::{batch_of, perform},
         extract::{self, Segment, read_body},
+        naming::session_of,
         processes::{self, Claim},
     },
 };
@@ -69,6 +71,9 @@ pub(crate) async fn hook(
         let field = left_out.field.as_deref().unwrap_or_default();
         app.registry.hook_troubles().note(Consequence::LeftOut, field, &left_out.to_string(), app.now());
         tracing::warn!(harness = CLAUDE, error = %left_out, "a field of a hook call cannot be used");
+    }
+    for id in call.sessions_mut() {
+        *id = session_of(&app, id.clone(), Some(CLAUDE_CODE.name)).await?;
     }
     let folder = call.transcript.as_ref().and_then(|transcript| client_folder(&transcript.path));
     let claim = env.pid.map(Claim::Pid).or(folder.map(Claim::SessionFile));

@@ -52,7 +52,7 @@ async fn look(app: &App, session: SessionId) -> Result<(), ApiError> {
     let read = tokio::task::spawn_blocking(move || read_session_file(&folder, process));
     // An error means that the daemon stops.
     let Ok(Some(file)) = read.await else { return Ok(()) };
-    if file.session_id != session.as_str() || !file.is_idle() {
+    if !file.is_in(&session) || !file.is_idle() {
         return Ok(());
     }
     let mut batch = AppendBatch::new();

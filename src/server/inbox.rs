@@ -9,12 +9,13 @@ use crate::{
     exchange::Decision,
     journal::{AppendBatch, Level, record::RecordKind},
     notification::NotificationId,
-    protocol::{FieldError, event::read_name, record, views::WaitingView},
+    protocol::{FieldError, record, views::WaitingView},
     server::{
         App,
         engine_handle::{PageStart, WaitingPage},
         error::{ApiError, ErrorBody},
-        extract::{Params, Segment},
+        extract::{Params, Segment, read_session},
+        naming::session_of,
     },
 };
 
@@ -27,9 +28,9 @@ pub(crate) struct InboxParams {
 }
 
 impl InboxParams {
-    fn session(&self) -> Result<Option<SessionId>, ApiError> {
-        let id = read_name("session", self.session.as_deref().map(Into::into)).map_err(ApiError::bad)?;
-        Ok(id.map(|id| SessionId::new(&id)))
+    async fn session(&self, app: &App) -> Result<Option<SessionId>, ApiError> {
+        let Some(id) = &self.session else { return Ok(None) };
+        session_of(app, read_session(id)?, None).await.map(Some)
     }
 }
 
@@ -52,8 +53,7 @@ pub(crate) struct ListParams {
 }
 
 impl ListParams {
-    fn page(&self) -> Result<WaitingPage, ApiError> {
-        let session = InboxParams { session: self.session.clone() }.session()?;
+    fn page(&self, session: Option<SessionId>) -> Result<WaitingPage, ApiError> {
         let limit = self.limit.unwrap_or(PAGE_MAX);
         if limit == 0 || limit > PAGE_MAX {
             let message = format!("must be a number from 1 to {PAGE_MAX}");
@@ -102,7 +102,8 @@ pub(crate) async fn list(
     State(app): State<App>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<InboxList>, ApiError> {
-    let (notifications, next) = app.engine.waiting(params.page()?).await?;
+    let session = InboxParams { session: params.session.clone() }.session(&app).await?;
+    let (notifications, next) = app.engine.waiting(params.page(session)?).await?;
     Ok(Json(InboxList { notifications, next: next.as_ref().map(write_start) }))
 }
 
@@ -140,7 +141,7 @@ async fn decide(
     Params(params): Params<InboxParams>,
     decision: Decision,
 ) -> Result<StatusCode, ApiError> {
-    let session = params.session()?;
+    let session = params.session(&app).await?;
     let notification = NotificationId::new(&id);
     if !app.engine.can_decide(session.clone(), notification.clone(), decision).await? {
         return Err(ApiError::not_found("waiting notification", &id));
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn a_page_has_a_bound() {
         let params = |limit| ListParams { session: None, limit, from: None };
-        assert_eq!(params(None).page().expect("a page").limit, PAGE_MAX);
-        assert!(params(Some(0)).page().is_err() && params(Some(PAGE_MAX + 1)).page().is_err());
+        assert_eq!(params(None).page(None).expect("a page").limit, PAGE_MAX);
+        assert!(params(Some(0)).page(None).is_err() && params(Some(PAGE_MAX + 1)).page(None).is_err());
     }
 }

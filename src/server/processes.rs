@@ -142,7 +142,7 @@ pub(crate) fn learn(
 
 /// Whether the client's own file says that `process` is in the session.
 fn is_in(session: &SessionId, folder: &Path, process: Process) -> bool {
-    read_session_file(folder, process).is_some_and(|file| file.session_id == session.as_str())
+    read_session_file(folder, process).is_some_and(|file| file.is_in(session))
 }
 
 /// What the client with this process and the folder `folder` says of itself.

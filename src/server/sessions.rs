@@ -38,6 +38,7 @@ use crate::{
         doors::Doors,
         error::{ApiError, ErrorBody},
         extract::{Params, SessionSegment},
+        naming::Names,
         processes::Processes,
     },
     time::Timestamp,
@@ -70,6 +71,7 @@ pub struct Registry {
     watchers: DashMap<SessionId, watch::Sender<Pending>>,
     doors: Arc<Doors>,
     hook_troubles: HookTroubles,
+    names: Names,
     /// Sessions whose context was nearly full when it was last heard of.
     full: DashMap<SessionId, ()>,
     /// When it was last asked who is followed, in milliseconds.
@@ -92,6 +94,7 @@ impl Registry {
             watchers: DashMap::new(),
             doors: Arc::default(),
             hook_troubles: HookTroubles::default(),
+            names: Names::default(),
             full: DashMap::new(),
             followed_at: AtomicU64::new(0),
             lost: Mutex::default(),
@@ -130,6 +133,7 @@ impl Registry {
         self.doors.wake(&pending);
         if pending.is_closed {
             self.full.remove(&pending.session);
+            self.names.forget(&pending.session);
         }
         if let Some(watcher) = self.watchers.get(&pending.session) {
             watcher.send_replace(pending);
@@ -144,6 +148,11 @@ impl Registry {
     /// What hooks said that could not be used.
     pub(crate) const fn hook_troubles(&self) -> &HookTroubles {
         &self.hook_troubles
+    }
+
+    /// What harnesses call their sessions.
+    pub(crate) const fn names(&self) -> &Names {
+        &self.names
     }
 
     /// The sessions that a client follows or waits for, in the order of their ids; none when `FOLLOWED_EVERY` has not passed since
@@ -228,10 +237,10 @@ impl Waiter {
     pub(crate) async fn answer(&mut self) -> Result<Answer, ApiError> {
         let reply = (&mut self.answer).await.map_err(|_| ApiError::stopping())?;
         reply.map_err(|harness| {
-            let message = format!(
-                "`{}` is an open session of the harness `{harness}`; give yours another id",
-                self.session
-            );
+            // Both began at once; who asks again has a session of its own.
+            self.registry.names.forget(&self.session);
+            let message =
+                format!("`{}` has become a session of the harness `{harness}`; ask again", self.session);
             ApiError::new(StatusCode::CONFLICT, message)
         })
     }

@@ -8,13 +8,14 @@ use axum::{
 };
 
 use crate::{
-    harness::claude::statusline::StatusLine,
+    harness::{caps::CLAUDE_CODE, claude::statusline::StatusLine},
     journal::Level,
     server::{
         App,
         error::{ApiError, ErrorBody},
         exchange::batch_of,
         extract::read_body,
+        naming::session_of,
     },
 };
 
@@ -30,11 +31,11 @@ use crate::{
 pub(crate) async fn claude(State(app): State<App>, body: Body) -> Result<Response, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
     let status = StatusLine::parse(&body).map_err(|error| ApiError::unreadable(&error))?;
-    let session = status.session();
+    let session = session_of(&app, status.session(), Some(CLAUDE_CODE.name)).await?;
     let found = app.engine.session(session.clone()).await?;
     if let (Some(is_full), Some(_)) = (status.is_nearly_full(), &found)
         && app.registry.note_context(&session, is_full)
-        && let Some(event) = status.warning(app.now())
+        && let Some(event) = status.warning(session.clone(), app.now())
     {
         let batch = batch_of(std::iter::once(event.as_ref()))?;
         app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;

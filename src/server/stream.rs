@@ -35,7 +35,8 @@ use crate::{
         clients::MonitorClient,
         doors::Attached,
         error::{ApiError, ErrorBody},
-        extract::{Params, SessionSegment, header},
+        extract::{IdSegment, Params, header},
+        naming::session_of,
         sessions::{Watcher, pending_now},
     },
 };
@@ -230,7 +231,7 @@ enum DoorParam {
 )]
 pub(crate) async fn session(
     State(app): State<App>,
-    SessionSegment(session): SessionSegment,
+    IdSegment(id): IdSegment,
     PeerPid(peer): PeerPid,
     Params(params): Params<QueueParams>,
 ) -> Result<Response, ApiError> {
@@ -238,10 +239,14 @@ pub(crate) async fn session(
     let queue = match params.door {
         Some(DoorParam::Monitor) => {
             let client = params.client().map_err(ApiError::bad)?;
+            let session = session_of(&app, id, client.harness.name.as_deref()).await?;
             client.attach(&app, &session, peer).await?;
             Queue::of_process(app, session, place).await?
         }
-        None => Queue::of(app, session, place).await?,
+        None => {
+            let session = session_of(&app, id, None).await?;
+            Queue::of(app, session, place).await?
+        }
     };
     Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
 }

@@ -32,7 +32,10 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::{
-    engine::io::{Input, Pending, RequestId},
+    engine::{
+        Named,
+        io::{Input, Pending, RequestId},
+    },
     event::{Seq, SessionId, Severity},
     exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
     journal::{Journal, JournalSettings, memory::MemoryFiles},
@@ -70,11 +73,14 @@ impl Reply {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "names are given for as long as the test runs")]
 fn daemon() -> Daemon {
     let clock: Clock = Arc::new(|| Timestamp::from_millis(1_000));
     let files = Arc::new(MemoryFiles::new());
     let opened = Journal::open(files, JournalSettings::default(), clock.clone(), &|_| None).expect("opened");
-    let (engine, queries) = EngineHandle::new(steady);
+    let (engine, asked) = EngineHandle::new(steady);
+    let (others, queries) = mpsc::channel(1);
+    tokio::spawn(answer_names(asked, others));
     let (stop, shutdown) = watch::channel(false);
     let registry = Arc::new(Registry::new(100));
     let bus = Bus::new(opened.journal, Seq(u64::MAX));
@@ -221,6 +227,17 @@ async fn send_asked(daemon: &mut Daemon, request: Request<Body>) -> Reply {
     }
 }
 
+/// Gives every session the name that its harness has for it, and hands on the other questions.
+async fn answer_names(mut asked: mpsc::Receiver<Query>, others: mpsc::Sender<Query>) {
+    while let Some(query) = asked.recv().await {
+        if let Query::Named(id, _, reply) = query {
+            reply.send(Named::One(id)).ok();
+        } else {
+            others.send(query).await.ok();
+        }
+    }
+}
+
 async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
     while let Some(query) = queries.recv().await {
         match query {
@@ -237,6 +254,7 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             }
             Query::CanDecide(_, id, _, reply) => drop(reply.send(id.as_str() == "n1")),
             Query::SessionNow(id, reply) => drop(reply.send(id)),
+            Query::Named(id, _, reply) => drop(reply.send(Named::One(id))),
             Query::Explain(_, reply) => drop(reply),
         }
     }

@@ -11,6 +11,7 @@ mod doctor;
 mod flips;
 mod hook;
 mod hostile;
+mod identity;
 mod install;
 mod kill;
 mod last_good;

@@ -6,7 +6,10 @@ use std::{fmt, path::PathBuf};
 
 use serde_json::json;
 
-use crate::{event::SessionId, harness::percent_decode};
+use crate::{
+    event::SessionId,
+    harness::{caps::CLAUDE_CODE, percent_decode},
+};
 
 /// How a client names a run that ends with its last turn.
 const ONE_SHOT: &str = "sdk-cli";
@@ -36,7 +39,7 @@ impl Inbox {
     /// there one of use in a run that ends with its last turn, as a message that comes later is lost.
     pub fn from_headers<'h>(session: &SessionId, header: impl Fn(&str) -> Option<&'h str>) -> Option<Self> {
         let text = |name| header(name).map(percent_decode).filter(|text| !text.is_empty());
-        text("aside-session").filter(|own| own == session.as_str())?;
+        text("aside-session").filter(|id| id == session.own(CLAUDE_CODE.name).unwrap_or(session.as_str()))?;
         let socket = text("aside-inbox").map(PathBuf::from).filter(|path| path.is_absolute())?;
         let is_one_shot = text("aside-entrypoint").is_some_and(|entrypoint| entrypoint == ONE_SHOT);
         (!is_one_shot).then(|| Self { socket, token: text("aside-inbox-token") })

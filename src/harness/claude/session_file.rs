@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::harness::process::Process;
+use crate::{
+    event::SessionId,
+    harness::{caps::CLAUDE_CODE, process::Process},
+};
 
 /// The folder in which the files stand, in the client's own.
 const FOLDER: &str = "sessions";
@@ -42,6 +45,11 @@ impl SessionFile {
         let file: Self = serde_json::from_slice(text).ok()?;
         let started = file.proc_start.as_deref().is_none_or(|start| start == process.started.to_string());
         (file.pid == process.pid && started && !file.session_id.is_empty()).then_some(file)
+    }
+
+    /// Whether the client is in `session`.
+    pub fn is_in(&self, session: &SessionId) -> bool {
+        session.as_str() == self.session_id || session.own(CLAUDE_CODE.name) == Some(&self.session_id)
     }
 
     /// Whether no turn is under way.

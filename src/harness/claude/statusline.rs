@@ -52,7 +52,7 @@ impl StatusLine {
     }
 
     /// The event that says so.
-    pub fn warning(&self, now: Timestamp) -> Option<Event> {
+    pub fn warning(&self, session: SessionId, now: Timestamp) -> Option<Event> {
         let window = self.context_window.as_ref()?;
         let percentage = window.used_percentage?.clamp(0.0, 100.0);
         let mut payload = json!({ "budget_type": "context", "percentage": percentage });
@@ -71,7 +71,7 @@ impl StatusLine {
             timestamp: now,
             payload: payload.into(),
             dedupe_key: None,
-            session: Some(self.session()),
+            session: Some(session),
             workspace: None,
             cause: None,
         })
@@ -107,8 +107,8 @@ mod tests {
         ] {
             assert_eq!(of(window).is_nearly_full(), expected, "{window}");
         }
-        let event =
-            of("{\"used_percentage\":85,\"context_window_size\":200000}").warning(Timestamp::from_millis(7));
+        let event = of("{\"used_percentage\":85,\"context_window_size\":200000}")
+            .warning(SessionId::new("s1"), Timestamp::from_millis(7));
         let event = event.expect("it says how full");
         assert_eq!(&*event.id, "s1:context:7");
         assert_eq!(

@@ -54,7 +54,8 @@ fn act(drive: &mut Drive, transcript: &mut Transcript, step: &Step, now: Timesta
     }
     match &step.action {
         Action::Open(session, harness) => {
-            drive.input(Input::SessionOpened { session: session.clone(), harness: harness.clone() }, now);
+            let session = drive.named(session, harness.name.as_deref());
+            drive.input(Input::SessionOpened { session, harness: harness.clone() }, now);
         }
         Action::Emit(emitted) => {
             let mut event = event_of(emitted, drive.next_seq(), now);
@@ -63,6 +64,10 @@ fn act(drive: &mut Drive, transcript: &mut Transcript, step: &Step, now: Timesta
         }
         Action::Exchange(exchange, acks) => {
             let mut exchange = exchange.clone();
+            let harness = exchange.harness.name.clone();
+            for id in exchange.sessions_mut() {
+                *id = drive.named(id, harness.as_deref());
+            }
             exchange.acks = acks.iter().map(|name| transcript.injection(&exchange.session, name)).collect();
             let point = exchange.point;
             let request = drive.exchange(exchange, now);

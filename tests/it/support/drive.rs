@@ -8,11 +8,11 @@ use aside::{
         layers::{LayerKind, SourceFile, Sources},
     },
     engine::{
-        Engine,
+        Engine, Named,
         io::{Input, Output, RequestId},
         rules::CompiledRules,
     },
-    event::{Event, Seq},
+    event::{Event, Seq, SessionId},
     exchange::{Exchange, Release},
     time::Timestamp,
 };
@@ -59,6 +59,14 @@ impl Drive {
     pub(crate) fn emit(&mut self, event: &Event, now: Timestamp) {
         self.seq = self.seq.next();
         self.handle(Input::Event { seq: self.seq, event: event.as_ref() }, now);
+    }
+
+    /// The session that `harness` calls `id`, as the server finds it.
+    pub(crate) fn named(&self, id: &SessionId, harness: Option<&str>) -> SessionId {
+        match self.engine.named(id, harness) {
+            Named::One(session) => session,
+            Named::Several(sessions) => panic!("{id} is one of {sessions:?}"),
+        }
     }
 
     /// Asks as a harness does; the request is named by its position.

@@ -1,0 +1,115 @@
+//! A session is its harness and its id: two loops that call theirs `main` have one each, over the real socket.
+
+use serde_json::{Value, json};
+
+use crate::support::daemon::{Home, text};
+
+const EACH: &str = r#"
+[subscriber]
+id = "each"
+[events]
+types = ["test.each"]
+[batching]
+window_ms = 0
+[output]
+priority = "high"
+"#;
+
+fn exchange(home: &Home, id: &str, harness: &str, carrier: &str) -> (u16, Value) {
+    let body = json!({ "point": "after_tool", "carrier": carrier, "format": "toon",
+        "harness": { "name": harness, "workspace": format!("/w/{harness}") } });
+    let answer = home.exchange(id, &body);
+    (answer.status(), if answer.status() == 204 { Value::Null } else { answer.json() })
+}
+
+fn publish(home: &Home, place: &str, name: &str, n: u64) {
+    home.publish(&json!({ "type": "test.each", place: name, "payload": { "n": n } }));
+}
+
+fn ids(home: &Home) -> Vec<String> {
+    let sessions = home.get("/v1/sessions");
+    let sessions = sessions["sessions"].as_array().expect("a list").iter();
+    sessions.map(|session| session["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+#[test]
+fn two_harnesses_with_one_id_have_a_session_each() {
+    let home = Home::with(&[("subscribers/each.toml", EACH)]);
+    let daemon = home.serve();
+    assert_eq!(exchange(&home, "main", "a", "c1"), (204, Value::Null));
+    assert_eq!(home.get("/v1/sessions/main")["id"], "main");
+    assert_eq!(exchange(&home, "main", "b", "c1"), (204, Value::Null));
+    assert_eq!(ids(&home), ["b:main", "main"]);
+
+    // Either is reached by its folder and by its full name, and the id alone says too little.
+    publish(&home, "workspace", "/w/b", 1);
+    publish(&home, "session", "a:main", 2);
+    let pending = |name: &str| home.get(&format!("/v1/sessions/{name}"))["pending"].clone();
+    assert_eq!((pending("a:main"), pending("b:main")), (json!(1), json!(1)));
+    for path in [
+        "/v1/sessions/main",
+        "/v1/sessions/main/wait",
+        "/v1/sessions/main/messages",
+        "/v1/inbox?session=main",
+    ] {
+        let refused = home.ask("GET", path, "");
+        let expected = json!("several harnesses have a session `main`: say which, `a:main` or `b:main`");
+        assert_eq!((refused.status(), &refused.json()["error"]["message"]), (409, &expected), "{path}");
+    }
+    let shown = home.run(&["exchange", "main", "after_tool"]);
+    assert!(text(&shown.stderr).contains("say which, `a:main` or `b:main`"), "{}", text(&shown.stderr));
+    daemon.kill();
+
+    // Names hold over a restart.
+    let daemon = home.serve();
+    let (status, given) = exchange(&home, "main", "b", "c2");
+    assert_eq!(
+        (status, given["text"].as_str().is_some_and(|text| text.contains("n: 1"))),
+        (200, true),
+        "{given}"
+    );
+    let (status, given) = exchange(&home, "main", "a", "c2");
+    assert_eq!(
+        (status, given["text"].as_str().is_some_and(|text| text.contains("n: 2"))),
+        (200, true),
+        "{given}"
+    );
+    assert_eq!(ids(&home), ["b:main", "main"]);
+    assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+/// What a harness observes in its session is of its own session, whoever else uses the id.
+#[test]
+fn what_is_observed_is_addressed_to_the_session_of_the_harness_that_observed_it() {
+    let home = Home::with(&[("subscribers/each.toml", EACH)]);
+    let _daemon = home.serve();
+    exchange(&home, "main", "a", "c1");
+    let body = json!({ "point": "after_tool", "carrier": "c1", "harness": { "name": "b" },
+        "observe": [{ "type": "test.each", "payload": { "n": 1 } }] });
+    let answer = home.exchange("main", &body);
+    assert_eq!((answer.status(), &answer.json()["notifications"][0]["subscriber"]), (200, &json!("each")));
+    assert_eq!(exchange(&home, "main", "a", "c2"), (204, Value::Null));
+}
+
+/// Somebody opened a session under the id of a client's conversation before the client did.
+#[test]
+fn a_client_whose_id_is_taken_has_its_own_session_all_the_same() {
+    let home = Home::with(&[("subscribers/each.toml", EACH)]);
+    let _daemon = home.serve();
+    let id = "6a0d21de-0000-4000-8000-00000000c0de";
+    exchange(&home, id, "a", "c1");
+    let hook = |name: &str| {
+        let stdin = json!({ "hook_event_name": name, "session_id": id, "cwd": "/w/client", "source": "startup", "prompt": "go on" });
+        text(&home.hook(&stdin.to_string()).stdout)
+    };
+    hook("SessionStart");
+    publish(&home, "workspace", "/w/client", 7);
+    let told = hook("UserPromptSubmit");
+    assert!(told.contains("n: 7"), "{told}");
+    assert_eq!(home.get(&format!("/v1/sessions/a:{id}"))["pending"], 0);
+    let own = home.get(&format!("/v1/sessions/claude-code:{id}"));
+    assert_eq!(
+        (&own["harness"]["name"], &own["harness"]["workspace"]),
+        (&json!("claude-code"), &json!("/w/client"))
+    );
+}
