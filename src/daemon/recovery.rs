@@ -35,7 +35,8 @@ use crate::{
     },
     journal::{
         AppendBatch, Clock as JournalClock, Durability, IdempotencyKeys, Journal, JournalSettings, Level,
-        OpenError, Opened, ReadError, Reader, Record, RecordKind, RecoveryHint, Retention, ScanReport,
+        OpenError, Opened, ReadError, Reader, Record, RecordKind, RecoveryHint, Retention, SYNC_WITHIN,
+        ScanReport,
         files::{DirFiles, Files},
     },
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
@@ -180,12 +181,14 @@ pub(super) fn closed_journal(
     clock: &Arc<Clock>,
 ) -> Result<ClosedJournal, RecoveryError> {
     let files = Arc::new(DirFiles::new(&state.join("journal")).map_err(RecoveryError::Folder)?);
+    let (durability, sync_within) = match config.durability {
+        Configured::Sync => (Durability::Sync, SYNC_WITHIN),
+        Configured::Interval(interval) => (Durability::Interval, interval),
+    };
     let settings = JournalSettings {
         segment_bytes: config.segment_bytes,
-        durability: match config.durability {
-            Configured::Sync => Durability::Sync,
-            Configured::Interval(interval) => Durability::Interval(interval),
-        },
+        durability,
+        sync_within,
         compress: config.compress,
         retention: Retention { age: config.retain_age, bytes: config.retain_bytes },
         preface: Some(RecordKind(record::RULES)),

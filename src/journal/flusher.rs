@@ -3,8 +3,8 @@
 //! One sync covers all that waits when it begins; while it runs, the next group gathers, and one more follows for that. Who
 //! wrote, and waits for that or has nothing else to do, syncs itself when nobody else does ([`SyncTurn`]), so a lone append is
 //! handed to no other thread. All else is the flusher's: it gives the prepared file its name as a segment once the segment before it is
-//! synced, has the next one prepared by a thread of its own, and syncs under `Durability::Interval` by the only timer there is,
-//! while something is unsynced.
+//! synced, has the next one prepared by a thread of its own, and syncs what nobody waits for within `sync_within`, by the only timer
+//! there is. That runs only while something is unsynced.
 
 use std::{
     io, mem,
@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use crate::{
     event::Seq,
     journal::{
-        Durability, Shared,
+        Shared,
         append::{AppendError, Appended, DiskFull, Poisoned},
         files::File,
         mark,
@@ -70,6 +70,19 @@ struct State {
     /// Why nothing is synced any more.
     failed: Option<Poisoned>,
     is_closing: bool,
+    /// The flusher waits without a timer.
+    has_no_timer: bool,
+}
+
+/// What the flusher does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// A round, at once.
+    Round,
+    /// A round when what is unsynced is old enough, unless somebody else syncs it.
+    Timer,
+    /// Nothing, until it is woken.
+    Wait,
 }
 
 /// What one round makes durable.
@@ -92,7 +105,8 @@ pub(super) struct SyncTurn<'a> {
 #[derive(Debug)]
 pub(super) struct Flusher {
     pub(super) commits: Arc<Commits>,
-    pub(super) durability: Durability,
+    /// How long what nobody waits for stays unsynced.
+    pub(super) sync_within: Duration,
     /// Asks for the next prepared file; the channel holds one order and there is never a second one.
     pub(super) orders: Option<SyncSender<()>>,
 }
@@ -113,6 +127,7 @@ impl Commits {
             is_syncing: false,
             failed: None,
             is_closing: false,
+            has_no_timer: false,
         };
         Self { state: Mutex::new(state), wake: Condvar::new(), shared, synced, marked }
     }
@@ -138,24 +153,28 @@ impl Commits {
     /// Takes note of what was written, and of who waits for it to be durable.
     ///
     /// Returns whether the caller has to sync, with a [`SyncTurn`]; never unless it `may_sync`.
-    pub(super) fn add(
-        &self,
-        written: Seq,
-        waiters: &mut Vec<Waiter>,
-        durability: Durability,
-        may_sync: bool,
-    ) -> bool {
+    pub(super) fn add(&self, written: Seq, waiters: &mut Vec<Waiter>, may_sync: bool) -> bool {
         let mut state = self.lock();
         state.written = written;
         state.waiters.append(waiters);
-        let has_work = !state.waiters.is_empty() && !state.is_syncing;
-        let is_callers = has_work && may_sync && state.full.is_none();
+        let is_callers = may_sync && !state.waiters.is_empty() && !state.is_syncing && state.full.is_none();
         state.is_syncing |= is_callers;
+        self.wake_if_needed(state);
+        is_callers
+    }
+
+    /// Wakes the flusher if it has something to do, or a timer to begin.
+    fn wake_if_needed(&self, mut state: MutexGuard<'_, State>) {
+        let needs_flusher = match state.next(self.durable()) {
+            Next::Round => true,
+            // Once is enough: it looks for itself whether it is still so.
+            Next::Timer => mem::take(&mut state.has_no_timer),
+            Next::Wait => false,
+        };
         drop(state);
-        if (has_work && !is_callers) || matches!(durability, Durability::Interval(_)) {
+        if needs_flusher {
             self.wake.notify_one();
         }
-        is_callers
     }
 
     /// Syncs what waits now; what comes meanwhile is the flusher's.
@@ -228,24 +247,25 @@ impl Commits {
     }
 
     /// Waits for the flusher's work and moves who waits into `waiters`; [`Commits::end_round`] has to follow.
-    fn next_of_flusher(&self, interval: Option<Duration>, waiters: &mut Vec<Waiter>) -> Commit {
+    fn next_of_flusher(&self, sync_within: Duration, waiters: &mut Vec<Waiter>) -> Commit {
         let mut state = self.lock();
         loop {
-            let has_work = !state.waiters.is_empty() || state.full.is_some() || state.is_closing;
-            if has_work && !state.is_syncing {
-                break;
-            }
-            match interval.filter(|_| state.written > *self.synced.borrow()) {
-                Some(interval) => {
-                    let is_calm = |state: &mut State| !state.is_closing && state.full.is_none();
-                    state = self
+            let next = state.next(self.durable());
+            state.has_no_timer = next == Next::Wait;
+            match next {
+                Next::Round => break,
+                Next::Timer => {
+                    let is_calm = |state: &mut State| state.next(self.durable()) != Next::Round;
+                    let (again, waited) = self
                         .wake
-                        .wait_timeout_while(state, interval, is_calm)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0;
-                    break;
+                        .wait_timeout_while(state, sync_within, is_calm)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    state = again;
+                    if waited.timed_out() && state.next(self.durable()) == Next::Timer {
+                        break;
+                    }
                 }
-                None => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Next::Wait => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         }
         state.is_syncing = true;
@@ -259,15 +279,17 @@ impl Commits {
         state.waiters.is_empty() && state.full.is_none() && !state.is_syncing
     }
 
+    /// Whether nothing but a call can wake the flusher.
+    #[cfg(test)]
+    fn has_no_timer(&self) -> bool {
+        self.lock().has_no_timer
+    }
+
     /// Lets the next one sync.
     fn end_round(&self) {
         let mut state = self.lock();
         state.is_syncing = false;
-        let is_for_flusher = !state.waiters.is_empty() || state.full.is_some() || state.is_closing;
-        drop(state);
-        if is_for_flusher {
-            self.wake.notify_one();
-        }
+        self.wake_if_needed(state);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -300,6 +322,17 @@ impl Drop for SyncTurn<'_> {
 }
 
 impl State {
+    /// What the flusher does when all up to `durable` is synced.
+    fn next(&self, durable: Seq) -> Next {
+        if self.is_syncing {
+            return Next::Wait;
+        }
+        if !self.waiters.is_empty() || self.full.is_some() || self.is_closing {
+            return Next::Round;
+        }
+        if self.written > durable && self.failed.is_none() { Next::Timer } else { Next::Wait }
+    }
+
     fn take(&mut self, waiters: &mut Vec<Waiter>) -> Commit {
         waiters.append(&mut self.waiters);
         Commit {
@@ -316,16 +349,10 @@ impl Flusher {
     /// Runs until the journal is closed.
     pub(super) fn run(mut self) {
         let mut waiters = Vec::new();
-        let mut has_failed = false;
         loop {
-            let interval = match self.durability {
-                Durability::Interval(interval) if !has_failed => Some(interval),
-                Durability::Interval(_) | Durability::Sync => None,
-            };
-            let commit = self.commits.next_of_flusher(interval, &mut waiters);
+            let commit = self.commits.next_of_flusher(self.sync_within, &mut waiters);
             let failed = self.begin_segment(&commit).and_then(|()| self.commits.sync_written(&commit)).err();
             if failed.is_some() {
-                has_failed = true;
                 // Without orders nothing is prepared, so that a writer that waits for a file is told.
                 self.orders = None;
             }
@@ -399,14 +426,12 @@ mod tests {
     use super::{super::testing::*, *};
     use crate::{
         journal::{
-            Level, block_on,
+            Durability, Level, block_on,
             files::Files,
             memory::{Faults, MemoryFiles},
         },
         time::Timestamp,
     };
-
-    const HOUR: Duration = Duration::from_secs(3_600);
 
     #[test]
     fn one_sync_covers_all_that_waits() {
@@ -514,7 +539,7 @@ mod tests {
     fn an_interval_answers_before_the_sync_and_says_so() {
         let files = MemoryFiles::new();
         let clock = || Timestamp::from_millis(5);
-        let opened = open_with(&files, 1 << 20, Durability::Interval(HOUR), Arc::new(clock)).expect("opened");
+        let opened = open_with(&files, 1 << 20, Durability::Interval, Arc::new(clock)).expect("opened");
         let appended = opened.journal.append_blocking(batch(1), Level::Synced).expect("appended");
         assert_eq!(appended.level, Level::Written);
         assert_eq!(*opened.journal.synced().borrow(), Seq::ZERO);
@@ -523,13 +548,34 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_syncs_by_itself_what_is_unsynced() {
-        let files = MemoryFiles::new();
-        let clock = || Timestamp::from_millis(5);
-        let interval = Durability::Interval(Duration::from_millis(1));
-        let journal = open_with(&files, 1 << 20, interval, Arc::new(clock)).expect("opened").journal;
+    fn what_nobody_waits_for_is_synced_by_itself_and_then_nothing_wakes_the_thread() {
+        for durability in [Durability::Sync, Durability::Interval] {
+            let files = MemoryFiles::new();
+            let journal = open_syncing(&files, durability);
+            for number in 1..=3 {
+                journal.append_blocking(batch(number), Level::Written).expect("appended");
+                block_on(journal.synced().wait_for(|synced| *synced == Seq(number))).expect("open");
+                while !journal.inner.commits.has_no_timer() {
+                    thread::yield_now();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_timer_runs_only_while_something_is_unsynced_and_nobody_syncs_it() {
+        let journal = open_prepared(&MemoryFiles::new(), 1 << 20);
         journal.append_blocking(batch(1), Level::Written).expect("appended");
-        block_on(journal.synced().wait_for(|synced| *synced == Seq(1))).expect("open");
+        let mut state = journal.inner.commits.lock();
+        assert_eq!((state.next(Seq::ZERO), state.next(Seq(1))), (Next::Timer, Next::Wait));
+        state.is_syncing = true;
+        assert_eq!(state.next(Seq::ZERO), Next::Wait, "who syncs looks again");
+        state.is_syncing = false;
+        let failed = io::Error::other("told to fail");
+        state.failed = Some(journal.inner.shared.poison("sync", "a.seg", failed));
+        assert_eq!(state.next(Seq::ZERO), Next::Wait, "nothing is synced any more");
+        state.is_closing = true;
+        assert_eq!(state.next(Seq(1)), Next::Round);
     }
 
     #[test]

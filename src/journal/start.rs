@@ -140,7 +140,7 @@ fn start_helpers(
     let _ = orders_sender.try_send(());
     let flusher = Flusher {
         commits: Arc::clone(commits),
-        durability: settings.durability,
+        sync_within: settings.sync_within,
         orders: Some(orders_sender),
     };
     let flusher = start("journal-flusher", move || flusher.run())?;

@@ -1,8 +1,11 @@
 //! What the tests of the journal share: a small journal on files in memory, and records that tell their own number.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use crate::{
@@ -18,6 +21,9 @@ use crate::{
 
 /// Small enough that a few records fill a segment.
 pub(super) const SEGMENT_BYTES: u64 = 400;
+
+/// Longer than any test: what nobody waits for stays unsynced.
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Opens with small segments and a clock that stands still.
 pub(super) fn open(files: &MemoryFiles) -> Opened {
@@ -35,9 +41,28 @@ pub(super) fn open_with(
     clock: Clock,
 ) -> Result<Opened, OpenError> {
     // What is packed, and when, would be another thread's choice.
-    let settings =
-        JournalSettings { segment_bytes, durability, compress: false, ..JournalSettings::default() };
+    let settings = JournalSettings {
+        segment_bytes,
+        durability,
+        sync_within: HOUR,
+        compress: false,
+        ..JournalSettings::default()
+    };
     open_set(files, settings, clock, RecoveryHint::default())
+}
+
+/// Opens a journal that syncs by itself what nobody waits for, at once.
+pub(super) fn open_syncing(files: &MemoryFiles, durability: Durability) -> Journal {
+    let sync_within = Duration::from_millis(1);
+    let settings = JournalSettings {
+        segment_bytes: 1 << 20,
+        durability,
+        sync_within,
+        compress: false,
+        ..JournalSettings::default()
+    };
+    let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
+    open_set(files, settings, clock, RecoveryHint::default()).expect("opened").journal
 }
 
 /// Opens without asking for idempotency keys, as bodies may be any.
@@ -62,10 +87,10 @@ pub(super) fn try_open_packing(
 ) -> Result<Opened, OpenError> {
     let settings = JournalSettings {
         segment_bytes: SEGMENT_BYTES,
-        durability: Durability::Sync,
+        sync_within: HOUR,
         compress: true,
         retention,
-        preface: None,
+        ..JournalSettings::default()
     };
     open_set(files, settings, Arc::new(|| Timestamp::from_millis(5)), hint)
 }

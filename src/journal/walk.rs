@@ -16,7 +16,7 @@ use super::{
     mark::MARK_NAME,
     memory::{MemoryFiles, Operation, Random},
     repair, segment,
-    testing::{SEGMENT_BYTES, batch_of, number_of},
+    testing::{HOUR, SEGMENT_BYTES, batch_of, number_of},
     verify,
 };
 use crate::{event::Seq, time::Timestamp};
@@ -285,8 +285,12 @@ impl Walk {
 
     fn open(&mut self) -> Result<Opened, OpenError> {
         let compress = self.random.below(2) == 0;
-        let settings =
-            JournalSettings { segment_bytes: SEGMENT_BYTES, compress, ..JournalSettings::default() };
+        let settings = JournalSettings {
+            segment_bytes: SEGMENT_BYTES,
+            sync_within: HOUR,
+            compress,
+            ..JournalSettings::default()
+        };
         let files = Arc::new(self.files.clone());
         Journal::open(files, settings, Arc::new(|| Timestamp::from_millis(5)), &|_| None)
     }

@@ -189,7 +189,7 @@ impl Writer {
         }
         let level = match self.durability {
             Durability::Sync => level,
-            Durability::Interval(_) => Level::Written,
+            Durability::Interval => Level::Written,
         };
         let appended =
             Appended { time: self.place.time, level, records: batch.len(), begin, duplicates, prefaced };
@@ -355,7 +355,7 @@ impl Writer {
             drop(permit);
         }
         let may_sync = matches!(who, Who::Waiting | Who::Thread);
-        self.commits.add(last, &mut self.group.on_sync, self.durability, may_sync)
+        self.commits.add(last, &mut self.group.on_sync, may_sync)
     }
 }
 
