@@ -64,7 +64,9 @@ impl ProjectionError {
         use rusqlite::ErrorCode;
         match &self.source {
             Failed::Sqlite(rusqlite::Error::SqliteFailure(error, _)) => {
-                matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+                // A row that stands where another one belongs was not written here.
+                let is_content = error.code == ErrorCode::ConstraintViolation;
+                is_content || matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
             }
             // A column or table that is not what was made here.
             Failed::Sqlite(

@@ -486,7 +486,12 @@ impl Projector {
             }
             Command::ForgetBefore(seq) => self.writer()?.forget_before(seq)?,
             Command::Check => {
-                if self.writer.as_ref().is_some_and(|writer| !writer.is_in_place()) {
+                let damage = self.projection.take_damage();
+                if let Some(damage) = &damage {
+                    tracing::error!(damage, "the history is broken and is made again from the journal");
+                    self.projection.set_failed(Some(format!("{damage}; it is made again from the journal")));
+                }
+                if damage.is_some() || self.writer.as_ref().is_some_and(|writer| !writer.is_in_place()) {
                     self.replace()?;
                     return Ok(true);
                 }

@@ -39,6 +39,12 @@ pub(crate) fn count(path: &Path, table: &str) -> usize {
     dump(path).iter().filter(|line| line.starts_with(&prefix)).count()
 }
 
+/// The one number that a statement gives.
+pub(crate) fn number(path: &Path, sql: &str) -> i64 {
+    let connection = schema::open_for_reading(path).expect("opened");
+    connection.query_row(sql, [], |row| row.get(0)).expect("a number")
+}
+
 /// Runs statements in the file.
 pub(crate) fn execute(path: &Path, sql: &str) {
     rusqlite::Connection::open(path).and_then(|connection| connection.execute_batch(sql)).expect("executed");

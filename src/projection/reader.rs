@@ -24,7 +24,7 @@ pub enum Command {
     Rebuild(oneshot::Sender<Result<(), String>>),
     /// Delete what is before this record, which the journal does not have any more.
     ForgetBefore(Seq),
-    /// See whether the file is still there.
+    /// See whether the file is still there, and whether a reader found it broken.
     Check,
 }
 
@@ -40,6 +40,8 @@ struct Inner {
     progress: Progress,
     /// Why nothing more is written, while that is so. Held to read or replace it.
     failed: Mutex<Option<String>>,
+    /// What a reader found broken in the file as it is. Set while the file cannot be replaced.
+    damage: Mutex<Option<String>>,
     commands: mpsc::Sender<Command>,
     readers: Semaphore,
     /// Read-locked by whoever reads; write-locked to replace the file, when nobody may have it open.
@@ -77,6 +79,7 @@ impl Projection {
             path: path.to_owned(),
             progress: Progress::default(),
             failed: Mutex::new(None),
+            damage: Mutex::new(None),
             commands,
             readers: Semaphore::new(READERS_MAX),
             idle: RwLock::new(Mutex::new(Vec::new())),
@@ -102,6 +105,11 @@ impl Projection {
     /// Says why nothing more is written, or that it is again.
     pub fn set_failed(&self, why: Option<String>) {
         *self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// What a reader found broken, unless the file was replaced since; the next call does not say it again.
+    pub fn take_damage(&self) -> Option<String> {
+        self.inner.damage.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Has the file made again from the journal; returns once the old one is gone.
@@ -152,12 +160,21 @@ impl Projection {
     ) -> Result<T, ProjectionError> {
         let idle = self.inner.idle.read().unwrap_or_else(PoisonError::into_inner);
         let lent = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut connection = match lent {
-            Some(connection) => connection,
-            None => schema::open_for_reading(&self.inner.path).doing("read")?,
-        };
         let progressed = self.inner.progress.projected();
-        let answer = view(&mut connection, progressed).and_then(|view| ask(&view)).doing("read")?;
+        let read = || -> rusqlite::Result<_> {
+            let mut connection = match lent {
+                Some(connection) => connection,
+                None => schema::open_for_reading(&self.inner.path)?,
+            };
+            let answer = view(&mut connection, progressed).and_then(|view| ask(&view))?;
+            Ok((answer, connection))
+        };
+        let (answer, connection) = read().doing("read").inspect_err(|error: &ProjectionError| {
+            if error.is_damage() {
+                let mut damage = self.inner.damage.lock().unwrap_or_else(PoisonError::into_inner);
+                *damage = Some(error.to_string());
+            }
+        })?;
         idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         Ok(answer)
     }
@@ -166,7 +183,9 @@ impl Projection {
     pub fn with_no_reader<T>(&self, replace: impl FnOnce() -> T) -> T {
         let idle = self.inner.idle.write().unwrap_or_else(PoisonError::into_inner);
         idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        replace()
+        let replaced = replace();
+        self.take_damage();
+        replaced
     }
 }
 

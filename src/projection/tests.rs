@@ -198,6 +198,17 @@ fn a_file_of_another_version_or_kind_is_damage_and_a_folder_is_not() {
 }
 
 #[test]
+fn a_row_that_stands_where_another_belongs_is_damage() {
+    let (_folder, path) = file();
+    let mut writer = Writer::open(&path).expect("opened");
+    let first = Place::first_of(Seq(1)).0;
+    let forge = |place| format!("INSERT INTO ledger (place, at, what) VALUES ({place}, 0, 'forged');");
+    execute(&path, &(first..first + 4).map(forge).collect::<String>());
+    let error = writer.write(&[event_notes(1)]).expect_err("refused");
+    assert!(error.is_damage(), "{error}");
+}
+
+#[test]
 fn a_file_that_was_deleted_or_replaced_is_not_in_place() {
     let (_folder, path) = file();
     let writer = Writer::open(&path).expect("opened");

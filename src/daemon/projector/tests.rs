@@ -22,7 +22,7 @@ use crate::{
     notification::InjectionPoint,
     projection::{
         FILE_NAME, View,
-        dump::{count, dump, execute},
+        dump::{count, dump, execute, number},
         events::EventFilter,
         notifications::NotificationFilter,
     },
@@ -477,6 +477,45 @@ fn a_file_that_is_broken_of_another_version_or_of_another_journal_is_made_again(
         break_it(&path);
         assert_eq!(open(&path, &journal).expect("made again").cursor(), Seq::ZERO);
     }
+}
+
+/// Overwrites the page where the table of events begins, below what SQLite has of it in memory.
+fn break_events(path: &Path) {
+    execute(path, "PRAGMA wal_checkpoint(TRUNCATE)");
+    let mut bytes = std::fs::read(path).expect("read");
+    let [page_bytes, root] = [
+        "SELECT page_size FROM pragma_page_size",
+        "SELECT rootpage FROM sqlite_schema WHERE name = 'events'",
+    ]
+    .map(|sql| usize::try_from(number(path, sql)).expect("positive"));
+    bytes[(root - 1) * page_bytes..root * page_bytes].fill(0xff);
+    let file = std::fs::OpenOptions::new().write(true).open(path).expect("opened");
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).expect("written");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_only_a_reader_finds_broken_is_made_again() {
+    let mut world = World::new(12);
+    world.go_on(300);
+    let (projection, feed, thread) = start(&world, &world.path());
+    let mut looped = Loop::new(&world, feed);
+    looped.settle(&world, &projection).await;
+    break_events(&world.path());
+    let ask = || projection.read(|view| view.events(&EventFilter::default(), 200).map(|_| view.projected));
+    let error = ask().await.expect_err("broken");
+    assert!(error.is_damage(), "{error}");
+    // Nothing comes that would be written; that it was read is enough.
+    while ask().await.is_err() {
+        looped.turn(64);
+        tokio::task::yield_now().await;
+    }
+    looped.settle(&world, &projection).await;
+    world.check_same();
+    while projection.failed().is_some() {
+        looped.turn(64);
+        tokio::task::yield_now().await;
+    }
+    end(looped, thread);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
