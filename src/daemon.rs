@@ -53,7 +53,7 @@ use self::{
     fold::Fold,
     projector::{Feed, Past, Projector},
     recovery::{Recovered, RecoveryError},
-    reload::{ReloadChannels, Reloader},
+    reload::{InForce, ReloadChannels, Reloader},
     rules::RulesStore,
     shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
     snapshots::writer::{self, Order, Schedule},
@@ -144,11 +144,11 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     }
     let mut recovered = recovery::recover(&options.state, &compiled.daemon.journal, &rules)?;
     let in_force = Arc::clone(&recovered.fold.engine.rules().hash);
-    let (in_force, waiting) = reload::adopt(&recovered.bus, kept, &in_force).await?;
+    let in_force = reload::adopt(&recovered.bus, kept, &in_force).await?;
     let owed = recovered.owed.drain(..).map(Outgoing::Event);
     let has_errors = usable.report.error_count() > 0;
     let failed = has_errors.then(|| Outgoing::Event(reload::failed(&usable.report, recovered.clock.now())));
-    let outbox = waiting.into_iter().chain(owed).chain(failed).collect();
+    let outbox = owed.chain(failed).collect();
     let mut daemon = Daemon::start(options, passed, recovered, &usable, in_force, outbox).await?;
     daemon.log_ready();
     on_ready();
@@ -216,7 +216,7 @@ impl Daemon {
         passed: Passed,
         recovered: Recovered,
         usable: &Usable,
-        rules_in_force: String,
+        rules_in_force: InForce,
         outbox: VecDeque<Outgoing>,
     ) -> Result<Self, DaemonError> {
         let compiled = &usable.compiled;

@@ -45,7 +45,7 @@ const SEEN_EVERY: Duration = Duration::from_secs(60 * 60);
 /// How long what is due waits for the timer, which has no turn while records keep coming, before it is done between two slices.
 const TICK_LATE_MAX: Duration = Duration::from_millis(2);
 /// Time between two tries to append on a full disk.
-const FULL_RETRY: Duration = Duration::from_secs(1);
+pub(super) const FULL_RETRY: Duration = Duration::from_secs(1);
 
 /// Owns the engine and the journal's cursor.
 pub(super) struct EventLoop {
@@ -266,9 +266,6 @@ pub(super) fn unless_full(appended: Result<(), AppendError>) -> Result<bool, App
 /// What is to be appended after a slice.
 pub(super) enum Outgoing {
     Event(Event),
-    Rules {
-        hash: Arc<str>,
-    },
     Undelivered {
         session: SessionId,
         injection: InjectionId,
@@ -289,9 +286,6 @@ impl Outgoing {
     pub(super) async fn append_to(&self, bus: &Bus) -> Result<(), AppendError> {
         match self {
             Self::Event(event) => publish(bus, event).await,
-            Self::Rules { hash } => {
-                append(bus, record::RULES, |body| record::encode_rules(hash, body)).await.map(|_| ())
-            }
             Self::Undelivered { session, injection } => {
                 let body = |body: &mut Vec<u8>| record::encode_undelivered(session, injection, body);
                 append(bus, record::UNDELIVERED, body).await.map(|_| ())

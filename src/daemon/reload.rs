@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{
     clock::Clock,
-    event_loop::{self, Outgoing},
+    event_loop::{self, FULL_RETRY},
     rules::{RulesError, RulesStore},
 };
 use crate::{
@@ -37,7 +37,7 @@ use crate::{
         report::{Diagnostic, Level, Report},
     },
     event::{
-        Event, Payload, Provenance, Severity,
+        Event, Payload, Provenance, Seq, Severity,
         catalogue::{self, OwnSeverities},
     },
     journal::AppendError,
@@ -150,22 +150,29 @@ pub(super) fn keep(store: RulesStore, sources: &Sources) -> (RulesStore, Option<
     }
 }
 
+/// The rules that hold once the journal has been followed to its head.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct InForce {
+    pub(super) hash: String,
+    /// The journal does not name them yet, as the disk is full.
+    pub(super) waits: bool,
+}
+
 /// Says in the journal which rules hold from here on: the `kept` ones, else those in force before.
 ///
-/// Shape: the hash of them, and what waits because the disk is full.
 /// Errors: there are no rules at all, or the journal takes nothing more.
-pub(super) async fn adopt(
-    bus: &Bus,
-    kept: Option<String>,
-    in_force: &str,
-) -> Result<(String, Option<Outgoing>), ReloadError> {
+pub(super) async fn adopt(bus: &Bus, kept: Option<String>, in_force: &str) -> Result<InForce, ReloadError> {
     let hash = kept.unwrap_or_else(|| in_force.to_owned());
     if hash.is_empty() {
         return Err(ReloadError::None);
     }
-    let record = Outgoing::Rules { hash: hash.as_str().into() };
-    let is_full = event_loop::unless_full(record.append_to(bus).await)?;
-    Ok((hash, is_full.then_some(record)))
+    let waits = event_loop::unless_full(append(bus, &hash).await.map(|_| ()))?;
+    Ok(InForce { hash, waits })
+}
+
+/// Appends a `rules` record. One task does after the start, so that none comes after a newer one.
+async fn append(bus: &Bus, hash: &str) -> Result<Seq, AppendError> {
+    event_loop::append(bus, record::RULES, |body| record::encode_rules(hash, body)).await
 }
 
 /// How the files are after the start has read them.
@@ -206,8 +213,7 @@ pub(super) struct Reloader {
     pub(super) store: RulesStore,
     pub(super) user_folder: PathBuf,
     pub(super) clock: Arc<Clock>,
-    /// The hash of the rules that hold once the journal has been followed to its head.
-    pub(super) in_force: String,
+    pub(super) in_force: InForce,
     /// How many rules the journal named when that was looked at.
     pub(super) named: usize,
     /// What the daemon was started with.
@@ -236,18 +242,28 @@ impl ReloadChannels {
 }
 
 impl Reloader {
-    /// Answers requests until nobody can make any.
+    /// Answers requests until nobody can make any, and names rules that wait for space as soon as there is some.
+    #[expect(clippy::disallowed_methods, reason = "nothing is decided by when a full disk is tried again")]
     pub(super) async fn run(mut self) -> Result<(), Infallible> {
         self.collect().await;
-        while let Some(reply) = self.requests.recv().await {
-            let outcome = self.reload().await;
-            self.show(&outcome);
-            self.publish(&outcome).await;
-            // Whoever asked by a signal, or is gone, is answered by the log.
-            reply.send(outcome.map_err(refusal)).ok();
-            self.collect().await;
+        loop {
+            tokio::select! {
+                asked = self.requests.recv() => {
+                    let Some(reply) = asked else { return Ok(()) };
+                    let outcome = self.reload().await;
+                    self.show(&outcome);
+                    self.publish(&outcome).await;
+                    // Whoever asked by a signal, or is gone, is answered by the log.
+                    reply.send(outcome.map_err(refusal)).ok();
+                    self.collect().await;
+                }
+                () = tokio::time::sleep(FULL_RETRY), if self.in_force.waits => {
+                    // Any other failure of the journal ends the daemon.
+                    let appended = append(&self.bus, &self.in_force.hash).await;
+                    self.in_force.waits = matches!(appended, Err(AppendError::Full(_)));
+                }
+            }
         }
-        Ok(())
     }
 
     /// Deletes rules of which the journal knows nothing any more; no others are kept meanwhile, as that is done here too.
@@ -262,7 +278,8 @@ impl Reloader {
 
     /// Reads the files, and adopts them if they are without an error and other than those that hold.
     async fn reload(&mut self) -> Result<ReloadView, ReloadError> {
-        let (folder, store, in_force) = (self.user_folder.clone(), self.store.clone(), self.in_force.clone());
+        let (folder, store) = (self.user_folder.clone(), self.store.clone());
+        let in_force = self.in_force.hash.clone();
         let reading = spawn_blocking(move || {
             let used = store.sources(&in_force).ok();
             let sources = read(&folder, used.as_ref());
@@ -277,12 +294,11 @@ impl Reloader {
         let compiled = reading.await.map_err(ReloadError::Ended)??;
         let severities = Arc::new(OwnSeverities::new(&compiled.events));
         let rules = Arc::new(compiled.rules);
-        let changed = *rules.hash != *self.in_force;
-        if changed {
+        let changed = *rules.hash != *self.in_force.hash;
+        if changed || self.in_force.waits {
             self.store.hand_over(Arc::clone(&rules));
-            let body = |body: &mut Vec<u8>| record::encode_rules(&rules.hash, body);
-            let seq = event_loop::append(&self.bus, record::RULES, body).await?;
-            self.in_force = rules.hash.to_string();
+            let seq = append(&self.bus, &rules.hash).await?;
+            self.in_force = InForce { hash: rules.hash.to_string(), waits: false };
             self.note_current().await;
             self.bus.handled(seq).await;
         }
@@ -291,7 +307,7 @@ impl Reloader {
         });
         Ok(ReloadView {
             changed,
-            rules: self.in_force.clone(),
+            rules: self.in_force.hash.clone(),
             subscribers: rules.subscribers.len(),
             restart_needed: compiled.daemon != self.at_start,
             found: findings(&compiled.report),
@@ -300,7 +316,7 @@ impl Reloader {
 
     /// Notes for the next start which files were good last; without it that start goes on with those of before.
     async fn note_current(&self) {
-        let (store, hash) = (self.store.clone(), self.in_force.clone());
+        let (store, hash) = (self.store.clone(), self.in_force.hash.clone());
         if let Ok(Err(error)) = spawn_blocking(move || store.note_current(&hash)).await {
             let error: &dyn Error = &error;
             tracing::warn!(error, "the next start does not know that these rules were good");

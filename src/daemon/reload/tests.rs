@@ -6,8 +6,8 @@ use super::*;
 use crate::{
     config::daemon::DaemonConfig,
     daemon::{clock_fn, fold::Fold},
-    event::Seq,
     journal::{Journal, JournalSettings, memory::MemoryFiles},
+    protocol::record::RecordInput,
 };
 
 const SUBSCRIBER: &str = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"ci.check.failed\"]\n";
@@ -17,30 +17,33 @@ struct Bench {
     folder: tempfile::TempDir,
     reloader: Reloader,
     fold: Fold,
+    files: MemoryFiles,
+    asking: mpsc::Sender<ReloadRequest>,
 }
 
 fn bench() -> Bench {
     let folder = tempfile::tempdir().expect("a folder");
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
-    let (settings, files) = (JournalSettings::default(), Arc::new(MemoryFiles::new()));
-    let opened = Journal::open(files, settings, clock_fn(&clock), &|_| None);
+    let files = MemoryFiles::new();
+    let settings = JournalSettings { segment_bytes: 4_096, ..JournalSettings::default() };
+    let opened = Journal::open(Arc::new(files.clone()), settings, clock_fn(&clock), &|_| None);
     let bus = Bus::new(opened.expect("opened").journal, Seq::ZERO);
     let store = RulesStore::new(&folder.path().join("state"));
     let user_folder = folder.path().join("config");
     fs::create_dir_all(user_folder.join("subscribers")).expect("made");
     fs::write(user_folder.join("subscribers/own.toml"), SUBSCRIBER).expect("written");
-    let ReloadChannels { requests, state, .. } = ReloadChannels::new(ConfigState::default());
+    let ReloadChannels { asking, requests, state } = ReloadChannels::new(ConfigState::default());
     let at_start: DaemonConfig = read_at_start(&user_folder, &store).compiled.daemon;
     let fold = Fold::new(store.clone());
-    let in_force = String::new();
+    let in_force = InForce { hash: String::new(), waits: false };
     let named = 0;
     let reloader = Reloader { bus, store, user_folder, clock, in_force, named, at_start, requests, state };
-    Bench { folder, reloader, fold }
+    Bench { folder, reloader, fold, files, asking }
 }
 
 #[tokio::test]
 async fn the_event_loop_is_handed_rules_that_are_compiled() {
-    let Bench { folder, mut reloader, mut fold } = bench();
+    let Bench { folder, mut reloader, mut fold, .. } = bench();
     let bus = reloader.bus.clone();
     let mut reader = bus.read_from(Seq(1));
     let event_loop = async {
@@ -74,13 +77,52 @@ async fn rules_that_cannot_be_kept_leave_those_in_force() {
     let (_, kept) = keep(RulesStore::new(&folder.path().join("file")), &sources);
     assert_eq!(kept, None);
     let before = reloader.store.keep(&sources).expect("kept");
-    let (in_force, waits) = adopt(&reloader.bus, kept.clone(), &before).await.expect("adopted");
-    assert!(in_force == before && waits.is_none());
+    let in_force = adopt(&reloader.bus, kept.clone(), &before).await.expect("adopted");
+    assert_eq!(in_force, InForce { hash: before, waits: false });
     let mut reader = reloader.bus.read_from(Seq(1));
     let batch = reader.next_batch(1).expect("readable");
     let kinds: Vec<u8> = batch.iter().map(|found| found.kind.0).collect();
     assert_eq!(kinds, [record::RULES], "every start says which rules hold");
     assert!(matches!(adopt(&reloader.bus, kept, "").await, Err(ReloadError::None)));
+}
+
+/// The hashes of all rules that the journal names.
+fn named(bus: &Bus) -> Vec<String> {
+    let mut reader = bus.read_from(Seq(1));
+    let mut hashes = Vec::new();
+    loop {
+        let batch = reader.next_batch(1_000).expect("readable");
+        if batch.is_empty() {
+            return hashes;
+        }
+        for found in batch.iter().filter(|found| found.kind.0 == record::RULES) {
+            let decoded = record::decode(found.kind.0, found.seq, found.body).expect("readable");
+            let RecordInput::Rules { hash } = decoded else { panic!("{decoded:?}") };
+            hashes.push(hash.to_string());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_wait_for_space_are_named_and_never_after_those_of_a_reload() {
+    for has_reload in [false, true] {
+        let Bench { folder: _folder, mut reloader, files, asking: _asking, .. } = bench();
+        let bus = reloader.bus.clone();
+        bus.consumed(Seq(u64::MAX));
+        files.set_space(Some(0));
+        while event_loop::append(&bus, record::TICK, record::encode_bare).await.is_ok() {}
+        let waiting = "00".repeat(32);
+        reloader.in_force = adopt(&bus, Some(waiting.clone()), "").await.expect("adopted");
+        assert!(reloader.in_force.waits && named(&bus).is_empty());
+        files.set_space(None);
+        while bus.disk_full().is_some() {
+            std::thread::yield_now();
+        }
+        let reloaded = if has_reload { reloader.reload().await.expect("reloaded").rules } else { waiting };
+        let elapsed = tokio::time::timeout(2 * FULL_RETRY, reloader.run()).await;
+        assert!(elapsed.is_err(), "somebody may still ask");
+        assert_eq!(named(&bus), [reloaded]);
+    }
 }
 
 #[tokio::test]
