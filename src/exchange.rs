@@ -75,7 +75,8 @@ impl Exchange {
 }
 
 /// Why an exchange is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Trigger {
     /// The agent is at the point that the exchange names.
     #[default]
@@ -86,7 +87,8 @@ pub enum Trigger {
 }
 
 /// What a carrier does when it takes text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Carries {
     /// It takes text and does nothing else.
     #[default]
@@ -197,7 +199,7 @@ impl Conversations {
 }
 
 /// The most an injection may hold; `None` is the configured limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub struct Budget {
     /// Notifications.
     pub max_notifications: Option<u32>,
@@ -208,7 +210,8 @@ pub struct Budget {
 }
 
 /// How an injection is written for its carrier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Format {
     /// `<notifications>` around TOON.
     Xml,
@@ -315,7 +318,8 @@ pub enum Release {
 }
 
 /// What a user does with a notification that waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// Nobody is told of it.
     Dismiss,

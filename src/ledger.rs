@@ -236,7 +236,8 @@ impl Redelivered {
 }
 
 /// What proved that an injection arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ConfirmedBy {
     /// The harness said so.
     Ack,

@@ -1,7 +1,7 @@
 //! The JSON of an exchange: what a harness sends, and what it is answered.
 //!
-//! The same fields stand in the journal's record of an exchange (`record`), without the observed events, which are records of
-//! their own. A field that is misspelt or of the wrong kind refuses the whole exchange and names the field.
+//! A field that is misspelt or of the wrong kind refuses the whole exchange and names the field. The journal's record of an exchange
+//! (`record`) is read by other rules.
 
 #[cfg(test)]
 mod tests;
@@ -34,30 +34,22 @@ pub const OBSERVE_MAX: usize = 100;
 /// Most confirmations in one exchange; more leases than this are not open at once.
 pub const ACKS_MAX: usize = 64;
 
-/// The fields that a request and a record have in common, with those that only one of them has.
-macro_rules! fields_with {
-    ($($own:literal),+) => {
-        [
-            "point",
-            "carrier",
-            "turn",
-            "harness",
-            "tool",
-            "ack",
-            "budget",
-            "format",
-            "carries",
-            "begins",
-            "from",
-            "shows_notices",
-            "trigger",
-            $($own),+
-        ]
-    };
-}
-pub(super) use fields_with;
-
-const FIELDS: [&str; 14] = fields_with!["observe"];
+const FIELDS: [&str; 14] = [
+    "point",
+    "carrier",
+    "turn",
+    "harness",
+    "tool",
+    "ack",
+    "budget",
+    "format",
+    "carries",
+    "begins",
+    "from",
+    "shows_notices",
+    "trigger",
+    "observe",
+];
 const HARNESS_FIELDS: [&str; 8] =
     ["name", "version", "workspace", "user", "pid", "pid_started", "conversations", "parent"];
 const BUDGET_FIELDS: [&str; 3] = ["max_notifications", "max_tokens", "max_chars"];
@@ -66,7 +58,7 @@ const CARRIES: [(&str, Carries); 3] = [
     ("only_to_continue", Carries::OnlyToContinue),
     ("only_to_cancel", Carries::OnlyToCancel),
 ];
-const BEGINS: [&str; 4] = ["compacted", "resumed", "clear", "fork"]; // older records have `epoch`
+const BEGINS: [&str; 4] = ["compacted", "resumed", "clear", "fork"];
 const TRIGGERS: [(&str, Trigger); 2] = [("agent", Trigger::Agent), ("wake", Trigger::Wake)];
 
 /// An exchange as it was asked for, with the events it tells of.
@@ -126,11 +118,8 @@ pub fn parse<'a>(
     Ok(ExchangeRequest { exchange, observed })
 }
 
-/// Reads the fields that requests and records have in common.
-pub(super) fn read<const N: usize>(
-    fields: &Fields<'_, N>,
-    session: &SessionId,
-) -> Result<Exchange, FieldError> {
+/// Reads all but what was observed.
+fn read<const N: usize>(fields: &Fields<'_, N>, session: &SessionId) -> Result<Exchange, FieldError> {
     let harness = fields.raw("harness").map_or_else(
         || Ok(Harness::default()),
         |raw| read_harness(raw.get()).map_err(|error| error.within("harness")),
@@ -175,14 +164,14 @@ fn read_begins<const N: usize>(fields: &Fields<'_, N>, session: &SessionId) -> R
             Err(FieldError::new("from", "needs `begins` to be `clear` or `fork`"))
         }
         (None, None) => Ok(Begins::Nothing),
-        (Some("compacted" | "epoch"), None) => Ok(Begins::Compacted),
+        (Some("compacted"), None) => Ok(Begins::Compacted),
         (Some("resumed"), None) => Ok(Begins::Resumed),
         (Some(other), _) => Err(wrong_word("begins", "beginning", other, &BEGINS)),
     }
 }
 
 /// Reads what is known of a harness.
-pub(super) fn read_harness(text: &str) -> Result<Harness, FieldError> {
+fn read_harness(text: &str) -> Result<Harness, FieldError> {
     let fields = Fields::read(text, &HARNESS_FIELDS, Unknown::Refused)?;
     Ok(Harness {
         name: name(&fields, "name")?,

@@ -16,17 +16,13 @@ use crate::{
         EventRef, Seq, SessionId,
         codec::{self, IdOrigin},
     },
-    exchange::{Conversations, Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
-    ledger::ConfirmedBy,
-    notification::NotificationId,
-    protocol::{
-        FieldError,
-        event::read_name,
-        exchange::{self, ExchangeView},
-        fields::{Fields, Unknown},
-        views::HarnessView,
+    exchange::{
+        Begins, Budget, Carries, Conversations, Decision, Exchange, Format, Harness, InjectionId, Process,
+        Release, ReleaseRecord, Trigger,
     },
-    session::SessionState,
+    ledger::ConfirmedBy,
+    notification::{InjectionPoint, NotificationId},
+    protocol::{exchange::ExchangeView, views::HarnessView},
     time::Timestamp,
 };
 
@@ -68,33 +64,8 @@ const VERSION: u32 = 3;
 /// See [`VERSION`].
 const RELEASES_SINCE: u32 = 3;
 
-const EXCHANGE_FIELDS: [&str; 16] = exchange::fields_with!["v", "request", "session"];
-const OTHER_FIELDS: [&str; 15] = [
-    "v",
-    "session",
-    "injection",
-    "harness",
-    "hash",
-    "by",
-    "may_return",
-    "notification",
-    "decision",
-    "cause",
-    "pid",
-    "pid_started",
-    "state",
-    "source",
-    "as_of",
-];
-/// Why a session was closed whose harness did not say so: its process has ended.
-const PROCESS_GONE: &str = "process_gone";
-/// The only state that a client's own files move a session to.
-const IDLE: &str = SessionState::Idle.as_str();
 /// Whose records did not say that its processes have one conversation at a time, before that could be said.
 const ONE_PER_PROCESS_BEFORE: &str = "claude-code";
-/// What can prove an injection's arrival by itself; a later exchange does it without a record.
-const PROOFS: [ConfirmedBy; 2] = [ConfirmedBy::Ack, ConfirmedBy::Seen];
-
 /// What a record says.
 #[derive(Debug)]
 #[expect(
@@ -153,9 +124,14 @@ pub enum RecordError {
         /// Which.
         kind: &'static str,
         /// What is broken.
-        source: FieldError,
+        source: BodyError,
     },
 }
+
+/// What is broken in a JSON body.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BodyError(String);
 
 impl RecordError {
     /// Whether the record is broken, and not of a later version of the program.
@@ -191,51 +167,8 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
     })
 }
 
-#[derive(Serialize, Default)]
-struct Written<'a> {
-    v: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    request: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    injection: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    harness: Option<HarnessView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hash: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    by: Option<&'static str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    may_return: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    notification: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    decision: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cause: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pid_started: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    as_of: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct WrittenRequest<'a> {
-    v: u32,
-    request: u64,
-    session: &'a str,
-    #[serde(flatten)]
-    exchange: ExchangeView<'a>,
-}
-
-/// A body that is read by its derive.
+/// A body. What reads it asks only whether it has what its kind needs: what a request may hold is the API's business, and may become
+/// stricter. Fields that are not known are of a later time and skipped.
 #[derive(Serialize, Deserialize)]
 struct Versioned<T> {
     v: u32,
@@ -243,10 +176,130 @@ struct Versioned<T> {
     rest: T,
 }
 
+/// An exchange as it is written, without what was observed, which are records of their own.
+#[derive(Serialize)]
+struct Asking<'a> {
+    request: u64,
+    session: &'a str,
+    #[serde(flatten)]
+    exchange: ExchangeView<'a>,
+}
+
+/// An exchange as it is read.
+#[derive(Deserialize)]
+struct Asked {
+    request: u64,
+    session: SessionId,
+    point: InjectionPoint,
+    carrier: Arc<str>,
+    turn: Option<Arc<str>>,
+    #[serde(default)]
+    harness: Harness,
+    tool: Option<Arc<str>>,
+    #[serde(default)]
+    ack: Vec<InjectionId>,
+    #[serde(default)]
+    budget: Budget,
+    format: Option<Format>,
+    #[serde(default)]
+    carries: Carries,
+    begins: Option<Beginning>,
+    from: Option<SessionId>,
+    #[serde(default)]
+    shows_notices: bool,
+    #[serde(default)]
+    trigger: Trigger,
+}
+
+/// What became of the context; whose it was is a field of its own.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Beginning {
+    #[serde(alias = "epoch")]
+    Compacted,
+    Resumed,
+    Clear,
+    Fork,
+}
+
+/// An injection that arrived, with the proof, or did not.
+#[derive(Serialize, Deserialize)]
+struct Carried {
+    session: SessionId,
+    injection: InjectionId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<ConfirmedBy>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Opened<H> {
+    session: SessionId,
+    harness: H,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Closed {
+    session: SessionId,
+    #[serde(default, skip_serializing_if = "is_default")]
+    may_return: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<Cause>,
+    /// With a cause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid_started: Option<u64>,
+}
+
+/// Why a session was closed whose harness did not say so.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Cause {
+    /// Its process has ended.
+    ProcessGone,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Seen {
+    session: SessionId,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Moved {
+    session: SessionId,
+    state: MovedTo,
+    source: Arc<str>,
+    as_of: Timestamp,
+}
+
+/// The states that a client's own files move a session to.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum MovedTo {
+    Idle,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Decided {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<SessionId>,
+    notification: NotificationId,
+    decision: Decision,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Rules {
+    hash: Arc<str>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Skipped {
     record: Seq,
 }
+
+/// What says nothing but that it happened.
+#[derive(Serialize, Deserialize)]
+struct Bare {}
 
 /// Appends the body of an [`EVENT`] that has its producer's id.
 pub fn encode_event(event: &EventRef<'_>, body: &mut Vec<u8>) {
@@ -260,69 +313,52 @@ pub fn encode_event_with_new_id(event: &EventRef<'_>, body: &mut Vec<u8>) {
 
 /// Appends the body of an [`EXCHANGE`].
 pub fn encode_exchange(request: RequestId, exchange: &Exchange, body: &mut Vec<u8>) {
-    let written = WrittenRequest {
-        v: VERSION,
-        request: request.0,
-        session: exchange.session.as_str(),
-        exchange: ExchangeView::of(exchange),
-    };
-    write(&written, body);
+    let (session, view) = (exchange.session.as_str(), ExchangeView::of(exchange));
+    write(Asking { request: request.0, session, exchange: view }, body);
 }
 
 /// Appends the body of an [`ACK`], which says what proved the arrival.
 pub fn encode_ack(session: &SessionId, injection: &InjectionId, by: ConfirmedBy, body: &mut Vec<u8>) {
-    let (session, injection) = (Some(session.as_str()), Some(injection.as_str()));
-    let by = Some(by.as_str());
-    write(&Written { v: VERSION, session, injection, by, ..Written::default() }, body);
+    write(Carried { session: session.clone(), injection: injection.clone(), by: Some(by) }, body);
 }
 
 /// Appends the body of an [`UNDELIVERED`].
 pub fn encode_undelivered(session: &SessionId, injection: &InjectionId, body: &mut Vec<u8>) {
-    let (session, injection) = (Some(session.as_str()), Some(injection.as_str()));
-    write(&Written { v: VERSION, session, injection, ..Written::default() }, body);
+    write(Carried { session: session.clone(), injection: injection.clone(), by: None }, body);
 }
 
 /// Appends the body of a [`SESSION_OPENED`].
 pub fn encode_session_opened(session: &SessionId, harness: &Harness, body: &mut Vec<u8>) {
-    let (session, harness) = (Some(session.as_str()), Some(HarnessView::of(harness)));
-    write(&Written { v: VERSION, session, harness, ..Written::default() }, body);
+    write(Opened { session: session.clone(), harness: HarnessView::of(harness) }, body);
 }
 
 /// Appends the body of a [`SESSION_CLOSED`], which says whether the session can be taken up again.
 pub fn encode_session_closed(session: &SessionId, may_return: bool, body: &mut Vec<u8>) {
-    write(&Written { v: VERSION, session: Some(session.as_str()), may_return, ..Written::default() }, body);
+    let session = session.clone();
+    write(Closed { session, may_return, cause: None, pid: None, pid_started: None }, body);
 }
 
 /// Appends the body of a [`SESSION_CLOSED`] that says that the session's process has ended; it can be resumed in another one.
 pub fn encode_process_gone(session: &SessionId, process: Process, body: &mut Vec<u8>) {
-    let written = Written {
-        v: VERSION,
-        session: Some(session.as_str()),
+    let closed = Closed {
+        session: session.clone(),
         may_return: true,
-        cause: Some(PROCESS_GONE),
+        cause: Some(Cause::ProcessGone),
         pid: Some(process.pid),
         pid_started: process.started,
-        ..Written::default()
     };
-    write(&written, body);
+    write(closed, body);
 }
 
 /// Appends the body of a [`SESSION_SEEN`].
 pub fn encode_session_seen(session: &SessionId, body: &mut Vec<u8>) {
-    write(&Written { v: VERSION, session: Some(session.as_str()), ..Written::default() }, body);
+    write(Seen { session: session.clone() }, body);
 }
 
 /// Appends the body of a [`SESSION_STATE`] that says that the session was idle at the time `as_of`; `source` names where that stands.
 pub fn encode_session_idle(session: &SessionId, source: &str, as_of: Timestamp, body: &mut Vec<u8>) {
-    let written = Written {
-        v: VERSION,
-        session: Some(session.as_str()),
-        state: Some(IDLE),
-        source: Some(source),
-        as_of: Some(as_of.as_millis()),
-        ..Written::default()
-    };
-    write(&written, body);
+    let session = session.clone();
+    write(Moved { session, state: MovedTo::Idle, source: source.into(), as_of }, body);
 }
 
 /// Appends the body of a [`DECIDED`]; without a session it holds wherever the notification waits.
@@ -332,38 +368,36 @@ pub fn encode_decided(
     decision: Decision,
     body: &mut Vec<u8>,
 ) {
-    let written = Written {
-        v: VERSION,
-        session: session.map(SessionId::as_str),
-        notification: Some(notification.as_str()),
-        decision: Some(decision.as_str()),
-        ..Written::default()
-    };
-    write(&written, body);
+    write(Decided { session: session.cloned(), notification: notification.clone(), decision }, body);
 }
 
 /// Appends the body of [`RULES`].
 pub fn encode_rules(hash: &str, body: &mut Vec<u8>) {
-    write(&Written { v: VERSION, hash: Some(hash), ..Written::default() }, body);
+    write(Rules { hash: hash.into() }, body);
 }
 
 /// Appends the body of a [`RELEASED`].
 pub fn encode_released(release: &ReleaseRecord, body: &mut Vec<u8>) {
-    write(&Versioned { v: VERSION, rest: release }, body);
+    write(release, body);
 }
 
 /// Appends the body of a [`SKIPPED`], which names the record that is not followed.
 pub fn encode_skipped(record: Seq, body: &mut Vec<u8>) {
-    write(&Versioned { v: VERSION, rest: Skipped { record } }, body);
+    write(Skipped { record }, body);
 }
 
 /// Appends the body of a [`SHUTTING_DOWN`] or a [`TICK`], which say nothing but that they happened.
 pub fn encode_bare(body: &mut Vec<u8>) {
-    write(&Written { v: VERSION, ..Written::default() }, body);
+    write(Bare {}, body);
 }
 
-fn write(written: &impl Serialize, body: &mut Vec<u8>) {
-    serde_json::to_writer(body, written).expect("text and numbers always serialize into memory");
+fn write(rest: impl Serialize, body: &mut Vec<u8>) {
+    let written = Versioned { v: VERSION, rest };
+    serde_json::to_writer(body, &written).expect("text and numbers always serialize into memory");
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Reads the body of a record.
@@ -371,114 +405,128 @@ fn write(written: &impl Serialize, body: &mut Vec<u8>) {
 /// Errors: the kind or its version is not known, or the body was not written by the functions above.
 pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, RecordError> {
     let name = kind_name(kind).ok_or(RecordError::Kind { seq, kind })?;
-    let broken = |source| RecordError::Body { seq, kind: name, source };
-    let input = match kind {
+    let body = Body { seq, kind: name, bytes: body };
+    Ok(RecordInput::Input(match kind {
         EVENT => {
-            let event = codec::decode(body).map_err(|source| RecordError::Event { seq, source })?;
+            let event = codec::decode(body.bytes).map_err(|source| RecordError::Event { seq, source })?;
             Input::Event { seq, event }
         }
         EXCHANGE => {
-            let fields = read_fields(body, &EXCHANGE_FIELDS).map_err(broken)?;
-            let version = check_version(&fields, seq, name)?;
-            decode_exchange(&fields, seq, version).map_err(broken)?
+            let Versioned { v, rest } = body.read_versioned::<Asked>()?;
+            let release = if v >= RELEASES_SINCE { Release::Recorded(None) } else { Release::Decide };
+            Input::Exchange { seq, request: RequestId(rest.request), exchange: rest.into_exchange(), release }
         }
-        RELEASED => return read_versioned(body, seq, name).map(RecordInput::Released),
+        ACK => {
+            let Carried { session, injection, by } = body.read()?;
+            Input::Ack { session, injection, by: by.unwrap_or(ConfirmedBy::Ack) }
+        }
+        UNDELIVERED => {
+            let Carried { session, injection, by: _ } = body.read()?;
+            Input::Undelivered { session, injection }
+        }
+        SESSION_OPENED => {
+            let Opened { session, harness } = body.read()?;
+            Input::SessionOpened { session, harness: of_its_time(harness) }
+        }
+        SESSION_CLOSED => {
+            let Closed { session, may_return, cause, pid, pid_started } = body.read()?;
+            match cause {
+                None => Input::SessionClosed { session, may_return },
+                Some(Cause::ProcessGone) => {
+                    let pid = pid.ok_or_else(|| body.broken("missing field `pid`"))?;
+                    Input::ProcessGone { session, process: Process { pid, started: pid_started } }
+                }
+            }
+        }
+        SESSION_SEEN => {
+            let Seen { session } = body.read()?;
+            Input::SessionSeen { session }
+        }
+        SESSION_STATE => {
+            let Moved { session, state: MovedTo::Idle, source: _, as_of } = body.read()?;
+            Input::SessionIdle { session, as_of }
+        }
+        DECIDED => {
+            let Decided { session, notification, decision } = body.read()?;
+            Input::Decided { session, notification, decision }
+        }
+        RULES => {
+            let Rules { hash } = body.read()?;
+            return Ok(RecordInput::Rules { hash });
+        }
+        RELEASED => return Ok(RecordInput::Released(body.read()?)),
         SKIPPED => {
-            return read_versioned(body, seq, name).map(|Skipped { record }| RecordInput::Skipped(record));
+            let Skipped { record } = body.read()?;
+            return Ok(RecordInput::Skipped(record));
+        }
+        SHUTTING_DOWN => {
+            let Bare {} = body.read()?;
+            Input::ShuttingDown
         }
         _ => {
-            let fields = read_fields(body, &OTHER_FIELDS).map_err(broken)?;
-            check_version(&fields, seq, name)?;
-            if kind == RULES {
-                let hash = fields.required("hash").map_err(broken)?;
-                return Ok(RecordInput::Rules { hash: hash.as_ref().into() });
-            }
-            decode_other(kind, &fields).map_err(broken)?
+            let Bare {} = body.read()?;
+            Input::Tick
         }
-    };
-    Ok(RecordInput::Input(input))
+    }))
 }
 
-fn read_fields<'a, const N: usize>(
-    body: &'a [u8],
-    names: &'static [&'static str; N],
-) -> Result<Fields<'a, N>, FieldError> {
-    let text =
-        std::str::from_utf8(body).map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
-    // A later version may have fields more: the version is looked at first.
-    Fields::read(text, names, Unknown::Ignored)
-}
-
-fn read_versioned<T: DeserializeOwned>(body: &[u8], seq: Seq, kind: &'static str) -> Result<T, RecordError> {
-    check_version(
-        &read_fields(body, &["v"]).map_err(|source| RecordError::Body { seq, kind, source })?,
-        seq,
-        kind,
-    )?;
-    let read: Result<Versioned<T>, _> = serde_json::from_slice(body);
-    let broken = |error: serde_json::Error| FieldError::whole(error.to_string());
-    read.map(|read| read.rest).map_err(|error| RecordError::Body { seq, kind, source: broken(error) })
-}
-
-fn check_version<const N: usize>(
-    fields: &Fields<'_, N>,
+/// A body to be read, and what is said of it if it cannot be.
+#[derive(Clone, Copy)]
+struct Body<'a> {
     seq: Seq,
     kind: &'static str,
-) -> Result<u32, RecordError> {
-    let version = fields
-        .count("v")
-        .and_then(|version| version.ok_or_else(|| FieldError::new("v", "is missing")))
-        .map_err(|source| RecordError::Body { seq, kind, source })?;
-    if version > VERSION {
-        return Err(RecordError::Version { seq, kind, version });
+    bytes: &'a [u8],
+}
+
+impl Body<'_> {
+    fn read<T: DeserializeOwned>(self) -> Result<T, RecordError> {
+        self.read_versioned().map(|read| read.rest)
     }
-    Ok(version)
+
+    fn read_versioned<T: DeserializeOwned>(self) -> Result<Versioned<T>, RecordError> {
+        let Self { seq, kind, bytes } = self;
+        let read: Result<Versioned<T>, _> = serde_json::from_slice(bytes);
+        let version = match &read {
+            Ok(read) => Some(read.v),
+            // A later version may be of another shape.
+            Err(_) => serde_json::from_slice::<Versioned<Bare>>(bytes).ok().map(|read| read.v),
+        };
+        if let Some(version) = version.filter(|version| *version > VERSION) {
+            return Err(RecordError::Version { seq, kind, version });
+        }
+        read.map_err(|error| self.broken(&error.to_string()))
+    }
+
+    fn broken(self, what: &str) -> RecordError {
+        RecordError::Body { seq: self.seq, kind: self.kind, source: BodyError(what.to_owned()) }
+    }
 }
 
-fn decode_exchange<'a>(fields: &Fields<'_, 16>, seq: Seq, version: u32) -> Result<Input<'a>, FieldError> {
-    let request = fields
-        .raw("request")
-        .and_then(|raw| raw.get().parse().ok())
-        .ok_or_else(|| FieldError::new("request", "must be a number"))?;
-    let mut exchange = exchange::read(fields, &session(fields)?)?;
-    exchange.harness = of_its_time(exchange.harness);
-    let release = if version >= RELEASES_SINCE { Release::Recorded(None) } else { Release::Decide };
-    Ok(Input::Exchange { seq, request: RequestId(request), exchange, release })
-}
-
-fn decode_other<'a>(kind: u8, fields: &Fields<'_, 15>) -> Result<Input<'a>, FieldError> {
-    Ok(match kind {
-        ACK => Input::Ack { session: session(fields)?, injection: injection(fields)?, by: proof(fields)? },
-        UNDELIVERED => Input::Undelivered { session: session(fields)?, injection: injection(fields)? },
-        SESSION_OPENED => {
-            let harness = fields.raw("harness").ok_or_else(|| FieldError::new("harness", "is missing"))?;
-            let harness = exchange::read_harness(harness.get()).map_err(|error| error.within("harness"))?;
-            Input::SessionOpened { session: session(fields)?, harness: of_its_time(harness) }
+impl Asked {
+    fn into_exchange(self) -> Exchange {
+        let begins = match self.begins {
+            None => Begins::Nothing,
+            Some(Beginning::Compacted) => Begins::Compacted,
+            Some(Beginning::Resumed) => Begins::Resumed,
+            Some(Beginning::Clear) => Begins::Clear { from: self.from },
+            Some(Beginning::Fork) => Begins::Fork { from: self.from },
+        };
+        Exchange {
+            session: self.session,
+            point: self.point,
+            carrier: self.carrier,
+            turn: self.turn,
+            harness: of_its_time(self.harness),
+            tool: self.tool,
+            acks: self.ack,
+            budget: self.budget,
+            format: self.format,
+            carries: self.carries,
+            begins,
+            shows_notices: self.shows_notices,
+            trigger: self.trigger,
         }
-        SESSION_CLOSED => match fields.text("cause")?.as_deref() {
-            None => {
-                Input::SessionClosed { session: session(fields)?, may_return: flag(fields, "may_return")? }
-            }
-            Some(PROCESS_GONE) => Input::ProcessGone { session: session(fields)?, process: process(fields)? },
-            Some(_) => return Err(FieldError::new("cause", format!("must be `{PROCESS_GONE}`"))),
-        },
-        SESSION_SEEN => Input::SessionSeen { session: session(fields)? },
-        SESSION_STATE => {
-            if fields.required("state")? != IDLE {
-                return Err(FieldError::new("state", format!("must be `{IDLE}`")));
-            }
-            named(fields, "source")?;
-            let as_of = fields.number("as_of")?.ok_or_else(|| FieldError::new("as_of", "is missing"))?;
-            Input::SessionIdle { session: session(fields)?, as_of: Timestamp::from_millis(as_of) }
-        }
-        DECIDED => Input::Decided {
-            session: read_name("session", fields.text("session")?)?.map(|id| SessionId::new(&id)),
-            notification: named(fields, "notification").map(|id| NotificationId::new(&id))?,
-            decision: decision(fields)?,
-        },
-        SHUTTING_DOWN => Input::ShuttingDown,
-        _ => Input::Tick,
-    })
+    }
 }
 
 /// Adds what a record said without words before it could be said: that a client at a terminal has one conversation at a time.
@@ -487,44 +535,4 @@ fn of_its_time(harness: Harness) -> Harness {
     let is_client = harness.name.as_deref() == Some(ONE_PER_PROCESS_BEFORE);
     let conversations = (is_older && is_client).then_some(Conversations::OnePerProcess);
     Harness { conversations: conversations.or(harness.conversations), ..harness }
-}
-
-fn process<const N: usize>(fields: &Fields<'_, N>) -> Result<Process, FieldError> {
-    let pid = fields.count("pid")?.ok_or_else(|| FieldError::new("pid", "is missing"))?;
-    Ok(Process { pid, started: fields.number("pid_started")? })
-}
-
-fn session<const N: usize>(fields: &Fields<'_, N>) -> Result<SessionId, FieldError> {
-    named(fields, "session").map(|id| SessionId::new(&id))
-}
-
-fn injection<const N: usize>(fields: &Fields<'_, N>) -> Result<InjectionId, FieldError> {
-    named(fields, "injection").map(|id| InjectionId::new(&id))
-}
-
-fn proof<const N: usize>(fields: &Fields<'_, N>) -> Result<ConfirmedBy, FieldError> {
-    let Some(word) = fields.text("by")? else { return Ok(ConfirmedBy::Ack) };
-    let found = PROOFS.into_iter().find(|proof| proof.as_str() == word);
-    found.ok_or_else(|| FieldError::new("by", "must be `ack` or `seen`"))
-}
-
-fn flag<const N: usize>(fields: &Fields<'_, N>, name: &'static str) -> Result<bool, FieldError> {
-    match fields.raw(name).map(|raw| raw.get()) {
-        None | Some("false") => Ok(false),
-        Some("true") => Ok(true),
-        Some(_) => Err(FieldError::new(name, "must be true or false")),
-    }
-}
-
-fn decision<const N: usize>(fields: &Fields<'_, N>) -> Result<Decision, FieldError> {
-    let word = fields.required("decision")?;
-    let known = Decision::ALL.into_iter().find(|decision| decision.as_str() == word);
-    known.ok_or_else(|| FieldError::new("decision", "must be `dismiss` or `discuss`"))
-}
-
-fn named<'a, const N: usize>(
-    fields: &Fields<'a, N>,
-    name: &'static str,
-) -> Result<std::borrow::Cow<'a, str>, FieldError> {
-    read_name(name, fields.text(name)?)?.ok_or_else(|| FieldError::new(name, "is missing"))
 }

@@ -3,11 +3,7 @@
 use std::error::Error;
 
 use super::*;
-use crate::{
-    event::Severity,
-    exchange::{Begins, Budget, Carries, Directive, Format, Trigger},
-    notification::{InjectionPoint, Tokens},
-};
+use crate::{event::Severity, exchange::Directive, notification::Tokens};
 
 const SEQ: Seq = Seq(9);
 const PROCESS: Process = Process { pid: 41, started: Some(263_480) };
@@ -170,6 +166,65 @@ fn every_kind_of_record_is_read_as_what_was_written() {
     }
 }
 
+/// What stands in journals: whoever changes a word here needs a new version of the bodies.
+#[test]
+fn bodies_are_written_as_they_always_were() {
+    let expected = [
+        (
+            EXCHANGE,
+            r#"{"v":3,"request":18446744073709551615,"session":"s1","point":"turn_end","carrier":"c1","turn":"t1","harness":{"name":"claude-code","workspace":"/w"},"tool":"Bash","ack":["a1"],"budget":{"max_tokens":9},"format":"json","carries":"only_to_cancel","begins":"fork","from":"s0","shows_notices":true,"trigger":"wake"}"#,
+        ),
+        (ACK, r#"{"v":3,"session":"s1","injection":"a1","by":"seen"}"#),
+        (UNDELIVERED, r#"{"v":3,"session":"s1","injection":"a1"}"#),
+        (SESSION_OPENED, r#"{"v":3,"session":"s1","harness":{"name":"claude-code","workspace":"/w"}}"#),
+        (SESSION_CLOSED, r#"{"v":3,"session":"s1","may_return":true}"#),
+        (RULES, r#"{"v":3,"hash":"0abc"}"#),
+        (
+            RELEASED,
+            r#"{"v":3,"exchange":8,"injection":"a1","notifications":["n1","n2"],"directive":{"cancel":{"reason":"critical: ci"}}}"#,
+        ),
+        (SKIPPED, r#"{"v":3,"record":7}"#),
+        (SHUTTING_DOWN, r#"{"v":3}"#),
+        (TICK, r#"{"v":3}"#),
+        (DECIDED, r#"{"v":3,"session":"s1","notification":"n1","decision":"discuss"}"#),
+        (
+            SESSION_CLOSED,
+            r#"{"v":3,"session":"s1","may_return":true,"cause":"process_gone","pid":41,"pid_started":263480}"#,
+        ),
+        (SESSION_SEEN, r#"{"v":3,"session":"s1"}"#),
+        (SESSION_STATE, r#"{"v":3,"session":"s1","state":"idle","source":"client_file","as_of":7}"#),
+    ];
+    let written = every_kind().into_iter().chain(kinds_of_sessions()).filter(|(kind, _, _)| *kind != EVENT);
+    let written: Vec<_> =
+        written.map(|(kind, body, _)| (kind, String::from_utf8(body).expect("JSON"))).collect();
+    let written: Vec<_> = written.iter().map(|(kind, body)| (*kind, body.as_str())).collect();
+    assert_eq!(written, expected);
+}
+
+#[test]
+fn what_no_request_may_say_any_more_is_still_read() {
+    let long = "n".repeat(100_000);
+    let exchange = format!(
+        r#"{{"v":3,"request":1,"session":"s\n1","point":"turn_end","carrier":"{long}","tool":"","ack":[{}"a"],"carries":"always",
+        "harness":{{"workspace":"../relative","of_later":1}},"from":"s0","of_later":{{}}}}"#,
+        r#""a","#.repeat(1_000)
+    );
+    let read = decode(EXCHANGE, SEQ, exchange.as_bytes());
+    let Ok(RecordInput::Input(Input::Exchange { exchange, .. })) = read else { panic!("{read:?}") };
+    assert_eq!(
+        (exchange.session.as_str(), exchange.carrier.len(), exchange.acks.len()),
+        ("s\n1", 100_000, 1_001)
+    );
+    assert_eq!(exchange.harness.workspace.as_deref(), Some("../relative"));
+    for (kind, body) in [
+        (ACK, r#"{"v":3,"session":"","injection":"a\u0000"}"#),
+        (SESSION_OPENED, r#"{"v":3,"session":"s\u202e","harness":{"name":"","of_later":7}}"#),
+        (DECIDED, r#"{"v":3,"notification":"","decision":"dismiss"}"#),
+    ] {
+        assert!(decode(kind, SEQ, body.as_bytes()).is_ok(), "{body}");
+    }
+}
+
 #[test]
 fn a_client_of_before_had_one_conversation_in_a_process() {
     let of = |name: &str, rest: &str| {
@@ -186,7 +241,7 @@ fn a_client_of_before_had_one_conversation_in_a_process() {
 
 #[test]
 fn a_body_of_version_1_means_what_it_meant_then() {
-    let cases: [(u8, &[u8], Input<'_>); 3] = [
+    let cases: [(u8, &[u8], Input<'_>); 4] = [
         (
             ACK,
             br#"{"v":1,"session":"s1","injection":"a1"}"#,
@@ -208,6 +263,19 @@ fn a_body_of_version_1_means_what_it_meant_then() {
                 seq: SEQ,
                 request: RequestId(7),
                 exchange: Exchange::new(SessionId::new("s1"), InjectionPoint::TurnEnd, "c1"),
+                release: Release::Decide,
+            },
+        ),
+        (
+            EXCHANGE,
+            br#"{"v":1,"request":7,"session":"s1","point":"turn_end","carrier":"c1","begins":"epoch"}"#,
+            Input::Exchange {
+                seq: SEQ,
+                request: RequestId(7),
+                exchange: Exchange {
+                    begins: Begins::Compacted,
+                    ..Exchange::new(SessionId::new("s1"), InjectionPoint::TurnEnd, "c1")
+                },
                 release: Release::Decide,
             },
         ),
@@ -235,20 +303,25 @@ fn bodies_of_another_kind_or_version_are_refused() {
     let cases: [(u8, &[u8], &str, &str); 7] = [
         (0, b"{}", "record 9 is of kind 0, which this version does not know", ""),
         (TICK, br#"{"v":4,"new":1}"#, "record 9 (tick) is of version 4, this program reads up to 3", ""),
-        (TICK, b"{}", "record 9 (tick) cannot be read", "v: is missing"),
-        (ACK, br#"{"v":1,"session":"s1"}"#, "record 9 (ack) cannot be read", "injection: is missing"),
-        (RULES, br#"{"v":1}"#, "record 9 (rules) cannot be read", "hash: is missing"),
+        (TICK, b"{}", "record 9 (tick) cannot be read", "missing field `v` at line 1 column 2"),
+        (
+            ACK,
+            br#"{"v":1,"session":"s1"}"#,
+            "record 9 (ack) cannot be read",
+            "missing field `injection` at line 1 column 22",
+        ),
+        (RULES, br#"{"v":1}"#, "record 9 (rules) cannot be read", "missing field `hash` at line 1 column 7"),
         (
             EXCHANGE,
             br#"{"v":1,"request":1,"session":"s1","point":"x","carrier":"c"}"#,
             "record 9 (exchange) cannot be read",
-            "point: `x` is no injection point; there are immediate, turn_start, before_tool, after_tool, turn_end",
+            "unknown variant `x`, expected one of `immediate`, `turn_start`, `before_tool`, `after_tool`, `turn_end` at line 1 column 60",
         ),
         (
             SESSION_OPENED,
             br#"{"v":1,"session":"s1","harness":{"pid":-1}}"#,
             "record 9 (session_opened) cannot be read",
-            "harness.pid: must be a whole number up to 4294967295, not `-1`",
+            "invalid value: integer `-1`, expected u32 at line 1 column 43",
         ),
     ];
     for (kind, body, expected, source) in cases {
