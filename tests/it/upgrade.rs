@@ -1,8 +1,8 @@
 //! A state folder that an earlier program left is gone on from.
 //!
-//! `tests/fixtures/state-1.tar.zst` was made by `scripts/fixture-state` with the program of commit b332fef, whose snapshots have form 3:
-//! a month old, the first segment deleted by age, killed while a batch was open. `answer.json` in it is what the session `leased` was
-//! answered last.
+//! `tests/fixtures/state-1.tar.zst` was made by `scripts/fixture-state` with the program of commit b332fef, whose snapshots have form 3,
+//! and `state-2.tar.zst` with that of commit abff047, the last one of form 4: a month old, the first segment deleted by age, killed while a
+//! batch was open. `answer.json` in each is what the session `leased` was answered last.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -33,16 +33,34 @@ use crate::support::{
     event_loop::{Append, Daemon, Disk, key_of},
 };
 
-/// The newest snapshot in the folder.
-const SNAPSHOT: Seq = Seq(2_805);
+/// What an earlier program left.
+struct Left {
+    archive: &'static str,
+    /// The last records of its snapshots.
+    snapshots: [Seq; 2],
+    /// The events that nobody asked for by the newer one.
+    unmatched: u64,
+}
 
-/// A copy of the folder.
-fn state() -> TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
-    let archive = fs::File::open("tests/fixtures/state-1.tar.zst").expect("it is checked in");
-    let archive = zstd::Decoder::new(archive).expect("zstd");
-    tar::Archive::new(archive).unpack(folder.path()).expect("unpacked");
-    folder
+const LEFT: [Left; 2] = [
+    Left { archive: "state-1", snapshots: [Seq(2_703), Seq(2_805)], unmatched: 2_793 },
+    Left { archive: "state-2", snapshots: [Seq(2_707), Seq(2_809)], unmatched: 2_793 },
+];
+
+impl Left {
+    /// A copy of the folder.
+    fn state(&self) -> TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        let archive = format!("tests/fixtures/{}.tar.zst", self.archive);
+        let archive = fs::File::open(archive).expect("it is checked in");
+        let archive = zstd::Decoder::new(archive).expect("zstd");
+        tar::Archive::new(archive).unpack(folder.path()).expect("unpacked");
+        folder
+    }
+
+    fn newest(&self) -> Seq {
+        self.snapshots[1]
+    }
 }
 
 fn snapshots(state: &Path) -> Snapshots {
@@ -55,10 +73,14 @@ fn snapshot(state: &Path) -> Fold {
 }
 
 #[test]
-fn a_snapshot_of_the_form_before_is_gone_on_from() {
-    let state = state();
+fn a_snapshot_of_an_earlier_form_is_gone_on_from() {
+    LEFT.iter().for_each(check_gone_on_from);
+}
+
+fn check_gone_on_from(left: &Left) {
+    let state = left.state();
     let fold = snapshot(state.path());
-    assert_eq!(fold.applied, SNAPSHOT);
+    assert_eq!(fold.applied, left.newest());
     let session = |id: &str| fold.engine.session(&SessionId::new(id)).expect("it is open").injector;
     assert_eq!((session("leased").pending().0, session("leased").unconfirmed()), (0, 1));
     assert_eq!((session("waiting").pending().0, session("waiting").unconfirmed()), (3, 0));
@@ -66,7 +88,7 @@ fn a_snapshot_of_the_form_before_is_gone_on_from() {
     let (at, _) = fold.engine.poll_timeout().expect("a batch is open");
     assert!(at.since(fold.applied_at).as_secs() <= 10, "{at}");
     let tally = fold.engine.tally();
-    assert_eq!((tally.unmatched, tally.created, tally.injected), (2_793, 5, 1));
+    assert_eq!((tally.unmatched, tally.created, tally.injected), (left.unmatched, 5, 1));
     // In the present form it is the same.
     let again = Fold::from_state(fold.rules.clone(), &fold.to_state().expect("written")).expect("read");
     assert!(again.to_state() == fold.to_state());
@@ -109,7 +131,11 @@ fn delivered(daemon: &mut Daemon, session: &str, point: InjectionPoint, carrier:
 
 #[test]
 fn all_that_was_pending_in_an_earlier_program_is_delivered() {
-    let state = state();
+    LEFT.iter().for_each(check_delivered);
+}
+
+fn check_delivered(left: &Left) {
+    let state = left.state();
     let mut daemon = go_on(state.path());
     let confirmed = delivered(&mut daemon, "leased", InjectionPoint::TurnEnd, "carrier-2");
     assert_eq!(confirmed, "", "it was answered before");
@@ -201,8 +227,12 @@ fn rules_that_are_damaged_or_gone_stop_no_start_and_lose_nothing() {
 }
 
 #[test]
-fn the_keys_of_the_form_before_are_read_from_the_records_and_its_key_files_go() {
-    let state = state();
+fn the_keys_of_an_earlier_form_are_read_from_the_records_and_its_key_files_go() {
+    LEFT.iter().for_each(check_keys);
+}
+
+fn check_keys(left: &Left) {
+    let state = left.state();
     let snapshots = snapshots(state.path());
     let journal = ClosedJournal {
         files: Arc::new(DirFiles::new(&state.path().join("journal")).expect("a folder")),
@@ -212,7 +242,7 @@ fn the_keys_of_the_form_before_are_read_from_the_records_and_its_key_files_go() 
     };
     let rules = RulesStore::new(state.path());
     let (fold, opened) = recovery::open_after(&snapshots, &rules, &journal).expect("opened");
-    assert_eq!(fold.applied, SNAPSHOT);
+    assert_eq!(fold.applied, left.newest());
     let (journal, mut expected) = (opened.journal, Vec::new());
     let mut reader = journal.read_from(journal.stored().expect("listed").first);
     while let Some(found) =
@@ -223,15 +253,16 @@ fn the_keys_of_the_form_before_are_read_from_the_records_and_its_key_files_go() 
         }
     }
     let keys = journal.idempotency_keys_blocking().expect("open");
-    assert!(keys == expected && keys.iter().any(|key| key.seq < SNAPSHOT), "{} keys", keys.len());
+    assert!(keys == expected && keys.iter().any(|key| key.seq < left.newest()), "{} keys", keys.len());
 
-    let last = journal.read_at(SNAPSHOT).expect("readable").expect("there");
+    let last = journal.read_at(left.newest()).expect("readable").expect("there");
     let capture = Capture::new(&fold).expect("it can be written");
     snapshots.write(&capture, last.as_record().checksum(), &keys).expect("written");
     let names = fs::read_dir(state.path().join("snapshots")).expect("a folder");
     let mut names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
     names.sort();
-    assert_eq!(names, ["00000000000000002703.snap", "00000000000000002805.snap"]);
+    let kept = left.snapshots.map(|seq| std::ffi::OsString::from(format!("{:020}.snap", seq.0)));
+    assert_eq!(names, kept);
     let known = snapshots.load(&rules).expect("whole").keys.expect("in it").to_vec();
-    assert!(known.iter().eq(keys.iter().filter(|key| key.seq <= SNAPSHOT)));
+    assert!(known.iter().eq(keys.iter().filter(|key| key.seq <= left.newest())));
 }
