@@ -189,17 +189,12 @@ pub(crate) async fn notification(
     State(app): State<App>,
     Segment(id): Segment,
 ) -> Result<Json<NotificationWithHistory>, ApiError> {
-    let name = id.clone();
-    let read = app.projection.read(move |view| {
-        let Some(notification) = view.notification(&id)? else { return Ok((None, view.projected)) };
+    let look = |view: &View<'_>, id: &str| {
+        let Some(notification) = view.notification(id)? else { return Ok(None) };
         let events = view.events_at(&notification.events)?;
-        let history = view.history_of_notification(&id)?;
-        Ok((Some((notification, events, history)), view.projected))
-    });
-    let (found, projected) = read.await.map_err(|error| unreadable(&error))?;
-    let projection = how_far(&app, projected);
-    let (notification, events, history) =
-        found.ok_or_else(|| not_found("notification", &name, &projection))?;
+        Ok(Some((notification, events, view.history_of_notification(id)?)))
+    };
+    let ((notification, events, history), projection) = named(&app, "notification", id, look).await?;
     let events = events.into_iter().map(raw).collect();
     Ok(Json(NotificationWithHistory { notification, events, history, projection }))
 }
@@ -296,13 +291,11 @@ pub(crate) async fn named_injections(
     State(app): State<App>,
     Segment(id): Segment,
 ) -> Result<Json<NamedInjections>, ApiError> {
-    let name = id.clone();
-    let read = app.projection.read(move |view| Ok((view.injections_named(&id, NAMED_MAX)?, view.projected)));
-    let (injections, projected) = read.await.map_err(|error| unreadable(&error))?;
-    let projection = how_far(&app, projected);
-    if injections.is_empty() {
-        return Err(not_found("injection", &name, &projection));
-    }
+    let look = |view: &View<'_>, id: &str| {
+        let found = view.injections_named(id, NAMED_MAX)?;
+        Ok((!found.is_empty()).then_some(found))
+    };
+    let (injections, projection) = named(&app, "injection", id, look).await?;
     Ok(Json(NamedInjections { injections, projection }))
 }
 
@@ -330,6 +323,24 @@ pub(crate) async fn closed_sessions(
     let read = page(&app, limit, move |view| view.closed_sessions(before, limit));
     let Page { items: sessions, next, projection } = read.await?;
     Ok(Json(ClosedSessionPage { sessions, next, projection }))
+}
+
+/// What `look` finds under the name `id`, and how far that goes.
+///
+/// Errors: it finds no such `thing`, or the file cannot be read.
+async fn named<T: Send + 'static>(
+    app: &App,
+    thing: &'static str,
+    id: String,
+    look: impl FnOnce(&View<'_>, &str) -> QueryResult<Option<T>> + Send + 'static,
+) -> Result<(T, ProjectionView), ApiError> {
+    let read = app.projection.read(move |view| Ok((look(view, &id)?, view.projected, id)));
+    let (found, projected, id) = read.await.map_err(|error| unreadable(&error))?;
+    let projection = how_far(app, projected);
+    match found {
+        Some(found) => Ok((found, projection)),
+        None => Err(not_found(thing, &id, &projection)),
+    }
 }
 
 /// How far an answer goes that tells of everything up to `projected`.
