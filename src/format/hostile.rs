@@ -152,15 +152,123 @@ fn document_of(items: Vec<Value>, total: usize, more: Option<&str>) -> Value {
     Value::Object(document)
 }
 
+/// A content as TOON and as a value, how its item is marked, and of which priority it is.
+type Said = ((String, Value), Marks, usize);
+
+/// What every format is to say.
+struct Case<'a> {
+    shown: &'a [Item<'a>],
+    overflow: &'a Overflow,
+    said: &'a [Said],
+    /// What each item is to say, where it is one of several fields.
+    values: Vec<Value>,
+}
+
+impl Case<'_> {
+    fn write(&self, format: Format) -> String {
+        write(format, &InjectionId::new("7fq2kd"), self.shown, self.overflow)
+    }
+
+    fn is_over(&self) -> bool {
+        self.overflow.pending.total() > 0
+    }
+
+    /// How many items there are with those that are left out.
+    fn count(&self) -> usize {
+        self.said.len() + if self.is_over() { 3 } else { 0 }
+    }
+
+    fn document(&self) -> Value {
+        document_of(self.values.clone(), self.said.len(), self.is_over().then_some("3 pending (ci 3)"))
+    }
+
+    fn contents(&self) -> impl Iterator<Item = &Value> {
+        self.said.iter().map(|((_, value), _, _)| value)
+    }
+
+    fn check_xml(&self) -> Result<(), TestCaseError> {
+        let (xml, total) = (self.write(Format::Xml), self.said.len());
+        prop_assert_eq!(reserved_tags(&xml).collect::<Vec<_>>(), [0, xml.len() - "</notifications>".len()]);
+        let shown = if self.is_over() { format!("\" shown=\"{total}") } else { String::new() };
+        let opening = format!("<notifications count=\"{}{shown}\" id=\"7fq2kd\">\n", self.count());
+        let inside = xml.strip_prefix(&opening).and_then(|rest| rest.strip_suffix("\n</notifications>"));
+        let document = toon::decode(inside.expect("one block")).expect("one strict document");
+        prop_assert_eq!(&document, &self.document(), "{}", xml);
+        Ok(())
+    }
+
+    fn check_toon(&self) -> Result<(), TestCaseError> {
+        let alone = self.write(Format::Toon);
+        prop_assert!(!has_reserved_tag(&alone));
+        let mut counted = toon::decode(&alone).expect("one strict document");
+        if self.is_over() {
+            let fields = counted.as_object_mut().expect("an object");
+            prop_assert_eq!(fields.shift_remove("count"), Some(json!(self.count())), "{}", alone);
+            prop_assert_eq!(fields.shift_remove("shown"), Some(json!(self.said.len())), "{}", alone);
+        }
+        prop_assert_eq!(counted, self.document(), "{}", alone);
+        Ok(())
+    }
+
+    fn check_json(&self) -> Result<(), TestCaseError> {
+        let json = self.write(Format::Json);
+        prop_assert!(!json.contains('<') && !json.contains('\n'));
+        let decoded: Value = serde_json::from_str(&json).expect("JSON");
+        let listed = decoded["notifications"].as_array().expect("a list");
+        prop_assert!(listed.iter().map(|item| &item["content"]).eq(self.contents()), "{}", json);
+        prop_assert_eq!(&decoded["count"], &json!(self.count()));
+        Ok(())
+    }
+
+    fn check_lines(&self) -> Result<(), TestCaseError> {
+        let text = self.write(Format::Line);
+        let mut lines: Vec<&str> = text.split('\n').collect();
+        if self.is_over() {
+            prop_assert_eq!(lines.pop(), Some("aside: 3 more pending: ci 3"));
+        }
+        prop_assert_eq!(lines.len(), self.said.len());
+        for (line, value) in lines.into_iter().zip(self.contents()) {
+            let breaks = |c: char| c.is_control() || "<\u{2028}\u{2029}".contains(c);
+            prop_assert!(
+                !line.contains(breaks) && line.chars().count() <= line::LINE_CHARS_MAX,
+                "{:?}",
+                line
+            );
+            let sentence = line.split(['{', '[']).next().expect("a beginning");
+            prop_assert!(sentence.starts_with("aside: ci check ("), "{}", line);
+            let rest = line.strip_prefix(sentence).expect("it begins so");
+            if rest != "[in full: aside why n] id=7fq2kd" {
+                prop_assert!(sentence.ends_with(" id=7fq2kd "), "{}", line);
+                let told: Value = serde_json::from_str(rest).expect("JSON");
+                prop_assert_eq!(&told["content"], value);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_markdown(&self) -> Result<(), TestCaseError> {
+        let markdown = self.write(Format::Markdown);
+        prop_assert!(!has_reserved_tag(&markdown));
+        for (priority, document) in fenced_documents(&markdown) {
+            let is_of_group = |of: usize| Priority::ALL[of].as_str() == priority;
+            let with_said = self.values.iter().zip(self.said);
+            let of_group =
+                with_said.filter(|(_, (_, _, of))| is_of_group(*of)).map(|(value, _)| value.clone());
+            let expected = document_of(of_group.collect(), self.said.len(), None);
+            prop_assert_eq!(toon::decode(&document), Ok(expected), "{}", document);
+        }
+        Ok(())
+    }
+}
+
 proptest! {
     #[test]
     fn every_format_stays_one_block_and_says_what_was_put_in(items in items(), is_over in any::<bool>()) {
-        let said: Vec<_> = items
+        let said: Vec<Said> = items
             .iter()
             .filter_map(|(value, marks, priority)| Some((said(value)?, *marks, *priority)))
             .collect();
         prop_assume!(!said.is_empty());
-        let total = said.len();
         let made: Vec<Notification> = said
             .iter()
             .map(|((toon, _), marks, priority)| Notification {
@@ -171,70 +279,17 @@ proptest! {
         let shown: Vec<Item<'_>> =
             made.iter().zip(&said).map(|(made, (_, marks, _))| item(made, marks.is_redelivered)).collect();
         let pending = if is_over { counts(&[("ci", 3)]) } else { Counts::default() };
-        let overflow = Overflow { pending, ..Overflow::default() };
-        let more = is_over.then_some("3 pending (ci 3)");
         let head: &[(&str, &str)] =
-            if total == 1 { &[] } else { &[("subscriber", "ci_check"), ("severity", "error")] };
-        let values: Vec<Value> =
+            if said.len() == 1 { &[] } else { &[("subscriber", "ci_check"), ("severity", "error")] };
+        let values =
             said.iter().map(|((toon, value), marks, _)| expected(head, toon, value, *marks)).collect();
-        let contents: Vec<&Value> = said.iter().map(|((_, value), _, _)| value).collect();
-        let id = InjectionId::new("7fq2kd");
-
-        let xml = write(Format::Xml, &id, &shown, &overflow);
-        prop_assert_eq!(reserved_tags(&xml).collect::<Vec<_>>(), [0, xml.len() - "</notifications>".len()]);
-        let count = if is_over { format!("{}\" shown=\"{total}", total + 3) } else { total.to_string() };
-        let opening = format!("<notifications count=\"{count}\" id=\"7fq2kd\">\n");
-        let inside = xml.strip_prefix(&opening).and_then(|rest| rest.strip_suffix("\n</notifications>"));
-        let document = toon::decode(inside.expect("one block")).expect("one strict document");
-        prop_assert_eq!(&document, &document_of(values.clone(), total, more), "{}", xml);
-
-        let alone = write(Format::Toon, &id, &shown, &overflow);
-        prop_assert!(!has_reserved_tag(&alone));
-        let mut counted = toon::decode(&alone).expect("one strict document");
-        if is_over {
-            let fields = counted.as_object_mut().expect("an object");
-            prop_assert_eq!(fields.shift_remove("count"), Some(json!(total + 3)), "{}", alone);
-            prop_assert_eq!(fields.shift_remove("shown"), Some(json!(total)), "{}", alone);
-        }
-        prop_assert_eq!(counted, document, "{}", alone);
-
-        let json = write(Format::Json, &id, &shown, &overflow);
-        prop_assert!(!json.contains('<') && !json.contains('\n'));
-        let decoded: Value = serde_json::from_str(&json).expect("JSON");
-        let listed = decoded["notifications"].as_array().expect("a list");
-        prop_assert_eq!(listed.iter().map(|item| &item["content"]).collect::<Vec<_>>(), contents.clone());
-        prop_assert_eq!(&decoded["count"], &json!(if is_over { total + 3 } else { total }));
-
-        let line = write(Format::Line, &id, &shown, &overflow);
-        let mut lines: Vec<&str> = line.split('\n').collect();
-        if is_over {
-            prop_assert_eq!(lines.pop(), Some("aside: 3 more pending: ci 3"));
-        }
-        prop_assert_eq!(lines.len(), total);
-        for (line, value) in lines.into_iter().zip(contents) {
-            let breaks = |c: char| c.is_control() || "<\u{2028}\u{2029}".contains(c);
-            prop_assert!(!line.contains(breaks) && line.chars().count() <= line::LINE_CHARS_MAX, "{:?}", line);
-            let sentence = line.split(['{', '[']).next().expect("a beginning");
-            prop_assert!(sentence.starts_with("aside: ci check ("), "{}", line);
-            let rest = line.strip_prefix(sentence).expect("it begins so");
-            if rest != "[in full: aside why n] id=7fq2kd" {
-                prop_assert!(sentence.ends_with(" id=7fq2kd "), "{}", line);
-                let told: Value = serde_json::from_str(rest).expect("JSON");
-                prop_assert_eq!(&told["content"], value);
-            }
-        }
-
-        let markdown = write(Format::Markdown, &id, &shown, &overflow);
-        prop_assert!(!has_reserved_tag(&markdown));
-        for (priority, document) in fenced_documents(&markdown) {
-            let of_group: Vec<Value> = values
-                .iter()
-                .zip(&said)
-                .filter(|(_, (_, _, of))| Priority::ALL[*of].as_str() == priority)
-                .map(|(value, _)| value.clone())
-                .collect();
-            prop_assert_eq!(toon::decode(&document), Ok(document_of(of_group, total, None)), "{}", document);
-        }
+        let overflow = Overflow { pending, ..Overflow::default() };
+        let case = Case { shown: &shown, overflow: &overflow, said: &said, values };
+        case.check_xml()?;
+        case.check_toon()?;
+        case.check_json()?;
+        case.check_lines()?;
+        case.check_markdown()?;
     }
 }
 
