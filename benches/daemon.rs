@@ -13,6 +13,8 @@ mod burst;
 mod disk;
 #[path = "daemon/events.rs"]
 mod events;
+#[path = "daemon/exchanges.rs"]
+mod exchanges;
 #[path = "daemon/fanout.rs"]
 mod fanout;
 #[path = "daemon/floor.rs"]

@@ -5,21 +5,17 @@
 //! behind one tick, until every session has everything. Performance target 18: p99 under 20 ms.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
+mod fed;
 mod rules;
 mod support;
 
-use std::time::Instant;
-
 use aside::{
-    engine::{
-        Engine,
-        io::{Input, RequestId, WakeReason},
-    },
-    event::{EventRef, Provenance, Seq, SessionId, Severity},
-    exchange::{Exchange, Release},
+    engine::io::{Input, WakeReason},
+    event::SessionId,
+    exchange::Exchange,
     notification::InjectionPoint,
-    time::Timestamp,
 };
+use fed::{Fed, now};
 use support::{Size, machine, quantile};
 
 /// Most sessions that get a notification at once, the size that the target names, and the most there can be of one harness.
@@ -30,24 +26,7 @@ const BURSTS: usize = 5;
 const FOLDER: &str = "/work/shop";
 const EVENTS: usize = 200;
 
-const SUBSCRIBER: &str = r#"[subscriber]
-id = "s"
-name = "Bench"
-description = "For everybody"
-version = "1.0.0"
-
-[events]
-types = ["bench.hot.*"]
-severity_filter = "info"
-
-[batching]
-window_ms = 0
-
-[output]
-priority = "high"
-inject_at = "after_tool"
-template = "templates/s.toon.j2"
-"#;
+const OUTPUT: &str = "priority = \"high\"\ninject_at = \"after_tool\"\n";
 
 fn main() {
     let size = Size::from_args();
@@ -73,20 +52,13 @@ fn main() {
 }
 
 struct Run {
-    engine: Engine,
+    fed: Fed,
     sessions: usize,
-    seq: Seq,
-    now: Timestamp,
 }
 
 impl Run {
     fn new(sessions: usize) -> Self {
-        let files = [
-            ("subscribers/s.toml".to_owned(), SUBSCRIBER.to_owned()),
-            ("templates/s.toon.j2".to_owned(), "order: {{ events[0].payload.order }}".to_owned()),
-        ];
-        let now = Timestamp::from_millis(1_700_000_000_000);
-        let mut run = Self { engine: rules::engine(files), sessions, seq: Seq::ZERO, now };
+        let mut run = Self { fed: Fed::new("", OUTPUT), sessions };
         (0..sessions).for_each(|session| run.exchange(session));
         run
     }
@@ -95,7 +67,7 @@ impl Run {
     fn burst(&mut self, events: usize, workspace: Option<&str>) -> f64 {
         let begin = now();
         for _ in 0..events {
-            self.event(workspace);
+            self.fed.event(None, workspace);
         }
         self.exchange(self.sessions - 1);
         begin.elapsed().as_secs_f64() * 1e3
@@ -104,9 +76,9 @@ impl Run {
     /// Milliseconds of exchanges that come behind one tick each, until every session has everything.
     fn rest(&mut self, millis: &mut Vec<f64>) {
         let mut asking = 0;
-        while self.engine.poll_timeout().is_some_and(|(_, reason)| reason == WakeReason::Fanout) {
+        while self.fed.engine.poll_timeout().is_some_and(|(_, reason)| reason == WakeReason::Fanout) {
             let begin = now();
-            self.handle(Input::Tick);
+            self.fed.handle(Input::Tick);
             self.exchange(asking % self.sessions);
             millis.push(begin.elapsed().as_secs_f64() * 1e3);
             asking += 7;
@@ -114,47 +86,11 @@ impl Run {
     }
 
     fn exchange(&mut self, session: usize) {
-        self.step();
-        let (seq, carrier) = (self.seq, self.seq.to_string());
-        let session = SessionId::new(&format!("session-{session}"));
-        let mut exchange = Exchange::new(session, InjectionPoint::AfterTool, &carrier);
-        exchange.harness.workspace = Some(FOLDER.into());
-        self.handle(Input::Exchange { seq, request: RequestId(seq.0), exchange, release: Release::Decide });
+        self.fed.exchange(|carrier| {
+            let session = SessionId::new(&format!("session-{session}"));
+            let mut exchange = Exchange::new(session, InjectionPoint::AfterTool, carrier);
+            exchange.harness.workspace = Some(FOLDER.into());
+            exchange
+        });
     }
-
-    fn event(&mut self, workspace: Option<&str>) {
-        self.step();
-        let (seq, name) = (self.seq, self.seq.to_string());
-        let payload = format!(r#"{{"order":{seq}}}"#);
-        let event = EventRef {
-            id: &name,
-            event_type: "bench.hot.order",
-            source: "bench",
-            provenance: Provenance::Local,
-            severity: Severity::Info,
-            timestamp: self.now,
-            payload: &payload,
-            dedupe_key: None,
-            session: None,
-            workspace,
-            cause: None,
-        };
-        self.engine.handle(Input::Event { seq, event }, self.now);
-        while self.engine.poll_output().is_some() {}
-    }
-
-    fn handle(&mut self, input: Input<'_>) {
-        self.engine.handle(input, self.now);
-        while self.engine.poll_output().is_some() {}
-    }
-
-    fn step(&mut self) {
-        self.seq = self.seq.next();
-        self.now = Timestamp::from_millis(self.now.as_millis() + 1);
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a bench measures time")]
-fn now() -> Instant {
-    Instant::now()
 }

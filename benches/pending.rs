@@ -5,21 +5,18 @@
 //! the process holds for each notification that waits.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
+mod fed;
 mod rules;
 mod support;
 
-use std::{fs, time::Instant};
+use std::fs;
 
 use aside::{
-    engine::{
-        Engine,
-        io::{Input, RequestId},
-    },
-    event::{EventRef, Seq, SessionId, Severity},
-    exchange::{Budget, Exchange, Release},
+    event::SessionId,
+    exchange::{Budget, Exchange},
     notification::InjectionPoint,
-    time::Timestamp,
 };
+use fed::Fed;
 use support::{Size, machine, quantile};
 
 const SESSIONS: usize = 1_000;
@@ -28,24 +25,7 @@ const EACH: [usize; 2] = [1, 1_000];
 /// Exchanges a round and case; each asks another session.
 const EXCHANGES: usize = 1_000;
 
-const SUBSCRIBER: &str = r#"[subscriber]
-id = "s"
-name = "Bench"
-description = "One of many"
-version = "1.0.0"
-
-[events]
-types = ["bench.hot.*"]
-severity_filter = "info"
-
-[batching]
-window_ms = 0
-
-[output]
-priority = "normal"
-inject_at = "turn_end"
-template = "templates/s.toon.j2"
-"#;
+const OUTPUT: &str = "priority = \"normal\"\ninject_at = \"turn_end\"\n";
 
 fn main() {
     let size = Size::from_args();
@@ -83,11 +63,9 @@ fn main() {
 
 /// Sessions with the same number of notifications waiting in each.
 struct Run {
-    engine: Engine,
+    fed: Fed,
     sessions: usize,
     each: usize,
-    seq: Seq,
-    now: Timestamp,
     costs: Vec<f64>,
     /// Bytes of memory for each notification.
     held: f64,
@@ -95,14 +73,8 @@ struct Run {
 
 impl Run {
     fn new(sessions: usize, each: usize) -> Self {
-        let files = [
-            ("aside.toml".to_owned(), "[sessions]\npending_max = 2000000\n".to_owned()),
-            ("subscribers/s.toml".to_owned(), SUBSCRIBER.to_owned()),
-            ("templates/s.toon.j2".to_owned(), "order: {{ events[0].payload.order }}".to_owned()),
-        ];
-        let now = Timestamp::from_millis(1_700_000_000_000);
-        let engine = rules::engine(files);
-        let mut run = Self { engine, sessions, each, seq: Seq::ZERO, now, costs: Vec::new(), held: 0.0 };
+        let fed = Fed::new("[sessions]\npending_max = 2000000\n", OUTPUT);
+        let mut run = Self { fed, sessions, each, costs: Vec::new(), held: 0.0 };
         for session in 0..sessions {
             run.exchange(session);
             for _ in 0..each {
@@ -125,56 +97,20 @@ impl Run {
     }
 
     fn exchange(&mut self, session: usize) -> f64 {
-        self.step();
-        let carrier = self.seq.to_string();
-        let mut exchange = Exchange::new(id(session), InjectionPoint::TurnStart, &carrier);
-        exchange.budget = Budget { max_notifications: Some(1), ..Budget::default() };
-        let input = Input::Exchange {
-            seq: self.seq,
-            request: RequestId(self.seq.0),
-            exchange,
-            release: Release::Decide,
-        };
-        let begin = now();
-        self.engine.handle(input, self.now);
-        while self.engine.poll_output().is_some() {}
-        begin.elapsed().as_secs_f64() * 1e6
+        let took = self.fed.exchange(|carrier| Exchange {
+            budget: Budget { max_notifications: Some(1), ..Budget::default() },
+            ..Exchange::new(SessionId::new(&name(session)), InjectionPoint::TurnStart, carrier)
+        });
+        took.as_secs_f64() * 1e6
     }
 
     fn event(&mut self, session: usize) {
-        self.step();
-        let (name, payload, session) =
-            (self.seq.to_string(), format!(r#"{{"order":{}}}"#, self.seq), id(session));
-        let event = EventRef {
-            id: &name,
-            event_type: "bench.hot.order",
-            source: "bench",
-            provenance: aside::event::Provenance::Harness,
-            severity: Severity::Info,
-            timestamp: self.now,
-            payload: &payload,
-            dedupe_key: None,
-            session: Some(session.as_str()),
-            workspace: None,
-            cause: None,
-        };
-        self.engine.handle(Input::Event { seq: self.seq, event }, self.now);
-        while self.engine.poll_output().is_some() {}
-    }
-
-    fn step(&mut self) {
-        self.seq = self.seq.next();
-        self.now = Timestamp::from_millis(self.now.as_millis() + 1);
+        self.fed.event(Some(&name(session)), None);
     }
 }
 
-fn id(session: usize) -> SessionId {
-    SessionId::new(&format!("session-{session}"))
-}
-
-#[expect(clippy::disallowed_methods, reason = "a bench measures time")]
-fn now() -> Instant {
-    Instant::now()
+fn name(session: usize) -> String {
+    format!("session-{session}")
 }
 
 /// What the process holds in memory.

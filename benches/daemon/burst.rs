@@ -3,11 +3,12 @@
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{
     events::{Events, Matching},
+    exchanges,
     http::Connection,
     process::Home,
     report::row,
@@ -34,13 +35,11 @@ pub(crate) fn run(size: Size) {
             rates.push(events as f64 / begin.elapsed().as_secs_f64());
             memory.push(daemon.megabytes("VmHWM"));
         }
-        let (p99, memory) = (quantile(&millis, 0.99), quantile(&memory, 0.5));
+        let ([p50, p99, most], memory) = (exchanges::spread(&millis), quantile(&memory, 0.5));
         println!(
-            "| {name} | {:.0} | {} | {:.2} | {p99:.2} | {:.2} | {memory:.0} |",
+            "| {name} | {:.0} | {} | {p50:.2} | {p99:.2} | {most:.2} | {memory:.0} |",
             quantile(&rates, 0.5),
-            millis.len(),
-            quantile(&millis, 0.5),
-            quantile(&millis, 1.0)
+            millis.len()
         );
         let what = format!("burst of 100,000 events, {name} of them matching");
         let measured = format!("{memory:.0} MB; {p99:.1} ms");
@@ -66,18 +65,7 @@ fn burst(home: &Home, bodies: &[Vec<Batch>; 2]) -> Vec<f64> {
         let publishing = connections.map(|(bodies, mut connection)| {
             scope.spawn(move || bodies.iter().for_each(|(body, batch)| connection.publish(body, *batch)))
         });
-        let exchanging = scope.spawn(|| {
-            let mut connection = Connection::new(home.connect());
-            let (mut millis, mut carrier) = (Vec::new(), 0);
-            while !has_ended.load(Ordering::Relaxed) {
-                carrier += 1;
-                let begin = Instant::now();
-                let (status, answer) = connection.exchange("bench", carrier);
-                millis.push(begin.elapsed().as_secs_f64() * 1e3);
-                assert!(status == 200 || status == 204, "an exchange failed: {status} {answer}");
-            }
-            millis
-        });
+        let exchanging = scope.spawn(|| exchanges::until(home, &has_ended, 0, Duration::ZERO));
         for publishing in publishing {
             publishing.join().expect("everything is taken");
         }

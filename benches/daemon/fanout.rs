@@ -1,8 +1,9 @@
 //! How long is an exchange held up by a burst for everybody, with 1,000 sessions open?
 
-use std::{thread, time::Instant};
+use std::thread;
 
 use crate::{
+    exchanges::{AT_ONCE, spread, timed},
     http::Connection,
     process::Home,
     report::row,
@@ -16,26 +17,12 @@ const EVENTS: usize = 200;
 const EXCHANGES: usize = 200;
 /// Bursts a round, each at a daemon of its own.
 const BURSTS: usize = 10;
-/// Makes a notification of every event of its type at once.
-const SUBSCRIBER: &str = r#"
-[subscriber]
-id = "bench"
-[events]
-types = ["cli.event"]
-severity_filter = "debug"
-[batching]
-window_ms = 0
-[output]
-priority = "high"
-inject_at = "after_tool"
-"#;
-
 pub(crate) fn run(size: Size) {
     let [sessions, events, exchanges] = [SESSIONS, EVENTS, EXCHANGES].map(|full| size.scale(full, 10));
     let bursts = size.rounds() * size.scale(BURSTS, BURSTS);
     let (mut all, mut longest) = (Vec::new(), Vec::new());
     for _ in 0..bursts {
-        let home = Home::new(&[("subscribers/bench.toml", SUBSCRIBER)]);
+        let home = Home::new(&[AT_ONCE]);
         let _daemon = home.serve();
         let mut connection = Connection::new(home.connect());
         for session in 0..sessions {
@@ -50,7 +37,7 @@ pub(crate) fn run(size: Size) {
     println!("|---|---|---|---|");
     let name = format!("the first {exchanges} of each burst");
     for (which, millis) in [(name.as_str(), &all), ("the longest of each burst", &longest)] {
-        let [p50, p99, most] = [0.5, 0.99, 1.0].map(|at| quantile(millis, at));
+        let [p50, p99, most] = spread(millis);
         println!("| {which} | {p50:.2} | {p99:.2} | {most:.2} |");
     }
     let (p99, longest) = (quantile(&all, 0.99), quantile(&longest, 0.5));
@@ -65,12 +52,7 @@ fn burst(home: &Home, sessions: usize, body: &[u8], exchanges: usize) -> Vec<f64
     let [mut publishing, mut exchanging] = [(); 2].map(|()| Connection::new(home.connect()));
     thread::scope(|scope| {
         let asking = scope.spawn(move || {
-            let ask = |number| {
-                let begin = Instant::now();
-                let (status, answer) = exchanging.exchange(&name(number * 7 % sessions), number);
-                assert!(status == 200 || status == 204, "an exchange failed: {status} {answer}");
-                begin.elapsed().as_secs_f64() * 1e3
-            };
+            let ask = |number| timed(&mut exchanging, &name(number * 7 % sessions), number);
             (1..=exchanges).map(ask).collect()
         });
         publishing.publish(body, events);

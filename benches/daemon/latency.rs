@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::{
+    exchanges::AT_ONCE,
     floor::Floors,
     http::Connection,
     process::Home,
@@ -13,25 +14,12 @@ use crate::{
 const PUBLISHED_A_ROUND: usize = 200;
 const FLUSHES: usize = 200;
 const UNSYNCED: &str = "[journal]\ndurability = \"interval\"\n";
-/// Makes a notification of every event of its type at once.
-const SUBSCRIBER: &str = r#"
-[subscriber]
-id = "bench"
-[events]
-types = ["cli.event"]
-severity_filter = "debug"
-[batching]
-window_ms = 0
-[output]
-priority = "high"
-inject_at = "after_tool"
-"#;
 
 pub(crate) fn run(size: Size) {
     let count = size.scale(PUBLISHED_A_ROUND, 20);
     let mut floors = Floors::default();
     let unsynced = Home::new(&[("aside.toml", UNSYNCED)]);
-    let synced = Home::new(&[("subscribers/bench.toml", SUBSCRIBER)]);
+    let synced = Home::new(&[AT_ONCE]);
     let (_one, _two) = (unsynced.serve(), synced.serve());
     let (mut listening, mut releasing) = (Listening::new(&unsynced), Releasing::new(&synced));
     listening.round(count);

@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     events::{Events, Matching},
+    exchanges,
     http::Connection,
     process::Home,
     report::row,
@@ -23,6 +24,8 @@ const SUBSCRIBERS: usize = 40;
 /// Events of a batch, and the time between two batches: some 2,000 events a second.
 const BATCH: usize = 20;
 const BATCH_EVERY: Duration = Duration::from_millis(10);
+/// Between an exchange and the next.
+const PAUSE: Duration = Duration::from_millis(1);
 /// How long the load without reloads is measured.
 const WITHOUT_SECONDS: usize = 20;
 
@@ -53,7 +56,7 @@ pub(crate) fn run(size: Size) {
     println!("| | exchanges | p50 ms | p99 ms | most ms |");
     println!("|---|---|---|---|---|");
     for (name, millis) in [("without reloads", &without), ("with reloads", &with), ("a reload", &reloads)] {
-        let [p50, p99, most] = [0.5, 0.99, 1.0].map(|at| quantile(millis, at));
+        let [p50, p99, most] = exchanges::spread(millis);
         println!("| {name} | {} | {p50:.2} | {p99:.2} | {most:.2} |", millis.len());
     }
     let [p99, before] = [&with, &without].map(|millis| quantile(millis, 0.99));
@@ -84,19 +87,7 @@ fn under_load(home: &Home, phase: usize, act: impl FnOnce()) -> Vec<f64> {
                 thread::sleep(BATCH_EVERY);
             }
         });
-        let exchanging = scope.spawn(|| {
-            let mut connection = Connection::new(home.connect());
-            let (mut millis, mut carrier) = (Vec::new(), phase * 100_000_000);
-            while !has_ended.load(Ordering::Relaxed) {
-                carrier += 1;
-                let begin = Instant::now();
-                let (status, answer) = connection.exchange("bench", carrier);
-                millis.push(begin.elapsed().as_secs_f64() * 1e3);
-                assert!(status == 200 || status == 204, "an exchange failed: {status} {answer}");
-                thread::sleep(Duration::from_millis(1));
-            }
-            millis
-        });
+        let exchanging = scope.spawn(|| exchanges::until(home, &has_ended, phase * 100_000_000, PAUSE));
         act();
         has_ended.store(true, Ordering::Relaxed);
         exchanging.join().expect("exchanges go on")

@@ -1,0 +1,56 @@
+//! Exchanges in the midst of something else, and how long each took.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{http::Connection, process::Home, support::quantile};
+
+/// A file that makes a notification of every event of its type at once.
+pub(crate) const AT_ONCE: (&str, &str) = (
+    "subscribers/bench.toml",
+    r#"
+[subscriber]
+id = "bench"
+[events]
+types = ["cli.event"]
+severity_filter = "debug"
+[batching]
+window_ms = 0
+[output]
+priority = "high"
+inject_at = "after_tool"
+"#,
+);
+
+/// Makes one exchange; gives what it took, in milliseconds.
+///
+/// # Panics
+/// When it is not answered with success.
+pub(crate) fn timed(connection: &mut Connection, session: &str, carrier: usize) -> f64 {
+    let begin = Instant::now();
+    let (status, answer) = connection.exchange(session, carrier);
+    assert!(status == 200 || status == 204, "an exchange failed: {status} {answer}");
+    begin.elapsed().as_secs_f64() * 1e3
+}
+
+/// Makes one after the other with a pause between them until `has_ended`, with carriers from the one after `carrier` on.
+pub(crate) fn until(home: &Home, has_ended: &AtomicBool, carrier: usize, pause: Duration) -> Vec<f64> {
+    let (mut connection, mut carrier) = (Connection::new(home.connect()), carrier);
+    let mut millis = Vec::new();
+    while !has_ended.load(Ordering::Relaxed) {
+        carrier += 1;
+        millis.push(timed(&mut connection, "bench", carrier));
+        if !pause.is_zero() {
+            thread::sleep(pause);
+        }
+    }
+    millis
+}
+
+/// The middle, the 99th percentile and the longest.
+pub(crate) fn spread(millis: &[f64]) -> [f64; 3] {
+    [0.5, 0.99, 1.0].map(|at| quantile(millis, at))
+}

@@ -1,0 +1,86 @@
+//! An engine that is fed events and exchanges, a millisecond apart.
+
+use std::time::{Duration, Instant};
+
+use aside::{
+    engine::{
+        Engine,
+        io::{Input, RequestId},
+    },
+    event::{EventRef, Provenance, Seq, Severity},
+    exchange::{Exchange, Release},
+    time::Timestamp,
+};
+
+use crate::rules;
+
+/// The engine and how far it is.
+pub(crate) struct Fed {
+    pub(crate) engine: Engine,
+    seq: Seq,
+    now: Timestamp,
+}
+
+impl Fed {
+    /// An engine with one subscriber that makes a notification of every event at once, and the lines of its `[output]` besides.
+    pub(crate) fn new(settings: &str, output: &str) -> Self {
+        let subscriber = format!(
+            "[subscriber]\nid = \"s\"\n[events]\ntypes = [\"bench.hot.*\"]\nseverity_filter = \"info\"\n[batching]\nwindow_ms = 0\n\
+             [output]\n{output}template = \"templates/s.toon.j2\"\n"
+        );
+        let files = [
+            ("aside.toml", settings),
+            ("subscribers/s.toml", subscriber.as_str()),
+            ("templates/s.toon.j2", "order: {{ events[0].payload.order }}"),
+        ];
+        let engine = rules::engine(files.map(|(name, text)| (name.to_owned(), text.to_owned())));
+        Self { engine, seq: Seq::ZERO, now: Timestamp::from_millis(1_700_000_000_000) }
+    }
+
+    /// Feeds an event for a session, a folder, or all.
+    pub(crate) fn event(&mut self, session: Option<&str>, workspace: Option<&str>) {
+        self.step();
+        let (seq, name) = (self.seq, self.seq.to_string());
+        let payload = format!(r#"{{"order":{seq}}}"#);
+        let event = EventRef {
+            id: &name,
+            event_type: "bench.hot.order",
+            source: "bench",
+            provenance: Provenance::Local,
+            severity: Severity::Info,
+            timestamp: self.now,
+            payload: &payload,
+            dedupe_key: None,
+            session,
+            workspace,
+            cause: None,
+        };
+        self.handle(Input::Event { seq, event });
+    }
+
+    /// Feeds an exchange with a carrier that `ask` is given; returns how long it took.
+    pub(crate) fn exchange(&mut self, ask: impl FnOnce(&str) -> Exchange) -> Duration {
+        self.step();
+        let (seq, exchange) = (self.seq, ask(&self.seq.to_string()));
+        let input = Input::Exchange { seq, request: RequestId(seq.0), exchange, release: Release::Decide };
+        let begin = now();
+        self.handle(input);
+        begin.elapsed()
+    }
+
+    /// Feeds an input at the time of the one before.
+    pub(crate) fn handle(&mut self, input: Input<'_>) {
+        self.engine.handle(input, self.now);
+        while self.engine.poll_output().is_some() {}
+    }
+
+    fn step(&mut self) {
+        self.seq = self.seq.next();
+        self.now = Timestamp::from_millis(self.now.as_millis() + 1);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench measures time")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
