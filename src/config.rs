@@ -25,6 +25,7 @@ mod raw;
 mod values;
 
 pub(crate) mod activation;
+mod batching;
 pub mod case;
 pub mod daemon;
 mod subscriber;

@@ -1,0 +1,83 @@
+//! The section of a subscriber's file that says how its events are collected, and which of them are repeats.
+
+use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
+
+use crate::{
+    config::{
+        raw::{Parsed, Section, Value},
+        values,
+    },
+    pipeline::rule::{BatchMode, Batching, DedupeRule},
+};
+
+/// Longest batch window in ms.
+const WINDOW_MS_MAX: u64 = 10_000;
+/// Most rows of a batch.
+const BATCH_SIZE_MAX: u32 = 100;
+/// Rows of a batch when the file does not say.
+const BATCH_SIZE: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero");
+/// Longest time a debounced batch stays open in ms: a minute-old batch is late for any turn.
+const MAX_WAIT_MS_MAX: u64 = 60_000;
+/// How many windows a debounced batch stays open when the file does not say.
+const MAX_WAIT_WINDOWS: u32 = 10;
+/// Longest dedupe window in ms.
+const DEDUPE_WINDOW_MS_MAX: u64 = 60_000;
+/// Dedupe window when there is a key and the file does not say.
+const DEDUPE_WINDOW: Duration = Duration::from_millis(5_000);
+
+/// Reads how events are collected.
+pub(crate) fn read(section: &mut Section<'_>) -> Batching {
+    let window = section.read("window_ms", |value| milliseconds(value, 0..=WINDOW_MS_MAX));
+    let max_size = section.read("max_size", |value| values::integer(value, 1..=BATCH_SIZE_MAX));
+    let is_debounce = section.read("mode", |value| {
+        values::word(value, &[false, true], |is_debounce| if is_debounce { "debounce" } else { "window" })
+    });
+    let max_wait = section.read("max_wait_ms", |value| milliseconds(value, 1..=MAX_WAIT_MS_MAX));
+    let is_window_wrong = section.is_wrong("window_ms", window.as_ref());
+    let is_mode_wrong = section.is_wrong("mode", is_debounce.as_ref());
+    let window = window.unwrap_or_default();
+    let is_debounce = is_debounce.unwrap_or(false);
+    if is_debounce && window.is_zero() && !is_window_wrong {
+        section.object("mode", |value| value.error("`debounce` needs a `window_ms` of at least 1"));
+    }
+    if !is_debounce && !is_mode_wrong {
+        section.object("max_wait_ms", |value| value.error("`max_wait_ms` belongs to `mode = \"debounce\"`"));
+    } else if max_wait.is_some_and(|max_wait| max_wait < window) {
+        section.object("max_wait_ms", |value| value.error("`max_wait_ms` is less than `window_ms`"));
+    }
+    let group_by = section.read("group_by", values::field_paths).unwrap_or_default();
+    if !group_by.is_empty() && window.is_zero() && !is_window_wrong {
+        section.object("group_by", |value| {
+            value
+                .error("`group_by` does nothing while `window_ms` is 0: each event is a batch of its own")
+                .into_warning()
+        });
+    }
+    let longest = Duration::from_millis(MAX_WAIT_MS_MAX);
+    let max_wait = max_wait.unwrap_or_else(|| (window * MAX_WAIT_WINDOWS).min(longest));
+    Batching {
+        window,
+        max_size: max_size.and_then(NonZeroU32::new).unwrap_or(BATCH_SIZE),
+        mode: if is_debounce { BatchMode::Debounce { max_wait } } else { BatchMode::Window },
+        group_by,
+    }
+}
+
+/// Reads what a repeat is, and for how long.
+pub(crate) fn read_dedupe(section: &mut Section<'_>) -> Option<DedupeRule> {
+    let key = section.read("dedupe_key", values::field_paths);
+    let is_key_wrong = section.is_wrong("dedupe_key", key.as_ref());
+    let key = key.unwrap_or_default();
+    let window = section.read("dedupe_window_ms", |value| milliseconds(value, 0..=DEDUPE_WINDOW_MS_MAX));
+    if key.is_empty() && !is_key_wrong && window.is_some_and(|window| !window.is_zero()) {
+        section.object("dedupe_window_ms", |value| {
+            value.error("`dedupe_window_ms` does nothing without a `dedupe_key`").into_warning()
+        });
+    }
+    let window = window.unwrap_or(DEDUPE_WINDOW);
+    (!key.is_empty() && !window.is_zero()).then_some(DedupeRule { key, window })
+}
+
+fn milliseconds(value: &Value<'_>, range: RangeInclusive<u64>) -> Parsed<Duration> {
+    values::integer(value, range).map(Duration::from_millis)
+}
