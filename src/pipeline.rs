@@ -49,7 +49,7 @@ use crate::{
         limit::Limiter,
         render::{RenderInput, Templates},
         row::Row,
-        rule::Subscriber,
+        rule::{Keep, Subscriber},
     },
     time::Timestamp,
 };
@@ -212,22 +212,28 @@ impl Pipeline {
     fn dedupe(
         &mut self,
         seq: Seq,
-        event: &Event,
+        event: &Arc<Event>,
         scope: &Scope,
         weight: Weight,
         now: Timestamp,
     ) -> Result<(), Reason> {
         let Some(rule) = &self.rule.dedupe else { return Ok(()) };
         let key = dedupe::write_key(&mut self.key, rule, scope, event, weight);
-        match self.dedupe.check(key, rule.window, seq, now) {
-            Verdict::First => Ok(()),
-            Verdict::Repeat { of } => {
-                if !self.batcher.repeat(&self.rule.batching, scope, of, now) {
-                    self.carry.add(scope, Carried { repeats: 1, suppressed: 0 }, now);
-                }
-                Err(Reason::Duplicate { of })
-            }
+        let Verdict::Repeat { of } = self.dedupe.check(key, rule.window, seq, now) else { return Ok(()) };
+        let newest = match rule.keep {
+            Keep::First => None,
+            Keep::Newest => Some(event),
+        };
+        if self.batcher.repeat(&self.rule.batching, scope, of, newest, now) {
+            return Err(Reason::Duplicate { of });
         }
+        let waits = self.rule.batching.collects() && !is_alone(&self.rule, event, weight);
+        if newest.is_some() && waits {
+            self.dedupe.renew(key, rule.window, seq, now);
+            return Ok(());
+        }
+        self.carry.add(scope, Carried { repeats: 1, suppressed: 0 }, now);
+        Err(Reason::Duplicate { of })
     }
 
     /// Collects the event; critical ones wait for nothing.
@@ -240,7 +246,7 @@ impl Pipeline {
         now: Timestamp,
     ) -> Option<Batch> {
         let row = Row { seq, event: Arc::clone(event), repeats: 1 };
-        if weight == Weight::Escalated || self.is_critical(&row) {
+        if is_alone(&self.rule, event, weight) {
             return Some(Batch::alone(scope, row, now));
         }
         let rule = &self.rule.batching;
@@ -251,14 +257,6 @@ impl Pipeline {
             self.outputs.push_back(PipelineOutput::Batched { seq });
         }
         closed
-    }
-
-    /// Whether a notification of `row` alone would be critical: one that is not trusted is not, whatever its subscriber says.
-    fn is_critical(&self, row: &Row) -> bool {
-        let output = &self.rule.output;
-        let (priority, _) =
-            self.rule.wake.lowered(output.priority, output.inject_at, std::slice::from_ref(row));
-        priority == Priority::Critical
     }
 
     /// Limits and renders what left a batch that was open.
@@ -329,6 +327,11 @@ impl Pipeline {
             self.outputs.push_back(PipelineOutput::Failed(failure));
         }
     }
+}
+
+/// Whether an event makes a critical notification of its own: one that is not trusted does not, whatever its subscriber says.
+fn is_alone(rule: &Subscriber, event: &Event, weight: Weight) -> bool {
+    weight == Weight::Escalated || rule.output.priority == Priority::Critical && rule.wake.trusts_event(event)
 }
 
 fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, carried: Carried) -> RenderInput<'a> {

@@ -7,7 +7,7 @@ use crate::{
         raw::{Parsed, Section, Value},
         values,
     },
-    pipeline::rule::{BatchMode, Batching, DedupeRule},
+    pipeline::rule::{BatchMode, Batching, DedupeRule, Keep},
 };
 
 /// Longest batch window in ms.
@@ -63,8 +63,8 @@ pub(crate) fn read(section: &mut Section<'_>) -> Batching {
     }
 }
 
-/// Reads what a repeat is, and for how long.
-pub(crate) fn read_dedupe(section: &mut Section<'_>) -> Option<DedupeRule> {
+/// Reads what a repeat is, for how long, and what becomes of its row.
+pub(crate) fn read_dedupe(section: &mut Section<'_>, batching: &Batching) -> Option<DedupeRule> {
     let key = section.read("dedupe_key", values::field_paths);
     let is_key_wrong = section.is_wrong("dedupe_key", key.as_ref());
     let key = key.unwrap_or_default();
@@ -75,7 +75,41 @@ pub(crate) fn read_dedupe(section: &mut Section<'_>) -> Option<DedupeRule> {
         });
     }
     let window = window.unwrap_or(DEDUPE_WINDOW);
-    (!key.is_empty() && !window.is_zero()).then_some(DedupeRule { key, window })
+    let keep = section.read("dedupe_keep", |value| values::word(value, &Keep::ALL, Keep::as_str));
+    let rule = (!key.is_empty() && !window.is_zero()).then_some(DedupeRule {
+        key,
+        window,
+        keep: keep.unwrap_or_default(),
+    });
+    if keep == Some(Keep::Newest)
+        && !is_key_wrong
+        && let Some(doubt) = doubt_of_newest(rule.as_ref(), batching)
+    {
+        section.object("dedupe_keep", |value| value.error(doubt).into_warning());
+    }
+    rule
+}
+
+/// Why `dedupe_keep = "newest"` does not do all that it says beside the other keys.
+fn doubt_of_newest(rule: Option<&DedupeRule>, batching: &Batching) -> Option<String> {
+    let longest = match batching.mode {
+        BatchMode::Window => batching.window,
+        BatchMode::Debounce { max_wait } => max_wait,
+    };
+    let Some(rule) = rule else {
+        return Some("`dedupe_keep` does nothing without a `dedupe_key` and its window".into());
+    };
+    if !batching.collects() {
+        return Some(
+            "`newest` does nothing while each event is a batch of its own: no row waits for a repeat".into(),
+        );
+    }
+    (rule.window < longest).then(|| {
+        format!(
+            "a batch is open for up to {} ms and `dedupe_window_ms` is less, so a key can have several rows",
+            longest.as_millis()
+        )
+    })
 }
 
 fn milliseconds(value: &Value<'_>, range: RangeInclusive<u64>) -> Parsed<Duration> {

@@ -105,7 +105,8 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
         let EventsRule { types, sources, severity_min, .. } = &events_rule;
         core.check(&mut events, types, sources, *severity_min);
     }
-    let (batching_rule, dedupe) = (batching::read(&mut batching), batching::read_dedupe(&mut batching));
+    let batching_rule = batching::read(&mut batching);
+    let dedupe = batching::read_dedupe(&mut batching, &batching_rule);
     let (rate, ttl) = read_limits(&mut limits);
     let output_rule = read_output(&mut output, id.as_ref(), context);
     let (tests, wrong_tests) = case::read(document);

@@ -4,12 +4,15 @@
 //! window ends, when it is full, or when the pipeline says so; never later, and never only because another event came. A
 //! batch that was waited for is as of its deadline, however late the caller asks, so a replay gives the same one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
-    event::{Scope, Seq, Severity},
+    event::{Event, Scope, Seq, Severity},
     pipeline::{
         key::Key,
         row::Row,
@@ -101,7 +104,7 @@ impl Batcher {
         now: Timestamp,
     ) -> Option<Batch> {
         let size_max = usize::try_from(rule.max_size.get()).unwrap_or(usize::MAX);
-        if rule.window.is_zero() || size_max == 1 {
+        if !rule.collects() {
             return Some(Batch::alone(scope.clone(), row, now));
         }
         let Some(open) = self.open.get_mut(scope).and_then(|groups| groups.get_mut(group)) else {
@@ -120,12 +123,23 @@ impl Batcher {
         None
     }
 
-    /// Counts a repeat of the event `of` on its row; false if no open batch of `scope` has that row.
-    pub(crate) fn repeat(&mut self, rule: &Batching, scope: &Scope, of: Seq, now: Timestamp) -> bool {
+    /// Counts a repeat of the event `of` on its row, which shows `newest` from now on if there is one; false if no open batch of
+    /// `scope` has that row.
+    pub(crate) fn repeat(
+        &mut self,
+        rule: &Batching,
+        scope: &Scope,
+        of: Seq,
+        newest: Option<&Arc<Event>>,
+        now: Timestamp,
+    ) -> bool {
         let open = self.open.get_mut(scope).into_iter().flat_map(BTreeMap::values_mut).find_map(|open| {
             let index = open.rows.binary_search_by_key(&of, |row| row.seq).ok()?;
             let row = open.rows.get_mut(index)?;
             row.repeats = row.repeats.saturating_add(1);
+            if let Some(newest) = newest {
+                row.event = Arc::clone(newest);
+            }
             Some(open.deadline(scope))
         });
         let is_found = open.is_some();
@@ -153,7 +167,6 @@ impl Batcher {
         wanted.into_iter().filter_map(|deadline| self.take(deadline, now)).collect()
     }
 
-    /// The rows that wait.
     /// The rows that wait, in the order of the batches.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.open.values().flat_map(BTreeMap::values).flat_map(|open| &open.rows)
@@ -242,10 +255,10 @@ impl<'de> Deserialize<'de> for Batcher {
 
 #[cfg(test)]
 mod tests {
-    use std::{num::NonZeroU32, sync::Arc, time::Duration};
+    use std::{num::NonZeroU32, time::Duration};
 
     use super::*;
-    use crate::event::{Event, Payload, SessionId};
+    use crate::event::{Payload, SessionId};
 
     const WINDOW_MS: u64 = 2_000;
 
@@ -356,8 +369,9 @@ mod tests {
         let mut case = Case::new(100, BatchMode::Debounce { max_wait: Duration::from_millis(5_000) });
         case.push(&Scope::All, "a", 1, 0);
         case.push(&Scope::All, "b", 2, 100);
-        let repeat =
-            |case: &mut Case, scope: &Scope, of, ms| case.batcher.repeat(&case.rule, scope, Seq(of), at(ms));
+        let repeat = |case: &mut Case, scope: &Scope, of, ms| {
+            case.batcher.repeat(&case.rule, scope, Seq(of), None, at(ms))
+        };
         assert!(repeat(&mut case, &Scope::All, 1, 1_000));
         assert!(repeat(&mut case, &Scope::All, 1, 1_100));
         assert!(!repeat(&mut case, &Scope::All, 3, 1_200));

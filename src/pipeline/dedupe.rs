@@ -89,16 +89,27 @@ impl Dedupe {
     pub(crate) fn check(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) -> Verdict {
         self.forget_ended(now);
         let hash = self.hasher.hash_one(key);
-        let has_key = |number: &u64| self.window(*number).is_some_and(|window| *window.key == *key);
-        let known = self.numbers.find(hash, has_key).and_then(|number| self.window(*number));
-        if let Some(window) = known {
-            return Verdict::Repeat { of: window.first };
+        if let Some(known) = self.number(key, hash).and_then(|number| self.window(number)) {
+            return Verdict::Repeat { of: known.first };
         }
-        if self.windows.len() >= DEDUPE_KEYS_MAX {
-            self.forget_soonest();
-        }
-        self.open(Window { ends_at: now + window, first: seq, hash, key: key.into() });
+        self.remember(Window { ends_at: now + window, first: seq, hash, key: key.into() });
         Verdict::First
+    }
+
+    /// Opens a window for `key` that begins with `seq`, in place of the one that is open.
+    ///
+    /// Shape: the old one keeps its place until it ends, so that no number changes, but not its key; no event has an empty one.
+    pub(crate) fn renew(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) {
+        let hash = self.hasher.hash_one(key);
+        if let Some(number) = self.number(key, hash) {
+            if let Ok(known) = self.numbers.find_entry(hash, |known| *known == number) {
+                known.remove();
+            }
+            if let Some(old) = self.index(number).and_then(|index| self.windows.get_mut(index)) {
+                old.key = Box::default();
+            }
+        }
+        self.remember(Window { ends_at: now + window, first: seq, hash, key: key.into() });
     }
 
     /// Forgets everything, because keys are made from other fields from here on.
@@ -107,9 +118,25 @@ impl Dedupe {
         self.numbers.clear();
     }
 
+    /// The number of the window that is open for `key`.
+    fn number(&self, key: &[u8], hash: u64) -> Option<u64> {
+        let has_key = |number: &u64| self.window(*number).is_some_and(|window| *window.key == *key);
+        self.numbers.find(hash, has_key).copied()
+    }
+
     fn window(&self, number: u64) -> Option<&Window> {
-        let index = number.checked_sub(self.forgotten)?;
-        self.windows.get(usize::try_from(index).ok()?)
+        self.windows.get(self.index(number)?)
+    }
+
+    fn index(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.checked_sub(self.forgotten)?).ok()
+    }
+
+    fn remember(&mut self, window: Window) {
+        if self.windows.len() >= DEDUPE_KEYS_MAX {
+            self.forget_soonest();
+        }
+        self.open(window);
     }
 
     fn open(&mut self, window: Window) {
@@ -175,6 +202,7 @@ impl<'de> Deserialize<'de> for Dedupe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pipeline::rule::Keep;
 
     const WINDOW: Duration = Duration::from_millis(5_000);
 
@@ -194,6 +222,35 @@ mod tests {
         ] {
             assert_eq!(ask(&mut dedupe, "a", seq, at), expected, "seq {seq}");
         }
+    }
+
+    #[test]
+    fn a_window_that_is_renewed_counts_from_there_and_the_one_before_it_says_nothing() {
+        let mut dedupe = Dedupe::default();
+        assert_eq!(ask(&mut dedupe, "a", 1, 0), Verdict::First);
+        assert_eq!(ask(&mut dedupe, "b", 2, 1_000), Verdict::First);
+        dedupe.renew(b"a", WINDOW, Seq(3), Timestamp::from_millis(3_000));
+        for (key, seq, at, expected) in [
+            ("a", 4, 4_999, Verdict::Repeat { of: Seq(3) }),
+            ("b", 5, 5_000, Verdict::Repeat { of: Seq(2) }),
+            ("a", 6, 7_999, Verdict::Repeat { of: Seq(3) }),
+            ("a", 7, 8_000, Verdict::First),
+        ] {
+            assert_eq!(ask(&mut dedupe, key, seq, at), expected, "seq {seq}");
+        }
+        assert_eq!((dedupe.windows.len(), dedupe.numbers.len()), (1, 1));
+    }
+
+    #[test]
+    fn windows_that_are_renewed_are_bounded_too() {
+        let mut dedupe = Dedupe::default();
+        let many = u64::try_from(DEDUPE_KEYS_MAX).expect("small") + 1;
+        assert_eq!(ask(&mut dedupe, "a", 0, 0), Verdict::First);
+        for seq in 1..=many {
+            dedupe.renew(b"a", WINDOW, Seq(seq), Timestamp::from_millis(1));
+        }
+        assert_eq!(ask(&mut dedupe, "a", 9_000, 2), Verdict::Repeat { of: Seq(many) });
+        assert_eq!((dedupe.windows.len(), dedupe.numbers.len()), (DEDUPE_KEYS_MAX, 1));
     }
 
     #[test]
@@ -266,7 +323,7 @@ mod tests {
     fn fields_are_compared_with_their_kinds_and_payloads_without_them_as_a_whole() {
         let fields = ["type", "payload.a", "payload.b.c"]
             .map(|path| crate::event::FieldPath::parse(path).expect("a path"));
-        let rule = DedupeRule { key: fields.to_vec(), window: WINDOW };
+        let rule = DedupeRule { key: fields.to_vec(), window: WINDOW, keep: Keep::First };
         let mut writer = KeyWriter::default();
         let mut key = |payload: &str| {
             write_key(&mut writer, &rule, &Scope::All, &event(None, payload), Weight::Usual).to_vec()
@@ -294,7 +351,7 @@ mod tests {
     #[test]
     fn a_key_made_by_the_producer_or_by_an_escalation_is_its_own() {
         let field = crate::event::FieldPath::parse("type").expect("valid path");
-        let rule = DedupeRule { key: vec![field], window: WINDOW };
+        let rule = DedupeRule { key: vec![field], window: WINDOW, keep: Keep::First };
         let mut writer = KeyWriter::default();
         let mut key = |own: Option<&str>, scope: &Scope, weight| {
             write_key(&mut writer, &rule, scope, &event(own, "{}"), weight).to_vec()

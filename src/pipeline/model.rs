@@ -12,7 +12,7 @@ use crate::{
     event::Severity,
     pipeline::{
         condition::Condition,
-        rule::{BatchMode, DedupeRule, Rate},
+        rule::{BatchMode, DedupeRule, Keep, Rate},
     },
 };
 
@@ -61,6 +61,7 @@ prop_compose! {
         max_wait_ms in prop::option::of(1..5_000_u64),
         is_grouped in any::<bool>(),
         dedupe_ms in prop::option::of(1..4_000_u64),
+        keep in prop::sample::select(Keep::ALL.to_vec()),
         rate in prop::option::of((1..4_u32, 1..6_000_u64)),
         is_critical in prop::bool::weighted(0.1),
         escalate_at in prop::option::weighted(0.3, Just(Severity::Critical)),
@@ -78,6 +79,7 @@ prop_compose! {
         rule.dedupe = dedupe_ms.map(|ms| DedupeRule {
             key: vec![field("payload.tool")],
             window: Duration::from_millis(ms),
+            keep,
         });
         rule.rate = rate.map(|(count, per_ms)| Rate {
             count: NonZeroU32::new(count).expect("not zero"),
@@ -169,10 +171,16 @@ impl What {
     }
 }
 
-fn rows(pipeline: &Pipeline) -> Vec<(Seq, u32)> {
-    let mut rows: Vec<_> = pipeline.batcher.rows().map(|row| (row.seq, row.repeats)).collect();
+/// The rows that wait: the event that opened each, how often it happened, and the number of the one that it shows.
+fn rows(pipeline: &Pipeline) -> Vec<(Seq, u32, u64)> {
+    let row = |row: &Row| (row.seq, row.repeats, number(&row.event));
+    let mut rows: Vec<_> = pipeline.batcher.rows().map(row).collect();
     rows.sort_unstable();
     rows
+}
+
+fn number(event: &Event) -> u64 {
+    event.payload.value()["number"].as_u64().expect("a number")
 }
 
 /// The events that came out for good, each as often as it did.
@@ -208,7 +216,7 @@ struct Model {
 struct ModelBatch {
     scope: Scope,
     group: String,
-    rows: Vec<(Seq, u32)>,
+    rows: Vec<(Seq, u32, u64)>,
     opened_at: Timestamp,
     ends_at: Timestamp,
 }
@@ -223,30 +231,46 @@ impl Model {
         }
         let escalates = rule.output.escalate_at.is_some_and(|least| event.severity >= least);
         let tool = event.payload.value()["tool"].as_str().expect("a text").to_owned();
+        let is_alone = escalates
+            || rule.output.priority == Priority::Critical
+            || rule.batching.window.is_zero()
+            || rule.batching.max_size == NonZeroU32::MIN;
         if let Some(dedupe) = &rule.dedupe {
             let key = format!("{scope:?} {escalates} {:?} {tool}", event.dedupe_key);
             let key = event.dedupe_key.as_ref().map_or(key, |own| format!("{scope:?} {escalates} own {own}"));
             let is_equal =
                 |(first, _, at): &&(String, Seq, Timestamp)| *first == key && now < *at + dedupe.window;
-            if let Some((_, of, _)) = self.firsts.iter().find(is_equal) {
-                let of = *of;
-                self.count_repeat(rule, scope, of, now);
-                return self.end(seq, Reason::Duplicate { of });
+            if let Some(index) = self.firsts.iter().position(|first| is_equal(&first)) {
+                let of = self.firsts[index].1;
+                let is_new_again = dedupe.keep == Keep::Newest && !is_alone && !self.has_row(of);
+                if !is_new_again {
+                    self.count_repeat(rule, event, scope, of, now);
+                    return self.end(seq, Reason::Duplicate { of });
+                }
+                self.firsts.remove(index);
             }
             self.firsts.push((key, seq, now));
         }
-        let is_alone = escalates
-            || rule.output.priority == Priority::Critical
-            || rule.batching.window.is_zero()
-            || rule.batching.max_size == NonZeroU32::MIN;
+        let row = (seq, 1, number(event));
         if is_alone {
-            return self.leave(rule, scope, &[(seq, 1)], now, escalates);
+            return self.leave(rule, scope, &[row], now, escalates);
         }
         let group = if rule.batching.group_by.is_empty() { String::new() } else { tool };
-        self.collect(rule, seq, scope, group, now);
+        self.collect(rule, row, scope, group, now);
     }
 
-    fn collect(&mut self, rule: &Subscriber, seq: Seq, scope: &Scope, group: String, now: Timestamp) {
+    fn has_row(&self, seq: Seq) -> bool {
+        self.open.iter().flat_map(|open| &open.rows).any(|row| row.0 == seq)
+    }
+
+    fn collect(
+        &mut self,
+        rule: &Subscriber,
+        row: (Seq, u32, u64),
+        scope: &Scope,
+        group: String,
+        now: Timestamp,
+    ) {
         let same = |open: &ModelBatch| open.scope == *scope && open.group == group;
         let index = self.open.iter().position(same).unwrap_or_else(|| {
             let scope = scope.clone();
@@ -254,7 +278,8 @@ impl Model {
             self.open.len() - 1
         });
         let open = &mut self.open[index];
-        open.rows.push((seq, 1));
+        let seq = row.0;
+        open.rows.push(row);
         if open.rows.len() == usize::try_from(rule.batching.max_size.get()).expect("small") {
             let full = self.open.remove(index);
             return self.leave(rule, &full.scope, &full.rows, now, false);
@@ -266,10 +291,14 @@ impl Model {
         self.seen.push(Outcome::Waits(seq));
     }
 
-    fn count_repeat(&mut self, rule: &Subscriber, scope: &Scope, of: Seq, now: Timestamp) {
+    fn count_repeat(&mut self, rule: &Subscriber, event: &Event, scope: &Scope, of: Seq, now: Timestamp) {
+        let keep = rule.dedupe.as_ref().map(|dedupe| dedupe.keep);
         for open in &mut self.open {
             if let Some(row) = open.rows.iter_mut().find(|row| row.0 == of) {
                 row.1 += 1;
+                if keep == Some(Keep::Newest) {
+                    row.2 = number(event);
+                }
                 return open.restart(rule, now);
             }
         }
@@ -295,14 +324,14 @@ impl Model {
         &mut self,
         rule: &Subscriber,
         scope: &Scope,
-        rows: &[(Seq, u32)],
+        rows: &[(Seq, u32, u64)],
         now: Timestamp,
         escalates: bool,
     ) {
         if let Some(retry_at) = rule.rate.filter(|_| !escalates).and_then(|rate| self.take(rate, scope, now))
         {
             self.carried_mut(scope).suppressed += rows.iter().map(|row| row.1).sum::<u32>();
-            for (seq, _) in rows {
+            for (seq, _, _) in rows {
                 self.end(*seq, Reason::RateLimited { retry_at });
             }
             return;
@@ -334,7 +363,7 @@ impl Model {
         self.seen.push(ended(seq.0, reason));
     }
 
-    fn rows(&self) -> Vec<(Seq, u32)> {
+    fn rows(&self) -> Vec<(Seq, u32, u64)> {
         let mut rows: Vec<_> = self.open.iter().flat_map(|open| open.rows.clone()).collect();
         rows.sort_unstable();
         rows

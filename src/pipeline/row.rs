@@ -12,9 +12,9 @@ use crate::{
 /// An event in a batch, with its repeats.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// Where the event stands in the journal.
+    /// Where the event stands in the journal that opened the row.
     pub seq: Seq,
-    /// The event.
+    /// The event that it shows: the first, or the newest of its repeats.
     #[serde(with = "snapshot::shared")]
     pub event: Arc<Event>,
     /// How often it happened inside the dedupe window; 1 when it did not repeat.

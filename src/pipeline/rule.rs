@@ -76,6 +76,13 @@ pub struct Batching {
     pub group_by: Vec<FieldPath>,
 }
 
+impl Batching {
+    /// Whether an event waits for others.
+    pub(crate) fn collects(&self) -> bool {
+        !self.window.is_zero() && self.max_size > NonZeroU32::MIN
+    }
+}
+
 /// What an event does to an open window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchMode {
@@ -95,6 +102,31 @@ pub struct DedupeRule {
     pub key: Vec<FieldPath>,
     /// How long after the first one an equal key is a repeat; never zero.
     pub window: Duration,
+    /// Which of equal events a row shows.
+    pub keep: Keep,
+}
+
+/// Which of equal events a row shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Keep {
+    /// The first. A repeat is counted, also when the row has left.
+    #[default]
+    First,
+    /// The newest, in the place of the first. When the row has left, the next one is a row of its own.
+    Newest,
+}
+
+impl Keep {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::First, Self::Newest];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Newest => "newest",
+        }
+    }
 }
 
 /// So many in such a time, as a token bucket that starts full.

@@ -10,7 +10,7 @@ use crate::{
     notification::{Activation, Interrupt, Nature, SubscriberId, Tokens},
     pipeline::{
         condition::Condition,
-        rule::{Activity, BatchMode, Batching, DedupeRule, OutputRule, Rate},
+        rule::{Activity, BatchMode, Batching, DedupeRule, Keep, OutputRule, Rate},
     },
 };
 
@@ -357,7 +357,8 @@ fn a_key_of_other_fields_makes_events_new() {
     let mut run = Run::new(rule());
     run.event(1, 0, r#""tool":"a""#);
     let mut newer = rule();
-    newer.dedupe = Some(DedupeRule { key: vec![field("type")], window: Duration::from_millis(5_000) });
+    let (key, window) = (vec![field("type")], Duration::from_millis(5_000));
+    newer.dedupe = Some(DedupeRule { key, window, keep: Keep::First });
     run.pipeline.replace_rule(Arc::new(newer));
     run.event(2, 1, r#""tool":"a""#);
     run.event(3, 2, r#""tool":"b""#);
@@ -501,6 +502,7 @@ pub(super) fn rule() -> Subscriber {
         dedupe: Some(DedupeRule {
             key: vec![field("type"), field("payload.tool")],
             window: Duration::from_millis(5_000),
+            keep: Keep::First,
         }),
         rate: None,
         ttl: Some(Duration::from_secs(60)),
