@@ -355,6 +355,7 @@ fn fit_template(
 /// A draft that shows the first `shown` rows of the batch, with the counts that it does not print.
 fn finished(input: &RenderInput<'_>, draft: &Draft, shown: usize) -> Result<Content, Attempt> {
     let (kept, dropped) = input.rows.split_at_checked(shown).unwrap_or((input.rows, &[]));
+    let kept = without_last(kept, draft.left_out);
     let counts = extras(input, kept, draft.left_out + occurrences(dropped), draft.printed);
     let text = draft.body.write(input.subscriber, &counts);
     let content = Content { absent: draft.absent.clone(), ..Content::new(text) };
@@ -416,7 +417,9 @@ fn finished_cut(
             left_out += (table.of - table.kept) as u64;
         }
     }
-    let mut counts = extras(input, input.rows.get(..shown).unwrap_or_default(), left_out, draft.printed);
+    let kept = input.rows.get(..shown).unwrap_or_default();
+    let kept = if shown == all { without_last(kept, draft.left_out) } else { kept };
+    let mut counts = extras(input, kept, left_out, draft.printed);
     if fields > 0 {
         counts.push(("omitted_fields", fields as u64));
     }
@@ -492,6 +495,17 @@ fn extras(
     .into_iter()
     .filter(|(_, count)| *count > 0)
     .collect()
+}
+
+/// The rows before the last ones that stand for `events`, which a table left out.
+fn without_last(mut rows: &[Row], mut events: u64) -> &[Row] {
+    while events > 0
+        && let Some((last, before)) = rows.split_last()
+    {
+        events = events.saturating_sub(occurrences(std::slice::from_ref(last)));
+        rows = before;
+    }
+    rows
 }
 
 fn occurrences(rows: &[Row]) -> u64 {

@@ -4,7 +4,7 @@
 //! They encode every value themselves, so what they write can be trusted to be TOON. `rows|toon(key="fails")` is the fast way to a table: it goes
 //! from the rows to text without a template instruction per cell. `columns=` picks and names columns: a list of names, or a map
 //! from a column's name in the table to its name in the row, or to several, of which the first that is not null counts. `@type`, `@source`,
-//! `@severity` and `@time` are those of the event. A column that is null in every row is left out.
+//! `@severity`, `@time` and `@payload` are those of the event. A column that is null in every row is left out.
 
 use minijinja::{
     Environment, Error, ErrorKind, State,
@@ -16,8 +16,7 @@ use super::{
     ROWS_MAX,
     marks::{Mark, Marks},
     row_view::RowView,
-    rows::Origin,
-    table::{Column, Table},
+    table::{Column, Origin, Table},
 };
 use crate::{
     pipeline::sandbox::account::{NESTING_MAX, account, admit_text, weigh},
@@ -48,13 +47,14 @@ fn kept(state: &mut State<'_, '_>, mark: Mark) -> Result<Printed, Error> {
     keep(state, mark).map(Printed::from_safe_string)
 }
 
-/// Encodes a whole value: `toon`, `toon(key=..)`, `toon(key=.., columns=.., indent=..)`; `indent` in spaces.
+/// Encodes a whole value: `toon`, `toon(key=..)`, `toon(key=.., columns=.., repeats=.., indent=..)`; `indent` in spaces.
 ///
 /// Rows are encoded without being taken apart, also those that were sorted, selected or sliced before, and no more of them than a
 /// notification shows.
 fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) -> Result<Printed, Error> {
     let key: Option<String> = options.get("key")?;
     let columns: Option<Printed> = options.get("columns")?;
+    let repeats: bool = options.get::<Option<bool>>("repeats")?.unwrap_or(true);
     let indent: usize = options.get::<Option<usize>>("indent")?.unwrap_or(0);
     options.assert_all_used()?;
     let columns = columns.map(|columns| picked_columns(&columns)).transpose()?;
@@ -63,13 +63,13 @@ fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) -> Result<P
         && let Some((rows, mut places)) = RowView::selection(value)
     {
         let left_out = places.split_off(places.len().min(ROWS_MAX));
-        let table = Table { key: key.clone(), columns };
+        let table = Table { key: key.clone(), columns, repeats };
         let written = table.write(&rows, &places).map_err(invalid)?;
         account(state)?.spend_text(written.text.len())?;
         let marks = state.get_or_insert_extension_with(Marks::default);
         marks.left_out += rows.occurrences(&left_out);
         marks.absent.extend(written.absent);
-        let root_key = (indent == 0).then_some(table.key);
+        let root_key = (indent == 0 && written.shows_repeats).then_some(table.key);
         return kept(state, Mark::Block(indented(written.text, indent)?, root_key));
     }
     if columns.is_none() && key.is_none() && is_scalar(value) {

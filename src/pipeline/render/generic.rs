@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 use super::{
     Body, Draft, Printed, ROWS_MAX,
-    rows::{Origin, Rows, Shown},
+    rows::{Rows, Shown},
+    table::Origin,
 };
 use crate::notification::SubscriberId;
 

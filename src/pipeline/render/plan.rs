@@ -61,7 +61,7 @@ fn is_one(expression: &Expr<'_>) -> bool {
         && matches!(right, Expr::Const(one) if one.value.as_i64() == Some(1))
 }
 
-/// The table that a statement prints, if its options are constant and there is nothing but `key` and `columns`.
+/// The table that a statement prints, if its options are constant and there is nothing but `key`, `columns` and `repeats`.
 fn table(statement: &Stmt<'_>) -> Option<Table> {
     let Stmt::EmitExpr(printed) = statement else { return None };
     let Expr::Filter(filter) = &printed.expr else { return None };
@@ -76,9 +76,10 @@ fn table(statement: &Stmt<'_>) -> Option<Table> {
     let options: Kwargs = options.collect::<Option<Vec<(String, Printed)>>>()?.into_iter().collect();
     let key: String = options.get("key").ok()?;
     let columns: Option<Printed> = options.get("columns").ok()?;
+    let repeats: Option<bool> = options.get("repeats").ok()?;
     options.assert_all_used().ok()?;
     let columns = columns.map(|columns| picked_columns(&columns)).transpose().ok()?;
-    Some(Table { key, columns })
+    Some(Table { key, columns, repeats: repeats.unwrap_or(true) })
 }
 
 /// The value of a literal.
@@ -99,7 +100,7 @@ fn constant(expression: &Expr<'_>) -> Option<Printed> {
 mod tests {
     use super::*;
     use crate::pipeline::{
-        render::{rows::Origin, table::Column},
+        render::table::{Column, Origin},
         sandbox,
     };
 
@@ -120,10 +121,10 @@ mod tests {
             from: from.iter().map(|name| Origin::named(name)).collect(),
         };
         let columns = vec![column("a", &["b", "@type"]), column("c", &["d"])];
-        let table = Table { key: "k".into(), columns: Some(columns) };
+        let table = Table { key: "k".into(), columns: Some(columns), repeats: true };
         assert_eq!(plan(source), Some(Plan { rows_min: 2, table }));
-        let table = Table { key: "k".into(), columns: None };
-        assert_eq!(plan(" {{ rows|toon(key=\"k\") }}\n"), Some(Plan { rows_min: 1, table }));
+        let table = Table { key: "k".into(), columns: None, repeats: false };
+        assert_eq!(plan(" {{ rows|toon(key=\"k\", repeats=false) }}\n"), Some(Plan { rows_min: 1, table }));
     }
 
     #[test]

@@ -15,7 +15,10 @@ use std::{
 use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, Value as Printed};
 use serde_json::{Map, Value};
 
-use super::{row_view::RowView, table::Column};
+use super::{
+    row_view::RowView,
+    table::{Column, Origin},
+};
 use crate::{
     event::{Event, Field, SessionId, WithEscape, cut_text, mask_secrets, strip_text},
     pipeline::{
@@ -30,53 +33,8 @@ const LIST_WORDS_MAX: usize = 8;
 /// Most columns that rows have, and most fields of one payload that become columns. A table of so many has no room in a notification;
 /// what is beyond is found in `events`.
 const COLUMNS_MAX: usize = 256;
-/// Fields of the event itself, under the names by which a picked column asks for them.
-const TYPE: &str = "@type";
-/// The last segment of the type, such as `failed`.
-const TYPE_LAST: &str = "@type.last";
-const SOURCE: &str = "@source";
-const SEVERITY: &str = "@severity";
-const TIME: &str = "@time";
 /// The column that says how often a row happened.
 pub(super) const REPEATS: &str = "repeats";
-
-/// Where a column finds its cells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
-    Type,
-    TypeLast,
-    Source,
-    Severity,
-    Time,
-    /// A column of the rows.
-    Field(String),
-}
-
-impl Origin {
-    /// What a template calls `name`.
-    pub(super) fn named(name: &str) -> Self {
-        match name {
-            TYPE => Self::Type,
-            TYPE_LAST => Self::TypeLast,
-            SOURCE => Self::Source,
-            SEVERITY => Self::Severity,
-            TIME => Self::Time,
-            field => Self::Field(field.to_owned()),
-        }
-    }
-
-    /// What a template calls it.
-    pub(super) fn name(&self) -> &str {
-        match self {
-            Self::Type => TYPE,
-            Self::TypeLast => TYPE_LAST,
-            Self::Source => SOURCE,
-            Self::Severity => SEVERITY,
-            Self::Time => TIME,
-            Self::Field(name) => name,
-        }
-    }
-}
 
 /// The events that an attempt sees: the first of those that were cleaned. Looking at them is paid for.
 #[derive(Debug, Clone)]
@@ -132,6 +90,8 @@ struct CleanPayload {
     value: Value,
     /// The same as templates take values.
     printed: OnceLock<Printed>,
+    /// The same as JSON, as far as a field may be long.
+    json: OnceLock<Box<str>>,
 }
 
 impl CleanEvent {
@@ -169,7 +129,7 @@ impl CleanEvent {
     fn clean_payload(&self) -> &CleanPayload {
         self.payload.get_or_init(|| {
             let value = clean_value(self.event.payload.value(), self.field_chars);
-            Box::new(CleanPayload { value, printed: OnceLock::new() })
+            Box::new(CleanPayload { value, printed: OnceLock::new(), json: OnceLock::new() })
         })
     }
 
@@ -183,6 +143,12 @@ impl CleanEvent {
     fn printed_payload(&self) -> Printed {
         let payload = self.clean_payload();
         payload.printed.get_or_init(|| Printed::from(Serde(&payload.value))).clone()
+    }
+
+    fn payload_json(&self) -> &str {
+        let payload = self.clean_payload();
+        let cut = || cut_text(payload.value.to_string().into(), self.field_chars).into_owned().into();
+        payload.json.get_or_init(cut)
     }
 
     /// A scalar field of the payload; `None` when it needs flattening or is not there.
@@ -443,6 +409,7 @@ impl Rows {
             Origin::Source => return Cell::Text(event.source()),
             Origin::Severity => return Cell::Text(event.severity().into()),
             Origin::Time => return Cell::Text(event.event.timestamp.to_string().into()),
+            Origin::Payload => return Cell::Text(event.payload_json().into()),
             Origin::Field(name) => name.as_str(),
         };
         if Some(name) == repeats {
@@ -469,6 +436,14 @@ impl Rows {
         }
         if is_of_payload && self.events.iter().all(|event| event.lacks(key)) {
             return None;
+        }
+        let unpaid_json = || {
+            self.events.get(at).and_then(CleanEvent::unpaid_steps).and_then(|steps| self.events.pay(steps))
+        };
+        if from == Origin::Payload
+            && let Some(unpaid) = unpaid_json()
+        {
+            return Some(unpaid);
         }
         let is_plain = self.events.get(at).is_some_and(|event| event.plain_field(key).is_some());
         if is_of_payload && !is_plain {

@@ -7,8 +7,59 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::rows::{Cell, Origin, REPEATS, Rows};
+use super::rows::{Cell, REPEATS, Rows};
 use crate::toon;
+
+/// Fields of the event itself, under the names by which a picked column asks for them.
+const TYPE: &str = "@type";
+/// The last segment of the type, such as `failed`.
+const TYPE_LAST: &str = "@type.last";
+const SOURCE: &str = "@source";
+const SEVERITY: &str = "@severity";
+const TIME: &str = "@time";
+/// The payload as one JSON text.
+const PAYLOAD: &str = "@payload";
+
+/// Where a column finds its cells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    Type,
+    TypeLast,
+    Source,
+    Severity,
+    Time,
+    Payload,
+    /// A column of the rows.
+    Field(String),
+}
+
+impl Origin {
+    /// What a template calls `name`.
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            TYPE => Self::Type,
+            TYPE_LAST => Self::TypeLast,
+            SOURCE => Self::Source,
+            SEVERITY => Self::Severity,
+            TIME => Self::Time,
+            PAYLOAD => Self::Payload,
+            field => Self::Field(field.to_owned()),
+        }
+    }
+
+    /// What a template calls it.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Type => TYPE,
+            Self::TypeLast => TYPE_LAST,
+            Self::Source => SOURCE,
+            Self::Severity => SEVERITY,
+            Self::Time => TIME,
+            Self::Payload => PAYLOAD,
+            Self::Field(name) => name,
+        }
+    }
+}
 
 /// A table as a template asks for it.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,6 +67,8 @@ pub(super) struct Table {
     pub(super) key: String,
     /// All columns of the rows when there are none.
     pub(super) columns: Option<Vec<Column>>,
+    /// Whether a column says how often each row happened, if any repeated.
+    pub(super) repeats: bool,
 }
 
 /// A column of a table: its name, and the fields of a row of which it shows the first that is not null.
@@ -37,6 +90,8 @@ pub(super) struct Written {
     pub(super) text: String,
     /// Columns that the author named and that no row has.
     pub(super) absent: Vec<String>,
+    /// Whether a line about repeats would say again what a column says.
+    pub(super) shows_repeats: bool,
 }
 
 impl Table {
@@ -49,7 +104,7 @@ impl Table {
             Some(columns) => Cow::Borrowed(columns.as_slice()),
             None => rows.columns().iter().map(|name| Column::same(name)).collect(),
         };
-        let columns = with_repeats(columns, rows.repeats());
+        let columns = if self.repeats { with_repeats(columns, rows.repeats()) } else { columns };
         let cells: Vec<Cell<'_>> = rows.cells(&columns, places);
         let is_shown = |at: &usize| cells.iter().skip(*at).step_by(columns.len()).any(|cell| !cell.is_null());
         let (shown, empty): (Vec<usize>, Vec<usize>) = (0..columns.len()).partition(is_shown);
@@ -64,7 +119,7 @@ impl Table {
         }
         if shown.is_empty() {
             let text = toon::encode_field(&self.key, &Value::from(places.len()));
-            return Ok(Written { text, absent });
+            return Ok(Written { text, absent, shows_repeats: self.repeats });
         }
         let names = shown.iter().filter_map(|at| columns.get(*at)).map(|column| column.name.as_str());
         let names: Vec<&str> = names.collect();
@@ -76,7 +131,7 @@ impl Table {
                 cell.write(out);
             }
         });
-        Ok(Written { text, absent })
+        Ok(Written { text, absent, shows_repeats: self.repeats || names.contains(&REPEATS) })
     }
 
     /// About how many bytes the header has, with the indentation of the rows.

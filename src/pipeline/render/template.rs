@@ -84,9 +84,9 @@ impl Template {
         if written.text.len() > OUTPUT_BYTES_MAX {
             return Err(Attempt::TooBig);
         }
-        let body =
-            Body::Written { text: written.text, keys: vec![plan.table.key.clone()], shows_repeats: true };
-        let printed = Counts { row_repeats: true, ..self.printed };
+        let (text, keys, shows_repeats) = (written.text, vec![plan.table.key.clone()], written.shows_repeats);
+        let body = Body::Written { text, keys, shows_repeats };
+        let printed = Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed };
         Ok(Draft { body, printed, left_out: 0, absent: written.absent })
     }
 

@@ -456,10 +456,11 @@ fn a_set_of_templates_can_be_shared_between_threads() {
 }
 
 /// Templates that are recognised as one table, two of them for several rows only.
-const PLANNED: [&str; 4] = [
+const PLANNED: [&str; 5] = [
     include_str!("../../../templates/tool_failure.toon.j2"),
     include_str!("../../../templates/mcp_server.toon.j2"),
     "{{ rows|toon(key=\"all\") }}",
+    "{{ rows|toon(key=\"k\", columns={\"server\": \"server\", \"all\": [\"o\", \"@payload\"]}, repeats=false) }}",
     "{{ rows|toon(key=\"a b\", columns={\"repeats\": \"server\", \"x\": \"o.p\", \"t\": [\"absent\", \"tools\", \"@time\"]}) }}",
 ];
 
