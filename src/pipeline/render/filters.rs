@@ -226,7 +226,10 @@ pub(super) fn to_scalar(state: &State<'_, '_>, value: &Printed) -> Result<Value,
 }
 
 fn expanded(state: &State<'_, '_>, text: &str) -> Result<String, Error> {
-    match state.get_extension::<Marks>().filter(|_| text.contains(super::marks::OPEN)) {
+    if !text.contains(super::marks::OPEN) {
+        return Ok(text.to_owned());
+    }
+    match state.get_extension::<Marks>() {
         Some(marks) => marks.expand(text).map_err(|_| Error::new(ErrorKind::WriteFailure, TOO_MUCH)),
         None => Ok(text.to_owned()),
     }

@@ -71,6 +71,8 @@ impl Mark {
 pub(super) struct Marks {
     all: Vec<Mark>,
     bytes: usize,
+    /// The length of the longest one.
+    longest: usize,
     /// How many events the rows stand for that a filter did not write.
     pub(super) left_out: u64,
     /// Columns that an author named and that no row has.
@@ -84,12 +86,19 @@ pub(super) struct TooMuch;
 impl Marks {
     /// Keeps `mark` and gives the text that stands for it.
     pub(super) fn push(&mut self, mark: Mark) -> Result<String, TooMuch> {
-        self.bytes += 1 + mark.length();
+        let length = mark.length();
+        self.bytes += 1 + length;
         if self.bytes > PRINTED_BYTES_MAX {
             return Err(TooMuch);
         }
+        self.longest = self.longest.max(length);
+        let number = self.all.len().to_string();
         self.all.push(mark);
-        Ok(format!("{OPEN}{}{CLOSE}", self.all.len() - 1))
+        let mut text = String::with_capacity(number.len() + 2);
+        text.push(OPEN);
+        text.push_str(&number);
+        text.push(CLOSE);
+        Ok(text)
     }
 
     /// Splits text into its own parts and the marks between them; a broken mark is dropped.
@@ -106,6 +115,10 @@ impl Marks {
 
     /// Whether what `text` stands for is more than may be printed: a mark can stand in it any number of times.
     pub(super) fn is_too_much(&self, text: &str) -> bool {
+        let count = text.matches(OPEN).count();
+        if text.len() + count * self.longest <= PRINTED_BYTES_MAX {
+            return false;
+        }
         let lengths = self.split(text).map(|piece| match piece {
             Piece::Text(text) => text.len(),
             Piece::Mark(mark) => mark.length(),
