@@ -27,7 +27,7 @@ use crate::{
     notification::SubscriberId,
     pipeline::sandbox::{
         self, Grammar, OwnText, Program, Trace,
-        account::{ACCOUNT, Account, account},
+        account::{self, ACCOUNT, Account},
     },
     time::Timestamp,
 };
@@ -218,7 +218,7 @@ fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Re
         return print_own(out, state, own);
     }
     let captured = value.as_str().filter(|_| value.is_safe());
-    account(state)?.spend_text(value.as_str().map_or(0, str::len))?;
+    account::spend_text(state, value.as_str().map_or(0, str::len))?;
     if let Some(captured) = captured {
         return Ok(out.write_str(without_blank_edges(captured))?);
     }
@@ -228,7 +228,7 @@ fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Re
 }
 
 fn print_own(out: &mut Output<'_>, state: &mut State<'_, '_>, own: &OwnText) -> Result<(), Error> {
-    account(state)?.spend_text(own.text.len())?;
+    account::spend_text(state, own.text.len())?;
     if own.trace == Trace::Off {
         return Ok(out.write_str(&own.text)?);
     }

@@ -87,6 +87,14 @@ pub(in crate::pipeline) fn account(state: &mut State<'_, '_>) -> Result<Arc<Acco
     Ok(Arc::clone(state.get_or_insert_extension_with(|| account)))
 }
 
+/// Takes what making or reading `bytes` of text costs from the account of a running program.
+pub(in crate::pipeline) fn spend_text(state: &mut State<'_, '_>, bytes: usize) -> Result<(), Error> {
+    match state.get_extension::<Arc<Account>>() {
+        Some(account) => account.spend_text(bytes),
+        None => account(state)?.spend_text(bytes),
+    }
+}
+
 /// Checks that a text that is about to be made is not too long, and pays for it.
 pub(in crate::pipeline) fn admit_text(account: &Account, bytes: usize) -> Result<(), Error> {
     if bytes > TEXT_BYTES_MAX {
