@@ -18,6 +18,7 @@ pub mod recovery;
 mod reload;
 pub mod rules;
 mod shutdown;
+mod skipped;
 pub mod snapshots;
 mod supervisor;
 pub mod upkeep;
@@ -56,6 +57,7 @@ use self::{
     reload::{InForce, ReloadChannels, Reloader},
     rules::RulesStore,
     shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
+    skipped::Skipped,
     snapshots::writer::{self, Order, Schedule},
     supervisor::{Supervisor, TaskKind},
     views::About,
@@ -185,7 +187,8 @@ pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
     let journal = recovery::closed_journal(state, &compiled.daemon.journal, &clock)?;
     let Opened { journal, last_seq, .. } = journal.open().map_err(RecoveryError::Open)?;
     let file = state.join(FILE_NAME);
-    let past = Past { journal: journal.clone(), snapshots, rules, ended: last_seq };
+    let skipped = Skipped::open(state, &journal).into_records();
+    let past = Past { journal: journal.clone(), snapshots, rules, ended: last_seq, skipped };
     let records = projector::rebuild(&file, &past)?.0;
     journal.close_blocking()?;
     Ok(Rebuilt { records, file })
@@ -220,7 +223,8 @@ impl Daemon {
         outbox: VecDeque<Outgoing>,
     ) -> Result<Self, DaemonError> {
         let compiled = &usable.compiled;
-        let Recovered { mut fold, bus, reader, clock, snapshots, snapshot, projected, owed: _ } = recovered;
+        let Recovered { mut fold, bus, reader, clock, snapshots, snapshot, projected, skipped, owed: _ } =
+            recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
         let (orders, ordered) = writer::orders();
@@ -232,6 +236,7 @@ impl Daemon {
             snapshots: snapshots.clone(),
             rules: store.clone(),
             ended: fold.applied,
+            skipped,
         };
         let History { projection, feed, projector } =
             History::start(&options.state, past, projected, &mut fold)?;

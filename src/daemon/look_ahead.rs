@@ -1,6 +1,6 @@
-//! What later records of the journal say of earlier ones: what an exchange released, and which records are not followed.
+//! What later records of the journal say of earlier exchanges: what each of them released.
 //!
-//! A replay needs both before it applies the earlier record, so a second reader goes ahead of the first.
+//! A replay needs that before it applies the exchange, so a second reader goes ahead of the first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,14 +29,13 @@ pub(super) struct LookAhead {
 }
 
 impl LookAhead {
-    /// Reads from where `reader` is; `skipped` is known not to be followed.
+    /// Reads from where `reader` is; `skipped` records are not followed.
     pub(super) fn new(reader: Reader, until: Seq, skipped: BTreeSet<Seq>) -> Self {
         Self { reader, until, releases: BTreeMap::new(), skipped, has_failed: false }
     }
 
     /// Whether the record at `seq` is not followed.
-    pub(super) fn is_skipped(&mut self, seq: Seq) -> bool {
-        self.read_for(seq);
+    pub(super) fn is_skipped(&self, seq: Seq) -> bool {
         self.skipped.contains(&seq)
     }
 
@@ -53,16 +52,12 @@ impl LookAhead {
             match self.reader.next_batch(BATCH_RECORDS_MAX) {
                 Ok(batch) if batch.is_empty() => return,
                 Ok(batch) => {
-                    for found in batch.iter().filter(|found| is_wanted(found.kind.0)) {
+                    for found in batch.iter().filter(|found| found.kind.0 == record::RELEASED) {
                         // What cannot be read is met again by who applies it.
-                        match record::decode(found.kind.0, found.seq, found.body) {
-                            Ok(RecordInput::Released(release)) => {
-                                self.releases.insert(release.exchange, release);
-                            }
-                            Ok(RecordInput::Skipped(record)) => {
-                                self.skipped.insert(record);
-                            }
-                            Ok(_) | Err(_) => {}
+                        if let Ok(RecordInput::Released(release)) =
+                            record::decode(found.kind.0, found.seq, found.body)
+                        {
+                            self.releases.insert(release.exchange, release);
                         }
                     }
                 }
@@ -70,8 +65,4 @@ impl LookAhead {
             }
         }
     }
-}
-
-fn is_wanted(kind: u8) -> bool {
-    kind == record::RELEASED || kind == record::SKIPPED
 }

@@ -214,6 +214,8 @@ pub(super) struct Past {
     pub(super) rules: RulesStore,
     /// The last record of processes that have ended.
     pub(super) ended: Seq,
+    /// Those of their records that are not followed.
+    pub(super) skipped: BTreeSet<Seq>,
 }
 
 impl Past {
@@ -242,7 +244,7 @@ impl Past {
         let mut fold = fold.unwrap_or_else(|| Fold::new(self.rules.clone()));
         let reader = || self.journal.read_from(fold.applied.next().max(first));
         let (reader, ahead) = (reader(), reader());
-        fold.look_ahead(ahead, self.ended, BTreeSet::new());
+        fold.look_ahead(ahead, self.ended, self.skipped.clone());
         Ok((fold, reader))
     }
 }

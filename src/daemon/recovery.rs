@@ -22,6 +22,7 @@ use super::{
     projector,
     quarantine::Attempt,
     rules::RulesStore,
+    skipped::Skipped,
     snapshots::{Snapshots, Unusable},
 };
 use crate::{
@@ -92,6 +93,8 @@ pub(super) struct Recovered {
     pub(super) snapshot: Seq,
     /// The projection's file, if it can be had; the notes of `fold` are what it lacks, if that is not much.
     pub(super) projected: Option<Writer>,
+    /// The records that are not followed.
+    pub(super) skipped: BTreeSet<Seq>,
     /// Events of the engine's own that an earlier process did not come to append.
     pub(super) owed: Vec<Event>,
 }
@@ -113,13 +116,24 @@ pub(super) fn recover(
     let snapshot = fold.applied;
     let projected = or_later(projector::open(&state.join(FILE_NAME)));
     let replayed = Replay { bus: &bus, snapshots: &snapshots, rules, ended: last_seq };
-    let Followed { fold, reader, owed } = replayed.follow(state, fold, |fold| {
+    let mut skipped = Skipped::open(state, bus.journal());
+    let Followed { fold, reader, owed } = replayed.follow(state, fold, &mut skipped, |fold| {
         projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq))
     })?;
     let owed = newest(owed, fold.applied_at);
     bus.journal().set_needed_from(snapshots.journal_needed_from());
     let snapshots = Arc::new(snapshots);
-    Ok(Recovered { fold, bus, reader, clock, snapshots, snapshot, projected, owed })
+    Ok(Recovered {
+        fold,
+        bus,
+        reader,
+        clock,
+        snapshots,
+        snapshot,
+        projected,
+        skipped: skipped.into_records(),
+        owed,
+    })
 }
 
 /// Those of `owed` that a process which died at `end` may not have come to append; older ones, this version of the program makes of
@@ -293,14 +307,16 @@ impl Replay<'_> {
         &self,
         state: &Path,
         fold: Fold,
+        skipped: &mut Skipped,
         notes_of: impl Fn(&Fold) -> Option<Notes>,
     ) -> Result<Followed, RecoveryError> {
         let attempt = Attempt::begin(state)
             .inspect_err(|error| tracing::warn!(%error, "what this start dies of, the next one cannot know"))
             .ok();
-        let mut skipped = BTreeSet::new();
+        let mut left = SKIPPED_MAX;
         if let Some(seq) = attempt.as_ref().and_then(Attempt::culprit) {
-            self.skip(seq, "starts of the daemon died of it".to_owned(), &mut skipped);
+            self.skip(seq, "starts of the daemon died of it".to_owned(), skipped);
+            left -= 1;
         }
         let mut fold = Some(fold);
         loop {
@@ -308,7 +324,7 @@ impl Replay<'_> {
             let fold = fold.take().or_else(loaded);
             let mut fold = fold.unwrap_or_else(|| Fold::new(self.rules.clone()));
             fold.notes = notes_of(&fold);
-            match self.try_follow(fold, &skipped, attempt.as_ref()) {
+            match self.try_follow(fold, skipped.records(), attempt.as_ref()) {
                 Ok(followed) => {
                     let ended = attempt.map_or(Ok(()), Attempt::end);
                     if let Err(error) = ended {
@@ -316,8 +332,9 @@ impl Replay<'_> {
                     }
                     return Ok(followed);
                 }
-                Err(Stopped::At(seq, why)) if skipped.len() < SKIPPED_MAX && !skipped.contains(&seq) => {
-                    self.skip(seq, why, &mut skipped);
+                Err(Stopped::At(seq, why)) if left > 0 && !skipped.records().contains(&seq) => {
+                    self.skip(seq, why, skipped);
+                    left -= 1;
                 }
                 Err(Stopped::At(seq, why)) => return Err(RecoveryError::Unreadable { seq, why }),
                 Err(Stopped::Error(error)) => return Err(error),
@@ -355,15 +372,15 @@ impl Replay<'_> {
     }
 
     /// Says in the journal that a record is not followed, so that nobody follows it later.
-    fn skip(&self, seq: Seq, why: String, skipped: &mut BTreeSet<Seq>) {
-        skipped.insert(seq);
+    fn skip(&self, seq: Seq, why: String, skipped: &mut Skipped) {
         tracing::error!(%seq, why, "a record of the journal is skipped; nothing comes of it");
         let mut batch = AppendBatch::new();
         let body = |body: &mut Vec<u8>| record::encode_skipped(seq, body);
         batch.push_with(RecordKind(record::SKIPPED), None, body).expect("a small record");
-        if let Err(error) = self.bus.journal().append_blocking(batch.with_reserve(), Level::Synced) {
-            tracing::error!(%error, "it is skipped by this start alone");
-        }
+        let appended = self.bus.journal().append_blocking(batch.with_reserve(), Level::Synced);
+        let appended =
+            appended.inspect_err(|error| tracing::error!(%error, "it is skipped by this start alone"));
+        skipped.add(seq, appended.ok().and_then(|appended| appended.first()));
         self.bus.journal().note_skipped(seq, why);
     }
 }

@@ -164,13 +164,20 @@ fn the_state_after_a_start_is_the_one_before_it() {
     assert_eq!((session.pending().0, session.unconfirmed()), (0, 1));
 }
 
-/// Appends an event to the journal of a daemon that does not run, whose body cannot be read.
+/// More than what a look ahead in the journal covers.
+const RECORDS_FAR: u64 = 70_000;
+
+/// Appends an event to the journal of a daemon that does not run, whose body cannot be read, and much after it.
 fn append_unreadable(home: &Home) -> Seq {
     let files = Arc::new(DirFiles::new(&home.path("state/journal")).expect("a folder"));
     let clock = Arc::new(|| Timestamp::ZERO);
     let opened = Journal::open(files, JournalSettings::default(), clock, &|_| None).expect("opened");
     let batch = AppendBatch::of(RecordKind(record::EVENT), &[1, 2, 3], None).expect("small");
     let appended = opened.journal.append_blocking(batch, Level::Synced).expect("appended");
+    let (mut ticks, mut tick) = (AppendBatch::new(), Vec::new());
+    record::encode_bare(&mut tick);
+    (0..RECORDS_FAR).for_each(|_| ticks.push(RecordKind(record::TICK), &tick, None).expect("small"));
+    opened.journal.append_blocking(ticks, Level::Synced).expect("appended");
     opened.journal.close_blocking().expect("closed");
     appended.first().expect("one")
 }

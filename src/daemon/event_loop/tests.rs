@@ -93,7 +93,7 @@ impl Running {
         let (projection, commands) = Projection::new(&folder.path().join(FILE_NAME));
         let snapshots = Arc::new(Snapshots::open(memory).expect("listed"));
         let (journal, ended) = (bus.journal().clone(), Seq::ZERO);
-        let past = Past { journal, snapshots, rules, ended };
+        let past = Past { journal, snapshots, rules, ended, skipped: Default::default() };
         let (projector, feed) = Projector::new(projection.clone(), commands, past, None, &mut fold);
         let (engine, queries) = EngineHandle::new(|| Duration::from_millis(STEADY.load(Ordering::SeqCst)));
         let (orders, ordered) = writer::orders();

@@ -114,8 +114,9 @@ impl World {
     }
 
     fn past(&self) -> Past {
-        let journal = self.bus.journal().clone();
-        Past { journal, snapshots: self.snapshots.clone(), rules: self.rules.clone(), ended: Seq::ZERO }
+        let (journal, snapshots) = (self.bus.journal().clone(), self.snapshots.clone());
+        let (rules, skipped) = (self.rules.clone(), Default::default());
+        Past { journal, snapshots, rules, ended: Seq::ZERO, skipped }
     }
 
     fn path(&self) -> PathBuf {

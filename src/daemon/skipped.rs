@@ -1,0 +1,200 @@
+//! Which records of the journal are not followed, known without reading the journal.
+//!
+//! That a record is skipped says a later one of the kind `skipped`, anywhere behind it. A file in the state folder lists where those
+//! are. What the journal says counts: a place in the list has to be such a record. Without a list, or with that of another
+//! journal, the whole journal is read for them once, and the list is written anew.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    event::Seq,
+    journal::{Journal, ReadError, Record},
+    protocol::record::{self, RecordInput},
+};
+
+/// What the list is called in the state folder.
+const FILE_NAME: &str = "skipped";
+
+/// The records that are not followed.
+#[derive(Debug)]
+pub(super) struct Skipped {
+    path: PathBuf,
+    /// Where the journal says so; the file holds them as a JSON array.
+    places: BTreeSet<Seq>,
+    records: BTreeSet<Seq>,
+}
+
+impl Skipped {
+    /// What `journal` says, by the list in `state` if that is of this journal.
+    pub(super) fn open(state: &Path, journal: &Journal) -> Self {
+        let path = state.join(FILE_NAME);
+        if let Some((places, records)) = listed(&path, journal) {
+            return Self { path, places, records };
+        }
+        let mut found = Self { path, places: BTreeSet::new(), records: BTreeSet::new() };
+        let searched = journal.find(|record| {
+            if let Some(skipped) = skipped_by(record) {
+                found.places.insert(record.seq);
+                found.records.insert(skipped);
+            }
+            false
+        });
+        match searched {
+            Ok(_) => found.write(),
+            Err(error) => tracing::warn!(%error, "the next start reads again which records are skipped"),
+        }
+        found
+    }
+
+    /// The records that are not followed.
+    pub(super) fn records(&self) -> &BTreeSet<Seq> {
+        &self.records
+    }
+
+    /// The same, for who has nothing to add.
+    pub(super) fn into_records(self) -> BTreeSet<Seq> {
+        self.records
+    }
+
+    /// Adds a record, and where the journal says so if it does.
+    pub(super) fn add(&mut self, record: Seq, place: Option<Seq>) {
+        self.records.insert(record);
+        if let Some(place) = place {
+            self.places.insert(place);
+            self.write();
+        }
+    }
+
+    /// Writes the list. A torn one is no JSON, so it needs no second file.
+    fn write(&self) {
+        let bytes = serde_json::to_vec(&self.places).expect("numbers always serialize into memory");
+        let write = || -> io::Result<()> {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&self.path)?;
+            file.write_all(&bytes)?;
+            file.sync_all()
+        };
+        if let Err(error) = write() {
+            tracing::warn!(%error, "the list of skipped records cannot be written");
+            // One that lacks a place would be believed.
+            fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+/// The list at `path` and what it is about; `None` when there is none of `journal`.
+fn listed(path: &Path, journal: &Journal) -> Option<(BTreeSet<Seq>, BTreeSet<Seq>)> {
+    let mut places: BTreeSet<Seq> = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let mut records = BTreeSet::new();
+    let mut oldest = Seq::ZERO;
+    for place in &places {
+        match journal.read_at(*place) {
+            Ok(found) => records.insert(skipped_by(found?.as_record())?),
+            // So is the record that it was about.
+            Err(ReadError::Gone { oldest: first, .. }) => {
+                oldest = first;
+                continue;
+            }
+            Err(ReadError::Io { .. } | ReadError::Damaged { .. }) => return None,
+        };
+    }
+    places.retain(|place| *place >= oldest);
+    Some((places, records))
+}
+
+/// The record that `record` says is not followed.
+fn skipped_by(record: Record<'_>) -> Option<Seq> {
+    let is_skipped = record.kind.0 == record::SKIPPED;
+    match is_skipped.then(|| record::decode(record.kind.0, record.seq, record.body))? {
+        Ok(RecordInput::Skipped(skipped)) => Some(skipped),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles},
+        time::Timestamp,
+    };
+
+    /// A journal of 40 records, of which those at the places given first say that those given second are skipped.
+    fn journal(skipped: &[(u64, u64)]) -> Journal {
+        let settings = JournalSettings { segment_bytes: 400, compress: false, ..JournalSettings::default() };
+        let clock = Arc::new(|| Timestamp::ZERO);
+        let opened = Journal::open(Arc::new(MemoryFiles::new()), settings, clock, &|_| None).expect("opened");
+        for place in 1..=40 {
+            let mut body = Vec::new();
+            let record = skipped.iter().find(|(at, _)| *at == place);
+            let kind = record.map_or(record::TICK, |_| record::SKIPPED);
+            match record {
+                Some((_, record)) => record::encode_skipped(Seq(*record), &mut body),
+                None => record::encode_bare(&mut body),
+            }
+            let batch = AppendBatch::of(RecordKind(kind), &body, None).expect("small");
+            opened.journal.append_blocking(batch, Level::Synced).expect("appended");
+        }
+        opened.journal
+    }
+
+    fn records(state: &Path, journal: &Journal) -> Vec<u64> {
+        Skipped::open(state, journal).records().iter().map(|record| record.0).collect()
+    }
+
+    fn list(state: &Path) -> String {
+        fs::read_to_string(state.join(FILE_NAME)).expect("written")
+    }
+
+    #[test]
+    fn the_journal_is_read_for_what_no_list_says() {
+        let state = tempfile::tempdir().expect("a folder");
+        let journal = journal(&[(5, 3), (30, 6)]);
+        assert_eq!((records(state.path(), &journal), list(state.path())), (vec![3, 6], "[5,30]".to_owned()));
+        for damaged in ["", "[5", "[5,31]", "[41]", "[\"5\"]"] {
+            fs::write(state.path().join(FILE_NAME), damaged).expect("written");
+            assert_eq!(records(state.path(), &journal), [3, 6], "{damaged}");
+            assert_eq!(list(state.path()), "[5,30]", "{damaged}");
+        }
+    }
+
+    #[test]
+    fn a_list_spares_reading_the_journal() {
+        let state = tempfile::tempdir().expect("a folder");
+        fs::write(state.path().join(FILE_NAME), "[30]").expect("written");
+        assert_eq!(records(state.path(), &journal(&[(5, 3), (30, 6)])), [6], "it is believed to be whole");
+    }
+
+    #[test]
+    fn what_is_added_stands_in_the_list_unless_the_journal_does_not_say_it() {
+        let state = tempfile::tempdir().expect("a folder");
+        let journal = journal(&[(5, 3), (39, 20)]);
+        fs::write(state.path().join(FILE_NAME), "[5]").expect("written");
+        let mut skipped = Skipped::open(state.path(), &journal);
+        skipped.add(Seq(7), None);
+        assert_eq!((skipped.records().len(), list(state.path())), (2, "[5]".to_owned()));
+        skipped.add(Seq(20), Some(Seq(39)));
+        assert_eq!((skipped.records().len(), list(state.path())), (3, "[5,39]".to_owned()));
+        assert_eq!(records(state.path(), &journal), [3, 20]);
+    }
+
+    #[test]
+    fn what_was_deleted_needs_no_place() {
+        let state = tempfile::tempdir().expect("a folder");
+        let journal = journal(&[(2, 1), (35, 30)]);
+        assert_eq!(records(state.path(), &journal), [1, 30]);
+        journal.forget_before(Seq(20)).expect("deleted");
+        let mut skipped = Skipped::open(state.path(), &journal);
+        assert_eq!(skipped.records().len(), 1);
+        skipped.add(Seq(36), Some(Seq(40)));
+        assert_eq!(list(state.path()), "[35,40]");
+    }
+}
