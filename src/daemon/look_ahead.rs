@@ -1,6 +1,7 @@
 //! What later records of the journal say of earlier exchanges: what each of them released.
 //!
-//! A replay needs that before it applies the exchange, so a second reader goes ahead of the first.
+//! A replay needs that before it applies the exchange, so a second reader goes ahead of the first: from the exchange on, and only
+//! until it is known. Where no exchanges are, nothing is read twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +12,8 @@ use crate::{
     protocol::record::{self, RecordInput},
 };
 
-/// How many records ahead it is read. What an exchange released is written before the next record is applied, and publishers wait when
-/// the engine is 16,384 records behind.
+/// How many records behind an exchange what it released can be. It is written before the next record is applied, and publishers wait
+/// when the engine is 16,384 records behind.
 const RECORDS_AHEAD: u64 = 65_536;
 /// Most records that are read at a time.
 const BATCH_RECORDS_MAX: usize = 4_096;
@@ -24,14 +25,16 @@ pub(super) struct LookAhead {
     /// The last record that an earlier process wrote: what came after it is decided by this one.
     until: Seq,
     releases: BTreeMap<Seq, ReleaseRecord>,
+    /// The last exchange of which it was read what it released; that of earlier ones is written before.
+    newest: Seq,
     skipped: BTreeSet<Seq>,
     has_failed: bool,
 }
 
 impl LookAhead {
-    /// Reads from where `reader` is; `skipped` records are not followed.
+    /// Reads with `reader`, which stands at or before the first exchange; `skipped` records are not followed.
     pub(super) fn new(reader: Reader, until: Seq, skipped: BTreeSet<Seq>) -> Self {
-        Self { reader, until, releases: BTreeMap::new(), skipped, has_failed: false }
+        Self { reader, until, releases: BTreeMap::new(), newest: Seq::ZERO, skipped, has_failed: false }
     }
 
     /// Whether the record at `seq` is not followed.
@@ -39,16 +42,20 @@ impl LookAhead {
         self.skipped.contains(&seq)
     }
 
-    /// What the exchange at `seq` released, if its process has ended.
+    /// What the exchange at `seq` released, if its process has ended. Exchanges are asked for in order.
     pub(super) fn release_of(&mut self, seq: Seq) -> Release {
+        if seq > self.until {
+            return Release::Decide;
+        }
         self.read_for(seq);
-        if seq > self.until { Release::Decide } else { Release::Recorded(self.releases.remove(&seq)) }
+        Release::Recorded(self.releases.remove(&seq))
     }
 
-    /// Reads on until all that concerns `seq` was read.
+    /// Reads on until it is known what the exchange at `seq` released.
     fn read_for(&mut self, seq: Seq) {
-        let wanted = Seq(seq.0.saturating_add(RECORDS_AHEAD)).min(self.until);
-        while !self.has_failed && self.reader.position() <= wanted {
+        self.reader.skip_to(seq.next());
+        let last = Seq(seq.0.saturating_add(RECORDS_AHEAD)).min(self.until);
+        while !self.has_failed && self.newest < seq && self.reader.position() <= last {
             match self.reader.next_batch(BATCH_RECORDS_MAX) {
                 Ok(batch) if batch.is_empty() => return,
                 Ok(batch) => {
@@ -57,6 +64,7 @@ impl LookAhead {
                         if let Ok(RecordInput::Released(release)) =
                             record::decode(found.kind.0, found.seq, found.body)
                         {
+                            self.newest = self.newest.max(release.exchange);
                             self.releases.insert(release.exchange, release);
                         }
                     }
@@ -64,5 +72,79 @@ impl LookAhead {
                 Err(_) => self.has_failed = true,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        exchange::InjectionId,
+        journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles},
+        time::Timestamp,
+    };
+
+    /// A journal of so many records, of which those at the places given first say what the exchange given second released.
+    fn journal(records: u64, released: &[(u64, u64)]) -> Journal {
+        let settings = JournalSettings { segment_bytes: 1 << 20, ..JournalSettings::default() };
+        let clock = Arc::new(|| Timestamp::ZERO);
+        let opened = Journal::open(Arc::new(MemoryFiles::new()), settings, clock, &|_| None).expect("opened");
+        for place in 1..=records {
+            let exchange = released.iter().find(|(at, _)| *at == place).map(|(_, exchange)| Seq(*exchange));
+            let mut body = Vec::new();
+            let kind = if let Some(exchange) = exchange {
+                record::encode_released(&release(exchange), &mut body);
+                record::RELEASED
+            } else {
+                record::encode_bare(&mut body);
+                record::TICK
+            };
+            let batch = AppendBatch::of(RecordKind(kind), &body, None).expect("small");
+            opened.journal.append_blocking(batch, Level::Written).expect("appended");
+        }
+        opened.journal
+    }
+
+    fn release(exchange: Seq) -> ReleaseRecord {
+        let injection = InjectionId::new(&format!("of{exchange}"));
+        ReleaseRecord { exchange, injection, notifications: Vec::new(), directive: None }
+    }
+
+    fn recorded(exchange: u64) -> Release {
+        Release::Recorded(Some(release(Seq(exchange))))
+    }
+
+    #[test]
+    fn what_each_exchange_released_is_known_wherever_that_is_written() {
+        let journal = journal(30_000, &[(3, 2), (9_000, 7), (9_001, 8), (29_000, 28_000)]);
+        let mut ahead = LookAhead::new(journal.read_from(Seq(1)), Seq(30_000), BTreeSet::new());
+        let nothing = Release::Recorded(None);
+        for (exchange, expected) in [
+            (2, recorded(2)),
+            (5, nothing.clone()),
+            (7, recorded(7)),
+            (8, recorded(8)),
+            (20_000, nothing.clone()),
+            (28_000, recorded(28_000)),
+            (29_500, nothing),
+            (30_001, Release::Decide),
+        ] {
+            assert_eq!(ahead.release_of(Seq(exchange)), expected, "{exchange}");
+        }
+    }
+
+    #[test]
+    fn only_what_follows_an_exchange_is_read_and_only_until_it_is_known() {
+        let journal = journal(40_000, &[(20_001, 20_000), (20_003, 20_002)]);
+        let mut ahead = LookAhead::new(journal.read_from(Seq(1)), Seq(40_000), BTreeSet::new());
+        assert!(!ahead.is_skipped(Seq(7)));
+        assert_eq!(ahead.reader.position(), Seq(1));
+        assert_eq!(ahead.release_of(Seq(20_000)), recorded(20_000));
+        let read = ahead.reader.position();
+        assert!(read <= Seq(20_000 + BATCH_RECORDS_MAX as u64 + 1), "{read}");
+        assert_eq!(ahead.release_of(Seq(20_002)), recorded(20_002));
+        assert_eq!(ahead.reader.position(), read, "it was known");
     }
 }

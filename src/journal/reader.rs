@@ -137,6 +137,20 @@ impl Reader {
         Ok(Records { cursor: Some(&place.cursor), entries: &self.entries })
     }
 
+    /// Goes on at `next`, if that is farther on, without reading what is between but for the way from the nearest known place.
+    pub fn skip_to(&mut self, next: Seq) {
+        if next <= self.next {
+            return;
+        }
+        self.next = next;
+        if let Some(place) = &mut self.place
+            && let Ok((_, offset)) = place.segment.place_before(next)
+            && offset > place.cursor.offset()
+        {
+            place.cursor.seek(Arc::clone(&place.segment.file), offset);
+        }
+    }
+
     /// Goes on behind a place that cannot be read, where that is known to be: at the next block of a sealed segment, at the next
     /// place of an open one that is remembered, or else in the next segment. Returns whether there is such a place.
     pub(super) fn skip_damaged(&mut self) -> bool {
@@ -326,6 +340,22 @@ mod tests {
         }
         assert_eq!(journal.read_at(Seq(2_001)).expect("readable"), None);
         assert_eq!(journal.find(|_| false).expect("readable"), None);
+    }
+
+    #[test]
+    fn a_reader_skips_to_any_record_and_never_back() {
+        let journal = large_journal();
+        let mut reader = journal.read_from(Seq(1));
+        for (to, found) in
+            [(2, 2), (5, 5), (3, 6), (700, 700), (1_500, 1_500), (1_999, 1_999), (2_000, 2_000)]
+        {
+            reader.skip_to(Seq(to));
+            let records = reader.next_batch(1).expect("readable");
+            let numbers: Vec<_> = records.iter().map(|record| number_of_padded(record.body)).collect();
+            assert_eq!(numbers, [found]);
+        }
+        reader.skip_to(Seq(2_001));
+        assert!(reader.next_batch(1).expect("readable").is_empty());
     }
 
     #[test]
