@@ -37,6 +37,8 @@ const ABOVE_MAX: usize = 16;
 /// How often a process is looked at whose end the system does not tell.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
+/// Longest `stat` of a process, in bytes: 50 numbers of 64 bits with a name of 64 bytes.
+const STAT_BYTES_MAX: usize = 2_048;
 /// Longest session file that is read, in bytes; a client writes some hundred.
 const SESSION_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// How far the clock of the wall and that of the system's start may have come apart; nobody is given the number of a process within it.
@@ -94,8 +96,10 @@ impl Processes {
 
 /// What the system tells of a process; `None` when there is none, or none that can be seen from here.
 fn stat(pid: u32) -> Option<ProcessStat> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    ProcessStat::parse(&String::from_utf8_lossy(&text))
+    // One read takes all of it; asking for more and more takes six, and a hook may look at a dozen processes.
+    let mut text = [0; STAT_BYTES_MAX];
+    let count = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut text).ok()?;
+    ProcessStat::parse(&String::from_utf8_lossy(text.get(..count)?))
 }
 
 /// The process with this number, if it runs.
