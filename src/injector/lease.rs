@@ -253,8 +253,9 @@ impl Answers {
     /// another point, or in another turn, is forgotten too.
     pub(super) fn insert(&mut self, exchange: &Exchange, answer: Answer, lease: Duration, now: Timestamp) {
         let carrier = Arc::clone(&exchange.carrier);
-        self.newest_last.retain(|kept| kept.carrier != carrier);
-        self.carriers.insert(Arc::clone(&carrier));
+        if !self.carriers.insert(Arc::clone(&carrier)) {
+            self.newest_last.retain(|kept| kept.carrier != carrier);
+        }
         self.newest_last.push_back(Kept {
             carrier,
             point: Some(exchange.point),
