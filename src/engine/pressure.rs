@@ -1,48 +1,63 @@
 //! How much waits in all queues together, and whose queue gives way when it is too much.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{cmp::Reverse, collections::BTreeSet};
 
-use super::Engine;
+use super::{Engine, sessions::Sessions};
 use crate::{event::SessionId, injector::Injector, notification::Priority};
 
-/// What each queue holds.
+/// How many wait in a queue, and how important the least important one is; `None` when nothing does.
+pub(super) type Weight = Option<(Priority, usize)>;
+
+/// What all queues hold.
+///
+/// Shape: mostly there is room for everything, so who gives way is put into an order when there is too much, and the order is kept until
+/// half of the room is free again. It is made in the time of a look at each session, at most once for as many notifications as that half.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
-    of: BTreeMap<SessionId, (Priority, usize)>,
-    /// Who gives way first.
-    order: BTreeSet<(Priority, Reverse<usize>, SessionId)>,
     total: usize,
+    /// Who gives way first.
+    order: Option<BTreeSet<Place>>,
+}
+
+/// Less for a session whose queue gives way before another one's.
+type Place = (Priority, Reverse<usize>, SessionId);
+
+fn place(id: &SessionId, (least, count): (Priority, usize)) -> Place {
+    (least, Reverse(count), id.clone())
 }
 
 impl Pressure {
-    /// Notes how many wait for a session, and how important the least important one is; `None` when nothing does.
-    pub(super) fn set(&mut self, id: &SessionId, waiting: Option<(Priority, usize)>) {
-        let before = self.of.get(id).copied();
-        if before == waiting {
+    /// Notes that what waits for a session is `now` and was `before`.
+    pub(super) fn change(&mut self, id: &SessionId, before: Weight, now: Weight) {
+        if before == now {
             return;
         }
-        if let Some((least, count)) = before {
-            self.order.remove(&(least, Reverse(count), id.clone()));
-            self.total -= count;
-        }
-        match waiting {
-            Some((least, count)) => {
-                self.order.insert((least, Reverse(count), id.clone()));
-                self.of.insert(id.clone(), (least, count));
-                self.total += count;
+        let count = |weight: Weight| weight.map_or(0, |(_, count)| count);
+        self.total = self.total - count(before) + count(now);
+        if let Some(order) = &mut self.order {
+            if let Some(before) = before {
+                order.remove(&place(id, before));
             }
-            None => drop(self.of.remove(id)),
+            order.extend(now.map(|now| place(id, now)));
         }
     }
+}
 
+impl Sessions {
     /// Whose queue is to give way, if there are more than `total_max`: the longest of those that hold something of the least
     /// importance.
-    fn over(&self, total_max: usize) -> Option<&SessionId> {
-        let first = self.order.first().filter(|_| self.total > total_max);
-        first.map(|(_, _, id)| id)
+    fn over(&mut self, total_max: usize) -> Option<SessionId> {
+        if self.pressure.total <= total_max {
+            if self.pressure.total <= total_max / 2 {
+                self.pressure.order = None;
+            }
+            return None;
+        }
+        let order = self.pressure.order.get_or_insert_with(|| {
+            let known = self.open.iter().chain(&self.away);
+            known.filter_map(|(id, session)| session.weight.map(|weight| place(id, weight))).collect()
+        });
+        order.first().map(|(_, _, id)| id.clone())
     }
 }
 
@@ -50,7 +65,7 @@ impl Engine {
     /// Evicts what is over the bound for all queues together, as each queue chooses when it is full.
     pub(super) fn relieve(&mut self) {
         let total_max = usize::try_from(self.rules.sessions.pending_max).unwrap_or(usize::MAX);
-        while let Some(id) = self.sessions.pressure.over(total_max).cloned() {
+        while let Some(id) = self.sessions.over(total_max) {
             self.with_injector(&id, Injector::evict_least);
         }
     }
@@ -120,5 +135,16 @@ mod tests {
         assert_eq!((pending(&engine, 0), pending(&engine, 7), pending(&engine, 8)), (1, 99, 100));
         engine.handle(Input::SessionClosed { session: id(8), may_return: false }, NOW);
         assert_eq!(engine.sessions.pressure.total, MAX - 100);
+        for number in 9..=70 {
+            let closed = Input::SessionClosed { session: id(number), may_return: false };
+            engine.handle(closed, NOW);
+        }
+        assert!(engine.sessions.pressure.order.is_none(), "half of the room is free");
+        for (number, n) in (71..80).flat_map(|number| (0..700).map(move |n| (number, n))) {
+            engine.queue(&id(number), notification(format!("{number} again {n}"), Priority::High));
+        }
+        engine.queue(&id(71), notification("least".to_owned(), Priority::Low));
+        engine.handle(Input::Tick, NOW);
+        assert_eq!((engine.sessions.pressure.total, pending(&engine, 71)), (MAX, 800));
     }
 }

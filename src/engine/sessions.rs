@@ -18,7 +18,7 @@ use super::{
     folders::Folders,
     io::{Output, Pending, SessionChange},
     namesakes::Namesakes,
-    pressure::Pressure,
+    pressure::{Pressure, Weight},
     room::Evictions,
     rules::SessionSettings,
 };
@@ -73,6 +73,9 @@ pub(super) struct Session {
     pub(super) is_cleared: bool,
     /// What watchers were told last.
     pub(super) told: Told,
+    /// What its queue held when that was last added to [`Sessions::pressure`].
+    #[serde(skip)]
+    pub(super) weight: Weight,
 }
 
 /// What watchers are told of a session's queue: as [`Pending`].
@@ -158,8 +161,10 @@ impl Sessions {
         self.deadlines.set(id.clone(), None);
         self.folders.set(id, None);
         self.roots.remove(id);
-        self.pressure.set(id, None);
-        session
+        session.map(|(mut session, is_open)| {
+            self.pressure.change(id, session.weight.take(), None);
+            (session, is_open)
+        })
     }
 
     /// Takes note of where a session works, when that or its parent may have changed.
@@ -340,6 +345,7 @@ impl Session {
             is_opening: false,
             is_cleared: false,
             told: Told::default(),
+            weight: None,
         }
     }
 
@@ -444,13 +450,14 @@ impl Engine {
         let (count, top) = session.injector.pending();
         let wake = session.injector.wake(session.state, self.rules.wake.threshold);
         let weight = session.injector.weight();
+        let before = std::mem::replace(&mut session.weight, weight);
         let told = Told { count, top, for_user: session.injector.for_user(), wake };
         let has_changed = is_open && session.told != told;
         if has_changed {
             session.told.clone_from(&told);
         }
         self.sessions.deadlines.set(id.clone(), Some(deadline));
-        self.sessions.pressure.set(id, weight);
+        self.sessions.pressure.change(id, before, weight);
         for entry in entries {
             self.record(entry);
         }
@@ -517,10 +524,11 @@ impl Sessions {
             folders: _,
             namesakes,
         } = self;
-        for (id, session) in open.iter().chain(&*away) {
+        for (id, session) in open.iter_mut().chain(away) {
             heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
             deadlines.set(id.clone(), Some(session.deadline(settings)));
-            pressure.set(id, session.injector.weight());
+            session.weight = session.injector.weight();
+            pressure.change(id, None, session.weight);
             if let Some(own) = &session.own_id {
                 namesakes.insert(own.clone(), id.clone());
             }

@@ -406,7 +406,7 @@ impl Queue {
 
     /// The priority of the least urgent one.
     pub(super) fn least_priority(&self) -> Option<Priority> {
-        self.entries.last_key_value().map(|(key, _)| key.lane.urgency.0)
+        self.counts.last_key_value().map(|(lane, _)| lane.urgency.0)
     }
 
     /// When the next one expires.
