@@ -10,6 +10,7 @@
 pub mod io;
 pub mod rules;
 
+mod by_id;
 mod deadlines;
 mod departures;
 mod dispatch;

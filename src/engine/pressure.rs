@@ -54,7 +54,7 @@ impl Sessions {
             return None;
         }
         let order = self.pressure.order.get_or_insert_with(|| {
-            let known = self.open.iter().chain(&self.away);
+            let known = self.open.iter().chain(self.away.iter());
             known.filter_map(|(id, session)| session.weight.map(|weight| place(id, weight))).collect()
         });
         order.first().map(|(_, _, id)| id.clone())

@@ -45,7 +45,7 @@ impl Engine {
         let of_harness = |session: &Session| session.harness.name == harness.name;
         let is_full = self.sessions.open.len() >= SESSIONS_MAX;
         let has_too_many = self.sessions.open.len() >= SESSIONS_PER_HARNESS_MAX
-            && self.sessions.open.values().filter(|session| of_harness(session)).count()
+            && self.sessions.open.iter().filter(|(_, session)| of_harness(session)).count()
                 >= SESSIONS_PER_HARNESS_MAX;
         if !is_full && !has_too_many {
             return;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Engine,
+    by_id::ById,
     deadlines::Deadlines,
     folders::Folders,
     io::{Output, Pending, SessionChange},
@@ -111,9 +112,9 @@ pub struct SessionView<'a> {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Sessions {
-    pub(super) open: BTreeMap<SessionId, Session>,
+    pub(super) open: ById<Session>,
     /// Those that have ended and may come back. Nothing new is for them; what waits for them expires as it does for others.
-    pub(super) away: BTreeMap<SessionId, Session>,
+    pub(super) away: ById<Session>,
     /// Who took the place of a session that is gone: the reverse of [`Session::former`].
     #[serde(skip)]
     pub(super) heirs: BTreeMap<SessionId, SessionId>,
@@ -266,9 +267,11 @@ impl Sessions {
         settings: &SessionSettings,
         switched_off: &BTreeSet<SubscriberId>,
     ) -> Vec<SessionId> {
-        for session in self.open.values_mut().chain(self.away.values_mut()) {
-            session.injector.set_queue_len_max(settings.queue_len_max);
-            session.injector.mute(switched_off);
+        for sessions in [&mut self.open, &mut self.away] {
+            sessions.for_each_mut(|_, session| {
+                session.injector.set_queue_len_max(settings.queue_len_max);
+                session.injector.mute(switched_off);
+            });
         }
         self.open.keys().chain(self.away.keys()).cloned().collect()
     }
@@ -524,14 +527,16 @@ impl Sessions {
             folders: _,
             namesakes,
         } = self;
-        for (id, session) in open.iter_mut().chain(away) {
-            heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
-            deadlines.set(id.clone(), Some(session.deadline(settings)));
-            session.weight = session.injector.weight();
-            pressure.change(id, None, session.weight);
-            if let Some(own) = &session.own_id {
-                namesakes.insert(own.clone(), id.clone());
-            }
+        for sessions in [open, away] {
+            sessions.for_each_mut(|id, session| {
+                heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
+                deadlines.set(id.clone(), Some(session.deadline(settings)));
+                session.weight = session.injector.weight();
+                pressure.change(id, None, session.weight);
+                if let Some(own) = &session.own_id {
+                    namesakes.insert(own.clone(), id.clone());
+                }
+            });
         }
         for id in self.open.keys().cloned().collect::<Vec<_>>() {
             self.place(&id);

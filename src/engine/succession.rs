@@ -175,11 +175,11 @@ impl Sessions {
 
     /// Notes that `heir` stands for `former` and that their subagents are its.
     fn take_place(&mut self, heir: &SessionId, former: Vec<SessionId>) {
-        for (id, session) in &mut self.open {
+        self.open.for_each_mut(|id, session| {
             if session.harness.parent.as_ref().is_some_and(|parent| former.contains(parent)) {
                 session.harness.parent = (id != heir).then(|| heir.clone());
             }
-        }
+        });
         let Some(session) = self.open.get_mut(heir) else {
             return;
         };
