@@ -126,6 +126,7 @@ impl Engine {
             Input::SessionOpened { session, harness } => {
                 if self.sessions.taken_by(&session, &harness).is_none() {
                     self.meet_session(&session, &harness, now);
+                    self.settle_session(&session);
                 }
             }
             Input::SessionClosed { session, may_return: true } => {

@@ -98,11 +98,10 @@ impl Engine {
             events: notification.events.clone(),
             created_at: notification.created_at,
         });
-        if self.sessions.concerns_more_than(&notification.scope, DIRECT_MAX) {
+        let Some(concerned) = self.sessions.concerned(&notification.scope, DIRECT_MAX) else {
             self.broadcast(notification);
             return;
-        }
-        let concerned = self.sessions.concerned(&notification.scope);
+        };
         if concerned.is_empty() {
             self.keep_unclaimed(notification, None, Earlier::Not);
             return;

@@ -50,7 +50,7 @@ impl Engine {
         };
         Explanation {
             subscribers: rules.map(|rule| (rule.id.clone(), verdict(rule))).collect(),
-            sessions: self.sessions.concerned(&scope),
+            sessions: self.sessions.concerned(&scope, usize::MAX).expect("there is no bound"),
         }
     }
 }

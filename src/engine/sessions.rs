@@ -212,20 +212,20 @@ impl Sessions {
         self.deadlines.first()
     }
 
-    /// The open sessions that `scope` concerns, in the order of their ids.
-    pub(super) fn concerned(&self, scope: &Scope) -> Vec<SessionId> {
-        let mut concerned: Vec<SessionId> = self.each_concerned(scope).cloned().collect();
+    /// The open sessions that `scope` concerns, in the order of their ids; `None` if they are more than `count`, and then it looks at
+    /// no more than that.
+    pub(super) fn concerned(&self, scope: &Scope, count: usize) -> Option<Vec<SessionId>> {
+        let mut concerned: Vec<SessionId> =
+            self.each_concerned(scope).take(count.saturating_add(1)).cloned().collect();
+        if concerned.len() > count {
+            return None;
+        }
         concerned.sort_unstable();
         debug_assert!(
             matches!(scope, Scope::Session(_)) || concerned == self.roots_of(scope),
             "each is placed where it works"
         );
-        concerned
-    }
-
-    /// Whether `scope` concerns more than `count` open sessions; looks at no more than that.
-    pub(super) fn concerns_more_than(&self, scope: &Scope, count: usize) -> bool {
-        self.each_concerned(scope).nth(count).is_some()
+        Some(concerned)
     }
 
     /// The open sessions that `scope` concerns, in some order.
@@ -362,7 +362,7 @@ impl Engine {
     /// Opens the session if it is not open, learns what `harness` adds, and hands it what waited for it.
     ///
     /// What waits concerned no open session when it came, so only a session that is new, or is learned to be elsewhere, can
-    /// take some of it; any other is not asked.
+    /// take some of it; any other is not asked. The session is to be settled afterwards, as it was heard of.
     pub(super) fn meet_session(&mut self, id: &SessionId, harness: &Harness, now: Timestamp) {
         let is_new = self.sessions.get(id).is_none();
         if is_new {
@@ -394,7 +394,9 @@ impl Engine {
             self.sessions.place(id);
             self.claim(id);
         }
-        self.settle_session(id);
+        if is_new || learned.is_news {
+            self.settle_session(id);
+        }
     }
 
     /// Does what the user decided about a notification: in one queue, or wherever it waits.
@@ -444,8 +446,9 @@ impl Engine {
     /// Takes over what a session's queue has to say, after anything that may have changed it.
     pub(super) fn settle_session(&mut self, id: &SessionId) {
         let settings = &self.rules.sessions;
-        let is_open = self.sessions.open.contains_key(id);
-        let Some(session) = self.sessions.known_mut(id) else {
+        let open = self.sessions.open.get_mut(id);
+        let is_open = open.is_some();
+        let Some(session) = open.or_else(|| self.sessions.away.get_mut(id)) else {
             return;
         };
         let entries = session.injector.take_outputs();
