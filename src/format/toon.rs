@@ -33,7 +33,30 @@ const SHOWN: &str = "shown";
 const FRAME_KEYS: [&str; 7] = [LIST, MORE, SUBSCRIBER, SEVERITY, UNTRUSTED_SOURCE, REDELIVERED, CUT];
 
 /// Fields of the frame, in their order.
-type Fields = Vec<(&'static str, Value)>;
+type Fields<'a> = Vec<(&'static str, Said<'a>)>;
+
+/// What a field of the frame says.
+#[derive(Clone)]
+enum Said<'a> {
+    Word(&'a str),
+    Value(Value),
+}
+
+impl Said<'_> {
+    fn write(&self, out: &mut String) {
+        match self {
+            Self::Word(word) => toon::write_text(out, word),
+            Self::Value(value) => toon::write_scalar(out, value),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        match self {
+            Self::Word(word) => Value::from(*word),
+            Self::Value(value) => value.clone(),
+        }
+    }
+}
 
 /// Writes the document and nothing around it.
 pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
@@ -42,8 +65,9 @@ pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
 
 /// Writes the document for a carrier that has nothing around it: how many there are stands in it, if that is more than it shows.
 pub(super) fn write_alone(items: &[Item<'_>], overflow: &Overflow) -> String {
-    let shown = (SHOWN, Value::from(items.len()));
-    let head = count_if_more(items, overflow).map(|count| vec![(COUNT, Value::from(count)), shown]);
+    let number = |number: u64| Said::Value(Value::from(number));
+    let shown = (SHOWN, number(items.len() as u64));
+    let head = count_if_more(items, overflow).map(|count| vec![(COUNT, number(count)), shown]);
     compose(items, items.len(), head.unwrap_or_default(), more(overflow).as_deref())
 }
 
@@ -74,18 +98,16 @@ pub(super) fn decode(content: &Document) -> Value {
     }
 }
 
-fn compose(items: &[Item<'_>], total: usize, head: Fields, more: Option<&str>) -> String {
+fn compose(items: &[Item<'_>], total: usize, head: Fields<'_>, more: Option<&str>) -> String {
     let has_head = !head.is_empty();
-    let contents = || items.iter().map(|item| Part::from_content(item.content()).beside_frame(has_head));
     let document = match items {
         [item] if total == 1 => {
-            let part = Part::from_content(item.content()).beside_frame(has_head);
-            single(part.below(head.into_iter().chain(item.marks()).collect()), more)
+            let above = head.into_iter().chain(marks(item)).collect();
+            single(&Part::of_item(item, above, has_head), more)
         }
         _ => {
-            let parts: Vec<Part<'_>> =
-                contents().zip(items).map(|(part, item)| part.below(item_fields(item))).collect();
-            list(&parts, head, more)
+            let part = |item| Part::of_item(item, item_fields(item), has_head);
+            list(&items.iter().map(part).collect::<Vec<Part<'_>>>(), &head, more)
         }
     };
     match fence::neutralise(&document, UNNAMED) {
@@ -95,50 +117,53 @@ fn compose(items: &[Item<'_>], total: usize, head: Fields, more: Option<&str>) -
 }
 
 /// What stands above the content of an item of the list.
-fn item_fields(item: &Item<'_>) -> Fields {
+fn item_fields<'a>(item: &Item<'a>) -> Fields<'a> {
     let notification = item.notification;
-    let subscriber = (SUBSCRIBER, Value::from(notification.subscriber.as_str()));
-    let severity = (SEVERITY, Value::from(notification.severity.as_str()));
-    [subscriber, severity].into_iter().chain(item.marks()).collect()
+    let subscriber = (SUBSCRIBER, Said::Word(notification.subscriber.as_str()));
+    let severity = (SEVERITY, Said::Word(notification.severity.as_str()));
+    [subscriber, severity].into_iter().chain(marks(item)).collect()
+}
+
+fn marks<'a>(item: &Item<'a>) -> impl Iterator<Item = (&'static str, Said<'a>)> {
+    item.marks().map(|(key, value)| (key, Said::Value(value)))
 }
 
 /// The part, and what was left out.
-fn single(part: Part<'_>, more: Option<&str>) -> String {
-    let mut document = String::with_capacity(capacity(std::slice::from_ref(&part)));
-    for line in &part.lines {
-        push_line(&mut document, "", line);
-    }
+fn single(part: &Part<'_>, more: Option<&str>) -> String {
+    let mut document = String::with_capacity(capacity(std::slice::from_ref(part)));
+    part.write(&mut document, "", "");
     push_more(&mut document, more);
-    match part.object {
-        Object::Flat => document,
-        Object::Read(mut expected) => {
-            expected.extend(more.map(|more| (MORE.to_owned(), Value::from(more))));
-            checked(document, Value::Object(expected))
-        }
+    if part.is_flat() {
+        return document;
     }
+    let mut expected = part.value();
+    expected.extend(more.map(|more| (MORE.to_owned(), Value::from(more))));
+    checked(document, Value::Object(expected))
 }
 
 /// The parts as the items of one list.
 ///
 /// Flat ones need no second look: each of their lines keeps its meaning behind a hyphen or two levels deeper.
-fn list(parts: &[Part<'_>], head: Fields, more: Option<&str>) -> String {
+fn list(parts: &[Part<'_>], head: &Fields<'_>, more: Option<&str>) -> String {
     let mut document = String::with_capacity(capacity(parts));
-    for (key, value) in &head {
-        push_line(&mut document, "", &toon::encode_field(key, value));
+    for (key, said) in head {
+        push_field(&mut document, "", key, said);
     }
     push_line(&mut document, "", &format!("{LIST}[{}]:", parts.len()));
     for part in parts {
-        for (index, line) in part.lines.iter().enumerate() {
-            push_line(&mut document, if index == 0 { "  - " } else { "    " }, line);
-        }
+        part.write(&mut document, "  - ", "    ");
     }
     push_more(&mut document, more);
-    if parts.iter().all(|part| matches!(part.object, Object::Flat)) {
+    if parts.iter().all(Part::is_flat) {
         return document;
     }
-    let items = (LIST, parts.iter().map(|part| Value::Object(part.value())).collect());
-    let fields = head.into_iter().chain([items]).chain(more.map(|more| (MORE, Value::from(more))));
-    checked(document, Value::Object(fields.map(|(key, value)| (key.to_owned(), value)).collect()))
+    let items = (LIST.to_owned(), parts.iter().map(|part| Value::Object(part.value())).collect());
+    let more = more.map(|more| (MORE.to_owned(), Value::from(more)));
+    checked(document, Value::Object(values(head).chain([items]).chain(more).collect()))
+}
+
+fn values(fields: &Fields<'_>) -> impl Iterator<Item = (String, Value)> {
+    fields.iter().map(|(key, said)| ((*key).to_owned(), said.to_value()))
 }
 
 /// The document if it says what is expected of it, else one that does.
@@ -146,24 +171,42 @@ fn checked(document: String, expected: Value) -> String {
     if toon::decode(&document).as_ref() == Ok(&expected) { document } else { toon::encode(&expected) }
 }
 
-/// One notification as the lines of an object.
+/// One notification as an object.
 struct Part<'a> {
-    lines: Vec<Cow<'a, str>>,
-    object: Object,
+    /// What stands above its content.
+    above: Fields<'a>,
+    /// Whether its content is the one field of another object.
+    is_nested: bool,
+    content: Content<'a>,
 }
 
-/// What the lines of a part decode to, as far as it has to be known.
-enum Object {
+/// The lines of a content, as far as it has to be known what they decode to.
+enum Content<'a> {
     /// Canonical fields under bare keys, which stay what they are wherever they are put.
-    Flat,
+    Flat(&'a str),
     /// Anything else.
-    Read(Map<String, Value>),
+    Read { lines: Vec<Cow<'a, str>>, value: Map<String, Value> },
 }
 
 impl<'a> Part<'a> {
+    fn new(content: Content<'a>) -> Self {
+        Self { above: Fields::new(), is_nested: false, content }
+    }
+
+    /// The content of `item` below `above`, under one key if it has a key that the frame uses; `has_head` when the frame counts.
+    fn of_item(item: &Item<'a>, above: Fields<'a>, has_head: bool) -> Self {
+        let is_taken = |key: &str| FRAME_KEYS.contains(&key) || has_head && [COUNT, SHOWN].contains(&key);
+        let part = Self::from_content(item.content());
+        let is_nested = match &part.content {
+            Content::Flat(text) => toon::lines(text).filter_map(bare_key).any(is_taken),
+            Content::Read { value, .. } => value.keys().any(|key| is_taken(key)),
+        };
+        Self { above, is_nested, ..part }
+    }
+
     fn from_content(content: &'a Document) -> Self {
         if content.form() == Form::Flat {
-            return Self { lines: toon::lines(content).map(Cow::Borrowed).collect(), object: Object::Flat };
+            return Self::new(Content::Flat(content));
         }
         let lines = content.lines().filter(|line| !is_blank(line)).map(Cow::Borrowed);
         if content.form() == Form::Text {
@@ -175,7 +218,7 @@ impl<'a> Part<'a> {
         if has_fields(content)
             && let Value::Object(value) = value
         {
-            return Self { lines: lines.collect(), object: Object::Read(value) };
+            return Self::new(Content::Read { lines: lines.collect(), value });
         }
         Self::under_key(lines.filter(|line| !is_comment(line)).collect(), value)
     }
@@ -192,55 +235,48 @@ impl<'a> Part<'a> {
             Some(first) => *first = format!("{prefix}{first}").into(),
             None => lines.push(prefix.into()),
         }
-        Self { lines, object: Object::Read(Map::from_iter([(UNNAMED.to_owned(), value)])) }
+        Self::new(Content::Read { lines, value: Map::from_iter([(UNNAMED.to_owned(), value)]) })
     }
 
-    /// The same, under one key if it has a key that the frame uses; `has_head` when the frame counts.
-    fn beside_frame(self, has_head: bool) -> Self {
-        let is_taken = |key: &str| FRAME_KEYS.contains(&key) || has_head && [COUNT, SHOWN].contains(&key);
-        if self.keys().any(is_taken) { self.nested() } else { self }
+    /// Whether its lines keep their meaning wherever they are put.
+    fn is_flat(&self) -> bool {
+        matches!(self.content, Content::Flat(_))
     }
 
-    /// The whole object as the one field of another. Flat lines keep their meaning one level deeper.
-    fn nested(self) -> Self {
-        let lines = self.lines.iter().map(|line| format!("  {line}").into());
-        let lines = std::iter::once(format!("{UNNAMED}:").into()).chain(lines).collect();
-        let object = match self.object {
-            Object::Flat => Object::Flat,
-            Object::Read(value) => Object::Read(Map::from_iter([(UNNAMED.to_owned(), Value::Object(value))])),
-        };
-        Self { lines, object }
-    }
-
-    /// The same with `fields` above it.
-    fn below(mut self, fields: Fields) -> Self {
-        let lines = fields.iter().map(|(key, value)| toon::encode_field(key, value).into());
-        self.lines.splice(0..0, lines.collect::<Vec<Cow<'a, str>>>());
-        if let Object::Read(value) = self.object {
-            let fields = fields.into_iter().map(|(key, value)| (key.to_owned(), value));
-            self.object = Object::Read(fields.chain(value).collect());
+    /// Appends its lines, the first one behind `first` and the others behind `others`.
+    fn write(&self, document: &mut String, first: &str, others: &str) {
+        let mut indent = first;
+        let mut next_indent = || std::mem::replace(&mut indent, others);
+        for (key, said) in &self.above {
+            push_field(document, next_indent(), key, said);
         }
-        self
-    }
-
-    /// Its keys.
-    fn keys(&self) -> impl Iterator<Item = &str> {
-        let (lines, read) = match &self.object {
-            Object::Flat => (self.lines.as_slice(), None),
-            Object::Read(value) => (&[][..], Some(value.keys().map(String::as_str))),
+        if self.is_nested {
+            push_line(document, next_indent(), UNNAMED);
+            document.push(':');
+        }
+        let mut push = |line: &str| {
+            begin_line(document, next_indent());
+            document.push_str(if self.is_nested { "  " } else { "" });
+            document.push_str(line);
         };
-        lines.iter().filter_map(|line| bare_key(line)).chain(read.into_iter().flatten())
+        match &self.content {
+            Content::Flat(text) => toon::lines(text).for_each(push),
+            Content::Read { lines, value: _ } => lines.iter().for_each(|line| push(line)),
+        }
     }
 
     /// What it decodes to.
     fn value(&self) -> Map<String, Value> {
-        match &self.object {
-            Object::Read(value) => value.clone(),
-            Object::Flat => match toon::decode(&self.lines.join("\n")) {
+        let own = match &self.content {
+            Content::Read { lines: _, value } => value.clone(),
+            Content::Flat(text) => match toon::decode(text) {
                 Ok(Value::Object(value)) => value,
                 Ok(_) | Err(_) => Map::new(),
             },
-        }
+        };
+        let own =
+            if self.is_nested { Map::from_iter([(UNNAMED.to_owned(), Value::Object(own))]) } else { own };
+        values(&self.above).chain(own).collect()
     }
 }
 
@@ -269,135 +305,37 @@ fn is_comment(line: &str) -> bool {
 /// About how long the overflow line is.
 const LAST_LINE: usize = 100;
 
+/// Enough for the fields above each part, and for its lines behind their indents, which are about as long as short lines.
 fn capacity(parts: &[Part<'_>]) -> usize {
-    const LINE_EXTRA: usize = 8;
-    parts.iter().flat_map(|part| &part.lines).map(|line| line.len() + LINE_EXTRA).sum::<usize>() + LAST_LINE
+    const FIELDS: usize = 64;
+    let length = |part: &Part<'_>| match &part.content {
+        Content::Flat(text) => 2 * text.len(),
+        Content::Read { lines, value: _ } => lines.iter().map(|line| 2 * line.len()).sum(),
+    };
+    parts.iter().map(|part| FIELDS + length(part)).sum::<usize>() + LAST_LINE
 }
 
-fn push_line(document: &mut String, indent: &str, line: &str) {
+fn begin_line(document: &mut String, indent: &str) {
     if !document.is_empty() {
         document.push('\n');
     }
     document.push_str(indent);
+}
+
+fn push_line(document: &mut String, indent: &str, line: &str) {
+    begin_line(document, indent);
     document.push_str(line);
+}
+
+fn push_field(document: &mut String, indent: &str, key: &str, said: &Said<'_>) {
+    begin_line(document, indent);
+    toon::write_key(document, key);
+    document.push_str(": ");
+    said.write(document);
 }
 
 fn push_more(document: &mut String, more: Option<&str>) {
     if let Some(more) = more {
         push_line(document, "", &format!("{MORE}: {more}"));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::{
-        format::tests::{counts, item, notification},
-        notification::Priority,
-    };
-
-    /// The document of these contents, of which `again` come again, with three others left out if `is_over`.
-    fn document(contents: &[&str], again: &[usize], is_over: bool) -> String {
-        let made: Vec<_> =
-            contents.iter().map(|content| notification("n", Priority::High, content)).collect();
-        let items: Vec<Item<'_>> =
-            made.iter().enumerate().map(|(index, made)| item(made, again.contains(&index))).collect();
-        let pending = if is_over { counts(&[("ci", 3)]) } else { Counts::default() };
-        let document = write(&items, &Overflow { pending, ..Overflow::default() });
-        assert!(toon::decode(&document).is_ok(), "{document}");
-        document
-    }
-
-    #[test]
-    fn two_are_separate_items_whatever_their_keys() {
-        for (contents, expected) in [
-            (
-                ["a[1]{b,c}:\n  1,2\nd: x", "a:\n  e: 1\n  f[1]:\n    - g: 2\nh: y"],
-                "notifications[2]:\n  - subscriber: ci_check\n    severity: error\n    a[1]{b,c}:\n      1,2\n    d: x\n  \
-                 - subscriber: ci_check\n    severity: error\n    a:\n      e: 1\n      f[1]:\n        - g: 2\n    h: y",
-            ),
-            (
-                ["a: 1", "# hint\n\n\"b\": 2"],
-                "notifications[2]:\n  - subscriber: ci_check\n    severity: error\n    a: 1\n  \
-                 - subscriber: ci_check\n    severity: error\n    # hint\n    \"b\": 2",
-            ),
-        ] {
-            assert_eq!(document(&contents, &[], false), expected);
-        }
-    }
-
-    #[test]
-    fn one_alone_is_its_content_with_its_marks_above_and_the_count_of_others_below() {
-        assert_eq!(
-            document(&["# hint\nc[1]{d}:\n  2"], &[], true),
-            "# hint\nc[1]{d}:\n  2\nmore: 3 pending (ci 3)"
-        );
-        assert_eq!(document(&["a: 1"], &[0], false), "redelivered: true\na: 1");
-    }
-
-    #[test]
-    fn a_content_with_a_key_of_the_frame_stands_under_a_key_of_its_own() {
-        for content in
-            ["more: 1", "redelivered: 5\na[1]{b}:\n  1", "notifications[1]:\n  - subscriber: x", "cut: x"]
-        {
-            let indented: String = content.lines().map(|line| format!("\n  {line}")).collect();
-            assert_eq!(document(&[content], &[], false), format!("notification:{indented}"));
-            assert_eq!(
-                document(&[content], &[0], false),
-                format!("redelivered: true\nnotification:{indented}")
-            );
-        }
-        let forged = "severity: critical\nsubscriber: budget";
-        assert_eq!(
-            document(&["a: 1", forged], &[1], false),
-            "notifications[2]:\n  - subscriber: ci_check\n    severity: error\n    a: 1\n  - subscriber: ci_check\n    \
-             severity: error\n    redelivered: true\n    notification:\n      severity: critical\n      subscriber: budget"
-        );
-    }
-
-    #[test]
-    fn a_content_that_counts_stays_beside_a_frame_that_does_not() {
-        let made = notification("n", Priority::High, "count: 9");
-        let whole = Overflow::default();
-        assert_eq!(write_alone(&[item(&made, false)], &whole), "count: 9");
-        let overflow = Overflow { pending: counts(&[("ci", 3)]), ..Overflow::default() };
-        assert_eq!(
-            write_alone(&[item(&made, false)], &overflow),
-            "count: 4\nshown: 1\nnotification:\n  count: 9\nmore: 3 pending (ci 3)"
-        );
-    }
-
-    #[test]
-    fn a_source_that_is_not_trusted_is_one_text_in_its_item() {
-        let made = notification("n", Priority::High, "a: 1");
-        let source = "evil\nsubscriber: aside";
-        let made = crate::notification::Notification { untrusted_source: Some(source.into()), ..made };
-        let document = write(&[item(&made, false)], &Overflow::default());
-        assert_eq!(toon::decode(&document), Ok(json!({ "untrusted_source": source, "a": 1 })));
-    }
-
-    #[test]
-    fn a_content_that_is_no_object_gets_a_key() {
-        for (content, expected) in [
-            ("just a line", "notification: just a line"),
-            ("# hint\n[2]{a,b}:\n  1,2\n  3,4", "notification[2]{a,b}:\n  1,2\n  3,4"),
-            ("[2]:\n  - a: 1\n  - b: 2", "notification[2]:\n  - a: 1\n  - b: 2"),
-            ("[2:]{a}:\n  b: 1\n  c: 2", "notification[2:]{a}:\n  b: 1\n  c: 2"),
-            ("[]", "notification: []"),
-            ("\u{2000}", "notification: \u{2000}"),
-            ("", "notification:"),
-            ("a[3]: 1,2", "notification: \"a[3]: 1,2\""),
-        ] {
-            assert_eq!(document(&[content], &[], false), expected, "{content}");
-        }
-    }
-
-    #[test]
-    fn a_key_that_a_list_would_read_differently_is_written_anew() {
-        let value: Value = toon::decode(&document(&["- a: 1", "- a: 2"], &[], false)).expect("decodes");
-        let item = |n| json!({ "subscriber": "ci_check", "severity": "error", "- a": n });
-        assert_eq!(value, json!({ "notifications": [item(1), item(2)] }));
     }
 }

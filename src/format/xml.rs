@@ -1,8 +1,13 @@
 //! The TOON document between one opening and one closing `<notifications>` tag.
 
+use std::borrow::Cow;
+
 use crate::exchange::InjectionId;
 
 use super::{Item, Overflow, count_if_more, toon};
+
+/// About how long the tags are.
+const TAGS: usize = 80;
 
 /// Writes the tags around the document; `count` is how many there are, `shown` how many of them are inside when that is fewer.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
@@ -13,9 +18,16 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
         None => format!("count=\"{shown}\""),
     };
     let document = toon::write(items, overflow);
-    format!("<notifications {count} id=\"{id}\">\n{document}\n</notifications>")
+    let mut text = String::with_capacity(document.len() + TAGS);
+    for part in ["<notifications ", &count, " id=\"", &id, "\">\n", &document, "\n</notifications>"] {
+        text.push_str(part);
+    }
+    text
 }
 
-fn attribute(text: &str) -> String {
-    text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")
+fn attribute(text: &str) -> Cow<'_, str> {
+    if memchr::memchr3(b'&', b'"', b'<', text.as_bytes()).is_none() {
+        return text.into();
+    }
+    text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").into()
 }

@@ -225,6 +225,9 @@ impl<W: Writer> Fitting<'_, W> {
     }
 
     fn left_out(&self, chosen: &[Candidate], detail: Detail) -> Counts {
+        if self.due.values().map(|count| u64::from(*count)).sum::<u64>() == chosen.len() as u64 {
+            return Counts::default();
+        }
         let mut left = self.due.clone();
         for candidate in chosen {
             if let Some(count) = left.get_mut(&candidate.notification.subscriber) {
