@@ -170,6 +170,9 @@ const fn is_special(byte: u8) -> bool {
 /// What a reader could take for a number, leading zeros and plus signs included.
 fn is_number_like(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if is_digits(unsigned) {
+        return true;
+    }
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))),
         None => (unsigned, None),
