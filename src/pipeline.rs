@@ -92,6 +92,8 @@ pub enum PipelineOutput {
 /// Whether an event makes a critical notification of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weight {
+    /// Its source is not trusted: it is high at most.
+    Untrusted,
     /// It travels as its subscriber says.
     Usual,
     /// It is at least as severe as `escalate_at`, and of a trusted source: past any batch and rate, but not past filters and dedupe.
@@ -100,10 +102,11 @@ pub(crate) enum Weight {
 
 impl Weight {
     fn of(rule: &Subscriber, event: &Event) -> Self {
-        match rule.output.escalate_at {
-            Some(least) if event.severity >= least && rule.wake.trusts_event(event) => Self::Escalated,
-            Some(_) | None => Self::Usual,
+        if !rule.wake.trusts_event(event) {
+            return Self::Untrusted;
         }
+        let escalates = rule.output.escalate_at.is_some_and(|least| event.severity >= least);
+        if escalates { Self::Escalated } else { Self::Usual }
     }
 }
 
@@ -227,7 +230,7 @@ impl Pipeline {
         if self.batcher.repeat(&self.rule.batching, scope, of, newest, now) {
             return Err(Reason::Duplicate { of });
         }
-        let waits = self.rule.batching.collects() && !is_alone(&self.rule, event, weight);
+        let waits = self.rule.batching.collects() && !is_alone(&self.rule, weight);
         if newest.is_some() && waits {
             self.dedupe.renew(key, rule.window, seq, now);
             return Ok(());
@@ -246,7 +249,7 @@ impl Pipeline {
         now: Timestamp,
     ) -> Option<Batch> {
         let row = Row { seq, event: Arc::clone(event), repeats: 1 };
-        if is_alone(&self.rule, event, weight) {
+        if is_alone(&self.rule, weight) {
             return Some(Batch::alone(scope, row, now));
         }
         let rule = &self.rule.batching;
@@ -267,7 +270,7 @@ impl Pipeline {
     }
 
     fn limit(&mut self, batch: Batch, weight: Weight) -> Option<Batch> {
-        let Some(rate) = self.rule.rate.filter(|_| weight == Weight::Usual) else { return Some(batch) };
+        let Some(rate) = self.rule.rate.filter(|_| weight != Weight::Escalated) else { return Some(batch) };
         let Err(retry_at) = self.limiter.try_take(rate, &batch.scope, batch.closed_at) else {
             return Some(batch);
         };
@@ -291,7 +294,9 @@ impl Pipeline {
             }
         }
         let (priority, inject_at) = match weight {
-            Weight::Usual => rule.wake.lowered(rule.output.priority, rule.output.inject_at, &batch.rows),
+            Weight::Untrusted | Weight::Usual => {
+                rule.wake.lowered(rule.output.priority, rule.output.inject_at, &batch.rows)
+            }
             Weight::Escalated => (Priority::Critical, InjectionPoint::Immediate),
         };
         let activation = rule.wake.activation(rule.output.activation, priority, &batch.rows);
@@ -330,8 +335,12 @@ impl Pipeline {
 }
 
 /// Whether an event makes a critical notification of its own: one that is not trusted does not, whatever its subscriber says.
-fn is_alone(rule: &Subscriber, event: &Event, weight: Weight) -> bool {
-    weight == Weight::Escalated || rule.output.priority == Priority::Critical && rule.wake.trusts_event(event)
+fn is_alone(rule: &Subscriber, weight: Weight) -> bool {
+    match weight {
+        Weight::Untrusted => false,
+        Weight::Usual => rule.output.priority == Priority::Critical,
+        Weight::Escalated => true,
+    }
 }
 
 fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, carried: Carried) -> RenderInput<'a> {

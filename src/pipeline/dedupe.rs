@@ -36,7 +36,8 @@ pub(crate) enum Verdict {
 /// Writes the key under which `event` is known.
 ///
 /// Shape: an event's own key never equals one made from fields, and the key of an event that escalates never equals that
-/// of one that does not, so a critical event is not taken for the repeat of a warning. Fields are compared with their kinds: `1` is not
+/// of one that does not, so a critical event is not taken for the repeat of a warning; nor is what the user trusts taken for the
+/// repeat of what anybody can have sent. Fields are compared with their kinds: `1` is not
 /// `"1"`, and null is not absence. An event that has none of the payload's fields of the key is compared by its whole payload.
 pub(crate) fn write_key<'w>(
     writer: &'w mut KeyWriter,
@@ -46,6 +47,7 @@ pub(crate) fn write_key<'w>(
     weight: Weight,
 ) -> &'w [u8] {
     let writer = writer.start().scope(scope).word(match weight {
+        Weight::Untrusted => b"untrusted".as_slice(),
         Weight::Usual => b"usual",
         Weight::Escalated => b"escalated",
     });
@@ -360,6 +362,7 @@ mod tests {
         let keys = [
             key(None, &Scope::All, Weight::Usual),
             key(None, &Scope::All, Weight::Escalated),
+            key(None, &Scope::All, Weight::Untrusted),
             key(None, &folder, Weight::Usual),
             key(Some("tool.call.failure"), &Scope::All, Weight::Usual),
             key(Some("other"), &Scope::All, Weight::Usual),
