@@ -101,10 +101,12 @@ impl Turn<'_> {
             "grep times out three times, fetch is refused once: four events.\n[after_tool]",
         )?;
 
-        for index in 0..20 {
+        // In one request: on a busy machine the window could end between two.
+        let saves = (0..20).map(|index| {
             let path = if index % 2 == 0 { "src/login.rs" } else { "src/token.rs" };
-            self.publish("fs.file.modified", json!({ "path": path, "kind": "modified" }))?;
-        }
+            event("fs.file.modified", json!({ "path": path, "kind": "modified" }))
+        });
+        self.publish_all(saves.collect())?;
         self.wait()?;
         self.exchange(
             "after_tool",
@@ -135,11 +137,16 @@ impl Turn<'_> {
     }
 
     fn publish(&mut self, event_type: &str, payload: Value) -> Result<(), CliError> {
-        let event = json!({ "type": event_type, "source": "cli", "session": SESSION, "payload": payload });
+        self.publish_all(vec![event(event_type, payload)])
+    }
+
+    fn publish_all(&mut self, events: Vec<Value>) -> Result<(), CliError> {
+        let events = Value::from(events);
         let answer: Value =
-            parse("publish", &self.context.ask("publish", "POST", "/v1/events", Some(&event))?)?;
-        let seq = answer.pointer("/results/0/seq").and_then(Value::as_u64);
-        self.last = self.last.max(seq.unwrap_or_default());
+            parse("publish", &self.context.ask("publish", "POST", "/v1/events", Some(&events))?)?;
+        let results = answer.get("results").and_then(Value::as_array).into_iter().flatten();
+        let last = results.filter_map(|result| result.get("seq")?.as_u64()).max();
+        self.last = self.last.max(last.unwrap_or_default());
         Ok(())
     }
 
@@ -193,6 +200,10 @@ impl Turn<'_> {
         }
         Ok(published)
     }
+}
+
+fn event(event_type: &str, payload: Value) -> Value {
+    json!({ "type": event_type, "source": "cli", "session": SESSION, "payload": payload })
 }
 
 /// A folder for the demo's daemon; it goes away with the demo.
