@@ -76,6 +76,8 @@ pub struct Reader {
     written: watch::Receiver<Seq>,
     next: Seq,
     place: Option<Place>,
+    /// Where the next record is while there is no place: the segment's first record, and the offset.
+    resting: Option<(Seq, u64)>,
     entries: Vec<Entry>,
 }
 
@@ -96,7 +98,14 @@ pub struct Records<'a> {
 
 impl Reader {
     pub(super) fn new(shared: Arc<Shared>, written: watch::Receiver<Seq>, next: Seq) -> Self {
-        Self { shared, written, next: next.max(Seq::ZERO.next()), place: None, entries: Vec::new() }
+        Self {
+            shared,
+            written,
+            next: next.max(Seq::ZERO.next()),
+            place: None,
+            resting: None,
+            entries: Vec::new(),
+        }
     }
 
     /// The position of the record that comes next.
@@ -143,11 +152,20 @@ impl Reader {
             return;
         }
         self.next = next;
+        self.resting = None;
         if let Some(place) = &mut self.place
             && let Ok((_, offset)) = place.segment.place_before(next)
             && offset > place.cursor.offset()
         {
             place.cursor.seek(Arc::clone(&place.segment.file), offset);
+        }
+    }
+
+    /// Gives up its memory and its file until the next call, and goes on where it is then, without looking for that.
+    pub fn rest(&mut self) {
+        self.entries = Vec::new();
+        if let Some(Place { segment, cursor, .. }) = self.place.take() {
+            self.resting = Some((segment.first, cursor.offset()));
         }
     }
 
@@ -158,7 +176,7 @@ impl Reader {
         // Of a damaged index nothing is known.
         let within = segment.place_after(self.next).ok().flatten();
         let Some(next) = within.or(following) else { return false };
-        (self.next, self.place) = (next, None);
+        (self.next, self.place, self.resting) = (next, None, None);
         true
     }
 
@@ -190,7 +208,11 @@ impl Reader {
                 place.rewind(&self.shared, self.next)?;
             }
             None => {
-                let offset = offset_before(&self.shared, &segment, self.next)?;
+                let offset = match self.resting {
+                    Some((first, offset)) if first == segment.first => offset,
+                    Some(_) | None => offset_before(&self.shared, &segment, self.next)?,
+                };
+                self.resting = None;
                 let cursor = Cursor::new(Arc::clone(&segment.file), offset);
                 self.place = Some(Place { segment, cursor, last });
             }
@@ -280,7 +302,7 @@ impl From<Record<'_>> for RecordBuf {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::journal::{AppendBatch, Journal, Level, memory::MemoryFiles};
+    use crate::journal::{AppendBatch, Journal, Level, files::Files, memory::MemoryFiles};
 
     #[test]
     fn a_record_is_read_as_soon_as_its_append_is_answered() {
@@ -356,6 +378,34 @@ mod tests {
         }
         reader.skip_to(Seq(2_001));
         assert!(reader.next_batch(1).expect("readable").is_empty());
+    }
+
+    #[test]
+    fn a_reader_that_rested_goes_on_where_it_was_whatever_became_of_the_segment() {
+        let files = MemoryFiles::new();
+        let journal = open(&files).journal;
+        let mut reader = journal.read_from(Seq(1));
+        for number in 1..60 {
+            journal.append_blocking(batch(number), Level::Synced).expect("appended");
+            let records = reader.next_batch(9).expect("readable");
+            assert_eq!(records.iter().map(|record| number_of(record.body)).collect::<Vec<_>>(), [number]);
+            reader.rest();
+        }
+        journal.append_blocking(batch(60), Level::Synced).expect("appended");
+        // What is before a place that is known is not looked at: a reader that looks for it meets the damage.
+        let last = files
+            .list()
+            .expect("listed")
+            .into_iter()
+            .rfind(|name| crate::journal::segment::first_of(name).is_some())
+            .expect("one");
+        let file = files.open(&last).expect("there");
+        file.write_at(b"!", HEADER_BYTES + 30).expect("written");
+        assert_eq!(reader.next_batch(9).expect("readable").len(), 1);
+        assert!(journal.read_at(Seq(60)).is_err());
+        reader.rest();
+        reader.skip_to(Seq(60));
+        assert!(reader.next_batch(9).expect("nothing is left").is_empty());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::{
     engine::io::Pending,
     event::{Pattern, Seq, SessionId, Severity, codec},
     exchange::Harness,
-    journal::{ReadError, record::Record},
+    journal::{ReadError, Reader, record::Record},
     protocol::{
         FieldError,
         event::{EventView, read_name, read_workspace, to_json},
@@ -84,7 +84,8 @@ pub(crate) async fn events(
     };
     // Positions begin with 1.
     let next = from.max(Seq::ZERO.next());
-    let tail = Tail { app, next, filter, ready: VecDeque::new(), _place: place };
+    let reader = app.bus.read_from(next);
+    let tail = Tail { app, next, reader, filter, ready: VecDeque::new(), _place: place };
     Ok(respond(stream::unfold(tail, |mut tail| async move { Some((tail.next().await?, tail)) })))
 }
 
@@ -134,6 +135,8 @@ struct Tail {
     app: App,
     /// The record that is read next.
     next: Seq,
+    /// Rests between two readings: it would keep a large buffer.
+    reader: Reader,
     filter: Filter,
     ready: VecDeque<(Seq, String)>,
     _place: OwnedSemaphorePermit,
@@ -167,10 +170,8 @@ impl Tail {
 
     /// Makes the next events ready, if any are written.
     fn read(&mut self) -> Result<(), ReadError> {
-        // A reader has a large buffer, which one that waits for its client does not need.
-        let mut reader = self.app.bus.read_from(self.next);
         let mut bytes = 0;
-        for found in reader.next_batch(READ_RECORDS_MAX)?.iter() {
+        for found in self.reader.next_batch(READ_RECORDS_MAX)?.iter() {
             if bytes > READY_BYTES_MAX {
                 break;
             }
@@ -179,6 +180,12 @@ impl Tail {
                 bytes += event.len();
                 self.ready.push_back((found.seq, event));
             }
+        }
+        if self.next < self.reader.position() {
+            // The client has enough for now.
+            self.reader = self.app.bus.read_from(self.next);
+        } else {
+            self.reader.rest();
         }
         Ok(())
     }
