@@ -182,6 +182,9 @@ impl Sealer {
 
     /// Deletes what is too old or too much.
     fn forget(&mut self) {
+        if self.retention == Retention::default() {
+            return;
+        }
         let now = (self.clock)();
         let Forgettable { before, by_age } = match self.forgettable(now) {
             Ok(forgettable) => forgettable,
@@ -206,9 +209,6 @@ impl Sealer {
     }
 
     fn forgettable(&self, now: Timestamp) -> io::Result<Forgettable> {
-        if self.retention == Retention::default() {
-            return Ok(Forgettable::default());
-        }
         let segments = self.shared.read_segments();
         let sizes = segments.iter().map(|segment| segment.stored_bytes()).collect::<io::Result<Vec<_>>>()?;
         let full: Vec<Full> = segments

@@ -37,6 +37,7 @@ fn full_segments_are_packed_and_hold_what_they_held() {
     journal.append_blocking(batch_of(41..=60), Level::Synced).expect("appended");
     journal.close_blocking().expect("closed");
     let again = open_packing(&files);
+    assert!(!files.list().expect("listed").iter().any(|name| name == UNFINISHED_NAME));
     assert_eq!((again.cuts.len(), again.last_seq), (0, Seq(60)));
     assert_eq!(again.last_time, Timestamp::from_millis(5));
     assert_eq!(numbers(&again.journal), (1..=60).collect::<Vec<_>>());
@@ -46,7 +47,6 @@ fn full_segments_are_packed_and_hold_what_they_held() {
     }
     let published = again.journal.append_blocking(batch(3), Level::Written).expect("answered");
     assert_eq!(published.outcomes().collect::<Vec<_>>(), [Outcome::Duplicate(Seq(3))]);
-    assert!(!files.list().expect("listed").iter().any(|name| name == UNFINISHED_NAME));
 }
 
 #[test]
