@@ -47,7 +47,7 @@ const KEY_END: &str = "-----END ";
 
 /// Replaces credentials in `text` by their recognisable beginning and a mark.
 pub fn mask_secrets(text: &str) -> Cow<'_, str> {
-    if text.len() < SECRET_BYTES_MIN || !has_secret_byte(text) {
+    if !has_secret_byte(text) {
         return text.into();
     }
     let mut masked = String::new();
@@ -70,11 +70,14 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     masked.into()
 }
 
-/// The shortest secret of all: a password of one character in a URL.
-const SECRET_BYTES_MIN: usize = AUTHORITY.len() + ":p@".len();
+/// The shortest secret but a password in a URL, with its beginning.
+const SECRET_BYTES_MIN: usize = 15;
 
-/// Whether `text` has a byte of which every secret has one; most texts have none, and are done with after one look.
+/// Whether `text` has a byte of which every secret has one; most texts are too short or have none, and are done with after one look.
 fn has_secret_byte(text: &str) -> bool {
+    if text.len() < SECRET_BYTES_MIN {
+        return text.contains('@');
+    }
     text.bytes().fold(false, |has, byte| has | matches!(byte, b'-' | b'_' | b'A' | b'B' | b'b' | b'J' | b'@'))
 }
 
@@ -84,22 +87,29 @@ struct Secret {
     end: usize,
 }
 
-/// The distance to the next place at which any secret can begin: a key block's dash, a URL's colon, or a letter that no word byte
-/// precedes.
+/// The distance to the next place at which any secret can begin.
 fn next_candidate(rest: &str) -> usize {
-    let mut is_in_word = false;
-    for (at, byte) in rest.bytes().enumerate() {
-        let begins = match byte {
-            b'-' | b':' => true,
-            b'g' | b'x' | b's' | b'r' | b'h' | b'e' | b'n' | b'A' | b'b' | b'B' => !is_in_word,
-            _ => false,
-        };
-        if begins && at > 0 {
-            return at;
-        }
-        is_in_word = is_word_byte(byte);
+    let found = rest.as_bytes().windows(3).position(|around| match around {
+        [before, first, second] => can_begin(*before, *first, *second),
+        _ => false,
+    });
+    found.map_or(rest.len(), |at| at + 1)
+}
+
+/// Whether a secret can begin with these two bytes: a key block, the authority of a URL, or a token that no word byte precedes.
+fn can_begin(before: u8, first: u8, second: u8) -> bool {
+    match (first, second) {
+        (b'-', b'-') | (b':', b'/') => true,
+        (b'g', b'i' | b'l' | b'h')
+        | (b'x', b'o')
+        | (b's' | b'r', b'k')
+        | (b'h', b'f')
+        | (b'n', b'p')
+        | (b'A', b'K' | b'S' | b'I')
+        | (b'e', b'y')
+        | (b'b' | b'B', b'e' | b'E' | b'a' | b'A') => !is_word_byte(before),
+        _ => false,
     }
-    rest.len()
 }
 
 fn secret_at(text: &str, at: usize, rest: &str) -> Option<Secret> {
@@ -224,7 +234,7 @@ mod tests {
     fn no_secret_is_shorter_than_the_shortest() {
         let tokens = PREFIXES.iter().map(|(prefix, following)| prefix.len() + following);
         let schemes = SCHEMES.iter().map(|(scheme, following)| scheme.len() + following);
-        let others = ["-----BEGIN PRIVATE KEY-----".len(), JWT_CHARS_MIN, "://:p@".len()];
+        let others = ["-----BEGIN PRIVATE KEY-----".len(), JWT_CHARS_MIN];
         assert_eq!(tokens.chain(schemes).chain(others).min(), Some(SECRET_BYTES_MIN));
     }
 
@@ -233,7 +243,9 @@ mod tests {
         let beginnings = PREFIXES.iter().map(|(prefix, _)| *prefix);
         let schemes = SCHEMES.iter().map(|(scheme, _)| *scheme);
         for beginning in beginnings.chain(schemes).chain([KEY_BEGIN, "BEARER ", "BASIC ", JWT, "://:p@"]) {
-            assert!(has_secret_byte(beginning), "{beginning}");
+            assert!(has_secret_byte(&format!("{beginning:15}")), "{beginning}");
+            let found = next_candidate(&format!(" {beginning}"));
+            assert_eq!(found, 1, "{beginning}");
         }
     }
 
