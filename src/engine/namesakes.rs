@@ -57,7 +57,7 @@ impl Engine {
     pub(super) fn addressed_by_full_name(&self, input: &Input<'_>) -> Option<SessionId> {
         let Input::Event { event, .. } = input else { return None };
         // Nearly no id has one, and nothing is allocated for those.
-        let name = event.session.filter(|name| name.contains(':'))?;
+        let name = event.session.filter(|name| name.contains(SessionId::SEPARATOR))?;
         self.sessions.by_full_name(&SessionId::new(name))
     }
 }

@@ -38,9 +38,6 @@ impl fmt::Display for Seq {
     }
 }
 
-/// What stands between the harness and the id of a session's full name.
-const OF: char = ':';
-
 /// What one agent conversation is called; a subagent's is its own.
 ///
 /// Shape: the harness's id of it, or the full name `harness:id` where a session of another harness is called by that id already.
@@ -48,6 +45,9 @@ const OF: char = ':';
 pub struct SessionId(#[serde(deserialize_with = "snapshot::text::read")] Arc<str>);
 
 impl SessionId {
+    /// What stands between the harness and the id of a full name.
+    pub const SEPARATOR: char = ':';
+
     /// Wraps the harness's own id of a conversation, or a full name.
     pub fn new(id: &str) -> Self {
         Self(id.into())
@@ -55,19 +55,19 @@ impl SessionId {
 
     /// The full name of the session that `harness` calls by this id.
     pub fn full(&self, harness: &str) -> Self {
-        Self(format!("{harness}{OF}{self}").into())
+        Self(format!("{harness}{}{self}", Self::SEPARATOR).into())
     }
 
     /// The id in the full name of a session of `harness`; `None` when it is none.
     pub fn own(&self, harness: &str) -> Option<&str> {
-        self.0.strip_prefix(harness)?.strip_prefix(OF)
+        self.0.strip_prefix(harness)?.strip_prefix(Self::SEPARATOR)
     }
 
     /// The harness and the id of which it can be the full name; several when one of them has a colon itself.
     pub fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.match_indices(OF).filter_map(|(at, _)| {
+        self.0.match_indices(Self::SEPARATOR).filter_map(|(at, _)| {
             let (harness, id) = self.0.split_at(at);
-            Some((harness, id.strip_prefix(OF)?))
+            Some((harness, id.strip_prefix(Self::SEPARATOR)?))
         })
     }
 

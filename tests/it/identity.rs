@@ -2,18 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Home, text};
-
-const EACH: &str = r#"
-[subscriber]
-id = "each"
-[events]
-types = ["test.each"]
-[batching]
-window_ms = 0
-[output]
-priority = "high"
-"#;
+use crate::{
+    socket::EACH,
+    support::daemon::{Home, text},
+};
 
 fn exchange(home: &Home, id: &str, harness: &str, carrier: &str) -> (u16, Value) {
     let body = json!({ "point": "after_tool", "carrier": carrier, "format": "toon",

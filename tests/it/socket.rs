@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::daemon::{Ended, Home, PATIENCE, eventually, roundtrip, text};
 
 /// Makes a notification of each event at once.
-const EACH: &str = r#"
+pub(crate) const EACH: &str = r#"
 [subscriber]
 id = "each"
 [events]
