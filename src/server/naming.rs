@@ -12,7 +12,7 @@ use crate::{
     engine::Named,
     event::SessionId,
     exchange::Exchange,
-    protocol::event::NAME_BYTES_MAX,
+    protocol::{FieldError, event::NAME_BYTES_MAX},
     server::{App, error::ApiError},
 };
 
@@ -77,11 +77,14 @@ pub(crate) async fn session_of(
 
 /// Has an exchange name its session, and those that it names besides, as they are called here.
 ///
-/// Errors: as [`session_of`].
+/// Errors: as [`session_of`]; 400 when the session's parent turns out to be itself, under its other name.
 pub(crate) async fn name_sessions(app: &App, exchange: &mut Exchange) -> Result<(), ApiError> {
     let harness = exchange.harness.name.clone();
     for id in exchange.sessions_mut() {
         *id = session_of(app, id.clone(), harness.as_deref()).await?;
+    }
+    if exchange.harness.parent.as_ref() == Some(&exchange.session) {
+        return Err(ApiError::bad(FieldError::new("harness.parent", "is the session itself")));
     }
     Ok(())
 }

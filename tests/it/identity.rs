@@ -50,6 +50,9 @@ fn two_harnesses_with_one_id_have_a_session_each() {
     }
     let shown = home.run(&["exchange", "main", "after_tool"]);
     assert!(text(&shown.stderr).contains("say which, `a:main` or `b:main`"), "{}", text(&shown.stderr));
+    let body =
+        json!({ "point": "after_tool", "carrier": "c3", "harness": { "name": "b", "parent": "main" } });
+    assert_eq!(home.exchange("b:main", &body).status(), 400, "it would be its own parent");
     daemon.kill();
 
     // Names hold over a restart.
