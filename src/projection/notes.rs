@@ -160,7 +160,9 @@ impl Notes {
 
     /// Takes what was noted so far; what follows is noted from there on.
     pub fn hand_over(&mut self) -> Self {
-        let rest = Self { event: mem::take(&mut self.event), ..Self::after(self.upto.max(self.after)) };
+        let event = mem::take(&mut self.event);
+        // The time too: what nobody could take is put back, and may be handed over again before the next record.
+        let rest = Self { event, at: self.at, ..Self::after(self.upto.max(self.after)) };
         mem::replace(self, rest)
     }
 

@@ -84,6 +84,9 @@ fn notes_that_nobody_took_are_put_back_in_front() {
     let mut notes = event_notes(1);
     let first = notes.hand_over();
     assert_eq!((notes.from(), notes.records()), (Seq(1), 0));
+    notes.put_back(first);
+    let first = notes.hand_over();
+    assert_eq!((first.upto(), first.time()), (Seq(1), Timestamp::from_millis(1_000)));
     notes.begin(&Record {
         kind: RecordKind(record::EVENT),
         seq: Seq(2),
