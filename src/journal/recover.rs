@@ -305,14 +305,7 @@ impl<'a> Scanner<'a> {
                 let damage = Damage::Order { expected: first, found: packed.seal.first };
                 Err(OpenError::Damaged { path: self.files.path(name), offset: HEADER_BYTES, damage })
             }
-            Header::Newer(found) => {
-                let known =
-                    salvage::known_inside(&file).map_err(|source| self.failed("read", name, source))?;
-                let path = self.files.path(name);
-                Err(known.map_or(OpenError::Newer { path: path.clone(), found }, |_| {
-                    OpenError::NotASegment { path }
-                }))
-            }
+            Header::Newer(found) => Err(OpenError::Newer { path: self.files.path(name), found }),
             Header::Other => Err(OpenError::NotASegment { path: self.files.path(name) }),
         }
     }

@@ -399,9 +399,7 @@ mod tests {
     #[test]
     fn what_a_newer_program_wrote_is_left_alone() {
         let files = filled(40, false);
-        write(&files, &segments(&files)[1], 8, &[9]);
-        // Nothing in it is as this program knows it.
-        write(&files, &segments(&files)[1], 16, &[7; 384]);
+        write(&files, &segments(&files)[1], 0, &segment::header(9));
         let before = files.operations();
         let error = repair(&files, FILLER, false).map(|_| ()).expect_err("refused").to_string();
         assert!(error.contains("was written by a newer version"), "{error}");

@@ -58,16 +58,10 @@ pub(super) fn walk(
     let is_packed = match segment::header_of(file.as_ref())? {
         Header::Plain => false,
         Header::Packed => true,
-        Header::Newer(version) => match known_inside(file)? {
-            Some(is_packed) => {
-                visit(0, Found::Damage(FoundDamage::Header))?;
-                is_packed
-            }
-            None => {
-                visit(0, Found::Damage(FoundDamage::Newer(version)))?;
-                return Ok(false);
-            }
-        },
+        Header::Newer(version) => {
+            visit(0, Found::Damage(FoundDamage::Newer(version)))?;
+            return Ok(false);
+        }
         Header::Other => {
             visit(0, Found::Damage(FoundDamage::Header))?;
             PackedFile::open(Arc::clone(file)).is_ok()
@@ -79,27 +73,6 @@ pub(super) fn walk(
         walk_plain(file, HEADER_BYTES, visit)?
     }
     Ok(is_packed)
-}
-
-/// Whether a file whose header tells a newer format is of one that this program knows all the same, and then whether it is a sealed
-/// one: its seal is whole, it begins with a good record, or there is nothing in it. So what is damaged is the header.
-///
-/// Errors: the file cannot be read.
-pub(super) fn known_inside(file: &Arc<dyn File>) -> io::Result<Option<bool>> {
-    if PackedFile::open(Arc::clone(file)).is_ok() {
-        return Ok(Some(true));
-    }
-    let mut cursor = Cursor::new(Arc::clone(file), HEADER_BYTES);
-    loop {
-        match cursor.step() {
-            Step::Record(_) => return Ok(Some(false)),
-            Step::Short if cursor.refill(u64::MAX)? => {}
-            Step::End => {
-                return Ok(segment::used_end(file.as_ref(), HEADER_BYTES)?.is_none().then_some(false));
-            }
-            Step::Short | Step::Damaged(_) => return Ok(None),
-        }
-    }
 }
 
 /// Calls `visit` with the place of all that is in a file of framed records from `offset` on.

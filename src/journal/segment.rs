@@ -1,6 +1,6 @@
 //! One segment: a preallocated file of records, or a sealed one, named by the first of them.
 //!
-//! A preallocated file begins with a header (magic, format version), then records without gaps, then zeros. The file that will be filled
+//! A preallocated file begins with a header (magic, format version, checksum), then records without gaps, then zeros. The file that will be filled
 //! next is prepared ahead under a name of its own; it gets a segment's name when everything before it is synced, so only
 //! the last segment, or the prepared file after it, can ever hold the torn end of a crash.
 
@@ -217,22 +217,32 @@ pub(super) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>>
 }
 
 /// The first bytes of a segment.
+///
+/// Shape: eight bytes that tell a segment from other files, the format, and the CRC-32C of both; numbers are little-endian.
 pub(super) fn header(version: u32) -> [u8; HEADER_BYTES as usize] {
     let mut header = [0; HEADER_BYTES as usize];
     header[..8].copy_from_slice(&MAGIC);
     header[8..12].copy_from_slice(&version.to_le_bytes());
+    let sum = crc32c::crc32c(&header[..12]);
+    header[12..].copy_from_slice(&sum.to_le_bytes());
     header
 }
 
-/// Reads what kind of file this is.
+/// Reads what kind of file this is. A format is newer only by a checksum that holds, else the header is damaged; files of the two
+/// formats that were there before the checksum have zeros in its place.
 pub(super) fn header_of(file: &dyn File) -> io::Result<Header> {
-    let mut header = [0; HEADER_BYTES as usize];
-    file.read_at(&mut header, 0)?;
-    let [m0, m1, m2, m3, m4, m5, m6, m7, v0, v1, v2, v3, ..] = header;
-    if [m0, m1, m2, m3, m4, m5, m6, m7] != MAGIC {
+    let mut found = [0; HEADER_BYTES as usize];
+    file.read_at(&mut found, 0)?;
+    let [_, _, _, _, _, _, _, _, v0, v1, v2, v3, sum @ ..] = found;
+    let version = u32::from_le_bytes([v0, v1, v2, v3]);
+    let mut expected = header(version);
+    if sum == [0; 4] && version <= PACKED_VERSION {
+        expected[12..].fill(0);
+    }
+    if found != expected {
         return Ok(Header::Other);
     }
-    Ok(match u32::from_le_bytes([v0, v1, v2, v3]) {
+    Ok(match version {
         0 => Header::Other,
         PLAIN_VERSION => Header::Plain,
         PACKED_VERSION => Header::Packed,
@@ -304,15 +314,24 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_newer_formats_and_other_files_are_told_apart() {
+    fn headers_of_newer_formats_and_damaged_ones_are_told_apart() {
         let files = MemoryFiles::new();
         let file = prepare(&files, 64).expect("prepared");
-        file.write_at(&2_u32.to_le_bytes(), 8).expect("written");
-        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Packed);
-        file.write_at(&3_u32.to_le_bytes(), 8).expect("written");
-        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Newer(3));
-        file.write_at(b"X", 0).expect("written");
-        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Other);
+        let kind_of = |header: &[u8]| {
+            file.write_at(header, 0).expect("written");
+            header_of(file.as_ref()).expect("read")
+        };
+        let kinds = [Header::Plain, Header::Packed, Header::Newer(3)];
+        assert_eq!([1, 2, 3].map(|version| kind_of(&header(version))), kinds);
+        // As written before there was a checksum.
+        let kinds = [Header::Plain, Header::Packed, Header::Other];
+        let without_sum = |version| [&header(version)[..12], &[0; 4]].concat();
+        assert_eq!([1, 2, 3].map(|version| kind_of(&without_sum(version))), kinds);
+        for bit in 0..8 * HEADER_BYTES as usize {
+            let mut flipped = header(PACKED_VERSION);
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(kind_of(&flipped), Header::Other, "bit {bit}");
+        }
         assert_eq!(header_of(files.create("empty").expect("created").as_ref()).expect("read"), Header::Other);
     }
 

@@ -266,10 +266,9 @@ fn a_newer_format_and_a_newer_record_are_refused() {
     let files = journal_of(1);
     let file = files.open(FIRST).expect("there");
     file.write_at(&[3], 8).expect("written");
-    // What is inside is as this program knows it, so the header is what is wrong.
     let found = error(&files);
     assert!(found.contains(&format!("memory/{FIRST} is not a segment")), "{found}");
-    file.write_at(&[7; 384], HEADER_BYTES).expect("written");
+    file.write_at(&segment::header(3), 0).expect("written");
     let found = error(&files);
     assert!(found.contains("has format 3, this program reads up to 2"), "{found}");
 
