@@ -426,7 +426,8 @@ fn a_stop_closes_open_batches_and_leaves_no_socket() {
     let daemon = home.serve_logging("aside::daemon=debug");
     home.exchange("s", &json!({ "point": "turn_start", "carrier": "c1" }));
     home.publish(&json!([{ "type": "cli.event", "payload": { "n": 1 } }, { "type": "cli.event", "payload": { "n": 2 } }]));
-    assert_eq!(home.get("/v1/status")["subscribers"]["long"]["batched"], 2);
+    let is_batched = || home.get("/v1/status")["subscribers"]["long"]["batched"] == 2;
+    eventually("both are in the batch", || is_batched().then_some(()));
     assert_eq!(home.get("/v1/sessions/s")["pending"], 0);
     let Ended { status, log } = daemon.stop();
     let phases = log.lines().filter(|line| line.contains("stopping"));

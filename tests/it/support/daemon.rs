@@ -10,7 +10,7 @@ use std::{
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use aside::client::{Client, ClientError, HOOK_TIMEOUT_VARIABLE, Response};
@@ -20,8 +20,6 @@ use tempfile::TempDir;
 
 /// How long anything may take before a test gives up; far more than a loaded machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// How often [`eventually`] looks: each look is a request or a process, so this is seconds.
-const LOOKS_MAX: usize = 2_000;
 /// Most lines of a log that wait to be read; no test makes a daemon say more, and one that does waits at its pipe.
 const LOG_LINES_MAX: usize = 10_000;
 /// Lines that the daemon prints when it is ready.
@@ -306,7 +304,14 @@ pub(crate) fn roundtrip(mut connection: impl Read + Write, request: &str) -> Str
 /// Looks again until there is something; the only loop of the tests that does so.
 ///
 /// # Panics
-/// When there is nothing after [`LOOKS_MAX`] looks.
+/// When there is nothing after [`PATIENCE`].
+#[expect(clippy::disallowed_methods, reason = "it decides nothing how long a test waits")]
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    (0..LOOKS_MAX).find_map(|_| look()).unwrap_or_else(|| panic!("{what}: not after {LOOKS_MAX} looks"))
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+    }
 }
