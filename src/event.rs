@@ -24,5 +24,5 @@ pub use payload::{
     clean_text, cut_text, strip_text,
 };
 pub use provenance::Provenance;
-pub use secrets::mask_secrets;
+pub use secrets::{is_harmless, mask_secrets};
 pub use spots::Field;

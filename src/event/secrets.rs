@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use super::eight;
+
 /// What stands in place of a secret; its recognisable beginning is kept.
 const MASK: &str = "[masked]";
 
@@ -47,7 +49,7 @@ const KEY_END: &str = "-----END ";
 
 /// Replaces credentials in `text` by their recognisable beginning and a mark.
 pub fn mask_secrets(text: &str) -> Cow<'_, str> {
-    if !has_secret_byte(text) {
+    if is_harmless(text) {
         return text.into();
     }
     let mut masked = String::new();
@@ -72,13 +74,20 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
 
 /// The shortest secret but a password in a URL, with its beginning.
 const SECRET_BYTES_MIN: usize = 15;
+/// Every secret has one of these bytes.
+const SECRET_BYTES: [u8; 7] = *b"-_ABbJ@";
+/// Every secret that is shorter than [`SECRET_BYTES_MIN`] has this one.
+const SHORT_SECRET_BYTES: [u8; 1] = *b"@";
 
-/// Whether `text` has a byte of which every secret has one; most texts are too short or have none, and are done with after one look.
-fn has_secret_byte(text: &str) -> bool {
-    if text.len() < SECRET_BYTES_MIN {
-        return text.contains('@');
+/// Whether `text` is printable ASCII that holds no secret, told by one look at its bytes; of most texts it is. When it is false nothing is
+/// said.
+pub fn is_harmless(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    if bytes.len() < SECRET_BYTES_MIN {
+        eight::is_printable_without(bytes, SHORT_SECRET_BYTES)
+    } else {
+        eight::is_printable_without(bytes, SECRET_BYTES)
     }
-    text.bytes().fold(false, |has, byte| has | matches!(byte, b'-' | b'_' | b'A' | b'B' | b'b' | b'J' | b'@'))
 }
 
 /// Byte offsets from where the secret begins.
@@ -243,7 +252,7 @@ mod tests {
         let beginnings = PREFIXES.iter().map(|(prefix, _)| *prefix);
         let schemes = SCHEMES.iter().map(|(scheme, _)| *scheme);
         for beginning in beginnings.chain(schemes).chain([KEY_BEGIN, "BEARER ", "BASIC ", JWT, "://:p@"]) {
-            assert!(has_secret_byte(&format!("{beginning:15}")), "{beginning}");
+            assert!(!is_harmless(&format!("{beginning:15}")), "{beginning}");
             let found = next_candidate(&format!(" {beginning}"));
             assert_eq!(found, 1, "{beginning}");
         }

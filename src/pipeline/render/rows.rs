@@ -20,7 +20,7 @@ use super::{
     table::{Column, Origin},
 };
 use crate::{
-    event::{Event, Field, SessionId, WithEscape, cut_text, mask_secrets, strip_text},
+    event::{Event, Field, SessionId, WithEscape, cut_text, is_harmless, mask_secrets, strip_text},
     pipeline::{
         row::Row,
         sandbox::account::{Account, steps_of_text},
@@ -279,6 +279,9 @@ impl Object for EventView {
 
 /// Text of a payload as it may be shown; borrowed exactly when nothing had to change.
 pub(super) fn clean_field(text: &str, chars_max: usize) -> Cow<'_, str> {
+    if text.len() <= chars_max && is_harmless(text) {
+        return text.into();
+    }
     match strip_text(text) {
         Cow::Borrowed(text) if text.len() <= chars_max => mask_secrets(text),
         Cow::Borrowed(text) => cut_text(mask_secrets(text), chars_max),
