@@ -16,6 +16,7 @@
 
 mod cells;
 mod cut;
+mod event_view;
 mod filters;
 mod generic;
 mod line;

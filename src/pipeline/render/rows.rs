@@ -16,11 +16,12 @@ use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, Value as Printed};
 use serde_json::{Map, Value};
 
 use super::{
+    event_view::EventView,
     row_view::RowView,
     table::{Column, Origin},
 };
 use crate::{
-    event::{Event, Field, SessionId, WithEscape, cut_text, is_harmless, mask_secrets, strip_text},
+    event::{Event, Field, WithEscape, cut_text, is_harmless, mask_secrets, strip_text},
     pipeline::{
         row::Row,
         sandbox::account::{Account, steps_of_text},
@@ -58,7 +59,7 @@ impl Shown {
     /// Pays for a look at an event's text.
     ///
     /// Shape: what a template gets in place of a value that it cannot pay for.
-    fn pay(&self, steps: u64) -> Option<Printed> {
+    pub(super) fn pay(&self, steps: u64) -> Option<Printed> {
         self.account.spend(steps).err().map(Printed::from)
     }
 }
@@ -74,12 +75,14 @@ impl Deref for Shown {
 /// An event whose every text is safe to show.
 #[derive(Debug)]
 pub(super) struct CleanEvent {
-    event: Arc<Event>,
+    pub(super) event: Arc<Event>,
     /// How often it happened.
     pub(super) repeats: u32,
     /// The longest text that may be shown, in characters.
     pub(super) field_chars: usize,
     payload: OnceLock<Box<CleanPayload>>,
+    /// Set once a look at the whole payload was paid for.
+    is_payload_paid: OnceLock<()>,
     /// Whether the keys of the payload are shown as they are.
     has_clean_keys: OnceLock<bool>,
 }
@@ -102,6 +105,7 @@ impl CleanEvent {
             repeats: row.repeats.max(1),
             field_chars,
             payload: OnceLock::new(),
+            is_payload_paid: OnceLock::new(),
             has_clean_keys: OnceLock::new(),
         }
     }
@@ -133,16 +137,31 @@ impl CleanEvent {
         })
     }
 
-    /// What cleaning the payload costs, if it was not cleaned yet: its items take memory, its text time.
-    fn unpaid_steps(&self) -> Option<u64> {
+    /// What cleaning the payload costs, if nobody was asked to pay for that yet: its items take memory, its text time.
+    pub(super) fn unpaid_steps(&self) -> Option<u64> {
         let text = self.event.payload.as_str();
         let items = || text.bytes().filter(|byte| matches!(byte, b',' | b'[')).count() as u64;
-        self.payload.get().is_none().then(|| 2 * items() + steps_of_text(text.len()))
+        let is_unpaid = self.payload.get().is_none() && self.is_payload_paid.set(()).is_ok();
+        is_unpaid.then(|| 2 * items() + steps_of_text(text.len()))
     }
 
-    fn printed_payload(&self) -> Printed {
+    /// The whole payload as templates take values.
+    pub(super) fn printed_payload(&self) -> &Printed {
         let payload = self.clean_payload();
-        payload.printed.get_or_init(|| Printed::from(Serde(&payload.value))).clone()
+        payload.printed.get_or_init(|| Printed::from(Serde(&payload.value)))
+    }
+
+    /// One field of the payload as templates take values; a plain one is read where it stands, and the others are not cleaned for it.
+    pub(super) fn printed_field(&self, name: &str) -> Option<Printed> {
+        if self.payload.get().is_none() && self.has_clean_keys() {
+            if let Some(cell) = self.plain_field(name) {
+                return Some(cell.printed());
+            }
+            if self.event.payload.field(name) == Ok(None) {
+                return None;
+            }
+        }
+        self.printed_payload().as_object()?.get_value_by_str(name)
     }
 
     fn payload_json(&self) -> &str {
@@ -172,11 +191,14 @@ impl CleanEvent {
 
     /// Whether flattening the payload cannot give a field of that name either.
     fn lacks(&self, name: &str) -> bool {
+        !name.contains('.') && self.has_clean_keys() && self.event.payload.field(name) == Ok(None)
+    }
+
+    fn has_clean_keys(&self) -> bool {
         let is_clean = |key: &str| matches!(clean_field(key, self.field_chars), Cow::Borrowed(_));
-        let has_clean_keys = || self.event.payload.keys().is_ok_and(|mut keys| keys.all(is_clean));
-        !name.contains('.')
-            && *self.has_clean_keys.get_or_init(has_clean_keys)
-            && self.event.payload.field(name) == Ok(None)
+        *self
+            .has_clean_keys
+            .get_or_init(|| self.event.payload.keys().is_ok_and(|mut keys| keys.all(is_clean)))
     }
 }
 
@@ -236,47 +258,6 @@ impl Cell<'_> {
     }
 }
 
-/// One of `events`, as a template sees it: a map whose fields are made when they are asked for.
-#[derive(Debug)]
-struct EventView {
-    events: Shown,
-    at: usize,
-}
-
-/// The names of its fields, in the order in which they are listed.
-const EVENT_FIELDS: [&str; 9] =
-    ["id", "type", "source", "severity", "timestamp", "payload", REPEATS, "session", "workspace"];
-
-impl Object for EventView {
-    fn get_value(self: &Arc<Self>, key: &Printed) -> Option<Printed> {
-        let clean = self.events.get(self.at)?;
-        let text = |text: &str| {
-            let unpaid = self.events.pay(steps_of_text(text.len()));
-            unpaid.unwrap_or_else(|| Printed::from(clean_field(text, clean.field_chars).as_ref()))
-        };
-        let optional = |found: Option<&str>| found.map_or_else(|| Printed::from(()), text);
-        Some(match key.as_str()? {
-            "id" => text(&clean.event.id),
-            "type" => Printed::from(clean.event.event_type.as_str()),
-            "source" => text(&clean.event.source),
-            "severity" => Printed::from(clean.event.severity.as_str()),
-            "timestamp" => Printed::from(clean.event.timestamp.to_string()),
-            "payload" => match clean.unpaid_steps().and_then(|steps| self.events.pay(steps)) {
-                Some(unpaid) => unpaid,
-                None => clean.printed_payload(),
-            },
-            REPEATS => Printed::from(clean.repeats),
-            "session" => optional(clean.event.session.as_ref().map(SessionId::as_str)),
-            "workspace" => optional(clean.event.workspace.as_deref()),
-            _ => return None,
-        })
-    }
-
-    fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Str(&EVENT_FIELDS)
-    }
-}
-
 /// Text of a payload as it may be shown; borrowed exactly when nothing had to change.
 pub(super) fn clean_field(text: &str, chars_max: usize) -> Cow<'_, str> {
     if text.len() <= chars_max && is_harmless(text) {
@@ -312,7 +293,7 @@ impl Object for Events {
 
     fn get_value(self: &Arc<Self>, key: &Printed) -> Option<Printed> {
         let at = key.as_usize().filter(|at| *at < self.0.len())?;
-        Some(Printed::from_object(EventView { events: self.0.clone(), at }))
+        Some(Printed::from_object(EventView::new(self.0.clone(), at)))
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
