@@ -79,8 +79,9 @@ const SECRET_BYTES: [u8; 7] = *b"-_ABbJ@";
 /// Every secret that is shorter than [`SECRET_BYTES_MIN`] has this one.
 const SHORT_SECRET_BYTES: [u8; 1] = *b"@";
 
-/// Whether `text` is printable ASCII that holds no secret, told by one look at its bytes; of most texts it is. When it is false nothing is
-/// said.
+/// Whether `text` needs neither stripping nor masking, which one pass over its bytes shows for most texts.
+///
+/// Shape: true only for printable ASCII without a byte that every secret has; false says nothing.
 pub fn is_harmless(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.len() < SECRET_BYTES_MIN {

@@ -27,7 +27,7 @@ impl EventView {
 
     fn payload(&self, clean: &CleanEvent) -> Printed {
         let view = || Printed::from_object(PayloadView { events: self.events.clone(), at: self.at });
-        let unpaid = clean.unpaid_steps().and_then(|steps| self.events.pay(steps));
+        let unpaid = clean.take_unpaid_steps().and_then(|steps| self.events.pay(steps));
         unpaid.unwrap_or_else(|| self.payload.get_or_init(view).clone())
     }
 }
@@ -91,31 +91,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        event::{Event, Payload, Provenance, Seq, Severity},
-        pipeline::{row::Row, sandbox::account::Account},
-        time::Timestamp,
-    };
+    use crate::pipeline::{render::tests::row, sandbox::account::Account};
 
     const CHARS_MAX: usize = 12;
     const SECRET: &str = "ghp_0123456789abcdefghij";
 
     fn shown(payload: Value) -> Shown {
-        let event = Event {
-            id: "e1".into(),
-            event_type: "tool.call.failed".parse().expect("valid"),
-            source: "test".into(),
-            provenance: Provenance::Local,
-            severity: Severity::Info,
-            timestamp: Timestamp::ZERO,
-            payload: Payload::from(payload),
-            dedupe_key: None,
-            session: None,
-            workspace: None,
-            cause: None,
-        };
-        let row = Row { seq: Seq(1), event: Arc::new(event), repeats: 1 };
-        Shown::all([CleanEvent::new(&row, CHARS_MAX)].into(), &Account::new(u64::MAX))
+        Shown::all([CleanEvent::new(&row(payload, 1), CHARS_MAX)].into(), &Account::new(u64::MAX))
     }
 
     fn as_json(found: Option<Printed>) -> Option<Value> {

@@ -81,8 +81,8 @@ pub(super) struct CleanEvent {
     /// The longest text that may be shown, in characters.
     pub(super) field_chars: usize,
     payload: OnceLock<Box<CleanPayload>>,
-    /// Set once a look at the whole payload was paid for.
-    is_payload_paid: OnceLock<()>,
+    /// Set once the cost of cleaning the payload was taken.
+    is_cost_taken: OnceLock<()>,
     /// Whether the keys of the payload are shown as they are.
     has_clean_keys: OnceLock<bool>,
 }
@@ -105,7 +105,7 @@ impl CleanEvent {
             repeats: row.repeats.max(1),
             field_chars,
             payload: OnceLock::new(),
-            is_payload_paid: OnceLock::new(),
+            is_cost_taken: OnceLock::new(),
             has_clean_keys: OnceLock::new(),
         }
     }
@@ -137,11 +137,11 @@ impl CleanEvent {
         })
     }
 
-    /// What cleaning the payload costs, if nobody was asked to pay for that yet: its items take memory, its text time.
-    pub(super) fn unpaid_steps(&self) -> Option<u64> {
+    /// What cleaning the payload costs, for the first caller, who has to pay it: its items take memory, its text time.
+    pub(super) fn take_unpaid_steps(&self) -> Option<u64> {
         let text = self.event.payload.as_str();
         let items = || text.bytes().filter(|byte| matches!(byte, b',' | b'[')).count() as u64;
-        let is_unpaid = self.payload.get().is_none() && self.is_payload_paid.set(()).is_ok();
+        let is_unpaid = self.payload.get().is_none() && self.is_cost_taken.set(()).is_ok();
         is_unpaid.then(|| 2 * items() + steps_of_text(text.len()))
     }
 
@@ -422,7 +422,10 @@ impl Rows {
             return None;
         }
         let unpaid_json = || {
-            self.events.get(at).and_then(CleanEvent::unpaid_steps).and_then(|steps| self.events.pay(steps))
+            self.events
+                .get(at)
+                .and_then(CleanEvent::take_unpaid_steps)
+                .and_then(|steps| self.events.pay(steps))
         };
         if from == Origin::Payload
             && let Some(unpaid) = unpaid_json()
@@ -431,7 +434,7 @@ impl Rows {
         }
         let is_plain = self.events.get(at).is_some_and(|event| event.plain_field(key).is_some());
         if is_of_payload && !is_plain {
-            if let Some(unpaid) = self.unpaid_steps().and_then(|steps| self.events.pay(steps)) {
+            if let Some(unpaid) = self.take_unpaid_steps().and_then(|steps| self.events.pay(steps)) {
                 return Some(unpaid);
             }
             self.flat().places.get(key)?;
@@ -448,8 +451,8 @@ impl Rows {
     }
 
     /// What finding all columns costs, if they were not found yet.
-    fn unpaid_steps(&self) -> Option<u64> {
-        self.flat.get().is_none().then(|| self.events.iter().filter_map(CleanEvent::unpaid_steps).sum())
+    fn take_unpaid_steps(&self) -> Option<u64> {
+        self.flat.get().is_none().then(|| self.events.iter().filter_map(CleanEvent::take_unpaid_steps).sum())
     }
 
     fn flat(&self) -> &Flat {

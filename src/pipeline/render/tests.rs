@@ -6,7 +6,8 @@ use crate::event::{Event, FIELD_CHARS_MAX, Payload, Seq, Severity, clean_text};
 
 const PLENTY: u32 = 100_000;
 
-fn row(payload: Value, repeats: u32) -> Row {
+/// A row of an event with `payload`.
+pub(super) fn row(payload: Value, repeats: u32) -> Row {
     let event = Event {
         id: "e1".into(),
         event_type: "tool.call.failure".parse().expect("valid"),

@@ -307,11 +307,11 @@ pub(crate) fn roundtrip(mut connection: impl Read + Write, request: &str) -> Str
 /// When there is nothing after [`PATIENCE`].
 #[expect(clippy::disallowed_methods, reason = "it decides nothing how long a test waits")]
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(started.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
     }
 }
