@@ -101,6 +101,11 @@ impl Payload {
         self.spots().map(|spots| spots.keys(&self.text)).ok_or(WithEscape)
     }
 
+    /// Whether its JSON is printable ASCII and spaces from end to end; what escapes stand for is not looked at.
+    pub fn is_printable(&self) -> bool {
+        eight::is_printable(self.text.as_bytes())
+    }
+
     fn spots(&self) -> Option<&Spots> {
         self.spots.get_or_init(|| Spots::find(&self.text)).as_ref()
     }

@@ -120,8 +120,9 @@ fn compose(items: &[Item<'_>], total: usize, head: Fields<'_>, more: Option<&str
 fn item_fields<'a>(item: &Item<'a>) -> Fields<'a> {
     let notification = item.notification;
     let subscriber = (SUBSCRIBER, Said::Word(notification.subscriber.as_str()));
-    let severity = (SEVERITY, Said::Word(notification.severity.as_str()));
-    [subscriber, severity].into_iter().chain(marks(item)).collect()
+    let mut fields = vec![subscriber, (SEVERITY, Said::Word(notification.severity.as_str()))];
+    fields.extend(marks(item));
+    fields
 }
 
 fn marks<'a>(item: &Item<'a>) -> impl Iterator<Item = (&'static str, Said<'a>)> {
@@ -327,9 +328,9 @@ fn push_line(document: &mut String, indent: &str, line: &str) {
     document.push_str(line);
 }
 
-fn push_field(document: &mut String, indent: &str, key: &str, said: &Said<'_>) {
-    begin_line(document, indent);
-    toon::write_key(document, key);
+/// A field of the frame, whose keys need no quotes.
+fn push_field(document: &mut String, indent: &str, key: &'static str, said: &Said<'_>) {
+    push_line(document, indent, key);
     document.push_str(": ");
     said.write(document);
 }

@@ -85,6 +85,8 @@ pub(super) struct CleanEvent {
     is_cost_taken: OnceLock<()>,
     /// Whether the keys of the payload are shown as they are.
     has_clean_keys: OnceLock<bool>,
+    /// Whether nothing has to be stripped from the payload as it is written.
+    is_printable: OnceLock<bool>,
 }
 
 /// A whole payload.
@@ -107,6 +109,7 @@ impl CleanEvent {
             payload: OnceLock::new(),
             is_cost_taken: OnceLock::new(),
             has_clean_keys: OnceLock::new(),
+            is_printable: OnceLock::new(),
         }
     }
 
@@ -191,7 +194,14 @@ impl CleanEvent {
 
     /// Whether flattening the payload cannot give a field of that name either.
     fn lacks(&self, name: &str) -> bool {
-        !name.contains('.') && self.has_clean_keys() && self.event.payload.field(name) == Ok(None)
+        let is_of_no_other_key = || (is_word(name) && self.is_printable()) || self.has_clean_keys();
+        !name.contains('.') && self.event.payload.field(name) == Ok(None) && is_of_no_other_key()
+    }
+
+    /// Whether a key without escapes is not stripped, and so becomes a word only if it is that word: the marks of masked and of cut
+    /// texts stand in none.
+    fn is_printable(&self) -> bool {
+        *self.is_printable.get_or_init(|| self.event.payload.is_printable())
     }
 
     fn has_clean_keys(&self) -> bool {
@@ -211,8 +221,18 @@ pub(super) enum Cell<'r> {
     Value(Cow<'r, Value>),
 }
 
-impl Cell<'_> {
+impl<'r> Cell<'r> {
     const NULL: Self = Self::Value(Cow::Owned(Value::Null));
+
+    /// The first that is not null.
+    fn first_of(cells: impl Iterator<Item = Cell<'r>>) -> Self {
+        for cell in cells {
+            if !cell.is_null() {
+                return cell;
+            }
+        }
+        Self::NULL
+    }
 
     pub(super) fn is_null(&self) -> bool {
         matches!(self, Self::Value(value) if value.is_null())
@@ -256,6 +276,11 @@ impl Cell<'_> {
             Self::Value(value) => toon::write_scalar(out, value),
         }
     }
+}
+
+/// Whether a text consists of letters, digits and underscores of ASCII.
+fn is_word(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Text of a payload as it may be shown; borrowed exactly when nothing had to change.
@@ -355,9 +380,8 @@ impl Rows {
         for at in places {
             let Some(event) = self.events.get(*at) else { continue };
             for column in columns {
-                let mut found =
-                    column.from.iter().map(|from| self.cell(*at, event, from, repeats.as_deref()));
-                cells.push(found.find(|cell| !cell.is_null()).unwrap_or(Cell::NULL));
+                let found = column.from.iter().map(|from| self.cell(*at, event, from, repeats.as_deref()));
+                cells.push(Cell::first_of(found));
             }
         }
         cells
@@ -366,8 +390,7 @@ impl Rows {
     /// The first of `from` that is not null in the row at `at`.
     pub(super) fn first(&self, at: usize, from: &[Origin]) -> Cell<'_> {
         let (Some(event), repeats) = (self.events.get(at), self.repeats()) else { return Cell::NULL };
-        let mut found = from.iter().map(|from| self.cell(at, event, from, repeats.as_deref()));
-        found.find(|cell| !cell.is_null()).unwrap_or(Cell::NULL)
+        Cell::first_of(from.iter().map(|from| self.cell(at, event, from, repeats.as_deref())))
     }
 
     /// Whether any row has the field, be it null.

@@ -230,6 +230,24 @@ fn parts_of_rows_are_rows() {
 }
 
 #[test]
+fn a_column_is_found_under_every_key_that_is_shown_by_its_name() {
+    let template = r#"{{ rows|toon(key="t", columns=["n", "tool"]) }}"#;
+    for (key, name) in [
+        ("tool", "tool"),
+        ("to\u{200b}ol", "tool"),
+        ("to\u{7}ol", "tool"),
+        ("ghp_0123456789abcdefghijABCDEFGHIJ012345", "ghp_[masked]"),
+    ] {
+        for beside in ["no zero width", "\u{e9}\u{2713}"] {
+            let template = template.replace("tool", name);
+            let told = content(&template, json!({"n": 1, key: 2, "beside": beside}));
+            let decoded = toon::decode(&told).expect("strict");
+            assert_eq!(decoded["t"][0], json!({"n": 1, name: 2}), "{key} {beside}");
+        }
+    }
+}
+
+#[test]
 fn a_table_of_columns_that_no_row_has_is_an_error_and_some_of_them_are_named() {
     let payloads = || [json!({"n": 1, "m": null}), json!({"n": 2})];
     let case = Case::new("{{ rows|toon(key='r', columns=['nn', 'kk']) }}", payloads());
