@@ -33,7 +33,7 @@ pub(crate) fn run(size: Size) {
     let (switches, cpu) = (daemon.switches(), daemon.cpu_micros());
     let idle = if size == Size::Full { IDLE } else { SETTLE };
     thread::sleep(idle);
-    let (switches, cpu) = (daemon.switches() - switches, daemon.cpu_micros() - cpu);
+    let (switches, cpu) = (daemon.switches_since(switches), daemon.cpu_micros() - cpu);
     let memory = daemon.megabytes("VmRSS");
     let start = quantile(&starts, 0.5);
     let measured = format!(

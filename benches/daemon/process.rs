@@ -1,7 +1,10 @@
 //! A daemon of its own in folders of its own, and what the system says of its process.
 
 use std::{
-    env, fs,
+    collections::BTreeMap,
+    env,
+    ffi::OsString,
+    fs,
     io::{BufRead, BufReader},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -131,8 +134,8 @@ impl Daemon {
         kilobytes.expect("the system knows the size") / 1024.0
     }
 
-    /// How often its threads were put on a processor, in all.
-    pub(crate) fn switches(&self) -> u64 {
+    /// How often each of its threads was put on a processor.
+    pub(crate) fn switches(&self) -> BTreeMap<OsString, u64> {
         let folder = format!("/proc/{}/task", self.child.id());
         let threads = fs::read_dir(folder).expect("the daemon runs");
         let of_thread = |path: PathBuf| {
@@ -140,7 +143,14 @@ impl Daemon {
             let counts = status.lines().filter_map(|line| line.split_once("ctxt_switches:"));
             counts.map(|(_, count)| count.trim().parse().unwrap_or(0)).sum::<u64>()
         };
-        threads.filter_map(Result::ok).map(|entry| of_thread(entry.path())).sum()
+        threads.filter_map(Result::ok).map(|entry| (entry.file_name(), of_thread(entry.path()))).collect()
+    }
+
+    /// The same since `before`; a thread that ended meanwhile was there once at least.
+    pub(crate) fn switches_since(&self, mut before: BTreeMap<OsString, u64>) -> u64 {
+        let since = |(thread, count)| count - before.remove(&thread).unwrap_or(0);
+        let of_living: u64 = self.switches().into_iter().map(since).sum();
+        of_living + before.len() as u64
     }
 
     /// Ends it as `kill -9` does.
