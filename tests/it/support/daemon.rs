@@ -22,6 +22,9 @@ use tempfile::TempDir;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Most lines of a log that wait to be read; no test makes a daemon say more, and one that does waits at its pipe.
 const LOG_LINES_MAX: usize = 10_000;
+/// What daemons are set to unless a test says otherwise: segments so small that dozens of daemons do not keep the disk busy with files
+/// that they prepare.
+const SETTINGS: &str = "[journal]\nsegment_bytes = 1048576\n";
 /// Lines that the daemon prints when it is ready.
 const READY_LINES: usize = 4;
 
@@ -52,6 +55,7 @@ impl Home {
     pub(crate) fn new() -> Self {
         let home = Self { folder: TempDir::new().expect("a temporary folder") };
         fs::create_dir(home.path("work")).expect("a new folder");
+        home.configure("aside.toml", SETTINGS);
         home
     }
 
