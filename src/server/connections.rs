@@ -2,7 +2,7 @@
 //! that the client can read what it was answered.
 //!
 //! Bounds: [`CONNECTIONS_MAX`] connections, of which those that wait longest for their clients give
-//! their places to the next; [`IDLE_MAX`] for the head of each request, also of the first one;
+//! their places to the next; [`places::HEAD_WAIT`] for the head of each request, also of the first one;
 //! [`guarded::READ_WAIT_MAX`] for a client to read. What a body may take is in `bodies`.
 
 mod guarded;
@@ -16,10 +16,7 @@ use hyper::{
     server::conn::http1,
     service::{Service, service_fn},
 };
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
@@ -42,9 +39,6 @@ pub(in crate::server) use places::{For, Unanswered, Waits};
 /// Most open connections of one listener: a few for each of some hundred sessions, and below the
 /// 1,024 files that a process usually may open.
 pub(crate) const CONNECTIONS_MAX: usize = 512;
-/// How long a connection may take from one answer, or from its beginning, to the end of the next
-/// request's head.
-const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Room for what was read or is to be written, in bytes; a head has to fit into it.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// How long no connection is taken after the system had none to give.
@@ -131,7 +125,7 @@ async fn stopped(mut stopping: watch::Receiver<bool>) {
     drop(stopping.wait_for(|is_stopping| *is_stopping).await);
 }
 
-/// Serves one connection until it ends or is evicted.
+/// Serves one connection until it ends, is evicted, or its client is silent for too long.
 async fn serve_one<T>(io: T, origin: Origin, place: Place, router: Router, stopping: watch::Receiver<bool>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -141,8 +135,7 @@ where
     let answer = service_fn(|request| answer_one(request, origin, &waits, &router));
     let io = TokioIo::new(Guarded::new(io, Arc::clone(&waits)));
     let mut connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(IDLE_MAX)
+        .header_read_timeout(None)
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(io, answer);
     let served = async {
@@ -157,6 +150,7 @@ where
         biased;
         () = place.evicted() => return,
         ended = served => ended,
+        () = waits.head_is_late() => return,
     };
     // One that is gone or too late reads nothing; one that did not send HTTP was answered that.
     if ended.is_ok() || ended.is_err_and(|error| error.is_parse()) {

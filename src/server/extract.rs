@@ -1,6 +1,6 @@
 //! What handlers take from a request, with refusals in the API's own shape.
 
-use std::time::Duration;
+use std::{future::poll_fn, mem, pin::pin, task::Poll, time::Duration};
 
 use axum::{
     body::{Body, BodyDataStream, HttpBody},
@@ -106,7 +106,7 @@ pub(crate) async fn read_body(room: &Room, body: Body) -> Result<Bytes, ApiError
     let announced = usize::try_from(announced).ok().filter(|bytes| *bytes <= BODY_BYTES_MAX);
     let buffer = Buffer::new(room, announced.ok_or_else(too_large)?).await?;
     let reading = read_into(buffer, room, body.into_data_stream());
-    timeout(BODY_WAIT_MAX, reading).await.unwrap_or_else(|_| Err(too_slow()))
+    within(BODY_WAIT_MAX, reading).await.unwrap_or_else(|| Err(too_slow()))
 }
 
 async fn read_into(mut buffer: Buffer, room: &Room, mut chunks: BodyDataStream) -> Result<Bytes, ApiError> {
@@ -123,9 +123,30 @@ async fn read_into(mut buffer: Buffer, room: &Room, mut chunks: BodyDataStream) 
             }
             Ok(false)
         };
-        if timeout(PACE, some).await.unwrap_or_else(|_| Err(too_slow()))? {
+        if within(PACE, some).await.unwrap_or_else(|| Err(too_slow()))? {
             return Ok(buffer.into_bytes());
         }
+    }
+}
+
+/// What `future` gives, if that is within `limit`.
+///
+/// Shape: a timer starts only when there is nothing at the second look, as it can cost a wake-up of another thread; a body that came
+/// with its head is there by then.
+pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut is_first = true;
+    let soon = poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending if mem::take(&mut is_first) => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        Poll::Pending => Poll::Ready(None),
+    });
+    match soon.await {
+        Some(done) => Some(done),
+        None => timeout(limit, future).await.ok(),
     }
 }
 

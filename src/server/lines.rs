@@ -11,7 +11,6 @@ use axum::{
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 use serde::Serialize;
-use tokio::time::timeout;
 
 use crate::{
     protocol::{
@@ -22,7 +21,7 @@ use crate::{
         App,
         auth::Route,
         error::ApiError,
-        extract::{broken_off, too_slow},
+        extract::{broken_off, too_slow, within},
         intake::{Begun, Intake, NewIds, Summary, Verdicts},
         room::Taken,
     },
@@ -188,7 +187,7 @@ impl Lines {
             // A body without an end must not keep the daemon from stopping.
             self.room = None;
             return Some(tokio::select! {
-                arrived = timeout(SILENCE_MAX, self.body.next()) => arrived.map_or(Arrived::Silence, Arrived::from),
+                arrived = within(SILENCE_MAX, self.body.next()) => arrived.map_or(Arrived::Silence, Arrived::from),
                 () = self.app.stopped() => Arrived::Stopping,
             });
         }

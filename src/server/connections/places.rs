@@ -7,6 +7,7 @@
 
 use std::{
     collections::BTreeMap,
+    future,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -21,6 +22,9 @@ use tokio::{
 
 /// When every place is taken by connections at work: how often it is looked for one that waits.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long a client may take for the head of a request, from the connection's beginning or its last answer on; up to twice as long
+/// goes unnoticed.
+pub(super) const HEAD_WAIT: Duration = Duration::from_secs(60);
 /// How many connections that wait are evicted when every place is taken: more than one, so that a storm
 /// of connections is not slowed down by one eviction for each.
 const EVICTED_AT_ONCE: usize = 16;
@@ -67,6 +71,8 @@ pub(in crate::server) struct Waits {
     read: AtomicU64,
     /// How many requests have no answer yet: the connection works, and does not wait for a head.
     unanswered: AtomicU64,
+    /// Told when it begins to wait for a head.
+    silent: Notify,
     evicted: Notify,
 }
 
@@ -77,13 +83,38 @@ pub(in crate::server) struct Unanswered(Arc<Waits>);
 impl Waits {
     fn new(turns: Arc<AtomicU64>) -> Self {
         let [head, body, read, unanswered] = [const { AtomicU64::new(NOT_WAITING) }; 4];
-        Self { turns, head, body, read, unanswered, evicted: Notify::new() }
+        Self { turns, head, body, read, unanswered, silent: Notify::new(), evicted: Notify::new() }
     }
 
-    /// Notes that nothing was there to be read, which between two requests means that it waits for one.
+    /// Notes that nothing was there to be read, which before a request means that it waits for one; after its answer it does at once.
     pub(super) fn nothing_to_read(&self) {
         if self.unanswered.load(Ordering::Relaxed) == 0 {
-            self.begin(&self.head);
+            self.wait_for_head();
+        }
+    }
+
+    fn wait_for_head(&self) {
+        if self.begin(&self.head) {
+            self.silent.notify_one();
+        }
+    }
+
+    /// Ends when the client takes too long for a request's head.
+    ///
+    /// Shape: no request starts a timer of its own, which would cost it a wake-up of another thread; while one is being answered, no
+    /// timer runs.
+    pub(super) async fn head_is_late(&self) {
+        let mut seen = NOT_WAITING;
+        loop {
+            let head = self.head.load(Ordering::Relaxed);
+            if head == NOT_WAITING {
+                self.silent.notified().await;
+            } else if head == seen {
+                return;
+            } else {
+                seen = head;
+                timeout(HEAD_WAIT, future::pending::<()>()).await.ok();
+            }
         }
     }
 
@@ -111,10 +142,13 @@ impl Waits {
         }
     }
 
-    fn begin(&self, since: &AtomicU64) {
-        if since.load(Ordering::Relaxed) == NOT_WAITING {
+    /// Returns whether it begins only now.
+    fn begin(&self, since: &AtomicU64) -> bool {
+        let begins = since.load(Ordering::Relaxed) == NOT_WAITING;
+        if begins {
             since.store(self.turns.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
+        begins
     }
 
     /// The turn in which it began to wait for its client; `None` if it works.
@@ -126,7 +160,9 @@ impl Waits {
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        self.0.unanswered.fetch_sub(1, Ordering::Relaxed);
+        if self.0.unanswered.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.wait_for_head();
+        }
     }
 }
 
@@ -231,14 +267,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_was_answered_waits_from_its_next_silence_on() {
+    async fn a_connection_that_was_answered_waits_from_then_on() {
         let mut places = Places::new(1);
         let place = places.take().await;
         let unanswered = place.waits().request();
         place.waits().nothing_to_read();
-        drop(unanswered);
         assert_eq!(place.waits().since(), None);
-        place.waits().nothing_to_read();
+        drop(unanswered);
         let since = place.waits().since();
         assert!(since.is_some());
         place.waits().nothing_to_read();
