@@ -1,12 +1,14 @@
 //! The rules of every time, kept by content beside the journal.
 //!
 //! `<state>/rules/<hash>.json` is the bundle of one generation of the configuration: the list of its files, each with the hash of its
-//! text, which stands in `<sha256>.text`. A `rules` record in the journal names the bundle whose rules hold from there on; a replay
+//! text, which stands in `<sha256>.text`; the texts that came with the program stand together in `<hash>.pack`, as each file of its own
+//! costs a first start a sync. A `rules` record in the journal names the bundle whose rules hold from there on; a replay
 //! compiles the same texts again. What is read is checked against its name, and what is damaged is written anew when the
 //! configuration has it. Rules that are lost are no reason not to start: the nearest ones are used, and that is said.
 
 use std::{
-    collections::BTreeSet,
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
     error::Error,
     fs,
     io::{self, Write},
@@ -20,7 +22,7 @@ use crate::{
     causes::with_causes,
     config::{
         compile::compile,
-        layers::{BundleError, Sources, sha256_hex},
+        layers::{BundleError, LayerKind, SourceFile, Sources, sha256_hex},
     },
     engine::CompiledRules,
     journal::{Journal, ReadError},
@@ -29,6 +31,8 @@ use crate::{
 
 const BUNDLE: &str = "json";
 const TEXT: &str = "text";
+/// The texts of the shipped layer: a JSON object of texts by their SHA-256.
+const PACK: &str = "pack";
 const UNFINISHED: &str = "unfinished";
 /// The file that names the bundle which was used last.
 const CURRENT: &str = "current.hash";
@@ -105,8 +109,14 @@ impl RulesStore {
         let (bundle, hash) = (sources.to_bundle(), sources.hash());
         let path = self.path(&hash, BUNDLE);
         let write = || -> io::Result<()> {
+            let is_shipped = |file: &&SourceFile| file.layer == LayerKind::Shipped;
+            let (shipped, own): (Vec<&SourceFile>, Vec<_>) = sources.files().iter().partition(is_shipped);
             let mut has_written = false;
-            for file in sources.files() {
+            if !shipped.is_empty() {
+                let pack = pack(&shipped);
+                has_written |= self.write(&sha256_hex(pack.as_bytes()), PACK, pack.as_bytes())?;
+            }
+            for file in own {
                 has_written |= self.write(&sha256_hex(file.text.as_bytes()), TEXT, file.text.as_bytes())?;
             }
             if self.write(&hash, BUNDLE, bundle.as_bytes())? || has_written {
@@ -195,9 +205,27 @@ impl RulesStore {
     /// Errors: one is not there, or is not what its name says.
     pub fn sources(&self, hash: &str) -> Result<Sources, RulesError> {
         let bundle = self.read(hash, BUNDLE)?;
-        let text = |sha256: &str| String::from_utf8(self.read(sha256, TEXT).ok()?).ok().map(Into::into);
+        let packs = OnceCell::new();
+        let text = |sha256: &str| match self.read(sha256, TEXT) {
+            Ok(text) => String::from_utf8(text).ok().map(Arc::from),
+            Err(_) => packs.get_or_init(|| self.packed()).get(sha256).cloned(),
+        };
         Sources::from_bundle(&bundle, text)
             .map_err(|source| RulesError::Bundle { path: self.path(hash, BUNDLE), source })
+    }
+
+    /// The texts of all packs that can be read, by their SHA-256.
+    fn packed(&self) -> BTreeMap<String, Arc<str>> {
+        let files = self.files().unwrap_or_default();
+        let packs = files.iter().filter_map(|path| name_of(path).filter(|(_, kind)| *kind == PACK));
+        packs.filter_map(|(hash, _)| self.pack(hash).ok()).flatten().collect()
+    }
+
+    /// The texts of one pack.
+    fn pack(&self, hash: &str) -> Result<BTreeMap<String, Arc<str>>, RulesError> {
+        let bytes = self.read(hash, PACK)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|source| RulesError::Bundle { path: self.path(hash, PACK), source: source.into() })
     }
 
     /// Hands over rules that are compiled already, for whoever loads their hash next.
@@ -251,6 +279,7 @@ impl RulesStore {
             let found = match extension {
                 BUNDLE => self.sources(hash).map(|_| ()),
                 TEXT => self.read(hash, TEXT).map(|_| ()),
+                PACK => self.pack(hash).map(|_| ()),
                 _ => Ok(()),
             };
             wrong.extend(found.err().map(|error| with_causes(&error)));
@@ -286,7 +315,7 @@ impl RulesStore {
         Ok(self.files()?.iter().filter(|path| is_bundle(path)).count())
     }
 
-    /// Deletes every bundle that is not in `named`, and every text that no kept bundle lists; returns how many files went.
+    /// Deletes every bundle that is not in `named`, and every text and pack of which no kept bundle lists anything; returns how many files went.
     ///
     /// Errors: the folder cannot be listed, or a file cannot be deleted.
     fn collect(&self, named: &BTreeSet<Arc<str>>) -> io::Result<usize> {
@@ -295,11 +324,14 @@ impl RulesStore {
             .filter_map(|hash| self.read(hash, BUNDLE).ok())
             .flat_map(|bundle| Sources::texts_of_bundle(&bundle).collect::<Vec<_>>())
             .collect();
+        let is_listed = |sha256: &String| texts.contains(sha256);
         let mut deleted = 0;
         for path in self.files()? {
             let is_kept = match name_of(&path) {
                 Some((hash, BUNDLE)) => named.contains(hash),
                 Some((hash, TEXT)) => texts.contains(hash),
+                // One that is damaged is left to be looked at.
+                Some((hash, PACK)) => self.pack(hash).map_or(true, |pack| pack.keys().any(is_listed)),
                 Some((_, UNFINISHED)) => false,
                 Some(_) | None => true,
             };
@@ -337,6 +369,13 @@ impl RulesStore {
     }
 }
 
+/// The texts of `files` as a pack.
+fn pack(files: &[&SourceFile]) -> String {
+    let texts: BTreeMap<String, &str> =
+        files.iter().map(|file| (sha256_hex(file.text.as_bytes()), &*file.text)).collect();
+    serde_json::to_string(&texts).expect("strings are JSON")
+}
+
 /// The hashes that the records of `journal` name; `None` when its first record is not of rules.
 fn named_in(journal: &Journal) -> Result<Option<BTreeSet<Arc<str>>>, CollectError> {
     let first = journal.stored()?.first;
@@ -369,22 +408,22 @@ fn name_of(path: &Path) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
     use crate::{
-        config::layers::{LayerKind, SourceFile},
         journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles},
         time::Timestamp,
     };
 
     fn sources(max_tokens: u32) -> Sources {
-        let file = |name: &str, text: String| SourceFile {
-            layer: LayerKind::User,
+        let file = |layer, name: &str, text: String| SourceFile {
+            layer,
             name: name.into(),
             path: name.into(),
             text: text.into(),
         };
         let subscriber = "[subscriber]\nid = \"a\"\n[events]\ntypes = [\"a.b\"]\n".to_owned();
         Sources::new([
-            file("aside.toml", format!("[injection]\nmax_tokens = {max_tokens}\n")),
-            file("subscribers/a.toml", subscriber),
+            file(LayerKind::User, "aside.toml", format!("[injection]\nmax_tokens = {max_tokens}\n")),
+            file(LayerKind::Shipped, "templates/a.toon.j2", "a: 1".to_owned()),
+            file(LayerKind::User, "subscribers/a.toml", subscriber),
         ])
     }
 
@@ -402,15 +441,20 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let store = RulesStore::new(state.path());
         let first = store.keep(&sources(500)).expect("kept");
-        assert_eq!(names(state.path()).len(), 3);
+        assert_eq!(names(state.path()).len(), 4, "a bundle, a pack and two texts");
         let second = store.keep(&sources(600)).expect("kept");
-        assert_eq!(names(state.path()).len(), 5, "a bundle and one text more");
+        assert_eq!(names(state.path()).len(), 6, "a bundle and one text more");
         assert_eq!(store.count().expect("listed"), 2);
         let named = BTreeSet::from([Arc::from(second.as_str())]);
         assert_eq!(store.collect(&named).expect("collected"), 2);
         assert!(store.load(&first).is_err());
         assert_eq!(store.load(&second).expect("there").subscribers.len(), 1);
-        assert_eq!(names(state.path()).len(), 3);
+        assert_eq!(names(state.path()).len(), 4);
+        assert_eq!(
+            store.collect(&BTreeSet::new()).expect("collected"),
+            4,
+            "the pack goes with the last of them"
+        );
     }
 
     #[test]
@@ -437,7 +481,7 @@ mod tests {
         store.keep(&sources(400)).expect("kept");
         assert_eq!(store.collect_unnamed(&journal, many as usize).expect("looked"), many as usize);
         assert_eq!(store.collect_unnamed(&journal, 7).expect("collected"), 4);
-        assert_eq!((store.count().expect("listed"), names(state.path()).len()), (4, 9));
+        assert_eq!((store.count().expect("listed"), names(state.path()).len()), (4, 10));
         assert_eq!(store.verify().expect("listed"), Vec::<String>::new());
     }
 
