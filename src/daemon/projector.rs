@@ -19,6 +19,7 @@ use std::{
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},
+    time::timeout,
 };
 
 use super::{
@@ -43,6 +44,9 @@ const RECORDS_MAX: u64 = 4_096;
 const FOLD_RECORDS_MAX: u64 = 65_536;
 /// Most notes of a transaction, more or less.
 const TRANSACTION_NOTES_MAX: usize = 4_096;
+/// How long what was fed first waits for more to share its transaction: each takes some twenty pages, however little it holds. Nobody
+/// notices that the history is behind by it.
+const GATHER: Duration = Duration::from_millis(20);
 /// Most records that are read at a time.
 const BATCH_RECORDS_MAX: usize = 1_024;
 /// How far the file may be behind at a start to be told by the start's own replay.
@@ -391,7 +395,7 @@ impl Projector {
                     let Some(notes) = notes else {
                         return Ok(if self.wishes.is_closed() { Turn::Stop } else { Turn::CatchUp });
                     };
-                    if self.take(notes, &mut feed)? {
+                    if self.take(&gathered(notes, &mut feed).await)? {
                         return Ok(Turn::CatchUp);
                     }
                 }
@@ -410,21 +414,13 @@ impl Projector {
         Ok(has_begun.await.ok().map(|begun| (begun, feed)))
     }
 
-    /// Writes what was fed, with what else waits; returns whether the file has to be made again.
-    fn take(&mut self, first: Notes, feed: &mut mpsc::Receiver<Notes>) -> Result<bool, ProjectorError> {
-        let mut count = first.notes().len();
-        let mut batches = vec![first];
-        while count < TRANSACTION_NOTES_MAX
-            && let Ok(more) = feed.try_recv()
-        {
-            count += more.notes().len();
-            batches.push(more);
-        }
+    /// Writes what was fed; returns whether the file has to be made again.
+    fn take(&mut self, batches: &[Notes]) -> Result<bool, ProjectorError> {
         if !self.writer()?.is_in_place() {
             self.replace()?;
             return Ok(true);
         }
-        self.writer()?.write(&batches)?;
+        self.writer()?.write(batches)?;
         self.say_how_far();
         Ok(false)
     }
@@ -557,6 +553,24 @@ impl Projector {
             None => Err(ProjectionError { doing: "written", source: Failed::Content("it is not open") }),
         }
     }
+}
+
+/// What was fed first, and what follows within [`GATHER`] or fills a transaction.
+async fn gathered(first: Notes, feed: &mut mpsc::Receiver<Notes>) -> Vec<Notes> {
+    let (mut count, mut bytes) = (first.notes().len(), first.bytes());
+    let mut batches = vec![first];
+    let more = async {
+        while count < TRANSACTION_NOTES_MAX
+            && bytes < KEPT_BYTES_MAX
+            && let Some(more) = feed.recv().await
+        {
+            (count, bytes) = (count + more.notes().len(), bytes + more.bytes());
+            batches.push(more);
+        }
+    };
+    // Late or not, what there is then is written.
+    timeout(GATHER, more).await.ok();
+    batches
 }
 
 /// Says that the thread has ended, however it did.
