@@ -6,8 +6,9 @@
 //! A workspace's own layer is not among them: it needs the user's trust first.
 //!
 //! The bundle is JSON: `{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts stand beside it, each
-//! under the SHA-256 of its bytes, so that an edit costs one file (how they are kept: `daemon/rules.rs`). Where the layer's folder is does not count: the same files in another
-//! home are the same generation. Version 1 had `path` and `text` in place of `sha256`; it is read, not written.
+//! under the SHA-256 of its bytes, so that an edit costs one file (how they are kept: `daemon/rules.rs`). Where the layer's folder is does
+//! not count: the same files in another home are the same generation. Version 1 had `path` and `text` in place of `sha256`; it is read,
+//! not written.
 
 use std::{fmt, sync::Arc};
 

@@ -20,6 +20,7 @@ use tar::{Archive, Builder, EntryType, Header};
 
 use super::{
     lock::{LockError, StateLock},
+    rules,
     upkeep::{self, UpkeepError},
 };
 use crate::journal::{Pinned, VerifyError, files::DirFiles};
@@ -29,8 +30,8 @@ const SNAPSHOTS: &str = "snapshots";
 const RULES: &str = "rules";
 /// Where a backup is unpacked before it counts.
 const UNFINISHED: &str = "restoring";
-/// The names of the files in the folders that are copied as they are; all others are unfinished.
-const WHOLE: [&str; 4] = ["snap", "json", "text", "hash"];
+/// How the files are called in the folders that are copied as they are, beside those of rules; all others are unfinished.
+const SNAPSHOT: &str = "snap";
 /// How often a folder that changes while it is opened is opened again; a running daemon needs longer from one change to the next than
 /// that takes.
 const OPENED_AGAIN_MAX: usize = 8;
@@ -187,7 +188,9 @@ fn finished(folder: &Path) -> Result<Vec<PathBuf>, BackupError> {
 }
 
 fn is_whole(path: &Path) -> bool {
-    path.extension().and_then(OsStr::to_str).is_some_and(|extension| WHOLE.contains(&extension))
+    path.extension()
+        .and_then(OsStr::to_str)
+        .is_some_and(|extension| extension == SNAPSHOT || rules::EXTENSIONS.contains(&extension))
 }
 
 fn header_of(bytes: u64) -> Header {
@@ -306,6 +309,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        config::layers::Sources,
         daemon::{
             fold::Fold,
             rules::RulesStore,
@@ -354,7 +358,6 @@ mod tests {
         for (name, text) in [
             ("snapshots/1.snap", "snapshot"),
             ("snapshots/2.snap.tmp", "unfinished"),
-            ("rules/a.json", "rules"),
             ("rules/b.unfinished", "unfinished"),
             ("token", "secret"),
         ] {
@@ -377,6 +380,7 @@ mod tests {
         for compress in [false, true] {
             let (folder, state, journal) = state(compress);
             let file = folder.path().join("a.tar");
+            let hash = RulesStore::new(&state).keep(&Sources::shipped()).expect("kept");
             let kept = backup(&state, &file).expect("backed up");
             assert_eq!(kept.last, 200);
             let expected = records(&journal);
@@ -386,7 +390,9 @@ mod tests {
             assert_eq!((again.last, again.segments, again.bytes), (kept.last, kept.segments, kept.bytes));
             assert_eq!(names(&restored), ["daemon.lock", "journal", "rules", "snapshots"]);
             assert_eq!(names(&restored.join("snapshots")), ["1.snap"]);
-            assert_eq!(names(&restored.join("rules")), ["a.json"]);
+            let rules = RulesStore::new(&restored).sources(&hash).expect("all of them");
+            assert_eq!(rules.to_bundle(), Sources::shipped().to_bundle());
+            assert!(!restored.join("rules/b.unfinished").exists());
             let journal = open(&restored, compress);
             assert_eq!(records(&journal), expected);
             append(&journal, 201..=300);

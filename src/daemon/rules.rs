@@ -36,6 +36,8 @@ const PACK: &str = "pack";
 const UNFINISHED: &str = "unfinished";
 /// The file that names the bundle which was used last.
 const CURRENT: &str = "current.hash";
+/// How all files but unfinished ones are called.
+pub(super) const EXTENSIONS: [&str; 4] = [BUNDLE, TEXT, PACK, "hash"];
 /// How many bundles are kept before it is looked which of them no record names any more: those of as many edits, some kilobytes each.
 const BUNDLES_MAX: usize = 64;
 /// Most records that are read at a time.
@@ -315,7 +317,8 @@ impl RulesStore {
         Ok(self.files()?.iter().filter(|path| is_bundle(path)).count())
     }
 
-    /// Deletes every bundle that is not in `named`, and every text and pack of which no kept bundle lists anything; returns how many files went.
+    /// Deletes every bundle that is not in `named`, and every text and pack of which no kept bundle lists anything; returns how many files
+    /// went.
     ///
     /// Errors: the folder cannot be listed, or a file cannot be deleted.
     fn collect(&self, named: &BTreeSet<Arc<str>>) -> io::Result<usize> {

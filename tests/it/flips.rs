@@ -50,13 +50,15 @@ priority = "high"
 "#;
 
 /// Every kind of file that a state folder has, by what its path begins and ends with.
-const KINDS: [(&str, &str, &str); 10] = [
+const KINDS: [(&str, &str, &str); 12] = [
     ("open segment", "journal/", ".seg"),
     ("sealed segment", "journal/", ".seg"),
     ("prepared segment", "journal/next.seg", ""),
     ("mark", "journal/durable", ""),
     ("snapshot", "snapshots/", ".snap"),
     ("rules", "rules/", ".json"),
+    ("text", "rules/", ".text"),
+    ("shipped texts", "rules/", ".pack"),
     ("history", "projection.db", ""),
     ("token", "token", ""),
     ("lock", "daemon.lock", ""),
