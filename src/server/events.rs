@@ -219,11 +219,13 @@ pub(crate) async fn get(
     Segment(name): Segment,
     Params(params): Params<EventParams>,
 ) -> Result<Json<EventWithHistory>, ApiError> {
+    // Read first: what is projected after the projection was asked is looked for in the journal.
+    let projected = app.projection.progress().projected();
     // A projection that fails knows nothing; the journal has the event.
     let known = look_up(&app, name.clone(), params.source.clone()).await.ok().flatten();
     let found = match known {
         Some(found) => Some(found),
-        None => find(&app, name.clone(), params.source).await?,
+        None => find(&app, name.clone(), params.source, projected).await?,
     };
     let (seq, event) = found.ok_or_else(|| ApiError::not_found("event", &name))?;
     let (history, projected) = what_became_of(&app, seq).await;
@@ -257,7 +259,7 @@ async fn what_became_of(app: &App, seq: Seq) -> (Vec<LedgerLine>, Seq) {
     read.await.unwrap_or_else(|_| (Vec::new(), progress.projected()))
 }
 
-/// Looks in what the projection does not have yet, and then for the position.
+/// Looks in the records after `projected`, which the projection may not have had, and then for the position.
 ///
 /// A number may be a producer's id as well as a position; the id goes first, because positions can
 /// always be had by id. At most [`LOOKED_AT_MAX`] records are read; nothing is when the caller is gone.
@@ -265,6 +267,7 @@ async fn find(
     app: &App,
     name: String,
     source: Option<String>,
+    projected: Seq,
 ) -> Result<Option<(Seq, Box<RawValue>)>, ApiError> {
     let unreadable = |error: ReadError| {
         let message = format!("the journal cannot be read: {error}");
@@ -274,7 +277,7 @@ async fn find(
         event.id == name && source.as_deref().is_none_or(|source| event.source == source)
     };
     let head = *app.bus.written().borrow();
-    let mut next = app.projection.progress().projected().next();
+    let mut next = projected.next();
     let is_far = head.0.saturating_sub(next.0) >= LOOKED_AT_MAX;
     while !is_far && next <= head {
         let mut reader = app.bus.read_from(next);
