@@ -30,7 +30,7 @@ const SNAPSHOTS: &str = "snapshots";
 const RULES: &str = "rules";
 /// Where a backup is unpacked before it counts.
 const UNFINISHED: &str = "restoring";
-/// How the files are called in the folders that are copied as they are, beside those of rules; all others are unfinished.
+/// The extension of a snapshot. Snapshots and the files of the rules are copied as they are; all other files there are unfinished.
 const SNAPSHOT: &str = "snap";
 /// How often a folder that changes while it is opened is opened again; a running daemon needs longer from one change to the next than
 /// that takes.

@@ -395,7 +395,7 @@ impl Projector {
                     let Some(notes) = notes else {
                         return Ok(if self.wishes.is_closed() { Turn::Stop } else { Turn::CatchUp });
                     };
-                    if self.take(&gathered(notes, &mut feed).await)? {
+                    if self.take(&gather(notes, &mut feed).await)? {
                         return Ok(Turn::CatchUp);
                     }
                 }
@@ -555,8 +555,8 @@ impl Projector {
     }
 }
 
-/// What was fed first, and what follows within [`GATHER`] or fills a transaction.
-async fn gathered(first: Notes, feed: &mut mpsc::Receiver<Notes>) -> Vec<Notes> {
+/// Takes what follows `first` within [`GATHER`], at most what fills a transaction.
+async fn gather(first: Notes, feed: &mut mpsc::Receiver<Notes>) -> Vec<Notes> {
     let (mut count, mut bytes) = (first.notes().len(), first.bytes());
     let mut batches = vec![first];
     let more = async {
@@ -568,7 +568,7 @@ async fn gathered(first: Notes, feed: &mut mpsc::Receiver<Notes>) -> Vec<Notes> 
             batches.push(more);
         }
     };
-    // Late or not, what there is then is written.
+    // What has come by then is written.
     timeout(GATHER, more).await.ok();
     batches
 }

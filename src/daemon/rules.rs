@@ -36,7 +36,7 @@ const PACK: &str = "pack";
 const UNFINISHED: &str = "unfinished";
 /// The file that names the bundle which was used last.
 const CURRENT: &str = "current.hash";
-/// How all files but unfinished ones are called.
+/// The extensions of all files but unfinished ones.
 pub(super) const EXTENSIONS: [&str; 4] = [BUNDLE, TEXT, PACK, "hash"];
 /// How many bundles are kept before it is looked which of them no record names any more: those of as many edits, some kilobytes each.
 const BUNDLES_MAX: usize = 64;

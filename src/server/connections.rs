@@ -2,7 +2,7 @@
 //! that the client can read what it was answered.
 //!
 //! Bounds: [`CONNECTIONS_MAX`] connections, of which those that wait longest for their clients give
-//! their places to the next; [`places::HEAD_WAIT`] for the head of each request, also of the first one;
+//! their places to the next; [`places::HEAD_LOOKS_MAX`] seconds for the head of each request, also of the first one;
 //! [`guarded::READ_WAIT_MAX`] for a client to read. What a body may take is in `bodies`.
 
 mod guarded;
@@ -150,7 +150,7 @@ where
         biased;
         () = place.evicted() => return,
         ended = served => ended,
-        () = waits.head_is_late() => return,
+        () = waits.head_timeout() => return,
     };
     // One that is gone or too late reads nothing; one that did not send HTTP was answered that.
     if ended.is_ok() || ended.is_err_and(|error| error.is_parse()) {

@@ -106,7 +106,7 @@ pub(crate) async fn read_body(room: &Room, body: Body) -> Result<Bytes, ApiError
     let announced = usize::try_from(announced).ok().filter(|bytes| *bytes <= BODY_BYTES_MAX);
     let buffer = Buffer::new(room, announced.ok_or_else(too_large)?).await?;
     let reading = read_into(buffer, room, body.into_data_stream());
-    within(BODY_WAIT_MAX, reading).await.unwrap_or_else(|| Err(too_slow()))
+    lazy_timeout(BODY_WAIT_MAX, reading).await.unwrap_or_else(|| Err(too_slow()))
 }
 
 async fn read_into(mut buffer: Buffer, room: &Room, mut chunks: BodyDataStream) -> Result<Bytes, ApiError> {
@@ -123,17 +123,16 @@ async fn read_into(mut buffer: Buffer, room: &Room, mut chunks: BodyDataStream) 
             }
             Ok(false)
         };
-        if within(PACE, some).await.unwrap_or_else(|| Err(too_slow()))? {
+        if lazy_timeout(PACE, some).await.unwrap_or_else(|| Err(too_slow()))? {
             return Ok(buffer.into_bytes());
         }
     }
 }
 
-/// What `future` gives, if that is within `limit`.
+/// Waits for `future`, at most about `limit`; `None` when it takes longer.
 ///
-/// Shape: a timer starts only when there is nothing at the second look, as it can cost a wake-up of another thread; a body that came
-/// with its head is there by then.
-pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+/// Shape: the timer starts at the second poll, because a timer can wake another thread. A body that came with its head is there by then.
+pub(crate) async fn lazy_timeout<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut is_first = true;
     let soon = poll_fn(|cx| match future.as_mut().poll(cx) {

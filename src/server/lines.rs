@@ -21,7 +21,7 @@ use crate::{
         App,
         auth::Route,
         error::ApiError,
-        extract::{broken_off, too_slow, within},
+        extract::{broken_off, lazy_timeout, too_slow},
         intake::{Begun, Intake, NewIds, Summary, Verdicts},
         room::Taken,
     },
@@ -187,7 +187,7 @@ impl Lines {
             // A body without an end must not keep the daemon from stopping.
             self.room = None;
             return Some(tokio::select! {
-                arrived = within(SILENCE_MAX, self.body.next()) => arrived.map_or(Arrived::Silence, Arrived::from),
+                arrived = lazy_timeout(SILENCE_MAX, self.body.next()) => arrived.map_or(Arrived::Silence, Arrived::from),
                 () = self.app.stopped() => Arrived::Stopping,
             });
         }

@@ -238,11 +238,11 @@ fn a_column_is_found_under_every_key_that_is_shown_by_its_name() {
         ("to\u{7}ol", "tool"),
         ("ghp_0123456789abcdefghijABCDEFGHIJ012345", "ghp_[masked]"),
     ] {
-        for beside in ["no zero width", "\u{e9}\u{2713}"] {
+        for other in ["no zero width", "\u{e9}\u{2713}"] {
             let template = template.replace("tool", name);
-            let told = content(&template, json!({"n": 1, key: 2, "beside": beside}));
-            let decoded = toon::decode(&told).expect("strict");
-            assert_eq!(decoded["t"][0], json!({"n": 1, name: 2}), "{key} {beside}");
+            let written = content(&template, json!({"n": 1, key: 2, "other": other}));
+            let decoded = toon::decode(&written).expect("strict");
+            assert_eq!(decoded["t"][0], json!({"n": 1, name: 2}), "{key} {other}");
         }
     }
 }

@@ -22,9 +22,10 @@ use tokio::{
 
 /// When every place is taken by connections at work: how often it is looked for one that waits.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long a client may take for the head of a request, from the connection's beginning or its last answer on; up to twice as long
-/// goes unnoticed.
-pub(super) const HEAD_WAIT: Duration = Duration::from_secs(60);
+/// How many [`HEAD_LOOK`]s a client may take for the head of a request, from the connection's beginning or its last answer on.
+pub(super) const HEAD_LOOKS_MAX: u32 = 60;
+/// How often a connection is looked at whose client has a head to send; also the error of its time limit.
+const HEAD_LOOK: Duration = Duration::from_secs(1);
 /// How many connections that wait are evicted when every place is taken: more than one, so that a storm
 /// of connections is not slowed down by one eviction for each.
 const EVICTED_AT_ONCE: usize = 16;
@@ -71,7 +72,7 @@ pub(in crate::server) struct Waits {
     read: AtomicU64,
     /// How many requests have no answer yet: the connection works, and does not wait for a head.
     unanswered: AtomicU64,
-    /// Told when it begins to wait for a head.
+    /// Notified when it begins to wait for a head.
     silent: Notify,
     evicted: Notify,
 }
@@ -86,7 +87,7 @@ impl Waits {
         Self { turns, head, body, read, unanswered, silent: Notify::new(), evicted: Notify::new() }
     }
 
-    /// Notes that nothing was there to be read, which before a request means that it waits for one; after its answer it does at once.
+    /// Notes that nothing was there to be read: before the first request the connection waits for it. After an answer it waits at once.
     pub(super) fn nothing_to_read(&self) {
         if self.unanswered.load(Ordering::Relaxed) == 0 {
             self.wait_for_head();
@@ -101,20 +102,20 @@ impl Waits {
 
     /// Ends when the client takes too long for a request's head.
     ///
-    /// Shape: no request starts a timer of its own, which would cost it a wake-up of another thread; while one is being answered, no
-    /// timer runs.
-    pub(super) async fn head_is_late(&self) {
-        let mut seen = NOT_WAITING;
+    /// Shape: a request starts no timer of its own, which would wake another thread; while one is being answered, no timer runs.
+    pub(super) async fn head_timeout(&self) {
+        let (mut seen, mut looks) = (NOT_WAITING, 0);
         loop {
             let head = self.head.load(Ordering::Relaxed);
             if head == NOT_WAITING {
                 self.silent.notified().await;
-            } else if head == seen {
-                return;
-            } else {
-                seen = head;
-                timeout(HEAD_WAIT, future::pending::<()>()).await.ok();
+                continue;
             }
+            (seen, looks) = if head == seen { (seen, looks + 1) } else { (head, 0) };
+            if looks == HEAD_LOOKS_MAX {
+                return;
+            }
+            timeout(HEAD_LOOK, future::pending::<()>()).await.ok();
         }
     }
 
@@ -142,7 +143,7 @@ impl Waits {
         }
     }
 
-    /// Returns whether it begins only now.
+    /// Notes the turn in which a wait begins; false if it began before.
     fn begin(&self, since: &AtomicU64) -> bool {
         let begins = since.load(Ordering::Relaxed) == NOT_WAITING;
         if begins {

@@ -154,12 +154,12 @@ async fn no_state_of_a_connection_lasts_for_ever() {
     let (path, _serving) = serve(folder.path(), router::router(app).merge(router));
     let half = "POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 90000\r\n\r\n{";
     let lines = "POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-ndjson\r\ncontent-length: 90000\r\n\r\n{";
-    for (sent, least, most, read) in [
-        ("", 60, 120, ""),
-        ("GET / HTTP/1.1\r\nhost: x\r\n\r\n", 60, 120, "here"),
-        ("GET / HTTP/1.1\r\nhost: x\r\n\r\nGET /", 60, 120, "here"),
-        (half, 5, 5, "too slowly\"}}"),
-        (lines, 60, 60, "too slowly\"}}"),
+    for (sent, seconds, read) in [
+        ("", 60, ""),
+        ("GET / HTTP/1.1\r\nhost: x\r\n\r\n", 60, "here"),
+        ("GET / HTTP/1.1\r\nhost: x\r\n\r\nGET /", 60, "here"),
+        (half, 5, "too slowly\"}}"),
+        (lines, 60, "too slowly\"}}"),
     ] {
         let mut connection = UnixStream::connect(&path).await.expect("connected");
         connection.write_all(sent.as_bytes()).await.expect("sent");
@@ -167,9 +167,9 @@ async fn no_state_of_a_connection_lasts_for_ever() {
         {
             let reading = connection.read_to_end(&mut answer);
             tokio::pin!(reading);
-            let early = timeout(Duration::from_secs(least - 1), reading.as_mut()).await;
+            let early = timeout(Duration::from_secs(seconds - 1), reading.as_mut()).await;
             assert!(early.is_err(), "{sent}: {early:?}");
-            timeout(Duration::from_secs(most - least + 2), reading).await.expect("in time").expect("closed");
+            timeout(Duration::from_secs(2), reading).await.expect("in time").expect("closed");
         }
         assert!(String::from_utf8_lossy(&answer).ends_with(read), "{sent}");
     }
