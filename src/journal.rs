@@ -18,6 +18,7 @@ mod flusher;
 mod health;
 mod idempotency;
 mod mark;
+mod next_file;
 mod packed;
 mod pinned;
 mod preface;

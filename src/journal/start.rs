@@ -2,12 +2,8 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    fmt, io,
-    sync::{
-        Arc, Mutex, OnceLock, RwLock,
-        atomic::AtomicU64,
-        mpsc::{Receiver, sync_channel},
-    },
+    fmt,
+    sync::{Arc, Mutex, OnceLock, RwLock, atomic::AtomicU64, mpsc::sync_channel},
     thread::{self, JoinHandle},
 };
 
@@ -17,10 +13,11 @@ use crate::{
     event::Seq,
     journal::{
         Clock, IN_FLIGHT_MAX, Inner, Journal, JournalSettings, Opened, Shared,
-        files::{File, Files},
+        files::Files,
         flusher::{self, Commits, Flusher},
         health::Health,
         idempotency::IdempotencyKeys,
+        next_file::NextFile,
         preface::Preface,
         recover::{self, OpenError, Recovered, ScanReport},
         sealer::{Sealer, Sealing},
@@ -33,7 +30,7 @@ use crate::{
 /// The threads that help the writer, and where prepared files come from.
 struct Helpers {
     threads: Vec<JoinHandle<()>>,
-    prepared: Receiver<io::Result<Arc<dyn File>>>,
+    next: NextFile,
 }
 
 impl Journal {
@@ -69,6 +66,8 @@ impl Journal {
             durable: last,
             time,
         };
+        let mut next = helpers.next;
+        next.order_if_due(place.offset, place.segment_bytes);
         let writer = Writer {
             shared: Arc::clone(&shared),
             waiting: VecDeque::new(),
@@ -77,8 +76,7 @@ impl Journal {
             keys,
             written: written_sender,
             commits: Arc::clone(&commits),
-            prepared: helpers.prepared,
-            next: None,
+            next,
             place,
             group: Group::default(),
             preface: Preface::of_kind(settings.preface),
@@ -128,7 +126,7 @@ fn start_helpers(
     clock: &Clock,
     synced: &watch::Receiver<Seq>,
 ) -> Result<Helpers, OpenError> {
-    // Both hold one and are never full: a file is ordered when the one before was taken, the first one here.
+    // Both hold one and are never full: a file is ordered when the one before was taken, the first one by the writer.
     let (orders_sender, orders) = sync_channel(1);
     let (prepared_sender, prepared) = sync_channel(1);
     let preparing = Arc::clone(shared);
@@ -136,8 +134,7 @@ fn start_helpers(
     let preparer = start("journal-preparer", move || {
         flusher::prepare_files(&preparing, size, &orders, &prepared_sender)
     })?;
-    // The thread just started; if it could have ended, the first rotation would say so.
-    let _ = orders_sender.try_send(());
+    let next = NextFile::new(orders_sender.clone(), prepared);
     let flusher = Flusher {
         commits: Arc::clone(commits),
         sync_within: settings.sync_within,
@@ -164,7 +161,7 @@ fn start_helpers(
         }
     }
     shared.sealing.ask();
-    Ok(Helpers { threads, prepared })
+    Ok(Helpers { threads, next })
 }
 
 /// Starts the thread that writes what others leave; it ends last and takes the others with it.

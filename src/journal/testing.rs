@@ -15,6 +15,7 @@ use crate::{
         RecordBuf, RecoveryHint, Retention,
         memory::MemoryFiles,
         record::{Record, RecordKind},
+        segment,
     },
     time::Timestamp,
 };
@@ -108,10 +109,9 @@ fn open_set(
 /// Opens such that from now on every write and sync is the test's: the next segment is prepared.
 pub(super) fn open_prepared(files: &MemoryFiles, segment_bytes: u64) -> Journal {
     let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
-    for _ in 0..2 {
-        let opened = open_with(files, segment_bytes, Durability::Sync, Arc::clone(&clock)).expect("opened");
-        opened.journal.close_blocking().expect("closed");
-    }
+    let opened = open_with(files, segment_bytes, Durability::Sync, Arc::clone(&clock)).expect("opened");
+    opened.journal.close_blocking().expect("closed");
+    segment::prepare(files, segment_bytes).expect("there is room");
     open_with(files, segment_bytes, Durability::Sync, clock).expect("opened").journal
 }
 

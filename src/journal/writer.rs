@@ -5,16 +5,7 @@
 //! sync, with one bound: the file after next is prepared only when the segment before is durable, so it can be at most one
 //! segment ahead of the disk.
 
-use std::{
-    collections::VecDeque,
-    io,
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError},
-    },
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, thread::JoinHandle};
 
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, oneshot, watch};
 
@@ -22,10 +13,10 @@ use crate::{
     event::Seq,
     journal::{
         Clock, Durability, Shared,
-        append::{AppendBatch, AppendError, Appended, DiskFull, Level, Poisoned},
-        files::File,
+        append::{AppendBatch, AppendError, Appended, Level, Poisoned},
         flusher::{self, Commits, Reply, Waiter},
         idempotency::{IdempotencyKey, IdempotencyKeys},
+        next_file::{Next, NextFile},
         preface::Preface,
         record::{self, Record, RecordKind},
         segment::{HEADER_BYTES, NEXT_NAME, PLAIN_VERSION, Segment, header},
@@ -42,9 +33,6 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// How much of a segment is left to what may use the reserve when the disk is full: one part in so many.
 const RESERVE_PART: u64 = 4;
-
-/// Time between two looks at whether the next file is there or will not be; it is long prepared when it is needed, as a rule.
-const PREPARED_WAIT: Duration = Duration::from_millis(5);
 
 /// What the writer is asked.
 #[derive(Debug)]
@@ -72,23 +60,12 @@ pub(super) struct Writer {
     pub(super) keys: IdempotencyKeys,
     pub(super) written: watch::Sender<Seq>,
     pub(super) commits: Arc<Commits>,
-    /// The next file, as soon as it is there; ends when the flusher has given up.
-    pub(super) prepared: Receiver<io::Result<Arc<dyn File>>>,
-    /// The next file, once it was looked for.
-    pub(super) next: Option<Arc<dyn File>>,
+    pub(super) next: NextFile,
     pub(super) place: Place,
     pub(super) group: Group,
     pub(super) preface: Preface,
     /// Joined when the writer ends.
     pub(super) threads: Vec<JoinHandle<()>>,
-}
-
-/// What became of looking for the next file.
-enum Next {
-    There,
-    /// It is still being prepared.
-    NotYet,
-    Full(DiskFull),
 }
 
 /// Where the next record goes, and what precedes it.
@@ -145,11 +122,11 @@ impl Writer {
 
     /// Has everything synced and the other threads end.
     pub(super) fn end(self) {
-        let Self { shared, commits, prepared, threads, written, .. } = self;
+        let Self { shared, commits, next, threads, written, .. } = self;
         commits.close();
         shared.sealing.close();
-        // The thread that prepares may be about to hand over a file that nobody will take.
-        drop(prepared);
+        // The thread that prepares waits for orders, or is about to hand over a file that nobody will take.
+        drop(next);
         for thread in threads {
             start::join(thread);
         }
@@ -217,10 +194,7 @@ impl Writer {
         if !may_wait && is_needed && self.needs_two_files(batch, left) {
             return Ok(false);
         }
-        if self.next.is_some() {
-            return Ok(true);
-        }
-        match self.look_for_next(is_needed && may_wait)? {
+        match self.next.look_for(&self.shared, is_needed && may_wait)? {
             Next::There => Ok(true),
             Next::NotYet => Ok(!is_needed),
             Next::Full(full) => Err(full.into()),
@@ -240,29 +214,6 @@ impl Writer {
             (left, is_empty) = (left.saturating_sub(bytes), false);
         }
         files > 1
-    }
-
-    /// Takes the next file if it is there; waits until it is, or is known to find no space, if `may_wait`.
-    fn look_for_next(&mut self, may_wait: bool) -> Result<Next, Poisoned> {
-        loop {
-            let wait = if may_wait { PREPARED_WAIT } else { Duration::ZERO };
-            let error = match self.prepared.recv_timeout(wait) {
-                Ok(Ok(file)) => {
-                    self.next = Some(file);
-                    return Ok(Next::There);
-                }
-                Ok(Err(error)) => error,
-                Err(RecvTimeoutError::Timeout) => match self.shared.disk_full() {
-                    Some(full) => return Ok(Next::Full(full)),
-                    None if may_wait => continue,
-                    None => return Ok(Next::NotYet),
-                },
-                Err(RecvTimeoutError::Disconnected) => {
-                    io::Error::other("the thread that prepares segments has ended")
-                }
-            };
-            return Err(self.shared.poison("prepare", NEXT_NAME, error));
-        }
     }
 
     /// Sees to it that the next record, with a body of `bytes`, has its place; returns whether that is behind a new segment's preface.
@@ -302,7 +253,7 @@ impl Writer {
         if self.group.buffer.is_empty() {
             return Ok(());
         }
-        let Place { segment, offset, time, .. } = &mut self.place;
+        let Place { segment, offset, segment_bytes, time, .. } = &mut self.place;
         segment
             .file
             .write_at(&self.group.buffer, *offset)
@@ -311,6 +262,7 @@ impl Writer {
         segment.set_end(*offset, *time);
         self.group.buffer.clear();
         self.group.buffer.shrink_to(GROUP_BYTES_MAX);
+        self.next.order_if_due(*offset, *segment_bytes);
         Ok(())
     }
 
@@ -319,9 +271,7 @@ impl Writer {
     ///
     /// Shape: waits for the file only on the journal's own thread, as nobody else is let so far without it; see `has_room`.
     fn rotate(&mut self) -> Result<bool, Poisoned> {
-        if self.next.is_none() {
-            self.look_for_next(true)?;
-        }
+        self.next.look_for(&self.shared, true)?;
         let Some(file) = self.next.take() else { return Ok(false) };
         // An earlier process may have prepared it, and what it wrote may be on no disk.
         file.write_at(&header(PLAIN_VERSION), 0)
@@ -528,18 +478,39 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_found_out_at_the_start_and_closing_does_not_wait_for_space() {
+    fn a_full_disk_is_found_out_while_there_is_room_and_closing_does_not_wait_for_space() {
         let files = MemoryFiles::new();
         open(&files).journal.close_blocking().expect("closed");
-        files.remove(NEXT_NAME).expect("there");
         files.set_space(Some(0));
         let journal = open(&files).journal;
-        while journal.disk_full().is_none() {
-            std::thread::yield_now();
+        journal.append_blocking(batch_of(1..=5), Level::Synced).expect("there is room in the first segment");
+        let left = files.after_kill();
+        left.set_space(Some(0));
+        for journal in [journal, open(&left).journal] {
+            while journal.disk_full().is_none() {
+                std::thread::yield_now();
+            }
+            journal.close_blocking().expect("closed");
         }
-        journal.append_blocking(batch(1), Level::Synced).expect("there is room in the first segment");
-        journal.close_blocking().expect("closed");
         assert_eq!(files.list().expect("listed"), ["00000000000000000001.seg"]);
+    }
+
+    #[test]
+    fn the_next_file_is_prepared_when_half_of_a_small_segment_is_filled_and_not_before() {
+        let files = MemoryFiles::new();
+        let names_after = |numbers: std::ops::Range<u64>| {
+            let opened = open_with(&files, 4_096, Durability::Sync, set_clock().1).expect("opened");
+            opened.journal.append_blocking(batch_of(numbers), Level::Synced).expect("appended");
+            opened.journal.close_blocking().expect("closed");
+            files
+                .list()
+                .expect("listed")
+                .into_iter()
+                .filter(|name| name.ends_with(".seg"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names_after(1..30), ["00000000000000000001.seg"]);
+        assert_eq!(names_after(30..50), ["00000000000000000001.seg", NEXT_NAME]);
     }
 
     #[test]

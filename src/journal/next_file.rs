@@ -1,0 +1,96 @@
+//! The file after the present segment: ordered in time, waited for when it is needed, and taken.
+//!
+//! A thread of its own prepares it (`flusher::prepare_files`), as filling it with zeros keeps the disk busy for long. The first
+//! one of a life is ordered here; the flusher orders each after it, when the one before is named.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, SyncSender},
+    },
+    time::Duration,
+};
+
+use crate::journal::{
+    Shared,
+    append::{DiskFull, Poisoned},
+    files::File,
+    segment::NEXT_NAME,
+};
+
+/// How far a segment is filled when the one after it is ordered, in bytes; half of a smaller segment.
+///
+/// So a daemon that just started, or is hardly used, does not keep the disk busy with a file that it needs in hours.
+const FILLED_BYTES: u64 = 512 << 10;
+
+/// Time between two looks at whether the file is there or will not be; it is long prepared when it is needed, as a rule.
+const PREPARED_WAIT: Duration = Duration::from_millis(5);
+
+/// The writer's side of the thread that prepares files; that thread ends some time after this is dropped.
+pub(super) struct NextFile {
+    /// Present until it was used.
+    first_order: Option<SyncSender<()>>,
+    /// The file, as soon as it is there; ends when the flusher has given up.
+    prepared: Receiver<io::Result<Arc<dyn File>>>,
+    /// The file, once it was looked for.
+    found: Option<Arc<dyn File>>,
+}
+
+/// What became of looking for the file.
+pub(super) enum Next {
+    There,
+    /// It is still being prepared.
+    NotYet,
+    Full(DiskFull),
+}
+
+impl NextFile {
+    pub(super) fn new(first_order: SyncSender<()>, prepared: Receiver<io::Result<Arc<dyn File>>>) -> Self {
+        Self { first_order: Some(first_order), prepared, found: None }
+    }
+
+    /// Orders the first file if enough of the present segment is filled, which ends at `offset`.
+    pub(super) fn order_if_due(&mut self, offset: u64, segment_bytes: u64) {
+        if offset >= FILLED_BYTES.min(segment_bytes / 2) {
+            self.order();
+        }
+    }
+
+    /// Sees whether the file is there; waits until it is, or is known to find no space, if `may_wait`.
+    pub(super) fn look_for(&mut self, shared: &Shared, may_wait: bool) -> Result<Next, Poisoned> {
+        self.order();
+        while self.found.is_none() {
+            let wait = if may_wait { PREPARED_WAIT } else { Duration::ZERO };
+            let error = match self.prepared.recv_timeout(wait) {
+                Ok(Ok(file)) => {
+                    self.found = Some(file);
+                    continue;
+                }
+                Ok(Err(error)) => error,
+                Err(RecvTimeoutError::Timeout) => match shared.disk_full() {
+                    Some(full) => return Ok(Next::Full(full)),
+                    None if may_wait => continue,
+                    None => return Ok(Next::NotYet),
+                },
+                Err(RecvTimeoutError::Disconnected) => {
+                    io::Error::other("the thread that prepares segments has ended")
+                }
+            };
+            return Err(shared.poison("prepare", NEXT_NAME, error));
+        }
+        Ok(Next::There)
+    }
+
+    /// The file, if it was found and not taken yet.
+    pub(super) fn take(&mut self) -> Option<Arc<dyn File>> {
+        self.found.take()
+    }
+
+    fn order(&mut self) {
+        if let Some(first) = self.first_order.take() {
+            // The channel holds one, and nobody else orders before a file was taken.
+            let _ = first.try_send(());
+        }
+    }
+}
