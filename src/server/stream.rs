@@ -76,11 +76,13 @@ pub(crate) async fn events(
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
     let filter = Filter::read(&params).map_err(ApiError::bad)?;
+    let end = app.bus.written().borrow().next();
     let from = match header(&headers, "last-event-id").filter(|id| !id.is_empty()) {
-        Some(id) => id.parse().map(Seq).map(Seq::next).map_err(|_| {
+        // A position that a power failure took is given to another event, which the client never saw.
+        Some(id) => id.parse().map(|seq| Seq(seq).next().min(end)).map_err(|_| {
             ApiError::bad(FieldError::new("last-event-id", "must be the position of an event"))
         })?,
-        None => params.from.map_or_else(|| app.bus.written().borrow().next(), Seq),
+        None => params.from.map_or(end, Seq),
     };
     // Positions begin with 1.
     let next = from.max(Seq::ZERO.next());

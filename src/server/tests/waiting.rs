@@ -65,6 +65,23 @@ async fn events_are_streamed_from_where_the_client_was_and_then_as_they_come() {
     assert_eq!(next_text(&mut events).await, None);
 }
 
+#[tokio::test]
+async fn a_client_that_was_beyond_the_end_is_given_what_is_published_next() {
+    let Daemon { app, stop: _stop, .. } = daemon();
+    let publish = |event: &'static str| send(&app, post("/v1/events", "application/json", event));
+    publish(r#"{"id":"before","type":"a.b"}"#).await;
+    for last in ["1000", "18446744073709551615"] {
+        let mut request = get("/v1/events/stream");
+        request.headers_mut().insert("last-event-id", last.parse().expect("a value"));
+        let response = router::router(app.clone()).oneshot(request).await.expect("infallible");
+        let mut events = open_stream(response);
+        assert_eq!(next_text(&mut events).now_or_never(), None);
+        publish(r#"{"type":"c.d"}"#).await;
+        let found = next_text(&mut events).now_or_never().flatten().expect("an event");
+        assert!(found.contains("\"type\":\"c.d\""), "{found}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_long_poll_ends_when_something_is_pending_or_the_time_is_over() {
     let mut daemon = daemon();
