@@ -1,8 +1,9 @@
 //! `aside demo`: one turn of a scripted agent against a daemon of its own, with what happens and what the agent sees side by
 //! side.
 //!
-//! Only the agent is made up. The daemon is this program in a folder that goes away afterwards, the background command is
-//! run by `aside run` and really fails, and what is shown on the right is what the daemon answered. No network, no agent.
+//! The agent is made up, and so are the events, but for those of its background command, which is run by `aside run` and really
+//! fails. The daemon is this program in a folder that goes away afterwards, and what is shown on the right is what it answered.
+//! No network.
 
 mod screen;
 
@@ -37,6 +38,10 @@ exit 1
 ";
 /// How it is called.
 const TESTS_COMMAND: &str = "./tests.sh";
+/// Where the events came from, and where they come from otherwise.
+const ORIGIN: &str = "The agent is scripted; all events but those of ./tests.sh are the demo's own.
+In a session they come from `aside run`, from hooks, and from whoever publishes.
+";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -179,7 +184,7 @@ impl Turn<'_> {
             "{} events, about {raw} tokens as they came.\nThe agent was told in about {told}, each thing once.",
             published.len()
         ));
-        self.context.print(&format!("{summary}For real: aside up && aside install claude-code\n"))
+        self.context.print(&format!("{summary}{ORIGIN}For real: aside up && aside install claude-code\n"))
     }
 
     /// Every event of the journal up to the last one of the turn, as whoever follows it gets it.
