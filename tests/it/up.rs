@@ -69,7 +69,11 @@ fn a_daemon_whose_folder_was_deleted_acknowledges_nothing_more_and_the_next_one_
     let _down = Down(&home);
     home.print(&["up"]);
     home.print(&["publish", "tool.call.failure", "tool_name=grep"]);
-    fs::remove_dir_all(home.state()).expect("it is there");
+    // A file that the daemon makes meanwhile keeps its folder from being removed.
+    eventually("the folder is deleted", || {
+        fs::remove_dir_all(home.state()).ok();
+        (!home.state().exists()).then_some(())
+    });
     let output = home.run(&["publish", "tool.call.failure", "tool_name=lost"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
