@@ -40,7 +40,7 @@ exit 1
 const TESTS_COMMAND: &str = "./tests.sh";
 /// Where the events came from, and where they come from otherwise.
 const ORIGIN: &str = "The agent is scripted; all events but those of ./tests.sh are the demo's own.
-In a session they come from `aside run`, from hooks, and from whoever publishes.
+In a session they come from `aside run`, from hooks, and from publishers.
 ";
 
 #[derive(Debug, clap::Args)]

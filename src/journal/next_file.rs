@@ -1,7 +1,7 @@
 //! The file after the present segment: ordered in time, waited for when it is needed, and taken.
 //!
 //! A thread of its own prepares it (`flusher::prepare_files`), as filling it with zeros keeps the disk busy for long. The first
-//! one of a life is ordered here; the flusher orders each after it, when the one before is named.
+//! one after a start is ordered here; the flusher orders each after it, when the one before is named.
 
 use std::{
     io,
@@ -37,7 +37,7 @@ pub(super) struct NextFile {
     found: Option<Arc<dyn File>>,
 }
 
-/// What became of looking for the file.
+/// The result of a look for the file.
 pub(super) enum Next {
     There,
     /// It is still being prepared.
