@@ -8,10 +8,7 @@
 
 use std::{
     io, mem,
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, SyncSender},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::SyncSender},
     time::Duration,
 };
 
@@ -21,15 +18,12 @@ use crate::{
     event::Seq,
     journal::{
         Shared,
-        append::{AppendError, Appended, DiskFull, Poisoned},
+        append::{AppendError, Appended, Poisoned},
         files::File,
         mark,
-        segment::{self, NEXT_NAME, Segment},
+        segment::{NEXT_NAME, Segment},
     },
 };
-
-/// Time between two tries to prepare a segment on a full disk: soon enough for who has made room, and no load.
-const FULL_RETRY: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(5) };
 
 /// Where the answer to an append goes.
 pub(super) type Reply = oneshot::Sender<Result<Appended, AppendError>>;
@@ -385,32 +379,6 @@ impl Flusher {
     }
 }
 
-/// Prepares a file for every order, until no more can come.
-///
-/// While the disk is full it tries again and again; the one thing that others see of it is [`Shared::disk_full`].
-pub(super) fn prepare_files(
-    shared: &Shared,
-    size: u64,
-    orders: &Receiver<()>,
-    prepared: &SyncSender<io::Result<Arc<dyn File>>>,
-) {
-    let files = shared.files.as_ref();
-    while orders.recv().is_ok() {
-        let mut file = segment::prepare(files, size);
-        while let Some(error) = file.as_ref().err().filter(|error| DiskFull::is_reason_of(error)) {
-            shared.set_full(size, error);
-            if orders.recv_timeout(FULL_RETRY) == Err(RecvTimeoutError::Disconnected) {
-                return;
-            }
-            file = segment::prepare(files, size);
-        }
-        shared.set_room();
-        if prepared.send(file).is_err() {
-            return;
-        }
-    }
-}
-
 /// Empties `waiters` with the answer that nothing was appended.
 pub(super) fn refuse(waiters: &mut Vec<Waiter>, poisoned: &Poisoned) {
     for waiter in mem::take(waiters) {
@@ -484,7 +452,11 @@ mod tests {
         let killed = files.after_kill();
         files.open_gate();
         let next = killed.open(NEXT_NAME).expect("there");
-        assert!(segment::used_end(next.as_ref(), segment::HEADER_BYTES).expect("read").is_some());
+        assert!(
+            crate::journal::segment::used_end(next.as_ref(), crate::journal::segment::HEADER_BYTES)
+                .expect("read")
+                .is_some()
+        );
         assert_eq!(Files::list(&killed).expect("listed"), ["00000000000000000001.seg", NEXT_NAME]);
         let again = open(&killed);
         assert_eq!(again.cuts, []);

@@ -1,6 +1,6 @@
 //! The file after the present segment: ordered in time, waited for when it is needed, and taken.
 //!
-//! A thread of its own prepares it (`flusher::prepare_files`), as filling it with zeros keeps the disk busy for long. The first
+//! A thread of its own prepares it ([`prepare_files`]), as filling it with zeros keeps the disk busy for long. The first
 //! one after a start is ordered here; the flusher orders each after it, when the one before is named.
 
 use std::{
@@ -16,7 +16,7 @@ use crate::journal::{
     Shared,
     append::{DiskFull, Poisoned},
     files::File,
-    segment::NEXT_NAME,
+    segment::{self, NEXT_NAME},
 };
 
 /// How far a segment is filled when the one after it is ordered, in bytes; half of a smaller segment.
@@ -26,6 +26,9 @@ const FILLED_BYTES: u64 = 512 << 10;
 
 /// Time between two looks at whether the file is there or will not be; it is long prepared when it is needed, as a rule.
 const PREPARED_WAIT: Duration = Duration::from_millis(5);
+
+/// Time between two tries to prepare a segment on a full disk: soon enough for who has made room, and no load.
+const FULL_RETRY: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(5) };
 
 /// The writer's side of the thread that prepares files; that thread ends some time after this is dropped.
 pub(super) struct NextFile {
@@ -91,6 +94,32 @@ impl NextFile {
         if let Some(first) = self.first_order.take() {
             // The channel holds one, and nobody else orders before a file was taken.
             let _ = first.try_send(());
+        }
+    }
+}
+
+/// Prepares a file for every order, until no more can come.
+///
+/// While the disk is full it tries again and again; the one thing that others see of it is [`Shared::disk_full`].
+pub(super) fn prepare_files(
+    shared: &Shared,
+    size: u64,
+    orders: &Receiver<()>,
+    prepared: &SyncSender<io::Result<Arc<dyn File>>>,
+) {
+    let files = shared.files.as_ref();
+    while orders.recv().is_ok() {
+        let mut file = segment::prepare(files, size);
+        while let Some(error) = file.as_ref().err().filter(|error| DiskFull::is_reason_of(error)) {
+            shared.set_full(size, error);
+            if orders.recv_timeout(FULL_RETRY) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+            file = segment::prepare(files, size);
+        }
+        shared.set_room();
+        if prepared.send(file).is_err() {
+            return;
         }
     }
 }

@@ -14,10 +14,10 @@ use crate::{
     journal::{
         Clock, IN_FLIGHT_MAX, Inner, Journal, JournalSettings, Opened, Shared,
         files::Files,
-        flusher::{self, Commits, Flusher},
+        flusher::{Commits, Flusher},
         health::Health,
         idempotency::IdempotencyKeys,
-        next_file::NextFile,
+        next_file::{self, NextFile},
         preface::Preface,
         recover::{self, OpenError, Recovered, ScanReport},
         sealer::{Sealer, Sealing},
@@ -132,7 +132,7 @@ fn start_helpers(
     let preparing = Arc::clone(shared);
     let size = settings.segment_bytes;
     let preparer = start("journal-preparer", move || {
-        flusher::prepare_files(&preparing, size, &orders, &prepared_sender)
+        next_file::prepare_files(&preparing, size, &orders, &prepared_sender)
     })?;
     let next = NextFile::new(orders_sender.clone(), prepared);
     let flusher = Flusher {
