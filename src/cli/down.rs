@@ -101,7 +101,7 @@ fn stop(holder: impl Fn() -> Result<Option<Pid>, DownError>) -> Result<Option<i3
 }
 
 /// The process that holds the lock; `None` if nobody does.
-pub(super) fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
+fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
     let failed = |source| DownError::Lock { path: path.to_owned(), source };
     let Some(file) = locked(path)? else { return Ok(None) };
     let text = io::read_to_string(file).map_err(failed)?;
@@ -110,7 +110,8 @@ pub(super) fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
     pid.map(Some).ok_or_else(|| failed(unknown()))
 }
 
-fn is_locked(path: &Path) -> Result<bool, DownError> {
+/// Whether somebody holds the lock.
+pub(super) fn is_locked(path: &Path) -> Result<bool, DownError> {
     locked(path).map(|file| file.is_some())
 }
 

@@ -134,7 +134,8 @@ fn begun_by_another(client: &Client, state: &Path) -> Option<Running> {
     let lock = state.join(LOCK_FILE);
     for _ in 0..looks {
         let daemon = running(client);
-        if daemon.is_some() || !matches!(down::holder(&lock), Ok(Some(_))) {
+        // It may hold the lock and not have said yet which process it is.
+        if daemon.is_some() || !matches!(down::is_locked(&lock), Ok(true)) {
             return daemon;
         }
         thread::park_timeout(pause);
@@ -228,4 +229,20 @@ fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: &Log, log_file: F
         command.env_remove(name);
     }
     command.spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::fake::FakeDaemon;
+
+    #[test]
+    fn a_start_waits_for_another_one_that_has_not_said_yet_which_process_it_is() {
+        let daemon = FakeDaemon::late(r#"{"version":"1.0.0","pid":41}"#);
+        let state = tempfile::tempdir().expect("a folder");
+        let lock = File::create(state.path().join(LOCK_FILE)).expect("made");
+        lock.lock().expect("nobody has it");
+        let client = Client::new(daemon.socket().to_owned(), STATUS_TIMEOUT);
+        assert_eq!(begun_by_another(&client, state.path()).map(|daemon| daemon.pid), Some(41));
+    }
 }

@@ -6,6 +6,8 @@ use std::{
     io::{Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 /// The file in the state folder that its daemon holds locked, with the number of its process.
@@ -13,6 +15,10 @@ pub const LOCK_FILE: &str = "daemon.lock";
 
 /// The folder in the state folder that is locked too: without it there is no journal, so nobody deletes it to get in.
 pub const JOURNAL_FOLDER: &str = "journal";
+
+/// How long a look at whether a daemon runs may have the lock, and how many such times are waited for.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOKERS_MAX: u32 = 10_000;
 
 /// Holds the state folder until it is dropped, also by a crash.
 #[derive(Debug)]
@@ -73,6 +79,9 @@ impl StateLock {
             .open(&path)
             .map_err(io_error)?;
         lock(&file, folder, &file)?.map_err(io_error)?;
+        if let Err(error) = note_pid(&file) {
+            tracing::debug!(%error, "the number of the process is not in the lock file");
+        }
         let journal = folder.join(JOURNAL_FOLDER);
         DirBuilder::new().recursive(true).mode(0o700).create(&journal).map_err(io_error)?;
         let journal = File::open(&journal).map_err(io_error)?;
@@ -80,25 +89,32 @@ impl StateLock {
             // Some network file systems lock no folders; the file is locked.
             tracing::warn!(%error, "the folder of the journal cannot be locked");
         }
-        if let Err(error) = note_pid(&file) {
-            tracing::debug!(%error, "the number of the process is not in the lock file");
-        }
         Ok(Self { _file: file, _journal: journal })
     }
 }
 
-/// Locks `file`; whoever else has it is in `pid_file`.
+/// Locks `file`; the process of another daemon that has it is in `pid_file`.
+///
+/// Shape: a command that looks whether a daemon runs has it for a moment, as a reader; that is waited for.
 fn lock(file: &File, folder: &Path, mut pid_file: &File) -> Result<io::Result<()>, LockError> {
-    match file.try_lock() {
-        Ok(()) => Ok(Ok(())),
-        Err(TryLockError::WouldBlock) => {
-            let mut pid = String::new();
-            // The number is a courtesy; without it the message still stands.
-            pid_file.read_to_string(&mut pid).ok();
-            Err(LockError::Held { folder: folder.into(), pid: pid.trim().into() })
+    for _ in 0..LOOKERS_MAX {
+        match file.try_lock() {
+            Ok(()) => return Ok(Ok(())),
+            Err(TryLockError::WouldBlock) if has_lookers_only(file) => thread::park_timeout(LOOK),
+            Err(TryLockError::WouldBlock) => break,
+            Err(TryLockError::Error(source)) => return Ok(Err(source)),
         }
-        Err(TryLockError::Error(source)) => Ok(Err(source)),
     }
+    let mut pid = String::new();
+    // The number is a courtesy; without it the message still stands.
+    pid_file.read_to_string(&mut pid).ok();
+    Err(LockError::Held { folder: folder.into(), pid: pid.trim().into() })
+}
+
+/// Whether nobody has `file` but readers.
+fn has_lookers_only(file: &File) -> bool {
+    // An error means that it is not known, as good as that a daemon has it.
+    file.try_lock_shared().and_then(|()| file.unlock().map_err(TryLockError::Error)).is_ok()
 }
 
 /// Writes the number of this process, which is a courtesy: a full disk must not stop a start here.
@@ -121,6 +137,21 @@ mod tests {
         assert!(matches!(error, LockError::Held { .. }), "{error}");
         drop(held);
         StateLock::take(folder.path()).expect("it is free again");
+    }
+
+    #[test]
+    fn who_only_looks_whether_a_daemon_runs_keeps_none_from_starting() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let looker = File::create(folder.path().join(LOCK_FILE)).expect("made");
+        looker.lock_shared().expect("nobody has it");
+        let looking = thread::spawn(move || {
+            thread::park_timeout(10 * LOOK);
+            drop(looker);
+        });
+        let held = StateLock::take(folder.path()).expect("it waits for the look");
+        looking.join().expect("it ends");
+        let other = File::open(folder.path().join(LOCK_FILE)).expect("there");
+        assert!(!has_lookers_only(&other), "{held:?}");
     }
 
     #[test]
