@@ -64,12 +64,12 @@ use self::{
     watchdog::Watchdog,
 };
 use crate::{
-    bus::{Bus, Pace},
     config::{daemon::HttpConfig, last_good::Usable},
     harness::Transcript,
-    journal::{Opened, Poisoned},
+    journal::{Journal, Opened, Pace, Poisoned},
     meter::Meters,
     projection::{FILE_NAME, Projection, Writer},
+    publisher::Publisher,
     server::{self, App, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX},
     time::Timestamp,
 };
@@ -146,7 +146,7 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     }
     let mut recovered = recovery::recover(&options.state, &compiled.daemon.journal, &rules)?;
     let in_force = Arc::clone(&recovered.fold.engine.rules().hash);
-    let in_force = reload::adopt(&recovered.bus, kept, &in_force).await?;
+    let in_force = reload::adopt(&Publisher::new(recovered.journal.clone()), kept, &in_force).await?;
     let owed = recovered.owed.drain(..).map(Outgoing::Event);
     let has_errors = usable.report.error_count() > 0;
     let failed = has_errors.then(|| Outgoing::Event(reload::failed(&usable.report, recovered.clock.now())));
@@ -197,7 +197,7 @@ pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
 /// The running parts.
 struct Daemon {
     options: ServeOptions,
-    bus: Bus,
+    journal: Journal,
     tasks: Supervisor,
     /// Ends after the event loop.
     projector: Option<JoinHandle<()>>,
@@ -223,7 +223,7 @@ impl Daemon {
         outbox: VecDeque<Outgoing>,
     ) -> Result<Self, DaemonError> {
         let compiled = &usable.compiled;
-        let Recovered { mut fold, bus, reader, clock, snapshots, snapshot, projected, skipped, owed: _ } =
+        let Recovered { mut fold, journal, reader, clock, snapshots, snapshot, projected, skipped, owed: _ } =
             recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
@@ -232,7 +232,7 @@ impl Daemon {
         let (engine, queries) = EngineHandle::new(monotonic_now);
         let store = fold.rules.clone();
         let past = Past {
-            journal: bus.journal().clone(),
+            journal: journal.clone(),
             snapshots: snapshots.clone(),
             rules: store.clone(),
             ended: fold.applied,
@@ -242,12 +242,14 @@ impl Daemon {
             History::start(&options.state, past, projected, &mut fold)?;
         let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
-        let app = new_app(&bus, &clock, engine, reloads.handle(), projection.clone(), transcripts, intake);
+        let app =
+            new_app(&journal, &clock, engine, reloads.handle(), projection.clone(), transcripts, intake);
         let records_max = compiled.daemon.journal.snapshot_records;
         let schedule = Schedule::new(orders.clone(), records_max, snapshot);
         let event_loop = EventLoop {
             fold,
-            bus: bus.clone(),
+            journal: journal.clone(),
+            publisher: Publisher::new(journal.clone()),
             reader,
             clock: clock.clone(),
             registry: app.registry.clone(),
@@ -262,11 +264,12 @@ impl Daemon {
             outbox,
         };
         let mut tasks = Supervisor::default();
-        tasks.start(TaskKind::Snapshots, writer::run(ordered, snapshots, bus.clone(), projection));
+        tasks.start(TaskKind::Snapshots, writer::run(ordered, snapshots, journal.clone(), projection));
         tasks.start(TaskKind::EventLoop, event_loop.run());
         let ReloadChannels { asking: reloads, requests, state } = reloads;
         let reloader = Reloader {
-            bus: bus.clone(),
+            journal: journal.clone(),
+            publisher: Publisher::new(journal.clone()),
             store,
             user_folder: options.config.clone(),
             clock,
@@ -284,7 +287,7 @@ impl Daemon {
         let owns_socket =
             listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
         let projector = Some(projector);
-        Ok(Self { options, bus, tasks, projector, stop_intake, drain, reloads, orders, owns_socket })
+        Ok(Self { options, journal, tasks, projector, stop_intake, drain, reloads, orders, owns_socket })
     }
 
     /// Passes on that a reload is asked for; returns when asked to stop, or when something ended that the daemon cannot do without.
@@ -303,7 +306,7 @@ impl Daemon {
                     let task = ended.transpose()?;
                     return Err(TaskError::Ended { task: task.map_or("task", TaskKind::as_str) }.into());
                 }
-                poisoned = self.bus.journal().wait_for_poison() => return Err(poisoned.into()),
+                poisoned = self.journal.wait_for_poison() => return Err(poisoned.into()),
             }
         }
     }
@@ -311,7 +314,7 @@ impl Daemon {
     fn log_ready(&self) {
         let socket = self.options.socket.display();
         let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
-        tracing::info!(version, pid, %socket, head = self.bus.written().borrow().0, "ready");
+        tracing::info!(version, pid, %socket, head = self.journal.written().borrow().0, "ready");
     }
 
     /// Stops in four phases, within [`GRACE`]; what is not done by then is done by the next start.
@@ -331,7 +334,7 @@ impl Daemon {
                 drop(tokio::task::spawn_blocking(move || projector.join()).await);
             }
             tracing::debug!(phase = %Phase::Sync, "stopping");
-            let closed = self.bus.close().await;
+            let closed = self.journal.close().await;
             drop(self.orders);
             self.tasks.wait_for(TaskKind::Snapshots).await?;
             Ok(closed?)
@@ -374,7 +377,7 @@ impl History {
 
 /// What the servers are given, with the registry and the meters that all of the daemon shares.
 fn new_app(
-    bus: &Bus,
+    journal: &Journal,
     clock: &Arc<Clock>,
     engine: EngineHandle,
     config: ConfigHandle,
@@ -383,13 +386,14 @@ fn new_app(
     shutdown: watch::Receiver<bool>,
 ) -> App {
     let meters = Arc::new(Meters::new(monotonic_now));
-    bus.journal().measure_with(meters.clone());
+    journal.measure_with(meters.clone());
     // The numbers of requests go on from the time, so that no two daemons of one journal give the same ones.
     let registry = Arc::new(Registry::new(clock.now().as_millis() << 20));
     let clock = clock_fn(clock);
     let rooms = Rooms::default();
     App {
-        bus: bus.clone(),
+        publisher: Publisher::new(journal.clone()),
+        journal: journal.clone(),
         engine,
         config,
         projection,
@@ -456,13 +460,12 @@ mod tests {
             Ok::<(), Infallible>(())
         });
         let [socket, config, state] = ["socket", "config", "state"].map(|name| folder.path().join(name));
-        let bus = Bus::new(opened.journal, opened.last_seq);
         let options = ServeOptions { socket, config, state, watcher: None };
         let (orders, _) = writer::orders();
         let (projector, owns_socket) = (None, true);
         let daemon = Daemon {
             options,
-            bus,
+            journal: opened.journal,
             tasks,
             projector,
             stop_intake,

@@ -12,6 +12,7 @@ pub mod files;
 pub mod memory;
 pub mod record;
 
+mod admission;
 mod append;
 mod cursor;
 mod flusher;
@@ -61,6 +62,7 @@ use tokio::{
 use crate::{event::Seq, meter::Meters, time::Timestamp};
 
 use self::{
+    admission::Admission,
     files::Files,
     flusher::{Commits, SyncTurn},
     health::Health,
@@ -71,6 +73,7 @@ use self::{
 };
 
 pub use self::{
+    admission::Pace,
     append::{AppendBatch, AppendError, Appended, BodyTooLarge, DiskFull, Level, Outcome, Poisoned},
     health::{DAMAGED_PLACES_MAX, DamagedPlace, JournalHealth},
     idempotency::{IDEMPOTENCY_KEYS_MAX, IdempotencyKey, IdempotencyKeys},
@@ -164,6 +167,7 @@ struct Inner {
     commits: Arc<Commits>,
     written_permits: Arc<Semaphore>,
     synced_permits: Arc<Semaphore>,
+    admission: Admission,
     written: watch::Receiver<Seq>,
     synced: watch::Receiver<Seq>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -434,7 +438,8 @@ impl Journal {
         }
     }
 
-    /// Appends what was handed over, syncs everything, and ends the threads; later appends are refused.
+    /// Appends what was handed over, syncs everything, and ends the threads; later appends are refused, as are those that wait for
+    /// the consumer.
     ///
     /// Errors: the journal is poisoned, so what was not synced may be lost.
     pub async fn close(&self) -> Result<(), Poisoned> {
@@ -445,6 +450,7 @@ impl Journal {
         if let Some(thread) = thread {
             start::join(thread);
         }
+        self.inner.admission.release();
         self.poisoned().map_or(Ok(()), Err)
     }
 

@@ -4,7 +4,7 @@
 //! The flow, in the words of the tree:
 //!
 //! ```text
-//! harness/ server/ -> event/ -> bus/ (journal/) -> engine.rs [ matcher -> pipeline/: filter -> dedupe -> batch -> limit -> render
+//! harness/ server/ -> event/ -> publisher.rs -> journal/ -> engine.rs [ matcher -> pipeline/: filter -> dedupe -> batch -> limit -> render
 //!                 -> notification.rs -> injector/: queue -> budget -> point -> format/ ] -> harness/ -> server/ -> the agent
 //! ```
 //!
@@ -41,11 +41,11 @@ pub mod protocol;
 pub mod trial;
 
 // Moves.
-pub mod bus;
 pub mod causes;
 pub mod daemon;
 pub mod journal;
 pub mod projection;
+pub mod publisher;
 pub mod server;
 
 pub mod cli;

@@ -1,6 +1,6 @@
 //! The API: HTTP on a Unix socket, and on loopback TCP when that is configured.
 //!
-//! Handlers are thin: they read a request with `protocol`, append to the journal through the bus, and wait for what the daemon's
+//! Handlers are thin: they read a request with `protocol`, append to the journal through the publisher, and wait for what the daemon's
 //! event loop says. They decide nothing about events. What they keep, [`sessions::Registry`] holds, and no restart needs it: who waits for
 //! what, how each client can be woken, which contexts are nearly full, what hooks said that could not be used. A handler whose client
 //! is gone is dropped at its next wait, and leaves nothing behind that waits.
@@ -54,7 +54,13 @@ use tokio::{
 };
 
 use crate::{
-    bus::Bus, harness::Transcript, journal::Clock, meter::Meters, projection::Projection, time::Timestamp,
+    harness::Transcript,
+    journal::{Clock, Journal},
+    meter::Meters,
+    projection::Projection,
+    publisher::{Publisher, Records},
+    server::error::ApiError,
+    time::Timestamp,
 };
 
 pub use doors::push_wakes;
@@ -72,8 +78,10 @@ pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
 /// What every handler works with; cloning it is cheap.
 #[derive(Clone)]
 pub struct App {
-    /// Where everything is appended and read.
-    pub bus: Bus,
+    /// Where everything is read.
+    pub journal: Journal,
+    /// Where everything is appended.
+    pub publisher: Publisher,
     /// Whom questions about sessions and counts go to.
     pub engine: EngineHandle,
     /// Who reads the configuration again, and how it was read last.
@@ -99,6 +107,16 @@ pub struct App {
 impl App {
     fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// Appends what waits neither for the event loop nor for the disk, if it is anything.
+    ///
+    /// Errors: the journal takes nothing.
+    async fn append(&self, records: Records) -> Result<(), ApiError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.publisher.append(records).await.map(drop).map_err(|error| ApiError::append(&error))
     }
 
     /// Waits until the daemon stops.

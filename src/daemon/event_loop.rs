@@ -22,12 +22,11 @@ use super::{
     watchdog::Watchdog,
 };
 use crate::{
-    bus::{Bus, Pace, idempotency_key},
     engine::{Output, RequestId, SUBSCRIBER_FAILED},
     event::{Event, Seq, SessionId},
     exchange::{Answer, InjectionId, ReleaseRecord},
-    journal::{AppendBatch, AppendError, Closed, Level, ReadError, Reader, RecordKind},
-    protocol::record,
+    journal::{AppendError, Closed, Journal, Pace, ReadError, Reader},
+    publisher::{Publisher, Records},
     server::{Pulse, Query, Registry},
     time::Timestamp,
 };
@@ -50,7 +49,8 @@ pub(super) const FULL_RETRY: Duration = Duration::from_secs(1);
 /// Owns the engine and the journal's cursor.
 pub(super) struct EventLoop {
     pub(super) fold: Fold,
-    pub(super) bus: Bus,
+    pub(super) journal: Journal,
+    pub(super) publisher: Publisher,
     pub(super) reader: Reader,
     pub(super) clock: Arc<Clock>,
     pub(super) registry: Arc<Registry>,
@@ -144,17 +144,18 @@ impl EventLoop {
 
     /// Appends a tick and notes its position; returns whether the disk is too full for it.
     async fn tick(&self, ticked: &mut Seq) -> Result<bool, LoopError> {
-        let tick = append(&self.bus, record::TICK, record::encode_bare).await;
-        unless_full(tick.map(|seq| *ticked = seq)).map_err(LoopError::from)
+        let tick = self.publisher.append(Records::of(Records::tick)).await;
+        let tick = tick.map(|appended| *ticked = appended.last().unwrap_or_default());
+        unless_full(tick).map_err(LoopError::from)
     }
 
     async fn close_and_catch_up(mut self) -> Result<(), LoopError> {
         self.queue_lost(self.registry.take_lost());
-        let told = append(&self.bus, record::SHUTTING_DOWN, record::encode_bare).await;
-        if unless_full(told.map(|_| ()))? {
+        let said = self.publisher.append(Records::of(Records::shutting_down)).await;
+        if unless_full(said.map(drop))? {
             tracing::warn!("the disk is full, so open batches are closed after the next start");
         }
-        while self.fold.applied < *self.bus.written().borrow() {
+        while self.fold.applied < *self.journal.written().borrow() {
             self.consume_slice().await?;
             self.flush().await?;
         }
@@ -169,7 +170,7 @@ impl EventLoop {
             return;
         }
         match Capture::new(&self.fold) {
-            Ok(capture) => self.schedule.hand_over(capture, &self.bus).await,
+            Ok(capture) => self.schedule.hand_over(capture, &self.journal).await,
             Err(error) => {
                 tracing::error!(%error, "the state cannot be written down; a start reads more of the journal")
             }
@@ -177,7 +178,14 @@ impl EventLoop {
     }
 
     fn answer(&self, query: Query) {
-        views::answer(query, &self.fold, &self.about, &self.bus, self.registry.waiting(), self.clock.now());
+        views::answer(
+            query,
+            &self.fold,
+            &self.about,
+            &self.journal,
+            self.registry.waiting(),
+            self.clock.now(),
+        );
     }
 
     /// Has the journal say that these injections did not leave.
@@ -219,28 +227,32 @@ impl EventLoop {
             self.feed.hand_over_much(&mut self.fold);
             // Whoever waits for an answer does not wait for the slice.
             if has_answer {
-                flush(&mut self.outbox, &self.bus, &self.registry).await?;
+                flush(&mut self.outbox, &self.publisher, &self.registry).await?;
             }
         }
         let records = self.fold.applied.0 - before.0;
         if let Some(lag_max) = self.pace.note(records, self.clock.now().since(begin)) {
-            self.bus.set_lag_max(lag_max);
+            self.journal.set_lag_max(lag_max);
         }
-        self.bus.set_untaken(self.fold.engine.untaken());
-        self.bus.consumed(self.fold.applied);
+        self.journal.set_untaken(self.fold.engine.untaken());
+        self.journal.consumed(self.fold.applied);
         self.feed.hand_over(&mut self.fold);
         Ok(())
     }
 
     async fn flush(&mut self) -> Result<bool, LoopError> {
-        Ok(flush(&mut self.outbox, &self.bus, &self.registry).await?)
+        Ok(flush(&mut self.outbox, &self.publisher, &self.registry).await?)
     }
 }
 
 /// Appends what is in the outbox, and answers once that is written; returns whether the disk is too full for it.
-async fn flush(outbox: &mut VecDeque<Outgoing>, bus: &Bus, registry: &Registry) -> Result<bool, AppendError> {
+async fn flush(
+    outbox: &mut VecDeque<Outgoing>,
+    publisher: &Publisher,
+    registry: &Registry,
+) -> Result<bool, AppendError> {
     while let Some(next) = outbox.pop_front() {
-        if unless_full(next.append_to(bus).await)? {
+        if unless_full(next.append_to(publisher).await)? {
             outbox.push_front(next);
             return Ok(true);
         }
@@ -283,23 +295,18 @@ pub(super) enum Outgoing {
 }
 
 impl Outgoing {
-    pub(super) async fn append_to(&self, bus: &Bus) -> Result<(), AppendError> {
-        match self {
-            Self::Event(event) => publish(bus, event).await,
-            Self::Undelivered { session, injection } => {
-                let body = |body: &mut Vec<u8>| record::encode_undelivered(session, injection, body);
-                append(bus, record::UNDELIVERED, body).await.map(|_| ())
-            }
-            Self::Seen { session } => {
-                let body = |body: &mut Vec<u8>| record::encode_session_seen(session, body);
-                append(bus, record::SESSION_SEEN, body).await.map(|_| ())
-            }
-            Self::Answer { released: Some(released), .. } => {
-                let body = |body: &mut Vec<u8>| record::encode_released(released, body);
-                append(bus, record::RELEASED, body).await.map(|_| ())
-            }
-            Self::Answer { released: None, .. } => Ok(()),
+    pub(super) async fn append_to(&self, publisher: &Publisher) -> Result<(), AppendError> {
+        let records = Records::of(|records| match self {
+            Self::Event(event) => records.own_event(event),
+            Self::Undelivered { session, injection } => records.undelivered(session, injection),
+            Self::Seen { session } => records.session_seen(session),
+            Self::Answer { released: Some(released), .. } => records.released(released),
+            Self::Answer { released: None, .. } => {}
+        });
+        if records.is_empty() {
+            return Ok(());
         }
+        publisher.append(records).await.map(drop)
     }
 
     fn is_answer(&self) -> bool {
@@ -347,21 +354,4 @@ fn log_failure(event: &Event) {
             "a template or `where` failed"
         );
     }
-}
-
-/// Appends one record that need not be on the disk before the program goes on.
-pub(super) async fn append(bus: &Bus, kind: u8, body: impl FnOnce(&mut Vec<u8>)) -> Result<Seq, AppendError> {
-    let mut batch = AppendBatch::new();
-    batch.push_with(RecordKind(kind), None, body).expect("the daemon's own records are small");
-    let appended = bus.append(batch, Level::Written).await?;
-    Ok(appended.last().unwrap_or_default())
-}
-
-/// Publishes an event of the engine's own; once, however often it is asked to.
-pub(super) async fn publish(bus: &Bus, event: &Event) -> Result<(), AppendError> {
-    let mut batch = AppendBatch::new();
-    let key = idempotency_key(&event.source, &event.id);
-    let body = |body: &mut Vec<u8>| record::encode_event(&event.as_ref(), body);
-    batch.push_with(RecordKind(record::EVENT), Some(key), body).expect("the engine's own events are small");
-    bus.append(batch, Level::Written).await.map(|_| ())
 }

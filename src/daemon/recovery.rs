@@ -26,7 +26,6 @@ use super::{
     snapshots::{Snapshots, Unusable},
 };
 use crate::{
-    bus::{Bus, idempotency_key},
     causes::with_causes,
     config::daemon::{Durability as Configured, JournalConfig},
     engine::Output,
@@ -35,13 +34,13 @@ use crate::{
         codec::{self, IdOrigin},
     },
     journal::{
-        AppendBatch, Clock as JournalClock, Durability, IdempotencyKeys, Journal, JournalSettings, Level,
-        OpenError, Opened, ReadError, Reader, Record, RecordKind, RecoveryHint, Retention, SYNC_WITHIN,
-        ScanReport,
+        Clock as JournalClock, Durability, IdempotencyKeys, Journal, JournalSettings, OpenError, Opened,
+        ReadError, Reader, Record, RecordKind, RecoveryHint, Retention, SYNC_WITHIN, ScanReport,
         files::{DirFiles, Files},
     },
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
     protocol::record,
+    publisher::{Publisher, Records},
     time::Timestamp,
 };
 
@@ -85,7 +84,7 @@ pub enum RecoveryError {
 /// The state as the journal has it, and the reader that goes on from there.
 pub(super) struct Recovered {
     pub(super) fold: Fold,
-    pub(super) bus: Bus,
+    pub(super) journal: Journal,
     pub(super) reader: Reader,
     pub(super) clock: Arc<Clock>,
     pub(super) snapshots: Arc<Snapshots>,
@@ -112,20 +111,19 @@ pub(super) fn recover(
     let Opened { journal, cuts: _, last_seq, last_time } = opened;
     clock.go_on_from(last_time.max(fold.applied_at));
     snapshots.unmatched().into_iter().for_each(|path| journal.note_unmatched_snapshot(path));
-    let bus = Bus::new(journal, last_seq);
     let snapshot = fold.applied;
     let projected = or_later(projector::open(&state.join(FILE_NAME)));
-    let replayed = Replay { bus: &bus, snapshots: &snapshots, rules, ended: last_seq };
-    let mut skipped = Skipped::open(state, bus.journal());
+    let replayed = Replay { journal: &journal, snapshots: &snapshots, rules, ended: last_seq };
+    let mut skipped = Skipped::open(state, &journal);
     let Followed { fold, reader, owed } = replayed.follow(state, fold, &mut skipped, |fold| {
         projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq))
     })?;
     let owed = newest(owed, fold.applied_at);
-    bus.journal().set_needed_from(snapshots.journal_needed_from());
+    journal.set_needed_from(snapshots.journal_needed_from());
     let snapshots = Arc::new(snapshots);
     Ok(Recovered {
         fold,
-        bus,
+        journal,
         reader,
         clock,
         snapshots,
@@ -241,18 +239,18 @@ pub fn open_after(
 }
 
 /// Reads what `fold` has not applied. Without a snapshot and without its beginning, a journal is followed from the oldest record.
-fn first_reader(bus: &Bus, fold: &Fold) -> Result<Reader, ReadError> {
+fn first_reader(journal: &Journal, fold: &Fold) -> Result<Reader, ReadError> {
     let is_without_snapshot = fold.applied == Seq::ZERO;
-    match bus.journal().read_at(fold.applied.next()) {
+    match journal.read_at(fold.applied.next()) {
         Err(ReadError::Gone { oldest, .. }) if is_without_snapshot => {
             tracing::warn!(
                 %oldest,
                 "the beginning of the journal was deleted and no snapshot replaces it: what was pending then is lost"
             );
-            Ok(bus.read_from(oldest))
+            Ok(journal.read_from(oldest))
         }
         Err(error) => Err(error),
-        Ok(_) => Ok(bus.read_from(fold.applied.next())),
+        Ok(_) => Ok(journal.read_from(fold.applied.next())),
     }
 }
 
@@ -273,12 +271,12 @@ fn key_of(found: Record<'_>) -> Option<u128> {
     // An id that the daemon made cannot come again, so no key is kept for it.
     let is_producers = found.kind.0 == record::EVENT && codec::id_origin(found.body) == IdOrigin::Producer;
     let event = is_producers.then(|| codec::decode(found.body).ok()).flatten()?;
-    Some(idempotency_key(event.source, event.id))
+    Some(event.idempotency_key())
 }
 
 /// What processes that have ended left.
 struct Replay<'a> {
-    bus: &'a Bus,
+    journal: &'a Journal,
     snapshots: &'a Snapshots,
     rules: &'a RulesStore,
     /// Their last record.
@@ -348,8 +346,8 @@ impl Replay<'_> {
         skipped: &BTreeSet<Seq>,
         attempt: Option<&Attempt>,
     ) -> Result<Followed, Stopped> {
-        let mut reader = first_reader(self.bus, &fold).map_err(|error| Stopped::Error(error.into()))?;
-        fold.look_ahead(self.bus.read_from(reader.position()), self.ended, skipped.clone());
+        let mut reader = first_reader(self.journal, &fold).map_err(|error| Stopped::Error(error.into()))?;
+        fold.look_ahead(self.journal.read_from(reader.position()), self.ended, skipped.clone());
         let applying = Cell::new(Seq::ZERO);
         let begin = |seq| {
             applying.set(seq);
@@ -374,14 +372,12 @@ impl Replay<'_> {
     /// Says in the journal that a record is not followed, so that nobody follows it later.
     fn skip(&self, seq: Seq, why: String, skipped: &mut Skipped) {
         tracing::error!(%seq, why, "a record of the journal is skipped; nothing comes of it");
-        let mut batch = AppendBatch::new();
-        let body = |body: &mut Vec<u8>| record::encode_skipped(seq, body);
-        batch.push_with(RecordKind(record::SKIPPED), None, body).expect("a small record");
-        let appended = self.bus.journal().append_blocking(batch.with_reserve(), Level::Synced);
+        let publisher = Publisher::new(self.journal.clone());
+        let appended = publisher.append_synced_blocking(Records::of(|records| records.skipped(seq)));
         let appended =
             appended.inspect_err(|error| tracing::error!(%error, "it is skipped by this start alone"));
         skipped.add(seq, appended.ok().and_then(|appended| appended.first()));
-        self.bus.journal().note_skipped(seq, why);
+        self.journal.note_skipped(seq, why);
     }
 }
 

@@ -26,7 +26,6 @@ use super::{
     rules::{RulesError, RulesStore},
 };
 use crate::{
-    bus::Bus,
     causes::with_causes,
     config::{
         compile::compile,
@@ -37,14 +36,12 @@ use crate::{
         report::{Diagnostic, Level, Report},
     },
     event::{
-        Event, Payload, Provenance, Seq, Severity,
+        Event, Payload, Provenance, Severity,
         catalogue::{self, OwnSeverities},
     },
-    journal::AppendError,
-    protocol::{
-        record,
-        views::{ConfigView, FindingsView, ReloadView},
-    },
+    journal::{AppendError, Appended, Journal},
+    protocol::views::{ConfigView, FindingsView, ReloadView},
+    publisher::{Publisher, Records},
     server::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest},
     time::Timestamp,
 };
@@ -161,18 +158,22 @@ pub(super) struct InForce {
 /// Says in the journal which rules hold from here on: the `kept` ones, else those in force before.
 ///
 /// Errors: there are no rules at all, or the journal takes nothing more.
-pub(super) async fn adopt(bus: &Bus, kept: Option<String>, in_force: &str) -> Result<InForce, ReloadError> {
+pub(super) async fn adopt(
+    publisher: &Publisher,
+    kept: Option<String>,
+    in_force: &str,
+) -> Result<InForce, ReloadError> {
     let hash = kept.unwrap_or_else(|| in_force.to_owned());
     if hash.is_empty() {
         return Err(ReloadError::None);
     }
-    let waits = event_loop::unless_full(append(bus, &hash).await.map(|_| ()))?;
+    let waits = event_loop::unless_full(append(publisher, &hash).await.map(drop))?;
     Ok(InForce { hash, waits })
 }
 
 /// Appends a `rules` record. One task does after the start, so that none comes after a newer one.
-async fn append(bus: &Bus, hash: &str) -> Result<Seq, AppendError> {
-    event_loop::append(bus, record::RULES, |body| record::encode_rules(hash, body)).await
+async fn append(publisher: &Publisher, hash: &str) -> Result<Appended, AppendError> {
+    publisher.append(Records::of(|records| records.rules(hash))).await
 }
 
 /// How the files are after the start has read them.
@@ -209,7 +210,8 @@ fn counted(count: usize, word: &str) -> String {
 
 /// Reads the configuration again whenever somebody asks, one reading after the other.
 pub(super) struct Reloader {
-    pub(super) bus: Bus,
+    pub(super) journal: Journal,
+    pub(super) publisher: Publisher,
     pub(super) store: RulesStore,
     pub(super) user_folder: PathBuf,
     pub(super) clock: Arc<Clock>,
@@ -259,7 +261,7 @@ impl Reloader {
                 }
                 () = tokio::time::sleep(FULL_RETRY), if self.in_force.waits => {
                     // Any other failure of the journal ends the daemon.
-                    let appended = append(&self.bus, &self.in_force.hash).await;
+                    let appended = append(&self.publisher, &self.in_force.hash).await;
                     self.in_force.waits = matches!(appended, Err(AppendError::Full(_)));
                 }
             }
@@ -268,7 +270,7 @@ impl Reloader {
 
     /// Deletes rules of which the journal knows nothing any more; no others are kept meanwhile, as that is done here too.
     async fn collect(&mut self) {
-        let (store, journal, before) = (self.store.clone(), self.bus.journal().clone(), self.named);
+        let (store, journal, before) = (self.store.clone(), self.journal.clone(), self.named);
         match spawn_blocking(move || store.collect_unnamed(&journal, before)).await {
             Ok(Ok(named)) => self.named = named,
             Ok(Err(error)) => tracing::warn!(%error, "rules that nothing names any more are not deleted"),
@@ -297,10 +299,10 @@ impl Reloader {
         let changed = *rules.hash != *self.in_force.hash;
         if changed || self.in_force.waits {
             self.store.hand_over(Arc::clone(&rules));
-            let seq = append(&self.bus, &rules.hash).await?;
+            let named = append(&self.publisher, &rules.hash).await?;
             self.in_force = InForce { hash: rules.hash.to_string(), waits: false };
             self.note_current().await;
-            self.bus.handled(seq).await;
+            self.journal.handled(named.last().unwrap_or_default()).await;
         }
         self.state.send_modify(|state| {
             *state = Arc::new(ConfigState { view: state.view.clone(), severities });
@@ -360,7 +362,7 @@ impl Reloader {
 
     async fn publish(&self, outcome: &Result<ReloadView, ReloadError>) {
         let event = event(outcome.as_ref(), self.clock.now());
-        if let Err(error) = event_loop::publish(&self.bus, &event).await {
+        if let Err(error) = self.publisher.append(Records::of(|records| records.own_event(&event))).await {
             tracing::error!(%error, "the reload could not be published");
         }
     }

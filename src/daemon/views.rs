@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::fold::Fold;
 use crate::{
-    bus::Bus,
     config::daemon::Durability,
     engine::{Engine, SessionView as OpenSession, SubscriberTally, Word},
     event::Scope,
     injector::PendingView as PendingNotification,
+    journal::Journal,
     notification::{Notification, Priority},
     pipeline::rule::Activity,
     projection::Projection,
@@ -41,10 +41,17 @@ impl About {
 }
 
 /// Answers a question. That nobody waits for the answer any more is no error.
-pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp) {
+pub(super) fn answer(
+    query: Query,
+    fold: &Fold,
+    about: &About,
+    journal: &Journal,
+    waiting: usize,
+    now: Timestamp,
+) {
     let threshold = fold.engine.rules().wake.threshold;
     match query {
-        Query::Status(reply) => drop(reply.send(status(fold, about, bus, waiting, now))),
+        Query::Status(reply) => drop(reply.send(status(fold, about, journal, waiting, now))),
         Query::Sessions(reply) => {
             let sessions = fold.engine.sessions();
             drop(reply.send(sessions.map(|open| session(&open, threshold)).collect()));
@@ -72,14 +79,14 @@ pub(super) fn answer(query: Query, fold: &Fold, about: &About, bus: &Bus, waitin
     }
 }
 
-fn status(fold: &Fold, about: &About, bus: &Bus, waiting: usize, now: Timestamp) -> StatusView {
+fn status(fold: &Fold, about: &About, journal: &Journal, waiting: usize, now: Timestamp) -> StatusView {
     StatusView {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         started_at: about.started_at.to_string(),
         uptime_ms: duration_millis(now.since(about.started_at)),
-        journal: journal(fold, about, bus),
-        projection: projection(&about.projection, bus),
+        journal: journal_view(fold, about, journal),
+        projection: projection(&about.projection, journal),
         rules: rules(fold),
         // Filled in by whoever asks.
         config: ConfigView::default(),
@@ -103,21 +110,20 @@ fn named_types(fold: &Fold) -> Vec<String> {
     patterns.map(ToString::to_string).filter(|pattern| !pattern.contains('*')).collect()
 }
 
-fn projection(projection: &Projection, bus: &Bus) -> ProjectionView {
+fn projection(projection: &Projection, journal: &Journal) -> ProjectionView {
     let seq = projection.progress().projected();
-    let behind = bus.written().borrow().0.saturating_sub(seq.0);
+    let behind = journal.written().borrow().0.saturating_sub(seq.0);
     ProjectionView { seq: seq.0, behind, failed: projection.failed() }
 }
 
-fn journal(fold: &Fold, about: &About, bus: &Bus) -> JournalView {
-    let journal = bus.journal();
+fn journal_view(fold: &Fold, about: &About, journal: &Journal) -> JournalView {
     JournalView {
-        head: bus.written().borrow().0,
-        synced: bus.synced().borrow().0,
+        head: journal.written().borrow().0,
+        synced: journal.synced().borrow().0,
         applied: fold.applied.0,
         durability: about.durability,
         full: journal.disk_full().map(|full| full.to_string()),
-        failed: bus.poisoned().map(|poisoned| poisoned.to_string()),
+        failed: journal.poisoned().map(|poisoned| poisoned.to_string()),
         problems: journal.health().sentences(),
         // What is on the disk is looked for by whoever shows this.
         ..JournalView::default()

@@ -13,6 +13,7 @@ use crate::{
     event::Seq,
     journal::{
         Clock, IN_FLIGHT_MAX, Inner, Journal, JournalSettings, Opened, Shared,
+        admission::Admission,
         files::Files,
         flusher::{Commits, Flusher},
         health::Health,
@@ -90,6 +91,7 @@ impl Journal {
             commits,
             written_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             synced_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            admission: Admission::new(last),
             written,
             synced,
             thread: Mutex::new(Some(thread)),

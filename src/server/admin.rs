@@ -42,7 +42,7 @@ pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, A
 pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     let mut status = app.engine.status().await?;
     status.config = app.config.view();
-    let journal = app.bus.journal().clone();
+    let journal = app.journal.clone();
     let read = tokio::task::spawn_blocking(move || {
         // Sizes that cannot be read are no reason not to tell the rest.
         let stored = journal.stored().unwrap_or_default();
@@ -69,17 +69,17 @@ const HELD_UP_MAX: Duration = Duration::from_secs(5);
     responses((status = 200, body = Health), (status = 503, body = ErrorBody), (status = 507, body = ErrorBody)),
 )]
 pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
-    let lag = app.bus.lag();
+    let lag = app.journal.lag();
     let held_up = app.engine.pulse().held_up(lag > 0);
     if held_up >= HELD_UP_MAX {
         let message = format!("the event loop has not turned for {} seconds", held_up.as_secs());
         return Err(ApiError::busy(&message));
     }
-    let poisoned = app.bus.poisoned().map(AppendError::Poisoned);
-    match poisoned.or_else(|| app.bus.disk_full().map(AppendError::Full)) {
+    let poisoned = app.journal.poisoned().map(AppendError::Poisoned);
+    match poisoned.or_else(|| app.journal.disk_full().map(AppendError::Full)) {
         Some(error) => Err(ApiError::append(&error)),
         None => {
-            let problems = app.bus.journal().health().sentences();
+            let problems = app.journal.health().sentences();
             let status = if problems.is_empty() { "ok" } else { "degraded" };
             Ok(Json(Health { status, problems, lag, held_up_ms: duration_millis(held_up) }))
         }

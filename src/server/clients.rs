@@ -17,12 +17,10 @@ use utoipa::ToSchema;
 use crate::{
     event::{SessionId, clean_text},
     exchange::Harness,
-    journal::{AppendBatch, record::RecordKind},
-    protocol::{FieldError, record},
+    publisher::Records,
     server::{
         App,
         error::ApiError,
-        hooks::append,
         processes::{self, Claim},
     },
     time::Timestamp,
@@ -168,11 +166,7 @@ impl MonitorClient {
         if let Some(process) = process {
             harness.runs_in(process);
         }
-        let mut batch = AppendBatch::new();
-        let body = |body: &mut Vec<u8>| record::encode_session_opened(session, &harness, body);
-        let pushed = batch.push_with(RecordKind(record::SESSION_OPENED), None, body);
-        pushed.map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
-        append(app, batch).await
+        app.append(Records::of(|records| records.session_opened(session, &harness))).await
     }
 }
 

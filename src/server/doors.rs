@@ -33,9 +33,8 @@ use crate::{
         door::{Door, choose},
         process::Process,
     },
-    journal::{AppendBatch, Level, record::RecordKind},
     notification::InjectionPoint,
-    protocol::record,
+    publisher::Records,
     server::{
         App,
         clients::AttachedView,
@@ -292,11 +291,8 @@ async fn hand_over(
 }
 
 async fn take_back(app: &App, session: &SessionId, injection: &Injection) {
-    let mut batch = AppendBatch::new();
-    let body = |body: &mut Vec<u8>| record::encode_undelivered(session, &injection.id, body);
-    let pushed = batch.push_with(RecordKind(record::UNDELIVERED), None, body);
-    pushed.expect("the daemon's own records are small");
-    if let Err(error) = app.bus.append(batch, Level::Written).await {
+    let undelivered = Records::of(|records| records.undelivered(session, &injection.id));
+    if let Err(error) = app.publisher.append(undelivered).await {
         tracing::error!(%error, "an injection could not be taken back");
     }
 }

@@ -8,7 +8,11 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{causes::with_causes, journal::AppendError, protocol::FieldError};
+use crate::{
+    causes::with_causes,
+    journal::{AppendError, BodyTooLarge},
+    protocol::FieldError,
+};
 
 /// When it is worth to try again what was refused for now, in seconds.
 const RETRY_AFTER: &str = "1";
@@ -68,6 +72,11 @@ impl ApiError {
     /// Nothing of that name is known.
     pub(crate) fn not_found(what: &str, name: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("there is no {what} `{name}`"))
+    }
+
+    /// It is larger than a record of the journal may be.
+    pub(crate) fn too_large(error: &BodyTooLarge) -> Self {
+        Self::bad(FieldError::whole(error.to_string()))
     }
 
     /// There is no room for it at this moment; a moment later there may be.

@@ -244,7 +244,7 @@ async fn look_up(
 /// What became of an event, once the projection has what the journal had when it was asked, or after [`PROJECTED_WAIT_MAX`] as far
 /// as it is; nothing while it cannot be read. Returns how far that is.
 async fn what_became_of(app: &App, seq: Seq) -> (Vec<LedgerLine>, Seq) {
-    let (head, progress) = (*app.bus.written().borrow(), app.projection.progress());
+    let (head, progress) = (*app.journal.written().borrow(), app.projection.progress());
     if app.projection.failed().is_none() {
         // The answer says how far it goes.
         timeout(PROJECTED_WAIT_MAX, progress.reach(head)).await.ok();
@@ -276,11 +276,11 @@ async fn find(
     let is_wanted = |event: &EventRef<'_>| {
         event.id == name && source.as_deref().is_none_or(|source| event.source == source)
     };
-    let head = *app.bus.written().borrow();
+    let head = *app.journal.written().borrow();
     let mut next = projected.next();
     let is_far = head.0.saturating_sub(next.0) >= LOOKED_AT_MAX;
     while !is_far && next <= head {
-        let mut reader = app.bus.read_from(next);
+        let mut reader = app.journal.read_from(next);
         let records = match reader.next_batch(LOOKED_AT_ONCE_MAX) {
             // It was deleted before the projection had it.
             Err(ReadError::Gone { oldest, .. }) => {
@@ -300,7 +300,7 @@ async fn find(
     }
     let position = name.parse().ok().filter(|_| source.is_none());
     let found = match position {
-        Some(seq) => app.bus.journal().read_at(Seq(seq)).map_err(unreadable)?,
+        Some(seq) => app.journal.read_at(Seq(seq)).map_err(unreadable)?,
         None => None,
     };
     match found.and_then(|found| shown(&found.as_record())) {

@@ -14,19 +14,16 @@ use sha2::{Digest, Sha256};
 use crate::{
     event::{EventRef, SessionId},
     exchange::{Answer, Exchange, InjectionId},
-    journal::{AppendBatch, Level, record::RecordKind},
     protocol::{
-        FieldError,
         event::{ParsedEvent, read_name},
         exchange::{AnswerView, ExchangeView, parse},
-        record,
     },
+    publisher::Records,
     server::{
         App,
         auth::{PeerPid, Route},
         error::{ApiError, ErrorBody},
         extract::{IdSegment, read_body, read_session},
-        intake::push_event,
         naming::{name_sessions, session_of},
         processes::{self, Claim},
     },
@@ -95,13 +92,7 @@ pub(crate) async fn undelivered(
     let session = session_of(&app, read_session(&session)?, None).await?;
     let injection = read_name("injection", Some(injection.into())).map_err(ApiError::bad)?;
     let injection = InjectionId::new(&injection.unwrap_or_default());
-    let mut batch = AppendBatch::new();
-    batch
-        .push_with(RecordKind(record::UNDELIVERED), None, |body| {
-            record::encode_undelivered(&session, &injection, body);
-        })
-        .map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
-    app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;
+    app.append(Records::of(|records| records.undelivered(&session, &injection))).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -141,13 +132,9 @@ pub(crate) async fn perform<'e>(
     let begun = app.meters.begin();
     let mut waiter = app.registry.register(&exchange.session);
     let request = waiter.request();
-    let mut batch = batch_of(observed)?;
-    batch
-        .push_with(RecordKind(record::EXCHANGE), None, |body| {
-            record::encode_exchange(request, exchange, body)
-        })
-        .map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
-    app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;
+    let mut records = records_of(observed)?;
+    records.exchange(request, exchange).map_err(|error| ApiError::too_large(&error))?;
+    app.append(records).await?;
     match tokio::time::timeout(ANSWER_WAIT_MAX, waiter.answer()).await {
         Ok(answer) => {
             let answer = answer?;
@@ -171,11 +158,11 @@ fn note(exchange: &Exchange, answer: &Answer, took: Duration) {
     );
 }
 
-/// A batch of events that a harness observed.
-pub(crate) fn batch_of<'e>(observed: impl Iterator<Item = EventRef<'e>>) -> Result<AppendBatch, ApiError> {
-    let mut batch = AppendBatch::new();
+/// The events that a harness observed.
+pub(crate) fn records_of<'e>(observed: impl Iterator<Item = EventRef<'e>>) -> Result<Records, ApiError> {
+    let mut records = Records::new();
     for event in observed {
-        push_event(&mut batch, &event).map_err(ApiError::bad)?;
+        records.event(&event).map_err(|error| ApiError::too_large(&error))?;
     }
-    Ok(batch)
+    Ok(records)
 }

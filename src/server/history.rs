@@ -345,7 +345,7 @@ async fn named<T: Send + 'static>(
 
 /// How far an answer goes that tells of everything up to `projected`.
 pub(crate) fn how_far(app: &App, projected: Seq) -> ProjectionView {
-    let behind = app.bus.written().borrow().0.saturating_sub(projected.0);
+    let behind = app.journal.written().borrow().0.saturating_sub(projected.0);
     ProjectionView { seq: projected.0, behind, failed: app.projection.failed() }
 }
 

@@ -10,22 +10,21 @@ use axum::{
 
 use crate::{
     event::{Event, SessionId},
-    exchange::{Exchange, InjectionId},
+    exchange::Exchange,
     harness::{
         self, HookCall, HookEnv, HookError, Then,
         caps::CLAUDE_CODE,
         claude::{self, inbox::Inbox, session_file::client_folder},
     },
-    journal::{AppendBatch, Level, record::RecordKind},
     ledger::ConfirmedBy,
-    protocol::{FieldError, record},
+    publisher::Records,
     server::{
         App,
         auth::{PeerPid, Route},
         clients::Consequence,
         doors::KnownInbox,
         error::{ApiError, ErrorBody},
-        exchange::{batch_of, perform},
+        exchange::{perform, records_of},
         extract::{self, Segment, read_body},
         naming::session_of,
         processes::{self, Claim},
@@ -111,30 +110,27 @@ async fn answer(app: &App, call: &HookCall) -> Result<Option<String>, ApiError> 
             if app.engine.standing(exchange.session.clone()).await?.check_before_tool {
                 return exchanged(app, call, exchange).await;
             }
-            append(app, batch_of(observed)?).await?;
+            app.append(records_of(observed)?).await?;
         }
         Then::Prompt { exchange, prompt } => {
             let standing = app.engine.standing(exchange.session.clone()).await?;
             // What the prompt carries has arrived with it; what did not fit there is taken here.
             let carried = harness::ids_in(prompt.as_bytes(), &standing.unconfirmed);
-            let mut batch = AppendBatch::new();
-            push_acks(&mut batch, &exchange.session, &carried, ConfirmedBy::Seen)?;
-            append(app, batch).await?;
+            let acks = Records::of(|records| records.acks(&exchange.session, &carried, ConfirmedBy::Seen));
+            app.append(acks).await?;
             return exchanged(app, call, exchange).await;
         }
         Then::SessionClosed { session, may_return } => {
-            let mut batch = batch_of(observed)?;
+            let mut records = records_of(observed)?;
             if !may_return {
                 // It finished, so everything that was injected before has arrived.
                 let given = app.engine.standing(session.clone()).await?.unconfirmed;
-                push_acks(&mut batch, session, &given, ConfirmedBy::Ack)?;
+                records.acks(session, &given, ConfirmedBy::Ack);
             }
-            push(&mut batch, record::SESSION_CLOSED, |body| {
-                record::encode_session_closed(session, *may_return, body);
-            })?;
-            append(app, batch).await?;
+            records.session_closed(session, *may_return);
+            app.append(records).await?;
         }
-        Then::Nothing => append(app, batch_of(observed)?).await?,
+        Then::Nothing => app.append(records_of(observed)?).await?,
     }
     Ok(None)
 }
@@ -142,24 +138,6 @@ async fn answer(app: &App, call: &HookCall) -> Result<Option<String>, ApiError> 
 async fn exchanged(app: &App, call: &HookCall, exchange: &Exchange) -> Result<Option<String>, ApiError> {
     let answer = perform(app, call.observe.iter().map(Event::as_ref), exchange).await?;
     Ok(claude::reply(call, &answer))
-}
-
-/// Adds that injections have arrived, as `by` shows.
-pub(crate) fn push_acks(
-    batch: &mut AppendBatch,
-    session: &SessionId,
-    injections: &[InjectionId],
-    by: ConfirmedBy,
-) -> Result<(), ApiError> {
-    for injection in injections {
-        push(batch, record::ACK, |body| record::encode_ack(session, injection, by, body))?;
-    }
-    Ok(())
-}
-
-fn push(batch: &mut AppendBatch, kind: u8, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), ApiError> {
-    let pushed = batch.push_with(RecordKind(kind), None, encode);
-    pushed.map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))
 }
 
 /// Remembers where the client takes messages. A path that came over TCP, or from a process that the client did not start, is none
@@ -187,12 +165,4 @@ fn refused(app: &App, error: &HookError) -> ApiError {
     app.registry.hook_troubles().note(Consequence::Refused, what, &error.to_string(), app.now());
     tracing::warn!(harness = CLAUDE, %error, "a hook call cannot be read");
     ApiError::unreadable(error)
-}
-
-/// A hook does not wait for the disk.
-pub(crate) async fn append(app: &App, batch: AppendBatch) -> Result<(), ApiError> {
-    if batch.is_empty() {
-        return Ok(());
-    }
-    app.bus.append(batch, Level::Written).await.map(drop).map_err(|error| ApiError::append(&error))
 }

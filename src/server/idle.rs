@@ -9,9 +9,8 @@ use tokio::time::timeout;
 
 use crate::{
     event::SessionId,
-    journal::{AppendBatch, record::RecordKind},
-    protocol::record,
-    server::{App, error::ApiError, hooks::append, processes::read_session_file},
+    publisher::Records,
+    server::{App, error::ApiError, processes::read_session_file},
     time::{Timestamp, duration_millis},
 };
 
@@ -55,9 +54,5 @@ async fn look(app: &App, session: SessionId) -> Result<(), ApiError> {
     if !file.is_in(&session) || !file.is_idle() {
         return Ok(());
     }
-    let mut batch = AppendBatch::new();
-    let body = |body: &mut Vec<u8>| record::encode_session_idle(&session, CLIENT_FILE, as_of, body);
-    let pushed = batch.push_with(RecordKind(record::SESSION_STATE), None, body);
-    pushed.expect("the daemon's own records are small");
-    append(app, batch).await
+    app.append(Records::of(|records| records.session_idle(&session, CLIENT_FILE, as_of))).await
 }

@@ -7,9 +7,9 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     event::SessionId,
     exchange::Decision,
-    journal::{AppendBatch, Level, record::RecordKind},
     notification::NotificationId,
-    protocol::{FieldError, record, views::WaitingView},
+    protocol::{FieldError, views::WaitingView},
+    publisher::Records,
     server::{
         App,
         engine_handle::{PageStart, WaitingPage},
@@ -146,13 +146,7 @@ async fn decide(
     if !app.engine.can_decide(session.clone(), notification.clone(), decision).await? {
         return Err(ApiError::not_found("waiting notification", &id));
     }
-    let mut batch = AppendBatch::new();
-    batch
-        .push_with(RecordKind(record::DECIDED), None, |body| {
-            record::encode_decided(session.as_ref(), &notification, decision, body);
-        })
-        .map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
-    app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;
+    app.append(Records::of(|records| records.decided(session.as_ref(), &notification, decision))).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

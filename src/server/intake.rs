@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    bus::idempotency_key,
-    event::{EventRef, codec::IdOrigin},
-    journal::{AppendBatch, Appended, Appending, Level, Outcome, record::RecordKind},
+    event::codec::IdOrigin,
+    journal::{Appended, Appending, Level, Outcome},
     meter::{self, Meters},
-    protocol::{FieldError, event::ParsedEvent, record},
+    protocol::{FieldError, event::ParsedEvent},
+    publisher::Records,
     server::{
         App,
         error::{ApiError, ErrorView},
@@ -21,21 +21,6 @@ use crate::{
 
 /// Most refusals that a summary lists; the rest is counted.
 const SUMMARY_ERRORS_MAX: usize = 100;
-
-/// Adds an event to a batch, under its idempotency key.
-pub(crate) fn push_event(batch: &mut AppendBatch, event: &EventRef<'_>) -> Result<(), FieldError> {
-    let key = idempotency_key(event.source, event.id);
-    batch
-        .push_with(RecordKind(record::EVENT), Some(key), |body| record::encode_event(event, body))
-        .map_err(|error| FieldError::whole(error.to_string()))
-}
-
-/// Adds an event whose id was just made: nobody can publish it again, so no key is kept for it.
-fn push_new_event(batch: &mut AppendBatch, event: &EventRef<'_>) -> Result<(), FieldError> {
-    batch
-        .push_with(RecordKind(record::EVENT), None, |body| record::encode_event_with_new_id(event, body))
-        .map_err(|error| FieldError::whole(error.to_string()))
-}
 
 /// Makes ids for the events of one body.
 ///
@@ -63,7 +48,7 @@ impl NewIds {
 /// Events that wait to be appended together.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
-    batch: AppendBatch,
+    records: Records,
     drafts: Vec<Draft>,
     ids: Ids,
 }
@@ -113,10 +98,11 @@ impl Intake {
     pub(crate) fn take(&mut self, number: u64, event: Result<ParsedEvent<'_>, FieldError>) {
         let taken = event.and_then(|event| {
             let (origin, event) = (event.id_origin(), event.as_event());
-            match origin {
-                IdOrigin::Producer => push_event(&mut self.batch, &event),
-                IdOrigin::Daemon => push_new_event(&mut self.batch, &event),
-            }?;
+            let added = match origin {
+                IdOrigin::Producer => self.records.event(&event),
+                IdOrigin::Daemon => self.records.event_with_new_id(&event),
+            };
+            added.map_err(|error| FieldError::whole(error.to_string()))?;
             Ok(self.ids.add(event.id))
         });
         self.drafts.push(match taken {
@@ -134,10 +120,12 @@ impl Intake {
     ///
     /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
     pub(crate) async fn commit(&mut self, app: &App) -> Result<Verdicts, ApiError> {
-        let (batch, taken) = self.drain(app);
-        let appended = match batch {
+        let (records, taken) = self.drain(app);
+        let appended = match records {
             None => None,
-            Some(batch) => Some(app.bus.publish(batch).await.map_err(|error| ApiError::append(&error))?),
+            Some(records) => {
+                Some(app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?)
+            }
         };
         Ok(taken.settle(appended.as_ref()))
     }
@@ -146,21 +134,21 @@ impl Intake {
     ///
     /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
     pub(crate) async fn begin(&mut self, app: &App) -> Result<Begun, ApiError> {
-        let (batch, taken) = self.drain(app);
-        let appending = match batch {
+        let (records, taken) = self.drain(app);
+        let appending = match records {
             None => None,
-            Some(batch) => {
-                Some(app.bus.begin_publish(batch).await.map_err(|error| ApiError::append(&error))?)
+            Some(records) => {
+                Some(app.publisher.begin_publish(records).await.map_err(|error| ApiError::append(&error))?)
             }
         };
         Ok(Begun { appending, taken })
     }
 
     /// What is to be appended, if anything is, and what is known of it.
-    fn drain(&mut self, app: &App) -> (Option<AppendBatch>, Taken) {
+    fn drain(&mut self, app: &App) -> (Option<Records>, Taken) {
         let (meters, begun) = (Arc::clone(&app.meters), app.meters.begin());
-        let Self { batch, drafts, ids } = std::mem::take(self);
-        (Some(batch).filter(|batch| !batch.is_empty()), Taken { drafts, ids, meters, begun })
+        let Self { records, drafts, ids } = std::mem::take(self);
+        (Some(records).filter(|records| !records.is_empty()), Taken { drafts, ids, meters, begun })
     }
 }
 

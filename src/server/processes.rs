@@ -24,8 +24,7 @@ use crate::{
         claude::session_file::SessionFile,
         process::{Process, ProcessStat},
     },
-    journal::{AppendBatch, Level, record::RecordKind},
-    protocol::record,
+    publisher::Records,
     server::{App, error::ApiError},
     time::{Timestamp, duration_millis},
 };
@@ -268,12 +267,9 @@ async fn close(app: &App, process: Process) {
 
 /// Closes a session whose process has ended: it can be resumed, as any conversation can.
 async fn close_session(app: &App, session: &SessionId, process: exchange::Process) {
-    let mut batch = AppendBatch::new();
-    let body = |body: &mut Vec<u8>| record::encode_process_gone(session, process, body);
-    let pushed = batch.push_with(RecordKind(record::SESSION_CLOSED), None, body);
-    pushed.expect("the daemon's own records are small");
+    let gone = Records::of(|records| records.process_gone(session, process));
     tracing::info!(%session, pid = process.pid, "the process of a session has ended");
-    if let Err(error) = app.bus.append(batch, Level::Written).await {
+    if let Err(error) = app.publisher.append(gone).await {
         tracing::error!(%session, %error, "a session whose process has ended could not be closed");
     }
 }

@@ -9,11 +9,10 @@ use axum::{
 
 use crate::{
     harness::{caps::CLAUDE_CODE, claude::statusline::StatusLine},
-    journal::Level,
+    publisher::Records,
     server::{
         App,
         error::{ApiError, ErrorBody},
-        exchange::batch_of,
         extract::read_body,
         naming::session_of,
     },
@@ -37,8 +36,7 @@ pub(crate) async fn claude(State(app): State<App>, body: Body) -> Result<Respons
         && app.registry.note_context(&session, is_full)
         && let Some(event) = status.warning(session.clone(), app.now())
     {
-        let batch = batch_of(std::iter::once(event.as_ref()))?;
-        app.bus.append(batch, Level::Written).await.map_err(|error| ApiError::append(&error))?;
+        app.append(Records::of(|records| records.own_event(&event))).await?;
     }
     let count = found.map_or(0, |found| found.pending.saturating_add(found.for_user));
     if count == 0 {

@@ -76,7 +76,7 @@ pub(crate) async fn events(
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
     let filter = Filter::read(&params).map_err(ApiError::bad)?;
-    let end = app.bus.written().borrow().next();
+    let end = app.journal.written().borrow().next();
     let from = match header(&headers, "last-event-id").filter(|id| !id.is_empty()) {
         // A position that a power failure took is given to another event, which the client never saw.
         Some(id) => id.parse().map(|seq| Seq(seq).next().min(end)).map_err(|_| {
@@ -86,7 +86,7 @@ pub(crate) async fn events(
     };
     // Positions begin with 1.
     let next = from.max(Seq::ZERO.next());
-    let reader = app.bus.read_from(next);
+    let reader = app.journal.read_from(next);
     let tail = Tail { app, next, reader, filter, ready: VecDeque::new(), _place: place };
     Ok(respond(stream::unfold(tail, |mut tail| async move { Some((tail.next().await?, tail)) })))
 }
@@ -158,7 +158,7 @@ impl Tail {
             self.read().inspect_err(|error| tracing::warn!(%error, "a stream of events ends")).ok()?;
             if self.next == before {
                 let next = self.next;
-                let mut written = self.app.bus.written();
+                let mut written = self.app.journal.written();
                 tokio::select! {
                     waited = written.wait_for(|written| *written >= next) => drop(waited.ok()?),
                     () = self.app.stopped() => return None,
@@ -185,7 +185,7 @@ impl Tail {
         }
         if self.next < self.reader.position() {
             // The client has enough for now.
-            self.reader = self.app.bus.read_from(self.next);
+            self.reader = self.app.journal.read_from(self.next);
         } else {
             self.reader.rest();
         }

@@ -83,14 +83,16 @@ fn daemon() -> Daemon {
     tokio::spawn(answer_names(asked, others));
     let (stop, shutdown) = watch::channel(false);
     let registry = Arc::new(Registry::new(100));
-    let bus = Bus::new(opened.journal, Seq(u64::MAX));
+    let journal = opened.journal;
+    journal.consumed(Seq(u64::MAX));
     // Nobody reads transcripts here; what is sent is dropped.
     let (transcripts, _) = mpsc::channel(1);
     let folder = tempfile::tempdir().expect("a folder");
     let (projection, orders) = Projection::new(&folder.path().join(FILE_NAME));
     let meters = Arc::new(Meters::new(|| std::time::Duration::ZERO));
     let app = App {
-        bus,
+        publisher: Publisher::new(journal.clone()),
+        journal,
         engine,
         config: ConfigHandle::new(mpsc::channel(1).0, watch::channel(Arc::default()).1),
         projection,
@@ -154,7 +156,7 @@ async fn next_text(stream: &mut BodyDataStream) -> Option<String> {
 
 /// The records from `from` on, each as its kind's word and what it says.
 fn journaled(app: &App, from: u64) -> Vec<(&'static str, String)> {
-    let mut reader = app.bus.read_from(Seq(from));
+    let mut reader = app.journal.read_from(Seq(from));
     let records = reader.next_batch(1_000).expect("readable");
     let show = |found: crate::journal::record::Record<'_>| {
         let kind = record::kind_name(found.kind.0).expect("known");
@@ -195,7 +197,7 @@ fn nothing() -> Answer {
 
 /// The next exchange in the journal from `from` on, once it is there.
 async fn next_exchange(app: &App, from: u64) -> (RequestId, Exchange) {
-    let mut reader = app.bus.read_from(Seq(from));
+    let mut reader = app.journal.read_from(Seq(from));
     loop {
         for found in reader.next_batch(100).expect("readable").iter() {
             if let Ok(RecordInput::Input(Input::Exchange { request, exchange, .. })) =

@@ -14,13 +14,9 @@ use tokio::sync::mpsc;
 
 use crate::{
     harness::{self, Transcript},
-    journal::AppendBatch,
     ledger::ConfirmedBy,
-    server::{
-        App,
-        error::ApiError,
-        hooks::{append, push_acks},
-    },
+    publisher::Records,
+    server::{App, error::ApiError},
 };
 
 /// Most transcripts that wait to be searched; a search takes about a millisecond, and one that is not made is made up for by the
@@ -66,9 +62,7 @@ async fn look(app: &App, transcript: Transcript) -> Result<(), ApiError> {
         // The daemon stops.
         Err(_) => return Ok(()),
     };
-    let mut batch = AppendBatch::new();
-    push_acks(&mut batch, &session, &seen, ConfirmedBy::Seen)?;
-    append(app, batch).await
+    app.append(Records::of(|records| records.acks(&session, &seen, ConfirmedBy::Seen))).await
 }
 
 /// The end of a regular file of the user `own`.

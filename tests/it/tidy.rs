@@ -74,7 +74,7 @@ const MODULES: &[Module] = &[
     module("harness", DECIDING, &[DATA, &["protocol", "engine::io"]]),
     module("trial", 4, &[DATA, RULES, &["engine", "config"]]),
     module("journal", 4, &[DATA, &["config", "meter"]]),
-    module("bus", 4, &[DATA, &["config", "journal"]]),
+    module("publisher", 4, &[DATA, &["engine::io", "protocol", "journal"]]),
     module("projection", 4, &[DATA, &["engine", "protocol", "journal"]]),
     module("server", 5, &[DATA, RULES, BELOW_THE_SHELL]),
     module("daemon", 5, &[DATA, RULES, BELOW_THE_SHELL, &["server"]]),
@@ -84,7 +84,7 @@ const MODULES: &[Module] = &[
 ];
 
 const BELOW_THE_SHELL: &[&str] =
-    &["meter", "engine", "config", "protocol", "harness", "journal", "bus", "projection", "trial"];
+    &["meter", "engine", "config", "protocol", "harness", "journal", "publisher", "projection", "trial"];
 
 /// Where something from outside may be used.
 enum Where {
@@ -97,8 +97,7 @@ enum Where {
 const ASYNC: Where = Where::Only(&[
     "journal.rs",
     "journal/",
-    "bus.rs",
-    "bus/",
+    "publisher.rs",
     "projection.rs",
     "projection/",
     "server.rs",
@@ -452,8 +451,8 @@ mod tests {
             ("src/config/compile.rs", "use crate::engine::Engine;", "may not use `engine::Engine`"),
             ("src/config/compile.rs", "use crate::engine;", "may not use `engine`"),
             ("src/protocol.rs", "use crate::harness::x;", "may not use `harness::x`"),
-            ("src/journal/writer.rs", "use crate::bus;", "may not use `bus`"),
-            ("src/bus.rs", "use crate::engine::io;", "may not use `engine::io`"),
+            ("src/journal/writer.rs", "use crate::publisher;", "may not use `publisher`"),
+            ("src/publisher.rs", "use crate::engine::rules;", "may not use `engine::rules`"),
             ("src/server/router.rs", "use crate::daemon::x;", "may not use `daemon::x`"),
             ("src/daemon.rs", "use crate::cli::x;", "may not use `cli::x`"),
             ("src/client.rs", "use crate::time;", "may not use `time`"),
@@ -476,11 +475,11 @@ mod tests {
             ("src/pipeline/batch.rs", "use minijinja::Value;", "`minijinja` may not"),
             ("src/config/layers.rs", "use std::{fmt, fs};", "`std::fs` may not"),
             ("src/injector.rs", "use std::sync::{Arc, Mutex};", "`std::sync::Mutex` may not"),
-            ("src/bus.rs", "use std::sync::mpsc::channel;", "`std::sync::mpsc::channel` may not"),
+            ("src/publisher.rs", "use std::sync::mpsc::channel;", "`std::sync::mpsc::channel` may not"),
             ("src/daemon.rs", "use dashmap::DashMap;", "`dashmap` may not"),
             ("src/client.rs", "use serde_json::Value;", "uses std and"),
             ("src/client.rs", "use tokio_stream::Stream;", "uses std and"),
-            ("src/bus.rs", "use std::time::{Duration, Instant};", "time is data"),
+            ("src/publisher.rs", "use std::time::{Duration, Instant};", "time is data"),
             ("src/cli/tail.rs", "let t = jiff::Timestamp::now();", "time is data"),
             ("src/engine.rs", "fn f() { async {} }", "synchronous"),
         ];

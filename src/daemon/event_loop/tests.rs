@@ -20,8 +20,9 @@ use crate::{
     },
     event::{Payload, Provenance, Severity},
     exchange::Harness,
-    journal::{Journal, JournalSettings, memory::MemoryFiles},
+    journal::{JournalSettings, memory::MemoryFiles},
     projection::{FILE_NAME, Projection},
+    protocol::record,
     server::EngineHandle,
 };
 
@@ -52,15 +53,15 @@ async fn turn_clocks() {
     }
 }
 
-fn kinds(bus: &Bus) -> Vec<u8> {
-    let mut reader = bus.read_from(Seq(1));
+fn kinds(journal: &Journal) -> Vec<u8> {
+    let mut reader = journal.read_from(Seq(1));
     let batch = reader.next_batch(SLICE_RECORDS_MAX).expect("readable");
     batch.iter().map(|record| record.kind.0).collect()
 }
 
 /// A loop that runs, with one session, and what it works on.
 struct Running {
-    bus: Bus,
+    journal: Journal,
     drain: watch::Sender<bool>,
     ended: JoinHandle<Result<(), LoopError>>,
     registry: Arc<Registry>,
@@ -76,7 +77,7 @@ impl Running {
         let clock = Arc::new(Clock::reading(read, Timestamp::ZERO));
         let (settings, memory) = (JournalSettings::default(), Arc::new(MemoryFiles::new()));
         let opened = Journal::open(memory.clone(), settings, clock_fn(&clock), &|_| None);
-        let bus = Bus::new(opened.expect("opened").journal, Seq::ZERO);
+        let journal = opened.expect("opened").journal;
         let rules = RulesStore::new(folder.path());
         let mut fold = Fold::new(rules.clone());
         let sources = Sources::new(files.iter().map(|(name, text)| SourceFile {
@@ -87,13 +88,13 @@ impl Running {
         }));
         rules.keep(&sources).expect("kept");
         let hash = sources.hash();
-        append(&bus, record::RULES, |body| record::encode_rules(&hash, body)).await.expect("appended");
-        open_session(&bus, "s1").await;
+        append(&journal, |records| records.rules(&hash)).await;
+        open_session(&journal, "s1").await;
 
         let (projection, commands) = Projection::new(&folder.path().join(FILE_NAME));
         let snapshots = Arc::new(Snapshots::open(memory).expect("listed"));
-        let (journal, ended) = (bus.journal().clone(), Seq::ZERO);
-        let past = Past { journal, snapshots, rules, ended, skipped: Default::default() };
+        let (followed, ended) = (journal.clone(), Seq::ZERO);
+        let past = Past { journal: followed, snapshots, rules, ended, skipped: Default::default() };
         let (projector, feed) = Projector::new(projection.clone(), commands, past, None, &mut fold);
         let (engine, queries) = EngineHandle::new(|| Duration::from_millis(STEADY.load(Ordering::SeqCst)));
         let (orders, ordered) = writer::orders();
@@ -101,8 +102,9 @@ impl Running {
         let registry = Arc::new(Registry::new(1));
         let event_loop = EventLoop {
             fold,
-            bus: bus.clone(),
-            reader: bus.read_from(Seq(1)),
+            journal: journal.clone(),
+            publisher: Publisher::new(journal.clone()),
+            reader: journal.read_from(Seq(1)),
             clock,
             registry: registry.clone(),
             queries,
@@ -118,7 +120,7 @@ impl Running {
         let clocks = tokio::spawn(turn_clocks());
         let ended = tokio::spawn(event_loop.run());
         let _others: Box<dyn Any + Send> = Box::new((folder, projector, engine, ordered));
-        Self { bus, drain, ended, registry, clocks, _others }
+        Self { journal, drain, ended, registry, clocks, _others }
     }
 
     /// Ends it; gives the kinds of the records.
@@ -126,15 +128,16 @@ impl Running {
         self.drain.send_replace(true);
         self.ended.await.expect("it ends").expect("without an error");
         self.clocks.abort();
-        kinds(&self.bus)
+        kinds(&self.journal)
     }
 }
 
-async fn open_session(bus: &Bus, id: &str) {
-    let opened = |body: &mut Vec<u8>| {
-        record::encode_session_opened(&SessionId::new(id), &Harness::default(), body);
-    };
-    append(bus, record::SESSION_OPENED, opened).await.expect("appended");
+async fn append(journal: &Journal, add: impl FnOnce(&mut Records)) {
+    Publisher::new(journal.clone()).append(Records::of(add)).await.expect("appended");
+}
+
+async fn open_session(journal: &Journal, id: &str) {
+    append(journal, |records| records.session_opened(&SessionId::new(id), &Harness::default())).await;
 }
 
 /// Runs a loop with one session for a time, and gives the kinds of the records that this leaves; `is_followed`: by a client.
@@ -174,7 +177,7 @@ async fn what_is_due_is_done_while_records_keep_coming() {
     "#;
     let running = Running::start(&[("subscribers/hot.toml", subscriber)]).await;
     for number in 2..=20 {
-        open_session(&running.bus, &format!("s{number}")).await;
+        open_session(&running.journal, &format!("s{number}")).await;
     }
     let event = Event {
         id: "e1".into(),
@@ -189,18 +192,17 @@ async fn what_is_due_is_done_while_records_keep_coming() {
         workspace: None,
         cause: None,
     };
-    publish(&running.bus, &event).await.expect("appended");
+    append(&running.journal, |records| records.own_event(&event)).await;
     // Timers stand still while a task is ready; one that was begun between two milliseconds does not end here.
     tokio::time::advance(Duration::from_micros(500)).await;
     for _ in 0..100 {
         for clock in [&WALL, &STEADY] {
             clock.fetch_add(1, Ordering::SeqCst);
         }
-        let seen = |body: &mut Vec<u8>| record::encode_session_seen(&SessionId::new("s1"), body);
-        append(&running.bus, record::SESSION_SEEN, seen).await.expect("appended");
+        append(&running.journal, |records| records.session_seen(&SessionId::new("s1"))).await;
         yield_now().await;
     }
-    let before = kinds(&running.bus);
+    let before = kinds(&running.journal);
     running.stop().await;
     assert!(before.contains(&record::TICK), "the sessions get their share meanwhile: {before:?}");
 }

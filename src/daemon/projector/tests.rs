@@ -13,7 +13,6 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    bus::Bus,
     config::layers::{LayerKind, SourceFile, Sources},
     engine::RequestId,
     event::{EventRef, SessionId, Severity},
@@ -81,7 +80,7 @@ fn open(path: &Path, journal: &Journal) -> Result<Writer, ProjectionError> {
 /// A journal in memory, and a folder for the rules and the file.
 struct World {
     folder: TempDir,
-    bus: Bus,
+    journal: Journal,
     snapshots: Arc<Snapshots>,
     rules: RulesStore,
     now: Arc<AtomicU64>,
@@ -107,14 +106,15 @@ impl World {
         let files = Arc::new(MemoryFiles::new());
         let opened = Journal::open(files, settings, clock, &|_| None).expect("opened");
         let snapshots = Arc::new(Snapshots::open(Arc::new(MemoryFiles::new())).expect("opened"));
-        let bus = Bus::new(opened.journal, Seq(u64::MAX));
-        let mut world = Self { folder, bus, snapshots, rules, now, numbers: Numbers(seed), records: 0 };
+        let journal = opened.journal;
+        journal.consumed(Seq(u64::MAX));
+        let mut world = Self { folder, journal, snapshots, rules, now, numbers: Numbers(seed), records: 0 };
         world.append(record::RULES, |body| record::encode_rules(&sources.hash(), body));
         world
     }
 
     fn past(&self) -> Past {
-        let (journal, snapshots) = (self.bus.journal().clone(), self.snapshots.clone());
+        let (journal, snapshots) = (self.journal.clone(), self.snapshots.clone());
         let (rules, skipped) = (self.rules.clone(), Default::default());
         Past { journal, snapshots, rules, ended: Seq::ZERO, skipped }
     }
@@ -126,7 +126,7 @@ impl World {
     fn append(&mut self, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
         let mut batch = AppendBatch::new();
         batch.push_with(RecordKind(kind), None, write).expect("small");
-        self.bus.journal().append_blocking(batch, Level::Written).expect("appended");
+        self.journal.append_blocking(batch, Level::Written).expect("appended");
         self.records += 1;
     }
 
@@ -216,7 +216,7 @@ struct Loop {
 
 impl Loop {
     fn new(world: &World, feed: Feed) -> Self {
-        Self { fold: Fold::new(world.rules.clone()), reader: world.bus.read_from(Seq(1)), feed }
+        Self { fold: Fold::new(world.rules.clone()), reader: world.journal.read_from(Seq(1)), feed }
     }
 
     /// Takes wishes and one slice of at most `records_max`; returns whether there was one.
@@ -235,7 +235,7 @@ impl Loop {
 
     /// Turns until everything in the journal is projected.
     async fn settle(&mut self, world: &World, projection: &Projection) {
-        while self.turn(64) || projection.progress().projected() < *world.bus.written().borrow() {
+        while self.turn(64) || projection.progress().projected() < *world.journal.written().borrow() {
             tokio::task::yield_now().await;
         }
     }
@@ -384,7 +384,7 @@ fn a_crash_between_commits_is_made_up_for_from_the_cursor() {
     let mut world = World::new(6);
     world.go_on(800);
     let path = world.path();
-    let journal = world.bus.journal().clone();
+    let journal = world.journal.clone();
     let mut writer = open(&path, &journal).expect("opened");
     let (mut fold, mut reader) = world.past().fold_before(Seq::ZERO).expect("readable");
     fold.notes = Some(Notes::default());
@@ -413,7 +413,7 @@ async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_
             execute(&world.path(), "UPDATE cursor SET at = at + 1");
             writer = super::open(&world.path()).expect("opened");
         }
-        while fold.applied < *world.bus.written().borrow() {
+        while fold.applied < *world.journal.written().borrow() {
             for found in reader.next_batch(100).expect("readable").iter() {
                 fold.apply(&found).expect("applied");
                 while fold.poll_output().is_some() {}
@@ -465,7 +465,7 @@ async fn an_order_to_rebuild_and_a_deleted_file_end_in_the_same_file() {
 fn a_file_that_is_broken_of_another_version_or_of_another_journal_is_made_again() {
     let mut world = World::new(8);
     world.go_on(300);
-    let (path, journal) = (world.path(), world.bus.journal().clone());
+    let (path, journal) = (world.path(), world.journal.clone());
     let broken: [&dyn Fn(&Path); 4] = [
         &|path| execute(path, "PRAGMA user_version = 99"),
         &|path| std::fs::write(path, "no database".repeat(1_000)).expect("written"),
@@ -550,7 +550,7 @@ async fn a_folder_that_is_not_there_is_said_and_tried_again() {
 fn nothing_is_claimed_of_records_that_the_journal_has_deleted() {
     let mut world = World::new(10);
     world.go_on(1_500);
-    let journal = world.bus.journal().clone();
+    let journal = world.journal.clone();
     let mut batch = AppendBatch::new();
     batch.push_with(RecordKind(record::TICK), None, record::encode_bare).expect("small");
     journal.append_blocking(batch, Level::Synced).expect("appended");

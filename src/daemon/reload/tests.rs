@@ -6,8 +6,9 @@ use super::*;
 use crate::{
     config::daemon::DaemonConfig,
     daemon::{clock_fn, fold::Fold},
-    journal::{Journal, JournalSettings, memory::MemoryFiles},
-    protocol::record::RecordInput,
+    event::Seq,
+    journal::{JournalSettings, memory::MemoryFiles},
+    protocol::record::{self, RecordInput},
 };
 
 const SUBSCRIBER: &str = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"ci.check.failed\"]\n";
@@ -27,7 +28,8 @@ fn bench() -> Bench {
     let files = MemoryFiles::new();
     let settings = JournalSettings { segment_bytes: 4_096, ..JournalSettings::default() };
     let opened = Journal::open(Arc::new(files.clone()), settings, clock_fn(&clock), &|_| None);
-    let bus = Bus::new(opened.expect("opened").journal, Seq::ZERO);
+    let journal = opened.expect("opened").journal;
+    let publisher = Publisher::new(journal.clone());
     let store = RulesStore::new(&folder.path().join("state"));
     let user_folder = folder.path().join("config");
     fs::create_dir_all(user_folder.join("subscribers")).expect("made");
@@ -37,15 +39,26 @@ fn bench() -> Bench {
     let fold = Fold::new(store.clone());
     let in_force = InForce { hash: String::new(), waits: false };
     let named = 0;
-    let reloader = Reloader { bus, store, user_folder, clock, in_force, named, at_start, requests, state };
+    let reloader = Reloader {
+        journal,
+        publisher,
+        store,
+        user_folder,
+        clock,
+        in_force,
+        named,
+        at_start,
+        requests,
+        state,
+    };
     Bench { folder, reloader, fold, files, asking }
 }
 
 #[tokio::test]
 async fn the_event_loop_is_handed_rules_that_are_compiled() {
     let Bench { folder, mut reloader, mut fold, .. } = bench();
-    let bus = reloader.bus.clone();
-    let mut reader = bus.read_from(Seq(1));
+    let journal = reloader.journal.clone();
+    let mut reader = journal.read_from(Seq(1));
     let event_loop = async {
         reader.wait().await.expect("open");
         // Without its bundle nobody can compile the rules that the record names.
@@ -60,7 +73,7 @@ async fn the_event_loop_is_handed_rules_that_are_compiled() {
         for record in reader.next_batch(1).expect("readable").iter() {
             fold.apply(&record).expect("the rules are there");
         }
-        bus.consumed(fold.applied);
+        journal.consumed(fold.applied);
     };
     let (reloaded, ()) = tokio::join!(reloader.reload(), event_loop);
     let reloaded = reloaded.expect("without an error");
@@ -77,18 +90,18 @@ async fn rules_that_cannot_be_kept_leave_those_in_force() {
     let (_, kept) = keep(RulesStore::new(&folder.path().join("file")), &sources);
     assert_eq!(kept, None);
     let before = reloader.store.keep(&sources).expect("kept");
-    let in_force = adopt(&reloader.bus, kept.clone(), &before).await.expect("adopted");
+    let in_force = adopt(&reloader.publisher, kept.clone(), &before).await.expect("adopted");
     assert_eq!(in_force, InForce { hash: before, waits: false });
-    let mut reader = reloader.bus.read_from(Seq(1));
+    let mut reader = reloader.journal.read_from(Seq(1));
     let batch = reader.next_batch(1).expect("readable");
     let kinds: Vec<u8> = batch.iter().map(|found| found.kind.0).collect();
     assert_eq!(kinds, [record::RULES], "every start says which rules hold");
-    assert!(matches!(adopt(&reloader.bus, kept, "").await, Err(ReloadError::None)));
+    assert!(matches!(adopt(&reloader.publisher, kept, "").await, Err(ReloadError::None)));
 }
 
 /// The hashes of all rules that the journal names.
-fn named(bus: &Bus) -> Vec<String> {
-    let mut reader = bus.read_from(Seq(1));
+fn named(journal: &Journal) -> Vec<String> {
+    let mut reader = journal.read_from(Seq(1));
     let mut hashes = Vec::new();
     loop {
         let batch = reader.next_batch(1_000).expect("readable");
@@ -107,23 +120,23 @@ fn named(bus: &Bus) -> Vec<String> {
 async fn rules_that_wait_for_space_are_named_and_never_after_those_of_a_reload() {
     for has_reload in [false, true] {
         let Bench { folder: _folder, mut reloader, files, asking: _asking, .. } = bench();
-        let bus = reloader.bus.clone();
-        bus.consumed(Seq(u64::MAX));
+        let (journal, publisher) = (reloader.journal.clone(), reloader.publisher.clone());
+        journal.consumed(Seq(u64::MAX));
         files.set_space(Some(0));
-        while event_loop::append(&bus, record::TICK, record::encode_bare).await.is_ok() {}
+        while reloader.publisher.append(Records::of(Records::tick)).await.is_ok() {}
         let waiting = "00".repeat(32);
-        reloader.in_force = adopt(&bus, Some(waiting.clone()), "").await.expect("adopted");
-        assert!(reloader.in_force.waits && named(&bus).is_empty());
+        reloader.in_force = adopt(&reloader.publisher, Some(waiting.clone()), "").await.expect("adopted");
+        assert!(reloader.in_force.waits && named(&journal).is_empty());
         files.set_space(None);
-        while bus.disk_full().is_some() {
+        while journal.disk_full().is_some() {
             std::thread::yield_now();
         }
         let reloaded = if has_reload { reloader.reload().await.expect("reloaded").rules } else { waiting };
         let elapsed = tokio::time::timeout(2 * FULL_RETRY, reloader.run()).await;
         assert!(elapsed.is_err(), "somebody may still ask");
         // Time that is paused does not wait for the journal's threads; what is appended now comes after all that was begun.
-        event_loop::append(&bus, record::TICK, record::encode_bare).await.expect("appended");
-        assert_eq!(named(&bus), [reloaded]);
+        publisher.append(Records::of(Records::tick)).await.expect("appended");
+        assert_eq!(named(&journal), [reloaded]);
     }
 }
 
@@ -131,10 +144,10 @@ async fn rules_that_wait_for_space_are_named_and_never_after_those_of_a_reload()
 async fn a_setting_that_waits_for_the_next_start_is_said() {
     let Bench { folder: _folder, mut reloader, .. } = bench();
     fs::write(reloader.user_folder.join("aside.toml"), "[journal]\nretain_age = \"90d\"\n").expect("written");
-    reloader.bus.consumed(Seq(1));
+    reloader.journal.consumed(Seq(1));
     assert!(reloader.reload().await.expect("without an error").restart_needed);
     fs::remove_file(reloader.user_folder.join("aside.toml")).expect("removed");
-    reloader.bus.consumed(Seq(2));
+    reloader.journal.consumed(Seq(2));
     assert!(!reloader.reload().await.expect("without an error").restart_needed);
 }
 

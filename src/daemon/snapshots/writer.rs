@@ -17,7 +17,6 @@ use tokio::{
 
 use super::{Capture, Snapshots, WriteError};
 use crate::{
-    bus::Bus,
     event::Seq,
     journal::{IdempotencyKey, Journal},
     projection::Projection,
@@ -75,13 +74,13 @@ impl Schedule {
         is_much && self.bytes_since >= self.last_bytes
     }
 
-    /// Hands one over, to be written when `bus` is durable up to what it has. Waits while another one is under way.
+    /// Hands one over, to be written when `journal` is durable up to what it has. Waits while another one is under way.
     ///
     /// What the engine owed was appended before, so a journal that is durable up to its end has that too.
-    pub(crate) async fn hand_over(&mut self, capture: Capture, bus: &Bus) {
-        let durable = *bus.written().borrow();
+    pub(crate) async fn hand_over(&mut self, capture: Capture, journal: &Journal) {
+        let durable = *journal.written().borrow();
         // Asked for here, as the journal may be closed by the time at which the task comes to it.
-        let keys = bus.journal().begin_idempotency_keys();
+        let keys = journal.begin_idempotency_keys();
         let (written, under_way) = oneshot::channel();
         (self.last, self.bytes_since, self.under_way) = (capture.seq, 0, Some(under_way));
         // The task that takes it ends after everyone who can send.
@@ -98,23 +97,23 @@ pub(crate) fn orders() -> (mpsc::Sender<Order>, mpsc::Receiver<Order>) {
 pub(crate) async fn run(
     mut orders: mpsc::Receiver<Order>,
     snapshots: Arc<Snapshots>,
-    bus: Bus,
+    journal: Journal,
     projection: Projection,
 ) -> Result<(), Infallible> {
     while let Some(Order { capture, durable, keys, written }) = orders.recv().await {
         let Ok(keys) = keys.await else { continue };
-        if bus.synced().wait_for(|synced| *synced >= durable).await.is_err() {
+        if journal.synced().wait_for(|synced| *synced >= durable).await.is_err() {
             // The journal failed before it came that far.
             continue;
         }
         let (kept, seq) = (&snapshots, capture.seq);
-        let (snapshots, journal) = (Arc::clone(&snapshots), bus.journal().clone());
-        match spawn_blocking(move || write(&snapshots, &journal, &capture, &keys)).await {
+        let (snapshots, read_from) = (Arc::clone(&snapshots), journal.clone());
+        match spawn_blocking(move || write(&snapshots, &read_from, &capture, &keys)).await {
             Ok(Ok(bytes)) => {
                 tracing::debug!(%seq, bytes, "a snapshot was written");
-                bus.journal().set_needed_from(kept.journal_needed_from());
+                journal.set_needed_from(kept.journal_needed_from());
                 // What retention has deleted by now. A size that cannot be read is no reason to stop.
-                if let Ok(stored) = bus.journal().stored() {
+                if let Ok(stored) = journal.stored() {
                     projection.forget_before(stored.first).await;
                 }
                 // The loop may have ended.
@@ -153,10 +152,9 @@ mod tests {
         time::Timestamp,
     };
 
-    fn bus() -> Bus {
+    fn journal() -> Journal {
         let (files, settings) = (Arc::new(MemoryFiles::new()), JournalSettings::default());
-        let opened = Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None).expect("opened");
-        Bus::new(opened.journal, opened.last_seq)
+        Journal::open(files, settings, Arc::new(|| Timestamp::ZERO), &|_| None).expect("opened").journal
     }
 
     fn snapshots(files: &MemoryFiles) -> Arc<Snapshots> {
@@ -169,10 +167,10 @@ mod tests {
 
     #[tokio::test]
     async fn one_is_due_after_enough_records_and_as_many_bytes_as_the_last_one_had() {
-        let (bus, (sender, mut ordered)) = (bus(), orders());
+        let (journal, (sender, mut ordered)) = (journal(), orders());
         let mut schedule = Schedule::new(sender, 100, Seq(50));
         assert!(!schedule.is_due(Seq(149)) && schedule.is_due(Seq(150)));
-        schedule.hand_over(capture(150), &bus).await;
+        schedule.hand_over(capture(150), &journal).await;
         assert!(!schedule.is_due(Seq(900)), "one is under way");
         let order = ordered.recv().await.expect("handed over");
         order.written.send(1_500).expect("waited for");
@@ -186,23 +184,23 @@ mod tests {
 
     #[tokio::test]
     async fn one_is_written_when_the_journal_is_durable_up_to_what_was_owed() {
-        let (bus, (sender, ordered), files) = (bus(), orders(), MemoryFiles::new());
+        let (journal, (sender, ordered), files) = (journal(), orders(), MemoryFiles::new());
         let snapshots = snapshots(&files);
         let mut batch = AppendBatch::new();
         batch.push(RecordKind(1), b"owed", None).expect("small");
-        bus.append(batch, Level::Written).await.expect("appended");
+        journal.append(batch, Level::Written).await.expect("appended");
         let mut schedule = Schedule::new(sender, 100, Seq::ZERO);
-        schedule.hand_over(capture(1), &bus).await;
-        assert_eq!(*bus.synced().borrow(), Seq::ZERO);
+        schedule.hand_over(capture(1), &journal).await;
+        assert_eq!(*journal.synced().borrow(), Seq::ZERO);
         let (projection, _) = Projection::new(std::path::Path::new("nobody writes it"));
-        let mut writer = std::pin::pin!(run(ordered, Arc::clone(&snapshots), bus.clone(), projection));
+        let mut writer = std::pin::pin!(run(ordered, Arc::clone(&snapshots), journal.clone(), projection));
         tokio::select! {
             _ = &mut writer => panic!("more can come"),
             () = tokio::task::yield_now() => {}
         }
         assert_eq!(snapshots.oldest_needed(), None);
         assert!(crate::journal::files::Files::list(&files).expect("listed").is_empty());
-        bus.close().await.expect("closed");
+        journal.close().await.expect("closed");
         drop(schedule);
         writer.await.expect("it cannot fail");
         let names = crate::journal::files::Files::list(&files).expect("listed");

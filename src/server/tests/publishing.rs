@@ -125,7 +125,7 @@ async fn a_body_without_an_end_does_not_keep_the_daemon_from_stopping() {
         post("/v1/events", "application/x-ndjson", Body::from_stream(ReceiverStream::new(receiver)));
     let stopping = async {
         sender.send(Ok("{\"type\":\"a.b\"}\n".into())).await.expect("open");
-        let mut written = app.bus.written();
+        let mut written = app.journal.written();
         written.wait_for(|written| *written == Seq(1)).await.expect("published");
         stop.send_replace(true);
     };
@@ -185,7 +185,7 @@ async fn a_body_of_several_batches_is_journaled_in_its_order_and_only_made_ids_a
         "accepted": LINES, "duplicates": 0, "refused": 0, "first": 1, "last": LINES, "durability": "sync",
     });
     assert_eq!(reply.json(), expected);
-    let mut reader = app.bus.read_from(Seq(1));
+    let mut reader = app.journal.read_from(Seq(1));
     while reader.position() <= Seq(LINES) {
         for record in reader.next_batch(1_000).expect("readable").iter() {
             let event = codec::decode(record.body).expect("an event");

@@ -249,16 +249,16 @@ async fn a_hook_is_answered_with_its_stdout_or_with_silence() {
     let (reply, exchange) = send_answered(&app, hook(batch), 1, injection()).await;
     assert_eq!((reply.status, exchange.session.as_str()), (StatusCode::OK, "s1"));
     assert_eq!(reply.json()["hookSpecificOutput"]["additionalContext"], "ci: failed");
-    let from = app.bus.written().borrow().0 + 1;
+    let from = app.journal.written().borrow().0 + 1;
     let (reply, _) = send_answered(&app, hook(batch), from, nothing()).await;
     assert_eq!((reply.status, reply.body.as_str()), (StatusCode::NO_CONTENT, ""));
-    let from = app.bus.written().borrow().0 + 1;
+    let from = app.journal.written().borrow().0 + 1;
     let end =
         send(&app, hook(r#"{"hook_event_name":"SessionEnd","session_id":"s1","reason":"logout"}"#)).await;
     assert_eq!(end.status, StatusCode::NO_CONTENT);
     let expected = [("event", "agent.session.end".to_owned()), ("session_closed", "s1".to_owned())];
     assert_eq!(journaled(&app, from), expected);
-    let from = app.bus.written().borrow().0 + 1;
+    let from = app.journal.written().borrow().0 + 1;
     let unreadable = r#"{"hook_event_name":"Stop","session_id":"s\u0007","cwd":"/w","prompt_id":"p1"}"#;
     let refused = send(&app, hook(unreadable)).await;
     let error = r#"{"error":{"message":"hook input of Stop is wrong: session_id: must be made of printable characters: no line breaks, control or invisible ones"}}"#;

@@ -11,7 +11,6 @@ use std::{
 };
 
 use aside::{
-    bus::idempotency_key,
     daemon::{
         fold::Fold,
         recovery::{self, ClosedJournal},
@@ -252,5 +251,5 @@ pub(crate) fn apply(fold: &mut Fold, found: &Record<'_>, mut seen: impl FnMut(Se
 /// The idempotency key of a record, if it is an event.
 pub(crate) fn key_of(kind: u8, body: &[u8]) -> Option<u128> {
     let event = (kind == record::EVENT).then(|| codec::decode(body).expect("an event"))?;
-    Some(idempotency_key(event.source, event.id))
+    Some(event.idempotency_key())
 }

@@ -1,0 +1,151 @@
+//! What is to be appended: each record with its kind, the body that `protocol` gives it, and the key that makes publishing idempotent.
+
+use crate::{
+    engine::io::RequestId,
+    event::{Event, EventRef, Seq, SessionId},
+    exchange::{Decision, Exchange, Harness, InjectionId, Process, ReleaseRecord},
+    journal::{AppendBatch, BodyTooLarge, RecordKind},
+    ledger::ConfirmedBy,
+    notification::NotificationId,
+    protocol::record,
+    time::Timestamp,
+};
+
+/// Records that get consecutive positions and one time.
+///
+/// Shape: an event or an exchange, which others write, can be larger than a record may be; nothing else can.
+#[derive(Debug, Default)]
+pub struct Records {
+    batch: AppendBatch,
+}
+
+impl Records {
+    /// No records.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What `add` adds, which is one record as a rule.
+    pub fn of(add: impl FnOnce(&mut Self)) -> Self {
+        let mut records = Self::new();
+        add(&mut records);
+        records
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Adds an event, under its idempotency key.
+    ///
+    /// Errors: it is too large; nothing was added.
+    pub fn event(&mut self, event: &EventRef<'_>) -> Result<(), BodyTooLarge> {
+        let key = Some(event.idempotency_key());
+        self.batch.push_with(RecordKind(record::EVENT), key, |body| record::encode_event(event, body))
+    }
+
+    /// Adds an event whose id was just made: nobody can publish it again, so no key is kept for it.
+    ///
+    /// Errors: it is too large; nothing was added.
+    pub fn event_with_new_id(&mut self, event: &EventRef<'_>) -> Result<(), BodyTooLarge> {
+        let write = |body: &mut Vec<u8>| record::encode_event_with_new_id(event, body);
+        self.batch.push_with(RecordKind(record::EVENT), None, write)
+    }
+
+    /// Adds an exchange, to be answered under the number `request`.
+    ///
+    /// Errors: it is too large; nothing was added.
+    pub fn exchange(&mut self, request: RequestId, exchange: &Exchange) -> Result<(), BodyTooLarge> {
+        let write = |body: &mut Vec<u8>| record::encode_exchange(request, exchange, body);
+        self.batch.push_with(RecordKind(record::EXCHANGE), None, write)
+    }
+
+    /// Adds an event of the daemon's own.
+    pub fn own_event(&mut self, event: &Event) {
+        self.event(&event.as_ref()).expect("the daemon's own events are small");
+    }
+
+    /// Adds that injections have arrived, as `by` shows.
+    pub fn acks(&mut self, session: &SessionId, injections: &[InjectionId], by: ConfirmedBy) {
+        for injection in injections {
+            self.push(record::ACK, |body| record::encode_ack(session, injection, by, body));
+        }
+    }
+
+    /// Adds that an injection did not arrive.
+    pub fn undelivered(&mut self, session: &SessionId, injection: &InjectionId) {
+        self.push(record::UNDELIVERED, |body| record::encode_undelivered(session, injection, body));
+    }
+
+    /// Adds that a session began, or where it is now.
+    pub fn session_opened(&mut self, session: &SessionId, harness: &Harness) {
+        self.push(record::SESSION_OPENED, |body| record::encode_session_opened(session, harness, body));
+    }
+
+    /// Adds that a session ended, as its harness says, and whether it can be resumed.
+    pub fn session_closed(&mut self, session: &SessionId, may_return: bool) {
+        self.push(record::SESSION_CLOSED, |body| record::encode_session_closed(session, may_return, body));
+    }
+
+    /// Adds that a session's process has ended; it can be resumed in another one.
+    pub fn process_gone(&mut self, session: &SessionId, process: Process) {
+        self.push(record::SESSION_CLOSED, |body| record::encode_process_gone(session, process, body));
+    }
+
+    /// Adds that a session which says nothing has a client attached.
+    pub fn session_seen(&mut self, session: &SessionId) {
+        self.push(record::SESSION_SEEN, |body| record::encode_session_seen(session, body));
+    }
+
+    /// Adds that a session was idle at the time `as_of`; `source` names where that stands.
+    pub fn session_idle(&mut self, session: &SessionId, source: &str, as_of: Timestamp) {
+        self.push(record::SESSION_STATE, |body| record::encode_session_idle(session, source, as_of, body));
+    }
+
+    /// Adds what the user decided about a notification; without a session it holds wherever that is pending.
+    pub fn decided(
+        &mut self,
+        session: Option<&SessionId>,
+        notification: &NotificationId,
+        decision: Decision,
+    ) {
+        self.push(record::DECIDED, |body| record::encode_decided(session, notification, decision, body));
+    }
+
+    /// Adds which rules hold from here on, by their content hash.
+    pub fn rules(&mut self, hash: &str) {
+        self.push(record::RULES, |body| record::encode_rules(hash, body));
+    }
+
+    /// Adds what an exchange released.
+    pub fn released(&mut self, release: &ReleaseRecord) {
+        self.push(record::RELEASED, |body| record::encode_released(release, body));
+    }
+
+    /// Adds that the record at `seq` is not followed.
+    pub fn skipped(&mut self, seq: Seq) {
+        self.push(record::SKIPPED, |body| record::encode_skipped(seq, body));
+    }
+
+    /// Adds that the daemon stops.
+    pub fn shutting_down(&mut self) {
+        self.push(record::SHUTTING_DOWN, record::encode_bare);
+    }
+
+    /// Adds that time has passed.
+    pub fn tick(&mut self) {
+        self.push(record::TICK, record::encode_bare);
+    }
+
+    /// The journal's own form of it.
+    pub fn into_batch(self) -> AppendBatch {
+        self.batch
+    }
+
+    fn push(&mut self, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
+        self.batch
+            .push_with(RecordKind(kind), None, write)
+            .expect("what the daemon writes of its own is small");
+    }
+}
