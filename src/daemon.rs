@@ -281,7 +281,7 @@ impl Daemon {
         };
         tasks.start(TaskKind::Reloads, reloader.run());
         tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
-        tasks.start(TaskKind::Doors, server::push_wakes(app.clone()));
+        tasks.start(TaskKind::WakeRoutes, server::push_wakes(app.clone()));
         tasks.start(TaskKind::Processes, server::watch_processes(app.clone()));
         tasks.start(TaskKind::IdleSessions, server::look_for_idle(app.clone()));
         let owns_socket =

@@ -221,7 +221,7 @@ pub enum Format {
     Toon,
     /// A JSON object.
     Json,
-    /// One line, for a door that makes an event of each line.
+    /// One line, for a wake route that makes an event of each line.
     Line,
 }
 

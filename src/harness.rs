@@ -6,9 +6,9 @@
 
 pub mod caps;
 pub mod claude;
-pub mod door;
 pub mod process;
 mod seen;
+pub mod wake_route;
 
 pub use seen::ids_in;
 

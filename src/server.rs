@@ -10,7 +10,6 @@ mod auth;
 mod bodies;
 mod clients;
 mod connections;
-mod doors;
 mod error;
 mod events;
 mod exchange;
@@ -32,6 +31,7 @@ mod router;
 mod statusline;
 mod stream;
 mod transcripts;
+mod wake_routes;
 
 pub mod engine_handle;
 pub mod sessions;
@@ -63,7 +63,6 @@ use crate::{
     time::Timestamp,
 };
 
-pub use doors::push_wakes;
 pub use engine_handle::{EngineHandle, PageStart, Query, Standing, WaitingPage};
 pub use idle::look_for_idle;
 pub use processes::watch_processes;
@@ -74,6 +73,7 @@ pub use router::openapi;
 pub use sessions::Registry;
 pub use tokens::{Tokens, TokensError};
 pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
+pub use wake_routes::push_wakes;
 
 /// What every handler works with; cloning it is cheap.
 #[derive(Clone)]

@@ -132,7 +132,7 @@ impl Monitor {
         }
         // A daemon that has not heard of the session yet opens it by what is said here.
         let facts = self.started_by.as_ref().map(|client| client.facts(file.as_ref())).unwrap_or_default();
-        let path = format!("/v1/sessions/{}/stream?door=monitor{facts}", percent_encode(&self.session));
+        let path = format!("/v1/sessions/{}/stream?wake_route=monitor{facts}", percent_encode(&self.session));
         let Ok(Ok(mut events)) = self.client.stream(&path, &[]) else { return (End::Lost, false) };
         while let Ok(Some(event)) = events.next_event() {
             let end = match event.kind.as_str() {
@@ -151,7 +151,7 @@ impl Monitor {
     fn told(&mut self, data: &str) -> Option<End> {
         let pending: Pending = serde_json::from_str(data).ok()?;
         self.session = pending.session;
-        // In a turn the client's hooks are the door.
+        // In a turn the client's hooks are the wake route.
         (pending.wake.as_deref() == Some("start_turn")).then(|| self.wake()).flatten()
     }
 

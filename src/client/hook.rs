@@ -49,8 +49,8 @@ pub const HOOK_HEADERS: [(&str, &str); 6] = [
     ("aside-entrypoint", "CLAUDE_CODE_ENTRYPOINT"),
     ("aside-project", "CLAUDE_PROJECT_DIR"),
     ("aside-session", "CLAUDE_CODE_SESSION_ID"),
-    ("aside-inbox", "CLAUDE_CODE_MESSAGING_SOCKET"),
-    ("aside-inbox-token", "CLAUDE_CODE_MESSAGING_TOKEN"),
+    ("aside-message-socket", "CLAUDE_CODE_MESSAGING_SOCKET"),
+    ("aside-message-token", "CLAUDE_CODE_MESSAGING_TOKEN"),
 ];
 
 /// Hands stdin to the daemon's harness module `name`, and prints what it answers.

@@ -19,8 +19,8 @@ pub(super) enum TaskKind {
     Listener,
     /// Writes snapshots until the event loop can hand over none.
     Snapshots,
-    /// Writes to the inboxes of clients; the daemon stops with it.
-    Doors,
+    /// Writes to the message sockets of clients; the daemon stops with it.
+    WakeRoutes,
     /// Closes the sessions whose processes end; it has no end of its own.
     Processes,
     /// Finds sessions whose turn was stopped without a hook; it has no end of its own.
@@ -35,7 +35,7 @@ impl TaskKind {
             Self::Transcripts => "reader of transcripts",
             Self::Listener => "listener",
             Self::Snapshots => "snapshots",
-            Self::Doors => "doors",
+            Self::WakeRoutes => "wake routes",
             Self::Processes => "watch over processes",
             Self::IdleSessions => "search for idle sessions",
         }

@@ -24,7 +24,7 @@
 //! # Ok::<(), aside::harness::HookError>(())
 //! ```
 
-pub mod inbox;
+pub mod message_socket;
 mod reply;
 mod report;
 pub mod session_file;
@@ -54,7 +54,7 @@ use stdin::{
 pub use reply::reply;
 
 /// What a prompt begins with that the client wrote itself, to tell of a background task or a monitor's line; another one is
-/// what an inbox was given.
+/// what its message socket was given.
 const WAKE_PREFIX: &str = "<task-notification>";
 
 /// The tools that only look: nothing is lost when they run, so a call of theirs never gives way to a text.
@@ -166,7 +166,7 @@ impl Call<'_> {
 
     fn user_prompt_submit(&self) -> Result<(Vec<Event>, Then), HookError> {
         let UserPromptSubmit { prompt } = read(self.stdin)?;
-        let is_told = [WAKE_PREFIX, inbox::INTRO].iter().any(|begin| prompt.starts_with(begin));
+        let is_told = [WAKE_PREFIX, message_socket::INTRO].iter().any(|begin| prompt.starts_with(begin));
         let started_by = if is_told { "client" } else { "prompt" };
         // A prompt that comes while the agent works belongs to the turn that has started already, and has its id.
         let event = self.event(

@@ -126,7 +126,7 @@ pub(crate) struct TroubleView {
 /// Shows how sessions can be woken at this moment, and what hooks said that could not be used.
 #[utoipa::path(get, path = "/v1/clients", tag = "sessions", responses((status = 200, body = ClientsView)))]
 pub(crate) async fn clients(State(app): State<App>) -> Result<Json<ClientsView>, ApiError> {
-    let attached = app.registry.doors().attached();
+    let attached = app.registry.wake_routes().attached();
     Ok(Json(ClientsView { attached, troubles: app.registry.hook_troubles().views() }))
 }
 
@@ -157,7 +157,7 @@ impl MonitorClient {
         let session = if is_open { &now } else { session };
         let process = peer.and_then(|peer| processes::learn(app, session, peer, Claim::Pid(pid)));
         if let Some(folder) = &self.folder {
-            app.registry.doors().know_folder(session, folder);
+            app.registry.wake_routes().know_folder(session, folder);
         }
         if is_open {
             return Ok(());

@@ -14,7 +14,7 @@ use crate::{
     harness::{
         self, HookCall, HookEnv, HookError, Then,
         caps::CLAUDE_CODE,
-        claude::{self, inbox::Inbox, session_file::client_folder},
+        claude::{self, message_socket::MessageSocket, session_file::client_folder},
     },
     ledger::ConfirmedBy,
     publisher::Records,
@@ -22,12 +22,12 @@ use crate::{
         App,
         auth::{PeerPid, Route},
         clients::Consequence,
-        doors::KnownInbox,
         error::{ApiError, ErrorBody},
         exchange::{perform, records_of},
         extract::{self, Segment, read_body},
         naming::session_of,
         processes::{self, Claim},
+        wake_routes::KnownSocket,
     },
 };
 
@@ -87,9 +87,9 @@ pub(crate) async fn hook(
     app.meters.hook.observe(took);
     tracing::debug!(harness = CLAUDE, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
     if let (Some(session), Some(_)) = (call.then.conversation(), peer) {
-        learn_inbox(&app, session, &headers);
+        learn_socket(&app, session, &headers);
         if let Some(folder) = folder {
-            app.registry.doors().know_folder(session, folder);
+            app.registry.wake_routes().know_folder(session, folder);
         }
     }
     if let Some(transcript) = call.transcript {
@@ -142,11 +142,11 @@ async fn exchanged(app: &App, call: &HookCall, exchange: &Exchange) -> Result<Op
 
 /// Remembers where the client takes messages. A path that came over TCP, or from a process that the client did not start, is none
 /// that the daemon writes to.
-fn learn_inbox(app: &App, session: &SessionId, headers: &HeaderMap) {
+fn learn_socket(app: &App, session: &SessionId, headers: &HeaderMap) {
     let Some(client) = app.registry.processes().of(session) else { return };
-    let inbox = Inbox::from_headers(session, |name| extract::header(headers, name));
-    if let Some(inbox) = inbox {
-        app.registry.doors().know(session, KnownInbox { inbox, client });
+    let socket = MessageSocket::from_headers(session, |name| extract::header(headers, name));
+    if let Some(socket) = socket {
+        app.registry.wake_routes().know_socket(session, KnownSocket { socket, client });
     }
 }
 

@@ -23,12 +23,12 @@ const CLIENT_FILE: &str = "client_file";
 
 /// Tells the engine of sessions that are idle and count as being in a turn, until the daemon stops.
 pub async fn look_for_idle(app: App) -> Result<(), Infallible> {
-    let doors = app.registry.doors();
+    let routes = app.registry.wake_routes();
     loop {
-        let sessions = doors.in_turn_and_asking();
+        let sessions = routes.in_turn_and_asking();
         if sessions.is_empty() {
             tokio::select! {
-                () = doors.asks_in_turn() => {}
+                () = routes.asks_in_turn() => {}
                 () = app.stopped() => return Ok(()),
             }
         }
@@ -45,7 +45,7 @@ pub async fn look_for_idle(app: App) -> Result<(), Infallible> {
 
 async fn look(app: &App, session: SessionId) -> Result<(), ApiError> {
     let Some(process) = app.registry.processes().of(&session) else { return Ok(()) };
-    let Some(folder) = app.registry.doors().client_folder(&session) else { return Ok(()) };
+    let Some(folder) = app.registry.wake_routes().client_folder(&session) else { return Ok(()) };
     // Asked before the file is read, so that a hook which comes meanwhile is later.
     let as_of = Timestamp::from_millis(app.now().as_millis().saturating_sub(duration_millis(WRITTEN_WITHIN)));
     let read = tokio::task::spawn_blocking(move || read_session_file(&folder, process));

@@ -35,11 +35,11 @@ use crate::{
         App,
         clients::HookTroubles,
         connections::CONNECTIONS_MAX,
-        doors::Doors,
         error::{ApiError, ErrorBody},
         extract::{Params, SessionSegment},
         naming::Names,
         processes::Processes,
+        wake_routes::WakeRoutes,
     },
     time::Timestamp,
 };
@@ -69,7 +69,7 @@ pub struct Registry {
     next_request: AtomicU64,
     waiters: DashMap<RequestId, oneshot::Sender<Reply>>,
     watchers: DashMap<SessionId, watch::Sender<Pending>>,
-    doors: Arc<Doors>,
+    wake_routes: Arc<WakeRoutes>,
     hook_troubles: HookTroubles,
     names: Names,
     /// Sessions whose context was nearly full when it was last heard of.
@@ -92,7 +92,7 @@ impl Registry {
             next_request: AtomicU64::new(first_request),
             waiters: DashMap::new(),
             watchers: DashMap::new(),
-            doors: Arc::default(),
+            wake_routes: Arc::default(),
             hook_troubles: HookTroubles::default(),
             names: Names::default(),
             full: DashMap::new(),
@@ -130,7 +130,7 @@ impl Registry {
 
     /// Tells whoever watches the session that its queue changed.
     pub fn wake(&self, pending: Pending) {
-        self.doors.wake(&pending);
+        self.wake_routes.wake(&pending);
         if pending.is_closed {
             self.full.remove(&pending.session);
             self.names.forget(&pending.session);
@@ -142,7 +142,7 @@ impl Registry {
 
     /// Which process each session runs in.
     pub(crate) fn processes(&self) -> &Arc<Processes> {
-        self.doors.processes()
+        self.wake_routes.processes()
     }
 
     /// What hooks said that could not be used.
@@ -168,9 +168,9 @@ impl Registry {
         followed
     }
 
-    /// The doors through which sessions are woken.
-    pub(crate) fn doors(&self) -> &Arc<Doors> {
-        &self.doors
+    /// The ways in which sessions can be woken.
+    pub(crate) fn wake_routes(&self) -> &Arc<WakeRoutes> {
+        &self.wake_routes
     }
 
     /// Notes whether a session's context is nearly full; whether it has become so.

@@ -33,7 +33,6 @@ use crate::{
         App,
         auth::PeerPid,
         clients::MonitorClient,
-        doors::Attached,
         error::{ApiError, ErrorBody},
         extract::{IdSegment, Params, header},
         naming::session_of,
@@ -200,8 +199,8 @@ pub(crate) struct QueueParams {
     /// `monitor`: the caller wakes the session and makes the exchanges for that. Of several, the newest does; the others' streams
     /// end after an event `replaced`. An event `closed` says that the session has ended; when its process goes on in another one, so
     /// does the stream, and each `pending` names the session it is about.
-    door: Option<DoorParam>,
-    /// With `door=monitor`, what the caller knows of the client that started it; a session that is not open is opened by it. The
+    wake_route: Option<RouteParam>,
+    /// With `wake_route=monitor`, what the caller knows of the client that started it; a session that is not open is opened by it. The
     /// harness's name.
     harness: Option<String>,
     /// The client's process.
@@ -228,7 +227,7 @@ impl QueueParams {
 
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum DoorParam {
+enum RouteParam {
     Monitor,
 }
 
@@ -245,8 +244,8 @@ pub(crate) async fn session(
     Params(params): Params<QueueParams>,
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
-    let queue = match params.door {
-        Some(DoorParam::Monitor) => {
+    let queue = match params.wake_route {
+        Some(RouteParam::Monitor) => {
             let client = params.client().map_err(ApiError::bad)?;
             let session = session_of(&app, id, client.harness.name.as_deref()).await?;
             client.attach(&app, &session, peer).await?;
@@ -268,7 +267,7 @@ async fn pending_or_nothing(app: &App, session: &SessionId) -> Result<PendingVie
 
 /// A client that follows one session's queue.
 struct Queue {
-    /// If it is the one that wakes the session. Given up first, so that another door is used from then on.
+    /// If it is the one that wakes the session. Given up first, so that another route is used from then on.
     attached: Option<Attached>,
     app: App,
     watcher: Watcher,
@@ -303,7 +302,7 @@ impl Queue {
             }
             session = now;
         }
-        self.attached = Some(self.app.registry.doors().attach(&session));
+        self.attached = Some(self.app.registry.wake_routes().attach(&session));
         self.first = Some(pending_or_nothing(&self.app, &session).await?);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Waking for real: `aside attach` under a client that lives and dies, and a client's inbox.
+//! Waking for real: `aside attach` under a client that lives and dies, and a client's message socket.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -216,7 +216,7 @@ fn a_monitor_that_another_one_takes_the_place_of_stays_and_says_nothing() {
     attached(&home, 1);
     let follow = home.client();
     let mut stream = follow
-        .stream("/v1/sessions/s1/stream?door=monitor", &[])
+        .stream("/v1/sessions/s1/stream?wake_route=monitor", &[])
         .expect("the daemon answers")
         .unwrap_or_else(|refused| panic!("{refused:?}"));
     assert_eq!(stream.next_event().expect("told").expect("an event").kind, "pending");
@@ -294,8 +294,8 @@ fn a_monitor_whose_exchange_was_not_answered_makes_it_again_under_its_name() {
     assert_ne!(carriers[2], carriers[3]);
 }
 
-/// Runs a hook of the client whose inbox is at `socket`.
-fn hook_with_inbox(home: &Home, socket: &std::path::Path, stdin: &str) -> Output {
+/// Runs a hook of the client whose message socket is at `socket`.
+fn hook_with_socket(home: &Home, socket: &std::path::Path, stdin: &str) -> Output {
     let mut child = home
         .command(&["hook", "claude"])
         .env("CLAUDE_CODE_SESSION_ID", "s1")
@@ -314,14 +314,14 @@ fn hook_with_inbox(home: &Home, socket: &std::path::Path, stdin: &str) -> Output
 }
 
 #[test]
-fn a_session_without_a_monitor_is_woken_through_its_inbox() {
+fn a_session_without_a_monitor_is_woken_through_its_message_socket() {
     let home = home();
     let daemon = home.serve_logging("debug");
-    let inbox = UnixListener::bind(home.path("inbox")).expect("a socket");
+    let socket = UnixListener::bind(home.path("messages")).expect("a socket");
     let stop = r#"{"hook_event_name":"Stop","session_id":"s1","cwd":"/w"}"#;
-    hook_with_inbox(&home, &home.path("inbox"), stop);
+    hook_with_socket(&home, &home.path("messages"), stop);
     order(&home, "pushed");
-    let (mut connection, _) = inbox.accept().expect("the daemon connects");
+    let (mut connection, _) = socket.accept().expect("the daemon connects");
     let mut lines = String::new();
     connection.read_to_string(&mut lines).expect("text");
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -330,8 +330,8 @@ fn a_session_without_a_monitor_is_woken_through_its_inbox() {
     assert!(said.contains("<notifications count=\"1\" id=\"") && said.contains("pushed"), "{said}");
     assert_eq!(session(&home)["pending"], 0);
 
-    // An inbox that is gone costs nothing: what was for it is told at the next hook.
-    drop((connection, inbox));
+    // A socket that is gone costs nothing: what was for it is delivered at the next hook.
+    drop((connection, socket));
     home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c2" }));
     order(&home, "later");
     eventually("the wake was given up", || (session(&home)["pending"] == 1).then_some(()));

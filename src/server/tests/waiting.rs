@@ -176,7 +176,7 @@ async fn of_two_monitors_the_newer_one_stays_and_goes_on_with_its_process() {
     let app = daemon.app.clone();
     let mut streams = Vec::new();
     for _ in 0..2 {
-        let request = get("/v1/sessions/s2/stream?door=monitor");
+        let request = get("/v1/sessions/s2/stream?wake_route=monitor");
         let response = tokio::select! {
             response = router::router(app.clone()).oneshot(request) => response.expect("infallible"),
             () = answer_queries(&mut daemon.queries, 0) => panic!("the daemon is gone"),

@@ -1,4 +1,4 @@
-//! An idle client is woken: through its monitor, wherever its process goes on, and through its inbox. A client that has neither is
+//! An idle client is woken: through its monitor, wherever its process goes on, and through its message socket. A client that has neither is
 //! given the same with the next prompt.
 
 use std::{
@@ -18,8 +18,8 @@ use super::{
 const WAKE_MAX: Duration = Duration::from_secs(2);
 /// What stands in the line of a monitor and nowhere else.
 const BY_MONITOR: &str = "{\"subscriber\":\"tool_failure\",\"severity\"";
-/// What an inbox's message begins with.
-const BY_INBOX: &str = "Automated notification of the aside daemon";
+/// What a message at the client's socket begins with.
+const BY_SOCKET: &str = "Automated notification of the aside daemon";
 
 /// Publishes something critical, and gives what the model is shown for it, as request `number`.
 fn woken(seat: &Seat, words: &str, number: usize) -> Vec<Value> {
@@ -125,16 +125,16 @@ fn the_queue_and_the_watcher_go_on_where_the_client_does() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_client_without_a_monitor_is_woken_through_its_inbox() {
+fn a_client_without_a_monitor_is_woken_through_its_message_socket() {
     let seat = Seat::taken_without_monitor(&[], &[]);
     let first = seat.idle_session();
     let wakes = usize::from(seat.can_be_woken);
-    let request = woken(&seat, "marker_inbox", 1);
-    assert_eq!(count(&request, BY_INBOX), wakes);
+    let request = woken(&seat, "marker_socket", 1);
+    assert_eq!(count(&request, BY_SOCKET), wakes);
     seat.enter("/clear");
     seat.session_other_than(&first);
     let request = woken(&seat, "marker_cleared", 2);
     // The context is empty, and what was delivered once stays so.
-    assert_eq!([count(&request, BY_INBOX), count(&request, "marker_inbox")], [wakes, 0]);
+    assert_eq!([count(&request, BY_SOCKET), count(&request, "marker_socket")], [wakes, 0]);
     assert_eq!(seat.watchers(), 0);
 }

@@ -16,23 +16,23 @@ const ONE_SHOT: &str = "sdk-cli";
 /// What stands before the text, as the client introduces a message as one of another agent.
 pub(super) const INTRO: &str = "Automated notification of the aside daemon; no person or agent wrote it.";
 
-/// A client's inbox.
+/// A client's message socket.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Inbox {
-    /// Its socket, an absolute path.
-    pub socket: PathBuf,
+pub struct MessageSocket {
+    /// Where it is, an absolute path.
+    pub path: PathBuf,
     token: Option<String>,
 }
 
-impl fmt::Debug for Inbox {
+impl fmt::Debug for MessageSocket {
     /// Leaves the token out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox").field("socket", &self.socket).finish_non_exhaustive()
+        f.debug_struct("MessageSocket").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-impl Inbox {
-    /// The inbox that a hook's environment names, from `aside-inbox`, `aside-inbox-token`, `aside-session` and
+impl MessageSocket {
+    /// The socket that a hook's environment names, from `aside-message-socket`, `aside-message-token`, `aside-session` and
     /// `aside-entrypoint`.
     ///
     /// Errors: none. An environment that a client inherited from another one names that one's session, and then there is none; nor is
@@ -40,9 +40,9 @@ impl Inbox {
     pub fn from_headers<'h>(session: &SessionId, header: impl Fn(&str) -> Option<&'h str>) -> Option<Self> {
         let text = |name| header(name).map(percent_decode).filter(|text| !text.is_empty());
         text("aside-session").filter(|id| id == session.own(CLAUDE_CODE.name).unwrap_or(session.as_str()))?;
-        let socket = text("aside-inbox").map(PathBuf::from).filter(|path| path.is_absolute())?;
+        let path = text("aside-message-socket").map(PathBuf::from).filter(|path| path.is_absolute())?;
         let is_one_shot = text("aside-entrypoint").is_some_and(|entrypoint| entrypoint == ONE_SHOT);
-        (!is_one_shot).then(|| Self { socket, token: text("aside-inbox-token") })
+        (!is_one_shot).then(|| Self { path, token: text("aside-message-token") })
     }
 
     /// What is written to the socket to hand over `text`: lines of JSON.
@@ -58,37 +58,40 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    fn inbox(headers: &[(&str, &'static str)]) -> Option<Inbox> {
+    fn socket(headers: &[(&str, &'static str)]) -> Option<MessageSocket> {
         let header = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-        Inbox::from_headers(&SessionId::new("s1"), header)
+        MessageSocket::from_headers(&SessionId::new("s1"), header)
     }
 
     #[test]
-    fn an_inbox_is_that_of_the_session_and_nothing_shows_its_token() {
+    fn a_socket_is_that_of_the_session_and_nothing_shows_its_token() {
         let full = [
             ("aside-session", "s1"),
-            ("aside-inbox", "/run/a%20b.sock"),
-            ("aside-inbox-token", "secret"),
+            ("aside-message-socket", "/run/a%20b.sock"),
+            ("aside-message-token", "secret"),
             ("aside-entrypoint", "cli"),
         ];
-        let found = inbox(&full).expect("an inbox");
-        assert_eq!(found.socket.to_str(), Some("/run/a b.sock"));
+        let found = socket(&full).expect("a socket");
+        assert_eq!(found.path.to_str(), Some("/run/a b.sock"));
         assert!(!format!("{found:?}").contains("secret"));
         assert_eq!(
             found.lines("<notifications>\n</notifications>"),
             "{\"type\":\"auth\",\"token\":\"secret\"}\n{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\
              \"Automated notification of the aside daemon; no person or agent wrote it.\\n\\n<notifications>\\n</notifications>\"}}\n"
         );
-        let one_shot =
-            inbox(&[("aside-session", "s1"), ("aside-inbox", "/a"), ("aside-entrypoint", "sdk-cli")]);
+        let one_shot = socket(&[
+            ("aside-session", "s1"),
+            ("aside-message-socket", "/a"),
+            ("aside-entrypoint", "sdk-cli"),
+        ]);
         assert_eq!(one_shot, None);
         for other in [
-            &[("aside-session", "s2"), ("aside-inbox", "/a")][..],
-            &[("aside-inbox", "/a")],
-            &[("aside-session", "s1"), ("aside-inbox", "a")],
-            &[("aside-session", "s1"), ("aside-inbox", "")],
+            &[("aside-session", "s2"), ("aside-message-socket", "/a")][..],
+            &[("aside-message-socket", "/a")],
+            &[("aside-session", "s1"), ("aside-message-socket", "a")],
+            &[("aside-session", "s1"), ("aside-message-socket", "")],
         ] {
-            assert_eq!(inbox(other), None, "{other:?}");
+            assert_eq!(socket(other), None, "{other:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The doors through which sessions are woken: who is attached, whose inbox is known, and the task that writes to inboxes.
+//! The wake routes: which sessions have a monitor attached, which a message socket, and the task that writes to those sockets.
 //!
-//! What a wake is for stays in the engine's queue until an exchange takes it, under a lease. So whichever door is quicker, what
-//! is told is told through one. The token of an inbox is kept here, in memory, and nowhere else.
+//! What a wake is for stays in the engine's queue until an exchange takes it, under a lease. So it is delivered by one route only,
+//! whichever is quicker. The token of a socket is kept here, in memory, and nowhere else.
 
 use std::{
     collections::BTreeMap,
@@ -29,9 +29,9 @@ use crate::{
     event::{EventRef, SessionId},
     exchange::{Budget, Exchange, Format, Injection, Trigger},
     harness::{
-        claude::inbox::Inbox,
-        door::{Door, choose},
+        claude::message_socket::MessageSocket,
         process::Process,
+        wake_route::{WakeRoute, choose},
     },
     notification::InjectionPoint,
     publisher::Records,
@@ -44,34 +44,34 @@ use crate::{
     session::WakeKind,
 };
 
-/// Most inboxes that are known; beyond it a new one is not taken, and its session is reached by hooks alone.
-const INBOXES_MAX: usize = 10_000;
+/// Most message sockets that are known; beyond it a new one is not taken, and its session is reached by hooks alone.
+const SOCKETS_MAX: usize = 10_000;
 /// How long a client may take to accept a connection or a message; one that is stuck must not hold up the others.
-const INBOX_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many inboxes are written to at a time.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many message sockets are written to at a time.
 const PUSHES_MAX: usize = 8;
 /// Most characters of a pushed injection: it comes unasked, and stays in the context.
 pub(crate) const PUSH_CHARS_MAX: u32 = 2_000;
 
 /// Where a client takes messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KnownInbox {
-    /// Its socket.
-    pub(crate) inbox: Inbox,
+pub(crate) struct KnownSocket {
+    /// Where, and how it is written to.
+    pub(crate) socket: MessageSocket,
     /// The process that listens there.
     pub(crate) client: Process,
 }
 
-/// The doors that are open.
+/// The routes that are known.
 #[derive(Debug, Default)]
-pub(crate) struct Doors {
+pub(crate) struct WakeRoutes {
     next: AtomicU64,
     attached: DashMap<SessionId, (u64, oneshot::Sender<()>)>,
-    inboxes: DashMap<SessionId, KnownInbox>,
+    sockets: DashMap<SessionId, KnownSocket>,
     /// What the queues ask for at the moment.
-    asked: DashMap<SessionId, WakeKind>,
-    /// Sessions whose inbox is to be written to, if they still ask for that when it comes to it.
-    wanted: DashSet<SessionId>,
+    requested: DashMap<SessionId, WakeKind>,
+    /// Sessions whose message socket is to be written to, if they still ask for that when it comes to it.
+    due: DashSet<SessionId>,
     ready: Notify,
     /// Which process each session runs in.
     processes: Arc<Processes>,
@@ -81,7 +81,7 @@ pub(crate) struct Doors {
     asks_in_turn: Notify,
 }
 
-impl Doors {
+impl WakeRoutes {
     /// Makes the caller the one process that is attached to the session; whoever was before is told that it is not any more.
     pub(crate) fn attach(self: &Arc<Self>, session: &SessionId) -> Attached {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -90,13 +90,13 @@ impl Doors {
             // An error means that it has gone, which is as good.
             earlier.send(()).ok();
         }
-        Attached { doors: Arc::clone(self), session: session.clone(), number, replaced }
+        Attached { routes: Arc::clone(self), session: session.clone(), number, replaced }
     }
 
     /// Learns where the session's client takes messages.
-    pub(crate) fn know(&self, session: &SessionId, inbox: KnownInbox) {
-        if self.inboxes.len() < INBOXES_MAX || self.inboxes.contains_key(session) {
-            self.inboxes.insert(session.clone(), inbox);
+    pub(crate) fn know_socket(&self, session: &SessionId, socket: KnownSocket) {
+        if self.sockets.len() < SOCKETS_MAX || self.sockets.contains_key(session) {
+            self.sockets.insert(session.clone(), socket);
         }
     }
 
@@ -108,7 +108,7 @@ impl Doors {
     /// Learns where the session's client keeps its files.
     pub(crate) fn know_folder(&self, session: &SessionId, folder: &Path) {
         let is_known = self.folders.get(session).is_some_and(|known| known.as_path() == folder);
-        if !is_known && (self.folders.len() < INBOXES_MAX || self.folders.contains_key(session)) {
+        if !is_known && (self.folders.len() < SOCKETS_MAX || self.folders.contains_key(session)) {
             self.folders.insert(session.clone(), folder.to_owned());
         }
     }
@@ -120,11 +120,11 @@ impl Doors {
 
     /// The sessions that count as being in a turn and for which something waits that should not wait for its next hook.
     pub(crate) fn in_turn_and_asking(&self) -> Vec<SessionId> {
-        let asked = self.asked.iter().filter(|asked| *asked.value() != WakeKind::StartTurn);
-        asked.map(|asked| asked.key().clone()).collect()
+        let requested = self.requested.iter().filter(|entry| *entry.value() != WakeKind::StartTurn);
+        requested.map(|entry| entry.key().clone()).collect()
     }
 
-    /// Waits until there may be one of [`Doors::in_turn_and_asking`].
+    /// Waits until there may be one of [`WakeRoutes::in_turn_and_asking`].
     pub(crate) async fn asks_in_turn(&self) {
         self.asks_in_turn.notified().await;
     }
@@ -132,60 +132,60 @@ impl Doors {
     /// Has the session woken, if the daemon is the one to do that.
     pub(crate) fn wake(&self, pending: &Pending) {
         if pending.is_closed || pending.moved_to.is_some() {
-            self.inboxes.remove(&pending.session);
+            self.sockets.remove(&pending.session);
             self.folders.remove(&pending.session);
             self.processes.forget(&pending.session);
         }
         let Some(wake) = &pending.wake else {
-            self.asked.remove(&pending.session);
-            self.wanted.remove(&pending.session);
+            self.requested.remove(&pending.session);
+            self.due.remove(&pending.session);
             return;
         };
-        self.asked.insert(pending.session.clone(), wake.kind);
+        self.requested.insert(pending.session.clone(), wake.kind);
         if wake.kind != WakeKind::StartTurn {
             self.asks_in_turn.notify_one();
         }
         self.offer(&pending.session, wake.kind);
     }
 
-    /// Has the session's inbox written to, if that is the door.
+    /// Has the session's message socket written to, if that is the route.
     fn offer(&self, session: &SessionId, kind: WakeKind) {
-        if self.door(session, kind) == Door::Inbox {
-            self.wanted.insert(session.clone());
+        if self.route(session, kind) == WakeRoute::MessageSocket {
+            self.due.insert(session.clone());
             self.ready.notify_one();
         }
     }
 
-    fn door(&self, session: &SessionId, kind: WakeKind) -> Door {
-        choose(self.attached.contains_key(session), self.inboxes.contains_key(session), kind)
+    fn route(&self, session: &SessionId, kind: WakeKind) -> WakeRoute {
+        choose(self.attached.contains_key(session), self.sockets.contains_key(session), kind)
     }
 
-    /// Whether the session asks for a wake that its inbox is the door of; a session that has begun its turn since does not.
-    fn is_for_inbox(&self, session: &SessionId) -> bool {
-        let asked = self.asked.get(session).map(|kind| *kind);
-        asked.is_some_and(|kind| self.door(session, kind) == Door::Inbox)
+    /// Whether the session asks for a wake by its message socket; a session that has begun its turn since does not.
+    fn is_for_socket(&self, session: &SessionId) -> bool {
+        let requested = self.requested.get(session).map(|kind| *kind);
+        requested.is_some_and(|kind| self.route(session, kind) == WakeRoute::MessageSocket)
     }
 
     /// How each session can be woken that can be, by id.
     pub(crate) fn attached(&self) -> Vec<AttachedView> {
         let monitors = self.attached.iter().map(|entry| (entry.key().to_string(), "monitor"));
-        let inboxes = self.inboxes.iter().map(|entry| (entry.key().to_string(), "message_socket"));
+        let sockets = self.sockets.iter().map(|entry| (entry.key().to_string(), "message_socket"));
         // A session with both is woken through its monitor.
-        let routes: BTreeMap<String, &'static str> = inboxes.chain(monitors).collect();
+        let routes: BTreeMap<String, &'static str> = sockets.chain(monitors).collect();
         routes.into_iter().map(|(session, wake_route)| AttachedView { session, wake_route }).collect()
     }
 
-    fn take_wanted(&self) -> Vec<SessionId> {
-        let sessions: Vec<SessionId> = self.wanted.iter().map(|wanted| wanted.key().clone()).collect();
-        let taken = sessions.iter().filter_map(|session| self.wanted.remove(session));
-        taken.filter(|session| self.is_for_inbox(session)).collect()
+    fn take_due(&self) -> Vec<SessionId> {
+        let sessions: Vec<SessionId> = self.due.iter().map(|due| due.key().clone()).collect();
+        let taken = sessions.iter().filter_map(|session| self.due.remove(session));
+        taken.filter(|session| self.is_for_socket(session)).collect()
     }
 }
 
 /// That a process is attached to a session, as long as it holds this.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    doors: Arc<Doors>,
+    routes: Arc<WakeRoutes>,
     session: SessionId,
     number: u64,
     replaced: oneshot::Receiver<()>,
@@ -194,7 +194,7 @@ pub(crate) struct Attached {
 impl Attached {
     /// Waits until another process is attached instead.
     pub(crate) async fn replaced(&mut self) {
-        // An error means that the doors are gone, and with them the daemon.
+        // An error means that the routes are gone, and with them the daemon.
         (&mut self.replaced).await.ok();
     }
 }
@@ -202,57 +202,57 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         // A monitor ends with its client.
-        self.doors.processes.look();
-        let own = self.doors.attached.remove_if(&self.session, |_, (number, _)| *number == self.number);
-        let asked = self.doors.asked.get(&self.session).map(|kind| *kind);
-        if let (Some(_), Some(kind)) = (own, asked) {
-            self.doors.offer(&self.session, kind);
+        self.routes.processes.look();
+        let own = self.routes.attached.remove_if(&self.session, |_, (number, _)| *number == self.number);
+        let requested = self.routes.requested.get(&self.session).map(|kind| *kind);
+        if let (Some(_), Some(kind)) = (own, requested) {
+            self.routes.offer(&self.session, kind);
         }
     }
 }
 
-/// Writes to inboxes until the daemon stops.
+/// Writes to message sockets until the daemon stops.
 ///
 /// Errors: none; a client that does not take a message is reached by its next hook.
 pub async fn push_wakes(app: App) -> io::Result<()> {
-    let doors = Arc::clone(app.registry.doors());
+    let routes = Arc::clone(app.registry.wake_routes());
     loop {
         tokio::select! {
-            () = doors.ready.notified() => {}
+            () = routes.ready.notified() => {}
             () = app.stopped() => return Ok(()),
         }
-        let wanted = stream::iter(doors.take_wanted());
-        wanted.for_each_concurrent(PUSHES_MAX, |session| push(&app, session)).await;
+        let due = stream::iter(routes.take_due());
+        due.for_each_concurrent(PUSHES_MAX, |session| push(&app, session)).await;
     }
 }
 
 async fn push(app: &App, session: SessionId) {
-    let doors = app.registry.doors();
-    let Some(inbox) = doors.inboxes.get(&session).map(|inbox| inbox.clone()) else { return };
-    if !doors.is_for_inbox(&session) {
+    let routes = app.registry.wake_routes();
+    let Some(known) = routes.sockets.get(&session).map(|known| known.clone()) else { return };
+    if !routes.is_for_socket(&session) {
         return;
     }
     // Connected first: nothing is released before there is somebody to take it.
-    let outcome = match connect(&inbox).await {
-        Ok(connection) => hand_over(app, &session, &inbox.inbox, connection).await,
+    let outcome = match connect(&known).await {
+        Ok(connection) => hand_over(app, &session, &known.socket, connection).await,
         Err(error) => Err(error),
     };
     if let Err(error) = outcome {
-        tracing::info!(%session, %error, "a client's inbox takes nothing; its next hook will");
-        doors.inboxes.remove_if(&session, |_, known| *known == inbox);
+        tracing::info!(%session, %error, "a client's message socket takes nothing; its next hook will");
+        routes.sockets.remove_if(&session, |_, other| *other == known);
     }
 }
 
 /// Connects to the client's socket. Whoever may use the API could name any socket of this user, so what listens there has to be the
 /// client's own process.
-async fn connect(known: &KnownInbox) -> io::Result<UnixStream> {
-    let socket = known.inbox.socket.as_path();
+async fn connect(known: &KnownSocket) -> io::Result<UnixStream> {
+    let socket = known.socket.path.as_path();
     let own = rustix::process::geteuid().as_raw();
     let file = std::fs::symlink_metadata(socket)?;
     if !file.file_type().is_socket() || file.uid() != own {
         return Err(io::Error::other("it is no socket of this user"));
     }
-    let connection = timeout(INBOX_TIMEOUT, UnixStream::connect(socket)).await??;
+    let connection = timeout(SOCKET_TIMEOUT, UnixStream::connect(socket)).await??;
     let listener = connection.peer_cred()?;
     let pid = listener.pid().and_then(|pid| u32::try_from(pid).ok());
     if listener.uid() != own || pid.and_then(running) != Some(known.client) {
@@ -264,11 +264,11 @@ async fn connect(known: &KnownInbox) -> io::Result<UnixStream> {
 async fn hand_over(
     app: &App,
     session: &SessionId,
-    inbox: &Inbox,
+    socket: &MessageSocket,
     mut connection: UnixStream,
 ) -> io::Result<()> {
-    let number = app.registry.doors().next.fetch_add(1, Ordering::Relaxed);
-    let carrier = format!("inbox:{}:{number}", app.now().as_millis());
+    let number = app.registry.wake_routes().next.fetch_add(1, Ordering::Relaxed);
+    let carrier = format!("message:{}:{number}", app.now().as_millis());
     let exchange = Exchange {
         budget: Budget { max_chars: Some(PUSH_CHARS_MAX), ..Budget::default() },
         format: Some(Format::Xml),
@@ -278,12 +278,12 @@ async fn hand_over(
     let answer = perform(app, std::iter::empty::<EventRef<'_>>(), &exchange).await;
     let answer = answer.map_err(|error| io::Error::other(error.to_string()))?;
     let Some(injection) = answer.injection else { return Ok(()) };
-    let lines = inbox.lines(&injection.text);
+    let lines = socket.lines(&injection.text);
     let write = async {
         connection.write_all(lines.as_bytes()).await?;
         connection.shutdown().await
     };
-    let written = timeout(INBOX_TIMEOUT, write).await.map_err(io::Error::from).flatten();
+    let written = timeout(SOCKET_TIMEOUT, write).await.map_err(io::Error::from).flatten();
     if written.is_err() {
         take_back(app, session, &injection).await;
     }
@@ -304,14 +304,14 @@ mod tests {
     use super::*;
     use crate::session::Wake;
 
-    fn inbox(session: &SessionId) -> KnownInbox {
+    fn socket(session: &SessionId) -> KnownSocket {
         let header = |name: &str| match name {
             "aside-session" => Some("s1"),
-            "aside-inbox" => Some("/nowhere"),
+            "aside-message-socket" => Some("/nowhere"),
             _ => None,
         };
-        let inbox = Inbox::from_headers(session, header).expect("an inbox");
-        KnownInbox { inbox, client: Process { pid: 41, started: 7 } }
+        let socket = MessageSocket::from_headers(session, header).expect("a socket");
+        KnownSocket { socket, client: Process { pid: 41, started: 7 } }
     }
 
     fn waking(session: &SessionId) -> Pending {
@@ -333,12 +333,12 @@ mod tests {
             let socket = socket.to_str().expect("text").to_owned();
             let header = |name: &str| match name {
                 "aside-session" => Some("s1"),
-                "aside-inbox" => Some(socket.as_str()),
+                "aside-message-socket" => Some(socket.as_str()),
                 _ => None,
             };
-            KnownInbox { inbox: Inbox::from_headers(&session, header).expect("an inbox"), client }
+            KnownSocket { socket: MessageSocket::from_headers(&session, header).expect("a socket"), client }
         };
-        let refused = async |known: KnownInbox| connect(&known).await.err().map(|error| error.to_string());
+        let refused = async |known: KnownSocket| connect(&known).await.err().map(|error| error.to_string());
         let listener = tokio::net::UnixListener::bind(&path).expect("bound");
         assert_eq!(refused(at(&path, own)).await, None);
         let stranger = Some("another process than the client listens there".to_owned());
@@ -358,43 +358,43 @@ mod tests {
 
     #[test]
     fn a_session_that_has_begun_its_turn_is_not_written_to_any_more() {
-        let (doors, session) = (Arc::new(Doors::default()), SessionId::new("s1"));
-        doors.know(&session, inbox(&session));
-        doors.wake(&waking(&session));
-        doors.wake(&asking(&session, WakeKind::InjectAndContinue));
-        assert_eq!(doors.take_wanted(), Vec::<SessionId>::new());
+        let (routes, session) = (Arc::new(WakeRoutes::default()), SessionId::new("s1"));
+        routes.know_socket(&session, socket(&session));
+        routes.wake(&waking(&session));
+        routes.wake(&asking(&session, WakeKind::InjectAndContinue));
+        assert_eq!(routes.take_due(), Vec::<SessionId>::new());
     }
 
     #[test]
     fn the_newest_attached_process_is_the_one() {
-        let (doors, session) = (Arc::new(Doors::default()), SessionId::new("s1"));
-        let mut first = doors.attach(&session);
+        let (routes, session) = (Arc::new(WakeRoutes::default()), SessionId::new("s1"));
+        let mut first = routes.attach(&session);
         assert!(first.replaced().now_or_never().is_none());
-        let mut second = doors.attach(&session);
+        let mut second = routes.attach(&session);
         assert!(first.replaced().now_or_never().is_some());
         drop(first);
-        assert_eq!(doors.door(&session, WakeKind::StartTurn), Door::Monitor);
+        assert_eq!(routes.route(&session, WakeKind::StartTurn), WakeRoute::Monitor);
         assert!(second.replaced().now_or_never().is_none());
         drop(second);
-        assert_eq!(doors.door(&session, WakeKind::StartTurn), Door::NextHook);
+        assert_eq!(routes.route(&session, WakeKind::StartTurn), WakeRoute::NextHook);
     }
 
     #[test]
-    fn an_inbox_is_written_to_only_while_nobody_is_attached() {
-        let (doors, session) = (Arc::new(Doors::default()), SessionId::new("s1"));
-        doors.wake(&waking(&session));
-        assert_eq!(doors.take_wanted(), Vec::<SessionId>::new());
-        doors.know(&session, inbox(&session));
-        let attached = doors.attach(&session);
-        doors.wake(&waking(&session));
-        assert_eq!(doors.take_wanted(), Vec::<SessionId>::new());
+    fn a_socket_is_written_to_only_while_nobody_is_attached() {
+        let (routes, session) = (Arc::new(WakeRoutes::default()), SessionId::new("s1"));
+        routes.wake(&waking(&session));
+        assert_eq!(routes.take_due(), Vec::<SessionId>::new());
+        routes.know_socket(&session, socket(&session));
+        let attached = routes.attach(&session);
+        routes.wake(&waking(&session));
+        assert_eq!(routes.take_due(), Vec::<SessionId>::new());
         drop(attached);
-        assert_eq!(doors.take_wanted(), vec![session.clone()]);
-        doors.wake(&waking(&session));
-        doors.wake(&Pending::nothing(session.clone()));
-        assert_eq!(doors.take_wanted(), Vec::<SessionId>::new());
-        doors.wake(&Pending { is_closed: true, ..Pending::nothing(session.clone()) });
-        doors.wake(&waking(&session));
-        assert_eq!(doors.take_wanted(), Vec::<SessionId>::new());
+        assert_eq!(routes.take_due(), vec![session.clone()]);
+        routes.wake(&waking(&session));
+        routes.wake(&Pending::nothing(session.clone()));
+        assert_eq!(routes.take_due(), Vec::<SessionId>::new());
+        routes.wake(&Pending { is_closed: true, ..Pending::nothing(session.clone()) });
+        routes.wake(&waking(&session));
+        assert_eq!(routes.take_due(), Vec::<SessionId>::new());
     }
 }
