@@ -44,16 +44,26 @@ use std::{
     time::Duration,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{
+    Parser, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
     client::{Client, ClientError, hook, start_if_absent},
     daemon::{DaemonError, backup::BackupError, upkeep::UpkeepError},
+    harness::kind::Kind,
     server::TokensError,
 };
 use paths::{Paths, PathsError};
+
+/// Reads the word of a harness.
+fn harness() -> impl TypedValueParser<Value = &'static Kind> {
+    PossibleValuesParser::new(Kind::words())
+        .map(|word| Kind::of_word(&word).expect("only the words of harnesses are possible"))
+}
 
 /// How long a command waits for the daemon to read or write; a publish may wait for a slow disk.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -472,6 +482,12 @@ mod tests {
 
     use super::*;
     use crate::client::fake::FakeDaemon;
+
+    #[test]
+    fn the_hook_path_knows_the_variables_of_every_harness() {
+        let known: Vec<&str> = crate::client::HOOK_VARIABLES.iter().map(|(harness, _)| *harness).collect();
+        assert_eq!(known, Kind::words().collect::<Vec<_>>());
+    }
 
     /// Runs a command against `daemon`; gives its output, or its error as one line.
     pub(super) fn run_against(daemon: &FakeDaemon, args: &[&str]) -> Result<String, String> {

@@ -1,4 +1,4 @@
-//! What one harness says at its hooks, in the words of the engine, and what it is answered, in its own.
+//! What each harness says at its hooks, in the words of the engine, and what it is answered, in its own; [`kind`] is the table.
 //!
 //! A harness's module turns its hook input into a [`HookCall`]: events to publish, and at most one thing to do with the
 //! session. The answer to an exchange becomes the hook's output again. Nothing here knows a socket or a clock; a call that
@@ -6,8 +6,12 @@
 
 pub mod caps;
 pub mod claude;
+pub mod kind;
+pub mod message_socket;
 pub mod process;
 mod seen;
+pub mod session_file;
+pub mod status_line;
 pub mod wake_route;
 
 pub use seen::ids_in;
@@ -17,6 +21,9 @@ use crate::{
     exchange::Exchange,
     protocol::FieldError,
 };
+
+/// The headers of a hook call by name, as [`header_text`] reads them.
+pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// What the environment of a hook's process told, as the `hook` command forwards it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,17 +37,21 @@ pub struct HookEnv {
 }
 
 impl HookEnv {
-    /// Reads the headers `aside-pid`, `aside-entrypoint` and `aside-project`, whose values are percent-encoded.
+    /// Takes the headers `aside-pid`, `aside-entrypoint` and `aside-project`, as [`header_text`] reads them.
     ///
-    /// Errors: none. What is empty or no number counts as absent.
-    pub fn from_headers<'h>(header: impl Fn(&str) -> Option<&'h str>) -> Self {
-        let text = |name| header(name).map(percent_decode).filter(|text| !text.is_empty());
+    /// Errors: none. What is no number counts as absent.
+    pub fn from_headers(header: Headers<'_>) -> Self {
         Self {
-            pid: text("aside-pid").and_then(|pid| pid.parse().ok()),
-            entrypoint: text("aside-entrypoint"),
-            project: text("aside-project"),
+            pid: header("aside-pid").and_then(|pid| pid.parse().ok()),
+            entrypoint: header("aside-entrypoint"),
+            project: header("aside-project"),
         }
     }
+}
+
+/// The text of a header of a hook call, whose values are percent-encoded; `None` when it is empty.
+pub fn header_text(value: &str) -> Option<String> {
+    Some(percent_decode(value)).filter(|text| !text.is_empty())
 }
 
 fn percent_decode(text: &str) -> String {
@@ -208,14 +219,14 @@ mod tests {
             (["x", "", "/odd/%zz%4"], (None, None, Some("/odd/%zz%4"))),
         ];
         for ([pid, entrypoint, project], expected) in cases {
-            let env = HookEnv::from_headers(|name| match name {
-                "aside-pid" => Some(pid),
-                "aside-entrypoint" => Some(entrypoint),
-                "aside-project" => Some(project),
+            let env = HookEnv::from_headers(&|name| match name {
+                "aside-pid" => header_text(pid),
+                "aside-entrypoint" => header_text(entrypoint),
+                "aside-project" => header_text(project),
                 _ => None,
             });
             assert_eq!((env.pid, env.entrypoint.as_deref(), env.project.as_deref()), expected);
         }
-        assert_eq!(HookEnv::from_headers(|_| None), HookEnv::default());
+        assert_eq!(HookEnv::from_headers(&|_| None), HookEnv::default());
     }
 }

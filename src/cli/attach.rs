@@ -22,12 +22,13 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::CliError;
-use crate::client::{Client, Response, percent_encode};
+use super::{CliError, harness};
+use crate::{
+    client::{Client, Response, percent_encode},
+    harness::kind::Kind,
+};
 use started_by::StartedBy;
 
-/// The variable in which the client names the session.
-const SESSION_VARIABLE: &str = "CLAUDE_CODE_SESSION_ID";
 /// Most characters of lines that are printed together.
 ///
 /// Source: measured with clients 2.1.329 and 2.1.330: what is printed at once is cut at 3,000 characters. Each line has a limit of
@@ -39,8 +40,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The harness: claude
-    #[arg(value_parser = ["claude"])]
-    name: String,
+    #[arg(value_parser = harness())]
+    harness: &'static Kind,
     /// The session [default: $CLAUDE_CODE_SESSION_ID]
     session: Option<String>,
 }
@@ -48,10 +49,12 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
     let above = client_gone::Above::now();
     // Whoever names a session means that one, wherever the client is.
-    let started_by = if args.session.is_none() { StartedBy::find(above.client()) } else { None };
-    let session = args.session.clone().or_else(|| env::var(SESSION_VARIABLE).ok());
+    let started_by =
+        if args.session.is_none() { StartedBy::find(args.harness, above.client()) } else { None };
+    let variable = args.harness.variables.session;
+    let session = args.session.clone().or_else(|| env::var(variable).ok());
     let Some(session) = session.filter(|session| !session.is_empty()) else {
-        let message = format!("name the session, or set {SESSION_VARIABLE}");
+        let message = format!("name the session, or set {variable}");
         return Err(CliError::Usage(message));
     };
     let (done, is_done) = io::pipe().map(|(read, write)| (write, read)).map_err(CliError::Run)?;

@@ -10,8 +10,11 @@ use std::{
     thread,
 };
 
-use super::CliError;
-use crate::client::{Client, hook_deadline};
+use super::{CliError, harness};
+use crate::{
+    client::{Client, hook_deadline},
+    harness::kind::Kind,
+};
 
 /// Longest input that is taken, in bytes; a client writes a few thousand.
 const STDIN_BYTES_MAX: u64 = 1024 * 1024;
@@ -19,8 +22,8 @@ const STDIN_BYTES_MAX: u64 = 1024 * 1024;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The harness: claude
-    #[arg(value_parser = ["claude"])]
-    name: String,
+    #[arg(value_parser = harness())]
+    harness: &'static Kind,
     /// A status line of your own: a shell command that gets the same stdin, and whose output goes first
     #[arg(long, value_name = "COMMAND")]
     wrap: Option<String>,
@@ -33,7 +36,7 @@ pub(super) fn run(args: &Args, socket: &Path) -> Result<(), CliError> {
     let own = args.wrap.as_deref().map(start).transpose().map_err(CliError::Run)?;
     let (own, pending) = thread::scope(|scope| {
         let own = own.map(|child| scope.spawn(|| output(child, &stdin)));
-        let pending = pending(&args.name, socket, &stdin);
+        let pending = pending(args.harness.word, socket, &stdin);
         (own.and_then(|own| own.join().ok()).unwrap_or_default(), pending)
     });
     let mut stdout = io::stdout().lock();

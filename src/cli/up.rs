@@ -20,7 +20,7 @@ use std::{
 use serde::Deserialize;
 
 use super::{CliError, Context, down, paths::Paths, reload::Config};
-use crate::{client::Client, daemon::LOCK_FILE};
+use crate::{client::Client, daemon::LOCK_FILE, harness::kind::KINDS};
 
 /// How long the daemon may take to be ready: it reads its journal first.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,8 +30,6 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 const LOOKS: (u32, Duration) = (100, Duration::from_millis(50));
 /// Lines of the log that are shown when the daemon does not start.
 const LOG_LINES_SHOWN: usize = 12;
-/// Variables that belong to whoever calls, with its secrets; a daemon outlives that one.
-const CALLERS_PREFIXES: [&str; 2] = ["CLAUDE", "ANTHROPIC"];
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -224,7 +222,10 @@ fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: &Log, log_file: F
         .stdin(Stdio::null())
         .stdout(OwnedFd::from(stdout))
         .stderr(log_file);
-    let is_callers = |name: &str| CALLERS_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    // Variables of the client that calls, with its secrets; a daemon outlives it.
+    let is_callers = |name: &str| {
+        KINDS.iter().flat_map(|kind| kind.variables.prefixes).any(|prefix| name.starts_with(prefix))
+    };
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_callers)) {
         command.env_remove(name);
     }

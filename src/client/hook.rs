@@ -40,18 +40,30 @@ const HOOK_STDOUT_BYTES_MAX: u64 = 1024 * 1024;
 /// One size, as the first allocation of each size costs the static build two page faults.
 const REQUEST_BYTES: usize = 8 * 1024;
 
-/// The environment variables that go along, each as the header it becomes.
-///
-/// Shape: bytes other than printable ASCII, and `%`, are percent-encoded.
-/// Source: the variables a Claude Code hook process gets.
-pub const HOOK_HEADERS: [(&str, &str); 6] = [
-    ("aside-pid", "CLAUDE_PID"),
-    ("aside-entrypoint", "CLAUDE_CODE_ENTRYPOINT"),
-    ("aside-project", "CLAUDE_PROJECT_DIR"),
-    ("aside-session", "CLAUDE_CODE_SESSION_ID"),
-    ("aside-message-socket", "CLAUDE_CODE_MESSAGING_SOCKET"),
-    ("aside-message-token", "CLAUDE_CODE_MESSAGING_TOKEN"),
+/// The headers that a hook call may have. In their values bytes other than printable ASCII, and `%`, are percent-encoded.
+const HEADERS: [&str; 6] = [
+    "aside-pid",
+    "aside-entrypoint",
+    "aside-project",
+    "aside-session",
+    "aside-message-socket",
+    "aside-message-token",
 ];
+/// For each harness the environment variables that go along, in the order of the headers that they become.
+///
+/// Shape: an empty name where the harness has none.
+/// Source: the variables a hook process of the harness gets.
+pub const HOOK_VARIABLES: [(&str, [&str; HEADERS.len()]); 1] = [(
+    "claude",
+    [
+        "CLAUDE_PID",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "CLAUDE_PROJECT_DIR",
+        "CLAUDE_CODE_SESSION_ID",
+        "CLAUDE_CODE_MESSAGING_SOCKET",
+        "CLAUDE_CODE_MESSAGING_TOKEN",
+    ],
+)];
 
 /// Hands stdin to the daemon's harness module `name`, and prints what it answers.
 ///
@@ -85,7 +97,8 @@ fn request(name: &str, variable: impl Fn(&str) -> Option<OsString>) -> Request {
     let is_plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'%';
     let mut request = Request::new(REQUEST_BYTES, "POST", &["/v1/hooks/", &percent_encode(name)]);
     request.header("content-type", |value| value.extend_from_slice(b"application/json"));
-    for (header, name) in HOOK_HEADERS {
+    let of_harness = HOOK_VARIABLES.iter().filter(|(harness, _)| *harness == name);
+    for (header, name) in of_harness.flat_map(|(_, variables)| HEADERS.into_iter().zip(variables)) {
         if let Some(found) = variable(name) {
             request.header(header, |value| encode_bytes(found.as_bytes(), is_plain, value));
         }

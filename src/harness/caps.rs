@@ -1,4 +1,4 @@
-//! What each harness can take: the table.
+//! What a harness can take.
 
 use crate::exchange::{Budget, Conversations, Format};
 
@@ -14,17 +14,6 @@ pub struct Caps {
     /// How many conversations one of its processes can have.
     pub conversations: Conversations,
 }
-
-/// Claude Code.
-///
-/// Source: measured: from 10,000 characters on, the model gets a file name and a preview instead of the text; 500 are kept
-/// in reserve.
-pub const CLAUDE_CODE: Caps = Caps {
-    name: "claude-code",
-    chars_max: 9_500,
-    format: Format::Xml,
-    conversations: Conversations::OnePerProcess,
-};
 
 impl Caps {
     /// The limits as an exchange states them.

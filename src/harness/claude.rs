@@ -24,11 +24,11 @@
 //! # Ok::<(), aside::harness::HookError>(())
 //! ```
 
-pub mod message_socket;
+mod message_socket;
 mod reply;
 mod report;
-pub mod session_file;
-pub mod statusline;
+mod session_file;
+mod statusline;
 mod stdin;
 
 use std::{borrow::Cow, sync::Arc};
@@ -37,8 +37,12 @@ use serde_json::{Value, json};
 
 use crate::{
     event::{Event, Provenance, SessionId, Severity, clean_text},
-    exchange::{Begins, Budget, Carries, Exchange, Harness},
-    harness::{HookCall, HookEnv, HookError, Then, Transcript, caps::CLAUDE_CODE},
+    exchange::{Begins, Budget, Carries, Conversations, Exchange, Format, Harness},
+    harness::{
+        HookCall, HookEnv, HookError, Then, Transcript,
+        caps::Caps,
+        kind::{ClientFiles, Hooks, Kind, Variables},
+    },
     notification::InjectionPoint,
     protocol::{
         FieldError,
@@ -52,6 +56,38 @@ use stdin::{
 };
 
 pub use reply::reply;
+
+/// What Claude Code can take.
+///
+/// Source: measured: from 10,000 characters on, the model gets a file name and a preview instead of the text; 500 are kept
+/// in reserve.
+const CAPS: Caps = Caps {
+    name: "claude-code",
+    chars_max: 9_500,
+    format: Format::Xml,
+    conversations: Conversations::OnePerProcess,
+};
+
+/// Claude Code, in the table of harnesses.
+pub const KIND: Kind = Kind {
+    word: "claude",
+    caps: CAPS,
+    hooks: Hooks { parse, reply },
+    files: ClientFiles {
+        folder: ".claude",
+        folder_of: session_file::client_folder,
+        path: session_file::path,
+        parse: session_file::parse,
+    },
+    variables: Variables {
+        session: "CLAUDE_CODE_SESSION_ID",
+        project: "CLAUDE_PROJECT_DIR",
+        folder: "CLAUDE_CONFIG_DIR",
+        prefixes: &["CLAUDE", "ANTHROPIC"],
+    },
+    message_socket: message_socket::from_headers,
+    status_line: statusline::parse,
+};
 
 /// What a prompt begins with that the client wrote itself, to tell of a background task or a monitor's line; another one is
 /// what its message socket was given.
@@ -147,7 +183,7 @@ impl Call<'_> {
             Severity::Debug,
             &format!("session.start:{source}:{}", self.turn_or_time()),
             present([
-                ("harness", Some(json!(CLAUDE_CODE.name))),
+                ("harness", Some(json!(CAPS.name))),
                 ("start", Some(json!(source))),
                 ("model", model.map(Value::from)),
                 ("entrypoint", self.env.entrypoint.as_deref().map(Value::from)),
@@ -195,7 +231,7 @@ impl Call<'_> {
         let exchange = Exchange {
             tool: self.tool(&tool_name),
             carries: Carries::OnlyToCancel,
-            budget: Budget { max_chars: Some(reply::DENY_CHARS_MAX), ..CLAUDE_CODE.budget() },
+            budget: Budget { max_chars: Some(reply::DENY_CHARS_MAX), ..CAPS.budget() },
             ..self.exchange(InjectionPoint::BeforeTool, &tool_use_id)?
         };
         Ok((vec![event], Then::BeforeTool(Box::new(exchange))))
@@ -294,7 +330,7 @@ impl Call<'_> {
             "agent.session.end",
             Severity::Debug,
             &format!("session.end:{reason}:{}", self.turn_or_time()),
-            json!({ "harness": CLAUDE_CODE.name, "reason": reason }),
+            json!({ "harness": CAPS.name, "reason": reason }),
         )?;
         // Any conversation can be resumed, and one that was cleared is followed by the one that takes its place.
         Ok((vec![event], Then::SessionClosed { session: self.session()?, may_return: true }))
@@ -310,8 +346,8 @@ impl Call<'_> {
         Ok(Exchange {
             turn: self.turn.clone(),
             harness: self.harness()?,
-            budget: CLAUDE_CODE.budget(),
-            format: Some(CLAUDE_CODE.format),
+            budget: CAPS.budget(),
+            format: Some(CAPS.format),
             shows_notices: true,
             ..Exchange::new(self.session()?, point, &carrier)
         })
@@ -320,13 +356,13 @@ impl Call<'_> {
     fn harness(&self) -> Result<Harness, HookError> {
         let is_subagent = self.agent_id().is_some();
         Ok(Harness {
-            name: Some(CLAUDE_CODE.name.into()),
+            name: Some(CAPS.name.into()),
             version: None,
             workspace: self.workspace.clone(),
             user: None,
             pid: self.env.pid,
             pid_started: None,
-            conversations: Some(CLAUDE_CODE.conversations),
+            conversations: Some(CAPS.conversations),
             parent: is_subagent.then(|| self.conversation()).transpose()?,
         })
     }
@@ -411,7 +447,7 @@ impl Call<'_> {
         Ok(Event {
             id: id.as_ref().into(),
             event_type: event_type.parse().expect("the types in this file are valid"),
-            source: CLAUDE_CODE.name.into(),
+            source: CAPS.name.into(),
             provenance: Provenance::Harness,
             severity,
             timestamp: self.now,

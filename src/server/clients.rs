@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
     sync::{Mutex, PoisonError},
 };
 
@@ -21,7 +20,7 @@ use crate::{
     server::{
         App,
         error::ApiError,
-        processes::{self, Claim},
+        processes::{self, Claim, ClientFolder},
     },
     time::Timestamp,
 };
@@ -135,7 +134,7 @@ pub(crate) async fn clients(State(app): State<App>) -> Result<Json<ClientsView>,
 pub(crate) struct MonitorClient {
     pub(crate) harness: Harness,
     /// Where the client keeps its files.
-    pub(crate) folder: Option<PathBuf>,
+    pub(crate) folder: Option<ClientFolder>,
 }
 
 impl MonitorClient {

@@ -1,5 +1,4 @@
-//! Hook calls of harnesses: their stdin in, their stdout out. `harness` reads and writes the bytes; that Claude Code is the only
-//! harness with hooks is known here too.
+//! Hook calls of harnesses: their stdin in, their stdout out. `harness` reads and writes the bytes.
 
 use axum::{
     body::Body,
@@ -9,13 +8,9 @@ use axum::{
 };
 
 use crate::{
-    event::{Event, SessionId},
+    event::Event,
     exchange::Exchange,
-    harness::{
-        self, HookCall, HookEnv, HookError, Then,
-        caps::CLAUDE_CODE,
-        claude::{self, message_socket::MessageSocket, session_file::client_folder},
-    },
+    harness::{self, HookCall, HookEnv, HookError, Then, header_text, kind::Kind},
     ledger::ConfirmedBy,
     publisher::Records,
     server::{
@@ -26,20 +21,17 @@ use crate::{
         exchange::{perform, records_of},
         extract::{self, Segment, read_body},
         naming::session_of,
-        processes::{self, Claim},
+        processes::{self, Claim, ClientFolder},
         wake_routes::KnownSocket,
     },
 };
-
-/// The name of the harness whose hooks are understood.
-const CLAUDE: &str = "claude";
 
 /// Takes one hook call of a harness.
 ///
 /// The body is the hook's stdin as it came. Answers 200 with what belongs on its stdout, or 204 when it has to stay silent.
 #[utoipa::path(
     post, path = "/v1/hooks/{harness}", tag = "sessions",
-    params(("harness" = String, Path, description = "`claude`")),
+    params(("harness" = String, Path, description = "The harness, such as `claude`")),
     request_body(content = Object, content_type = "application/json"),
     responses(
         (status = 200, content_type = "application/json", body = String), (status = 204),
@@ -54,42 +46,51 @@ pub(crate) async fn hook(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    if harness != CLAUDE {
-        let message = format!("there is no harness `{harness}`; there is `{CLAUDE}`");
+    let Some(kind) = Kind::of_word(&harness) else {
+        let known: Vec<String> = Kind::words().map(|word| format!("`{word}`")).collect();
+        let message = format!("there is no harness `{harness}`; there is {}", known.join(", "));
         app.registry.hook_troubles().note(Consequence::UnknownHarness, &harness, &message, app.now());
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
-    }
+    };
     let begun = app.meters.begin();
     let stdin = read_body(&app.rooms.exchanges, body).await?;
-    let env = HookEnv::from_headers(|name| extract::header(&headers, name));
-    let mut call = claude::parse(&stdin, &env, app.now()).map_err(|error| refused(&app, &error))?;
+    let header = |name: &str| extract::header(&headers, name).and_then(header_text);
+    let env = HookEnv::from_headers(&header);
+    let mut call =
+        (kind.hooks.parse)(&stdin, &env, app.now()).map_err(|error| refused(&app, kind, &error))?;
     for event in &mut call.observe {
         event.provenance = route.of_observations();
     }
     for left_out in &call.left_out {
         let field = left_out.field.as_deref().unwrap_or_default();
         app.registry.hook_troubles().note(Consequence::LeftOut, field, &left_out.to_string(), app.now());
-        tracing::warn!(harness = CLAUDE, error = %left_out, "a field of a hook call cannot be used");
+        tracing::warn!(harness = kind.word, error = %left_out, "a field of a hook call cannot be used");
     }
     for id in call.sessions_mut() {
-        *id = session_of(&app, id.clone(), Some(CLAUDE_CODE.name)).await?;
+        *id = session_of(&app, id.clone(), Some(kind.caps.name)).await?;
     }
-    let folder = call.transcript.as_ref().and_then(|transcript| client_folder(&transcript.path));
-    let claim = env.pid.map(Claim::Pid).or(folder.map(Claim::SessionFile));
+    let folder = call.transcript.as_ref().and_then(|transcript| (kind.files.folder_of)(&transcript.path));
+    let folder = folder.map(|path| ClientFolder { kind, path: path.to_owned() });
+    let claim = env.pid.map(Claim::Pid).or(folder.as_ref().map(Claim::SessionFile));
     if let (Some(peer), Some(claim), Some(exchange)) = (peer, claim, call.then.exchange_mut())
         && exchange.harness.parent.is_none()
         && let Some(process) = processes::learn(&app, &exchange.session, peer, claim)
     {
         exchange.harness.runs_in(process);
     }
-    let stdout = answer(&app, &call).await?;
+    let stdout = answer(&app, kind, &call).await?;
     let took = app.meters.since(begun);
     app.meters.hook.observe(took);
-    tracing::debug!(harness = CLAUDE, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
+    tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
     if let (Some(session), Some(_)) = (call.then.conversation(), peer) {
-        learn_socket(&app, session, &headers);
+        // A path that came over TCP, or from a process that the client did not start, is none that the daemon writes to.
+        if let Some(client) = app.registry.processes().of(session)
+            && let Some(socket) = (kind.message_socket)(session, &header)
+        {
+            app.registry.wake_routes().know_socket(session, KnownSocket { socket, client });
+        }
         if let Some(folder) = folder {
-            app.registry.wake_routes().know_folder(session, folder);
+            app.registry.wake_routes().know_folder(session, &folder);
         }
     }
     if let Some(transcript) = call.transcript {
@@ -102,13 +103,13 @@ pub(crate) async fn hook(
 }
 
 /// Does what a call asks for; gives what belongs on the hook's stdout.
-async fn answer(app: &App, call: &HookCall) -> Result<Option<String>, ApiError> {
+async fn answer(app: &App, kind: &Kind, call: &HookCall) -> Result<Option<String>, ApiError> {
     let observed = call.observe.iter().map(Event::as_ref);
     match &call.then {
-        Then::Exchange(exchange) => return exchanged(app, call, exchange).await,
+        Then::Exchange(exchange) => return exchanged(app, kind, call, exchange).await,
         Then::BeforeTool(exchange) => {
             if app.engine.standing(exchange.session.clone()).await?.check_before_tool {
-                return exchanged(app, call, exchange).await;
+                return exchanged(app, kind, call, exchange).await;
             }
             app.append(records_of(observed)?).await?;
         }
@@ -118,7 +119,7 @@ async fn answer(app: &App, call: &HookCall) -> Result<Option<String>, ApiError> 
             let carried = harness::ids_in(prompt.as_bytes(), &standing.unconfirmed);
             let acks = Records::of(|records| records.acks(&exchange.session, &carried, ConfirmedBy::Seen));
             app.append(acks).await?;
-            return exchanged(app, call, exchange).await;
+            return exchanged(app, kind, call, exchange).await;
         }
         Then::SessionClosed { session, may_return } => {
             let mut records = records_of(observed)?;
@@ -135,19 +136,14 @@ async fn answer(app: &App, call: &HookCall) -> Result<Option<String>, ApiError> 
     Ok(None)
 }
 
-async fn exchanged(app: &App, call: &HookCall, exchange: &Exchange) -> Result<Option<String>, ApiError> {
+async fn exchanged(
+    app: &App,
+    kind: &Kind,
+    call: &HookCall,
+    exchange: &Exchange,
+) -> Result<Option<String>, ApiError> {
     let answer = perform(app, call.observe.iter().map(Event::as_ref), exchange).await?;
-    Ok(claude::reply(call, &answer))
-}
-
-/// Remembers where the client takes messages. A path that came over TCP, or from a process that the client did not start, is none
-/// that the daemon writes to.
-fn learn_socket(app: &App, session: &SessionId, headers: &HeaderMap) {
-    let Some(client) = app.registry.processes().of(session) else { return };
-    let socket = MessageSocket::from_headers(session, |name| extract::header(headers, name));
-    if let Some(socket) = socket {
-        app.registry.wake_routes().know_socket(session, KnownSocket { socket, client });
-    }
+    Ok((kind.hooks.reply)(call, &answer))
 }
 
 fn silence() -> Response {
@@ -156,13 +152,13 @@ fn silence() -> Response {
 
 /// Nobody reads a hook's refusal, so it is counted for whoever looks, and said in the log without what led to it: that may repeat
 /// what the agent was told.
-fn refused(app: &App, error: &HookError) -> ApiError {
+fn refused(app: &App, kind: &Kind, error: &HookError) -> ApiError {
     let what = match error {
         HookError::Input { field, .. } => field.as_str(),
         HookError::Missing { field, .. } => field,
         HookError::Field { source, .. } => source.field.as_deref().unwrap_or_default(),
     };
     app.registry.hook_troubles().note(Consequence::Refused, what, &error.to_string(), app.now());
-    tracing::warn!(harness = CLAUDE, %error, "a hook call cannot be read");
+    tracing::warn!(harness = kind.word, %error, "a hook call cannot be read");
     ApiError::unreadable(error)
 }

@@ -48,10 +48,12 @@ async fn look(app: &App, session: SessionId) -> Result<(), ApiError> {
     let Some(folder) = app.registry.wake_routes().client_folder(&session) else { return Ok(()) };
     // Asked before the file is read, so that a hook which comes meanwhile is later.
     let as_of = Timestamp::from_millis(app.now().as_millis().saturating_sub(duration_millis(WRITTEN_WITHIN)));
+    let kind = folder.kind;
     let read = tokio::task::spawn_blocking(move || read_session_file(&folder, process));
     // An error means that the daemon stops.
     let Ok(Some(file)) = read.await else { return Ok(()) };
-    if !file.is_in(&session) || !file.is_idle() {
+    let is_in_session = kind.calls(&session, &file.session_id);
+    if !is_in_session || !file.is_idle {
         return Ok(());
     }
     app.append(Records::of(|records| records.session_idle(&session, CLIENT_FILE, as_of))).await

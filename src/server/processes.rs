@@ -4,7 +4,7 @@
 //! it alone. So each process is waited for, and its end becomes a record as if its client had said so.
 
 use std::{
-    collections::HashSet, convert::Infallible, fs, io::Read, os::fd::OwnedFd, path::Path, sync::Arc,
+    collections::HashSet, convert::Infallible, fs, io::Read, os::fd::OwnedFd, path::PathBuf, sync::Arc,
     time::Duration,
 };
 
@@ -20,9 +20,9 @@ use crate::{
     event::SessionId,
     exchange,
     harness::{
-        caps::CLAUDE_CODE,
-        claude::session_file::SessionFile,
+        kind::Kind,
         process::{Process, ProcessStat},
+        session_file::SessionFile,
     },
     publisher::Records,
     server::{App, error::ApiError},
@@ -114,13 +114,20 @@ fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
     found.map(|(pid, stat)| Process { pid, started: stat.started })
 }
 
+/// Where a client keeps its files, and what client that is.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientFolder {
+    pub(crate) kind: &'static Kind,
+    pub(crate) path: PathBuf,
+}
+
 /// How a client's process is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Claim<'c> {
     /// By its number. One that another namespace of processes gave, or that somebody made up, is that of no process above the caller.
     Pid(u32),
     /// By the file in which it names its session, in this folder of its files.
-    SessionFile(&'c Path),
+    SessionFile(&'c ClientFolder),
 }
 
 /// Finds the process of the session's client and remembers it. It is the process `peer`, which makes the request, or one above it: a
@@ -144,20 +151,20 @@ pub(crate) fn learn(
 }
 
 /// Whether the client's own file says that `process` is in the session.
-fn is_in(session: &SessionId, folder: &Path, process: Process) -> bool {
-    read_session_file(folder, process).is_some_and(|file| file.is_in(session))
+fn is_in(session: &SessionId, folder: &ClientFolder, process: Process) -> bool {
+    read_session_file(folder, process).is_some_and(|file| folder.kind.calls(session, &file.session_id))
 }
 
 /// What the client with this process and the folder `folder` says of itself.
-pub(crate) fn read_session_file(folder: &Path, process: Process) -> Option<SessionFile> {
-    let path = SessionFile::path(folder, process.pid);
+pub(crate) fn read_session_file(folder: &ClientFolder, process: Process) -> Option<SessionFile> {
+    let path = (folder.kind.files.path)(&folder.path, process.pid);
     // Looked at before it is opened: opening a pipe waits for its other end.
     if !fs::metadata(&path).ok()?.is_file() {
         return None;
     }
     let mut text = Vec::new();
     fs::File::open(path).ok()?.take(SESSION_FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
-    SessionFile::parse(&text, process)
+    (folder.kind.files.parse)(&text, process)
 }
 
 /// Closes sessions whose processes have ended until the daemon stops.
@@ -200,7 +207,8 @@ pub async fn watch_processes(app: App) -> Result<(), Infallible> {
 async fn find_again(app: &App) -> Result<(), ApiError> {
     for session in app.engine.sessions().await? {
         let harness = &session.harness;
-        let is_client = harness.name.as_deref() == Some(CLAUDE_CODE.name) && harness.parent.is_none();
+        let is_client = harness.name.as_deref().is_some_and(|name| Kind::of_name(name).is_some())
+            && harness.parent.is_none();
         let (true, Some(pid), Ok(seen_at)) =
             (session.is_open && is_client, harness.pid, session.seen_at.parse::<Timestamp>())
         else {
@@ -281,6 +289,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::harness::claude;
 
     #[test]
     fn a_process_is_known_by_what_stands_above_it_and_by_its_start() {
@@ -335,7 +344,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let process = running(std::process::id()).expect("this one");
         let session = SessionId::new("s1");
-        let is_found = || from_upwards(process.pid).any(|process| is_in(&session, folder.path(), process));
+        let client = ClientFolder { kind: &claude::KIND, path: folder.path().to_owned() };
+        let is_found = || from_upwards(process.pid).any(|process| is_in(&session, &client, process));
         assert!(!is_found());
         fs::create_dir(folder.path().join("sessions")).expect("a folder");
         let write = |session: &str| {
@@ -343,7 +353,7 @@ mod tests {
                 r#"{{"pid":{},"sessionId":"{session}","procStart":"{}"}}"#,
                 process.pid, process.started
             );
-            fs::write(SessionFile::path(folder.path(), process.pid), file).expect("written");
+            fs::write((client.kind.files.path)(&client.path, process.pid), file).expect("written");
         };
         write("s1");
         assert!(is_found());

@@ -47,7 +47,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(stream::session))
         .routes(routes!(exchange::undelivered))
         .routes(routes!(hooks::hook))
-        .routes(routes!(statusline::claude))
+        .routes(routes!(statusline::status_line))
         .routes(routes!(clients::clients))
         .routes(routes!(inbox::list))
         .routes(routes!(inbox::dismiss))

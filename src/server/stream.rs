@@ -3,7 +3,7 @@
 //! A stream of events reads the journal from its own cursor, so a slow client loses nothing and holds up nobody. Both streams end when
 //! the daemon stops.
 
-use std::{borrow::Cow, collections::VecDeque, convert::Infallible, path::PathBuf, sync::Arc};
+use std::{borrow::Cow, collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
     extract::State,
@@ -22,6 +22,7 @@ use crate::{
     engine::io::Pending,
     event::{Pattern, Seq, SessionId, Severity, codec},
     exchange::Harness,
+    harness::kind::Kind,
     journal::{ReadError, Reader, record::Record},
     protocol::{
         FieldError,
@@ -36,7 +37,9 @@ use crate::{
         error::{ApiError, ErrorBody},
         extract::{IdSegment, Params, header},
         naming::session_of,
+        processes::ClientFolder,
         sessions::{Watcher, pending_now},
+        wake_routes::Attached,
     },
 };
 
@@ -218,9 +221,12 @@ impl QueueParams {
         let name = read_name("harness", borrowed(&self.harness))?.map(Arc::from);
         let workspace = read_workspace("workspace", borrowed(&self.workspace))?.map(Arc::from);
         let folder = read_workspace("client_folder", borrowed(&self.client_folder))?;
+        let kind = self.harness.as_deref().and_then(Kind::of_name);
+        let folder =
+            kind.zip(folder).map(|(kind, path)| ClientFolder { kind, path: path.into_owned().into() });
         Ok(MonitorClient {
             harness: Harness { name, workspace, pid: self.pid, ..Harness::default() },
-            folder: folder.map(|folder| PathBuf::from(folder.into_owned())),
+            folder,
         })
     }
 }

@@ -518,7 +518,7 @@ fn the_document_lists_every_route() {
         "post /v1/reload",
         "post /v1/sessions/{id}/exchange",
         "post /v1/sessions/{id}/undelivered/{injection}",
-        "post /v1/statusline/claude",
+        "post /v1/statusline/{harness}",
     ];
     assert_eq!(routes, expected);
     let schemas = document["components"]["schemas"].as_object().expect("schemas");

@@ -7,7 +7,6 @@ use std::{
     collections::BTreeMap,
     io,
     os::unix::fs::{FileTypeExt, MetadataExt},
-    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -29,7 +28,7 @@ use crate::{
     event::{EventRef, SessionId},
     exchange::{Budget, Exchange, Format, Injection, Trigger},
     harness::{
-        claude::message_socket::MessageSocket,
+        message_socket::MessageSocket,
         process::Process,
         wake_route::{WakeRoute, choose},
     },
@@ -39,7 +38,7 @@ use crate::{
         App,
         clients::AttachedView,
         exchange::perform,
-        processes::{Processes, running},
+        processes::{ClientFolder, Processes, running},
     },
     session::WakeKind,
 };
@@ -76,7 +75,7 @@ pub(crate) struct WakeRoutes {
     /// Which process each session runs in.
     processes: Arc<Processes>,
     /// The folder in which each session's client keeps its files.
-    folders: DashMap<SessionId, PathBuf>,
+    folders: DashMap<SessionId, ClientFolder>,
     /// A session in a turn asks for something.
     asks_in_turn: Notify,
 }
@@ -106,15 +105,15 @@ impl WakeRoutes {
     }
 
     /// Learns where the session's client keeps its files.
-    pub(crate) fn know_folder(&self, session: &SessionId, folder: &Path) {
-        let is_known = self.folders.get(session).is_some_and(|known| known.as_path() == folder);
+    pub(crate) fn know_folder(&self, session: &SessionId, folder: &ClientFolder) {
+        let is_known = self.folders.get(session).is_some_and(|known| known.path == folder.path);
         if !is_known && (self.folders.len() < SOCKETS_MAX || self.folders.contains_key(session)) {
-            self.folders.insert(session.clone(), folder.to_owned());
+            self.folders.insert(session.clone(), folder.clone());
         }
     }
 
     /// Where the session's client keeps its files.
-    pub(crate) fn client_folder(&self, session: &SessionId) -> Option<PathBuf> {
+    pub(crate) fn client_folder(&self, session: &SessionId) -> Option<ClientFolder> {
         self.folders.get(session).map(|folder| folder.clone())
     }
 
@@ -278,7 +277,7 @@ async fn hand_over(
     let answer = perform(app, std::iter::empty::<EventRef<'_>>(), &exchange).await;
     let answer = answer.map_err(|error| io::Error::other(error.to_string()))?;
     let Some(injection) = answer.injection else { return Ok(()) };
-    let lines = socket.lines(&injection.text);
+    let lines = socket.message(&injection.text);
     let write = async {
         connection.write_all(lines.as_bytes()).await?;
         connection.shutdown().await
@@ -301,17 +300,22 @@ async fn take_back(app: &App, session: &SessionId, injection: &Injection) {
 mod tests {
     use futures_util::FutureExt;
 
-    use super::*;
-    use crate::session::Wake;
+    use std::path::Path;
 
-    fn socket(session: &SessionId) -> KnownSocket {
+    use super::*;
+    use crate::{harness::claude, session::Wake};
+
+    fn socket_at(session: &SessionId, path: &str) -> MessageSocket {
         let header = |name: &str| match name {
-            "aside-session" => Some("s1"),
-            "aside-message-socket" => Some("/nowhere"),
+            "aside-session" => Some("s1".to_owned()),
+            "aside-message-socket" => Some(path.to_owned()),
             _ => None,
         };
-        let socket = MessageSocket::from_headers(session, header).expect("a socket");
-        KnownSocket { socket, client: Process { pid: 41, started: 7 } }
+        (claude::KIND.message_socket)(session, &header).expect("a socket")
+    }
+
+    fn socket(session: &SessionId) -> KnownSocket {
+        KnownSocket { socket: socket_at(session, "/nowhere"), client: Process { pid: 41, started: 7 } }
     }
 
     fn waking(session: &SessionId) -> Pending {
@@ -329,14 +333,9 @@ mod tests {
         let path = folder.path().join("socket");
         let own = running(std::process::id()).expect("this one");
         let session = SessionId::new("s1");
-        let at = |socket: &Path, client: Process| {
-            let socket = socket.to_str().expect("text").to_owned();
-            let header = |name: &str| match name {
-                "aside-session" => Some("s1"),
-                "aside-message-socket" => Some(socket.as_str()),
-                _ => None,
-            };
-            KnownSocket { socket: MessageSocket::from_headers(&session, header).expect("a socket"), client }
+        let at = |socket: &Path, client: Process| KnownSocket {
+            socket: socket_at(&session, socket.to_str().expect("text")),
+            client,
         };
         let refused = async |known: KnownSocket| connect(&known).await.err().map(|error| error.to_string());
         let listener = tokio::net::UnixListener::bind(&path).expect("bound");

@@ -7,39 +7,35 @@ use std::{
 
 use crate::{
     client::percent_encode,
-    harness::{caps::CLAUDE_CODE, claude::session_file::SessionFile, process::Process},
+    harness::{kind::Kind, process::Process, session_file::SessionFile},
 };
-
-/// The variable in which the client names its project.
-const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
-/// The variable in which the user names the client's folder.
-const FOLDER_VARIABLE: &str = "CLAUDE_CONFIG_DIR";
 
 /// A running client.
 pub(super) struct StartedBy {
+    kind: &'static Kind,
     process: Process,
     /// Where it keeps its files.
     folder: Option<PathBuf>,
 }
 
 impl StartedBy {
-    /// The client with this process.
-    pub(super) fn find(process: Option<Process>) -> Option<Self> {
+    /// The client of this kind with this process.
+    pub(super) fn find(kind: &'static Kind, process: Option<Process>) -> Option<Self> {
         let given = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let folder = given(FOLDER_VARIABLE).or_else(|| Some(given("HOME")?.join(".claude")));
-        process.map(|process| Self { process, folder })
+        let folder = given(kind.variables.folder).or_else(|| Some(given("HOME")?.join(kind.files.folder)));
+        process.map(|process| Self { kind, process, folder })
     }
 
     /// What the client says of itself at this moment: it may be in another session than the one that it started this process in.
     pub(super) fn session_file(&self) -> Option<SessionFile> {
-        let path = SessionFile::path(self.folder.as_deref()?, self.process.pid);
-        SessionFile::parse(&fs::read(path).ok()?, self.process)
+        let path = (self.kind.files.path)(self.folder.as_deref()?, self.process.pid);
+        (self.kind.files.parse)(&fs::read(path).ok()?, self.process)
     }
 
     /// What the daemon is told of the client, as further parameters of a query.
     pub(super) fn facts(&self, file: Option<&SessionFile>) -> String {
-        let mut facts = format!("&harness={}&pid={}", CLAUDE_CODE.name, self.process.pid);
-        let project = env::var(PROJECT_VARIABLE).ok().filter(|project| project.starts_with('/'));
+        let mut facts = format!("&harness={}&pid={}", self.kind.caps.name, self.process.pid);
+        let project = env::var(self.kind.variables.project).ok().filter(|project| project.starts_with('/'));
         let current = || env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
         let works_in = project.or_else(|| file.and_then(|file| file.cwd.clone())).or_else(current);
         let folder = self.folder.as_deref().and_then(Path::to_str).map(str::to_owned);

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     exchange::{Answer, Directive, Injection},
-    harness::{HookCall, caps::CLAUDE_CODE},
+    harness::{HookCall, claude::CAPS},
 };
 
 /// What stands below the notifications that come in place of a call: what became of the call. It is one of the facts, and asks
@@ -19,7 +19,7 @@ const REASON_CHARS_MAX: u32 = 200;
 
 /// Most characters of an injection that comes in place of a call; the rest is for the first line and for [`NOT_RUN`].
 pub(super) const DENY_CHARS_MAX: u32 =
-    CLAUDE_CODE.chars_max - (HELD_BACK.len() + "\n\n".len() + NOT_RUN.len()) as u32 - REASON_CHARS_MAX;
+    CAPS.chars_max - (HELD_BACK.len() + "\n\n".len() + NOT_RUN.len()) as u32 - REASON_CHARS_MAX;
 
 /// What belongs on the hook's stdout: one line of JSON, or nothing.
 pub fn reply(call: &HookCall, answer: &Answer) -> Option<String> {

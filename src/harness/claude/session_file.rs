@@ -7,10 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::{
-    event::SessionId,
-    harness::{caps::CLAUDE_CODE, process::Process},
-};
+use crate::harness::{process::Process, session_file::SessionFile};
 
 /// The folder in which the files stand, in the client's own.
 const FOLDER: &str = "sessions";
@@ -19,47 +16,34 @@ const TRANSCRIPTS: &str = "projects";
 /// What a client says while no turn is under way.
 const IDLE: [&str; 2] = ["idle", "shell"];
 
-/// What a client says of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+/// The fields that are used.
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SessionFile {
+struct Written {
     pid: u32,
-    /// The session it is in.
-    pub session_id: String,
-    /// The folder that session works in.
-    pub cwd: Option<String>,
+    session_id: String,
+    cwd: Option<String>,
     #[serde(default)]
     status: String,
     /// When the process started, as the system tells it.
     proc_start: Option<String>,
 }
 
-impl SessionFile {
-    /// Where the client with the folder `client` and the process `pid` writes it.
-    pub fn path(client: &Path, pid: u32) -> PathBuf {
-        client.join(FOLDER).join(format!("{pid}.json"))
-    }
+/// Where the client with the folder `client` and the process `pid` writes it.
+pub(super) fn path(client: &Path, pid: u32) -> PathBuf {
+    client.join(FOLDER).join(format!("{pid}.json"))
+}
 
-    /// Reads the file; `None` when it is not that of `process`, or not one that can be read.
-    pub fn parse(text: &[u8], process: Process) -> Option<Self> {
-        let file: Self = serde_json::from_slice(text).ok()?;
-        let started = file.proc_start.as_deref().is_none_or(|start| start == process.started.to_string());
-        (file.pid == process.pid && started && !file.session_id.is_empty()).then_some(file)
-    }
-
-    /// Whether the client is in `session`.
-    pub fn is_in(&self, session: &SessionId) -> bool {
-        session.as_str() == self.session_id || session.own(CLAUDE_CODE.name) == Some(&self.session_id)
-    }
-
-    /// Whether no turn is under way.
-    pub fn is_idle(&self) -> bool {
-        IDLE.contains(&self.status.as_str())
-    }
+/// Reads the file; `None` when it is not that of `process`, or not one that can be read.
+pub(super) fn parse(text: &[u8], process: Process) -> Option<SessionFile> {
+    let Written { pid, session_id, cwd, status, proc_start } = serde_json::from_slice(text).ok()?;
+    let started = proc_start.is_none_or(|start| start == process.started.to_string());
+    let is_of_it = pid == process.pid && started && !session_id.is_empty();
+    is_of_it.then(|| SessionFile { session_id, cwd, is_idle: IDLE.contains(&status.as_str()) })
 }
 
 /// The client's folder, in which the transcript at `path` stands.
-pub fn client_folder(path: &str) -> Option<&Path> {
+pub(super) fn client_folder(path: &str) -> Option<&Path> {
     let mut above = Path::new(path).ancestors();
     above.find(|folder| folder.file_name().is_some_and(|name| name == TRANSCRIPTS))?.parent()
 }
@@ -76,17 +60,17 @@ mod tests {
             let text = format!(
                 r#"{{"pid":{pid},"sessionId":"s1","cwd":"/w","procStart":"{start}","version":"2.1.330","status":"{status}"}}"#
             );
-            SessionFile::parse(text.as_bytes(), PROCESS)
+            parse(text.as_bytes(), PROCESS)
         };
         for (status, is_idle) in [("idle", true), ("shell", true), ("busy", false), ("waiting", false)] {
             let found = file(41, "263480", status).expect("it is that of the process");
-            assert_eq!((found.session_id.as_str(), found.is_idle()), ("s1", is_idle), "{status}");
+            assert_eq!((found.session_id.as_str(), found.is_idle), ("s1", is_idle), "{status}");
         }
         assert_eq!(file(42, "263480", "idle"), None);
         assert_eq!(file(41, "9", "idle"), None);
-        let old = SessionFile::parse(br#"{"pid":41,"sessionId":"s1"}"#, PROCESS).expect("it says less");
-        assert!(!old.is_idle());
-        assert_eq!(SessionFile::parse(b"{", PROCESS), None);
+        let old = parse(br#"{"pid":41,"sessionId":"s1"}"#, PROCESS).expect("it says less");
+        assert!(!old.is_idle);
+        assert_eq!(parse(b"{", PROCESS), None);
     }
 
     #[test]

@@ -74,13 +74,12 @@ fn events_carry_what_the_hook_said_and_where() {
         "cwd": "/w", "tool_calls": [{ "tool_name": "Bash", "tool_use_id": "t1", "tool_response": [1, {}] }] }));
     let turn = parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w",
         "prompt_id": "p", "prompt": "<task-notification>\n<task-id>b</task-id>" }));
-    let pushed = message_socket::MessageSocket::from_headers(&SessionId::new("s"), |name| {
-        [("aside-session", "s"), ("aside-message-socket", "/a")]
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| *value)
+    let pushed = message_socket::from_headers(&SessionId::new("s"), &|name| match name {
+        "aside-session" => Some("s".to_owned()),
+        "aside-message-socket" => Some("/a".to_owned()),
+        _ => None,
     });
-    let message: Value = serde_json::from_str(&pushed.expect("a socket").lines("a: 1")).expect("JSON");
+    let message: Value = serde_json::from_str(&pushed.expect("a socket").message("a: 1")).expect("JSON");
     let pushed = parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w",
         "prompt_id": "q", "prompt": message["message"]["content"] }));
     let end = parse_json(json!({ "hook_event_name": "SessionEnd", "session_id": "s", "reason": "logout" }));

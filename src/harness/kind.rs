@@ -1,0 +1,93 @@
+//! The table of harnesses: what of each of them the rest of the program asks for. No other module knows a client's words, files or
+//! variables.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    event::SessionId,
+    exchange::Answer,
+    harness::{
+        Headers, HookCall, HookEnv, HookError, caps::Caps, claude, message_socket::MessageSocket,
+        process::Process, session_file::SessionFile, status_line::StatusLine,
+    },
+    time::Timestamp,
+};
+
+/// One harness.
+#[derive(Debug)]
+pub struct Kind {
+    /// What it is called in a command and in a path of the API, such as `claude` in `aside hook claude`.
+    pub word: &'static str,
+    /// What it can take, and its name.
+    pub caps: Caps,
+    /// Its hooks.
+    pub hooks: Hooks,
+    /// What its client keeps in files.
+    pub files: ClientFiles,
+    /// Where its client says who it is to what it starts.
+    pub variables: Variables,
+    /// Reads from the headers of a hook call where the client of a session takes messages; `None` where it takes none.
+    pub message_socket: fn(&SessionId, Headers<'_>) -> Option<MessageSocket>,
+    /// Reads what the client writes to the stdin of its status line.
+    pub status_line: fn(&[u8]) -> Result<StatusLine, HookError>,
+}
+
+/// What a harness says at its hooks, and what it is answered.
+#[derive(Debug)]
+pub struct Hooks {
+    /// Reads the stdin of a hook that came at a time.
+    pub parse: fn(&[u8], &HookEnv, Timestamp) -> Result<HookCall, HookError>,
+    /// Writes the stdout of that hook; `None` for silence.
+    pub reply: fn(&HookCall, &Answer) -> Option<String>,
+}
+
+/// The files in which a client says where it stands.
+#[derive(Debug)]
+pub struct ClientFiles {
+    /// The client's folder, in the user's own; [`Variables::folder`] names another one.
+    pub folder: &'static str,
+    /// The client's folder, in which the transcript with this path stands.
+    pub folder_of: fn(&str) -> Option<&Path>,
+    /// Where the client with this folder and this process says which session it is in.
+    pub path: fn(&Path, u32) -> PathBuf,
+    /// Reads that file; `None` when it is not one of the process, or cannot be read.
+    pub parse: fn(&[u8], Process) -> Option<SessionFile>,
+}
+
+/// The environment variables that a client sets for what it starts, or that its user sets for it.
+#[derive(Debug)]
+pub struct Variables {
+    /// The session.
+    pub session: &'static str,
+    /// The project's folder.
+    pub project: &'static str,
+    /// The client's own folder.
+    pub folder: &'static str,
+    /// What the names of all variables of the client begin with; they may hold its secrets.
+    pub prefixes: &'static [&'static str],
+}
+
+/// All harnesses.
+pub const KINDS: [&Kind; 1] = [&claude::KIND];
+
+impl Kind {
+    /// The harness of this word.
+    pub fn of_word(word: &str) -> Option<&'static Self> {
+        KINDS.into_iter().find(|kind| kind.word == word)
+    }
+
+    /// The harness of this name, as a session's harness has it.
+    pub fn of_name(name: &str) -> Option<&'static Self> {
+        KINDS.into_iter().find(|kind| kind.caps.name == name)
+    }
+
+    /// The words of all harnesses.
+    pub fn words() -> impl Iterator<Item = &'static str> {
+        KINDS.into_iter().map(|kind| kind.word)
+    }
+
+    /// Whether `session` is the one that a client of this harness calls `id`.
+    pub fn calls(&self, session: &SessionId, id: &str) -> bool {
+        session.as_str() == id || session.own(self.caps.name) == Some(id)
+    }
+}

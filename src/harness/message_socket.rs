@@ -1,0 +1,36 @@
+//! The socket on which a running client takes messages.
+
+use std::{fmt, path::PathBuf};
+
+/// Where a client takes messages, and in which form.
+#[derive(Clone)]
+pub struct MessageSocket {
+    /// An absolute path.
+    pub path: PathBuf,
+    pub(super) token: Option<String>,
+    /// Writes a text as the client takes it, with the token.
+    pub(super) write: fn(Option<&str>, &str) -> String,
+}
+
+impl MessageSocket {
+    /// What is written to the socket to hand over `text`.
+    pub fn message(&self, text: &str) -> String {
+        (self.write)(self.token.as_deref(), text)
+    }
+}
+
+impl PartialEq for MessageSocket {
+    /// The form follows from the client, which the path names.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.path, &self.token) == (&other.path, &other.token)
+    }
+}
+
+impl Eq for MessageSocket {}
+
+impl fmt::Debug for MessageSocket {
+    /// Leaves the token out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageSocket").field("path", &self.path).finish_non_exhaustive()
+    }
+}
