@@ -12,7 +12,7 @@
 //! # let notification = Notification {
 //! #     id: NotificationId::new("n1"), subscriber: SubscriberId::new("tool_failure"), scope: Scope::All,
 //! #     priority: Priority::High, inject_at: InjectionPoint::AfterTool, severity: Severity::Error,
-//! #     activation: Default::default(), interrupt: Default::default(), raw_bytes: 90,
+//! #     activation: Default::default(), interrupt: Default::default(), raw_bytes: 90, states: Vec::new(),
 //! #     nature: Default::default(), untrusted_source: None,
 //! #     content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None,
@@ -160,6 +160,7 @@ mod tests {
             content: content.into(),
             tokens: Tokens(0),
             raw_bytes: 0,
+            states: Vec::new(),
             events: Vec::new(),
             created_at: Timestamp::ZERO,
             expires_at: None,

@@ -15,6 +15,7 @@ mod point;
 mod queue;
 mod recent;
 mod repeat;
+mod supersede;
 mod view;
 mod wake;
 
@@ -128,6 +129,9 @@ impl Injector {
         }
         let session = self.session.clone();
         self.outputs.push_back(LedgerEntry::Queued { notification: id.clone(), session });
+        if self.supersede(&notification) {
+            return Pushed { is_new: true, evicted: None };
+        }
         self.queue.push(notification);
         Pushed { is_new: true, evicted: self.evict_overflow() }
     }
@@ -483,6 +487,9 @@ impl Injector {
     fn put_back(&mut self, entry: Entry) {
         let notification = entry.notification.id.clone();
         self.outputs.push_back(LedgerEntry::Returned { notification, session: self.session.clone() });
+        if self.supersede(&entry.notification) {
+            return;
+        }
         self.queue.restore(entry);
         self.evict_overflow();
     }

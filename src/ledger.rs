@@ -38,11 +38,13 @@ pub enum Reason {
     SubscriberOff,
     /// The user did not want it.
     Dismissed,
+    /// A newer one about the same state takes its place.
+    Superseded,
 }
 
 impl Reason {
     /// Every word that [`Reason::as_str`] gives.
-    pub const WORDS: [&'static str; 9] = [
+    pub const WORDS: [&'static str; 10] = [
         "filtered",
         "duplicate",
         "over_rate",
@@ -52,6 +54,7 @@ impl Reason {
         "uncertain",
         "subscriber_off",
         "dismissed",
+        "superseded",
     ];
 
     /// The word under which this reason is counted.
@@ -66,6 +69,7 @@ impl Reason {
             Self::Uncertain => "uncertain",
             Self::SubscriberOff => "subscriber_off",
             Self::Dismissed => "dismissed",
+            Self::Superseded => "superseded",
         }
     }
 }

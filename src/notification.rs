@@ -237,6 +237,12 @@ impl fmt::Display for NotificationId {
     }
 }
 
+/// What the state is about that a notification tells of: the values of its subscriber's `supersede_key` in one event.
+///
+/// Shape: the first 64 bits of a SHA-256; compared only among the notifications of one subscriber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StateKey(pub u64);
+
 /// A count of language-model tokens, estimated unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Tokens(pub u32);
@@ -275,10 +281,24 @@ pub struct Notification {
     pub raw_bytes: u64,
     /// The events behind its rows, oldest first; duplicates are counted, not listed.
     pub events: Vec<Seq>,
+    /// What states its rows tell of, in order, each once; empty if its subscriber has no `supersede_key`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<StateKey>,
     /// When its batch closed.
     pub created_at: Timestamp,
     /// When it is no longer worth telling.
     pub expires_at: Option<Timestamp>,
+}
+
+impl Notification {
+    /// Whether nothing that this one tells of is left when `newer` is delivered: each of its rows has a newer one there.
+    pub fn is_superseded_by(&self, newer: &Self) -> bool {
+        let covers = |state: &StateKey| newer.states.binary_search(state).is_ok();
+        !self.states.is_empty()
+            && self.subscriber == newer.subscriber
+            && self.events.last() < newer.events.last()
+            && self.states.iter().all(covers)
+    }
 }
 
 /// What is delivered of a notification for which there is less room than it needs.

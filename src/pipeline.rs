@@ -27,7 +27,10 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use sha2::{Digest, Sha256};
 
@@ -39,7 +42,7 @@ pub use crate::pipeline::{
 use crate::{
     event::{Event, Scope, Seq},
     ledger::{FilteredBy, Reason},
-    notification::{InjectionPoint, Notification, NotificationId, Priority},
+    notification::{InjectionPoint, Notification, NotificationId, Priority, StateKey},
     pipeline::{
         batch::{Batch, Batcher},
         carry::{Carried, Carry},
@@ -282,8 +285,9 @@ impl Pipeline {
         None
     }
 
-    fn render(&mut self, batch: Batch, weight: Weight, templates: &Templates) {
+    fn render(&mut self, mut batch: Batch, weight: Weight, templates: &Templates) {
         let rule = Arc::clone(&self.rule);
+        let states = self.take_superseded(&mut batch);
         let (carried, now) = (self.carry.take(&batch.scope), batch.closed_at);
         let rendered = templates.render(&rule.output.template, &render_input(&rule, &batch, carried));
         match rendered.failure {
@@ -318,9 +322,29 @@ impl Pipeline {
             tokens: rendered.tokens,
             raw_bytes,
             events,
+            states,
             created_at: now,
             expires_at: rule.ttl.map(|ttl| now + ttl),
         })));
+    }
+
+    /// Ends the rows to which a later row of the batch is newer; gives what states the others tell of.
+    fn take_superseded(&mut self, batch: &mut Batch) -> Vec<StateKey> {
+        if self.rule.supersede_key.is_empty() {
+            return Vec::new();
+        }
+        let (mut states, mut superseded) = (BTreeSet::new(), Vec::new());
+        let (key, rule) = (&mut self.key, &self.rule);
+        for row in batch.rows.iter().rev() {
+            if !states.insert(state_key(key, rule, &row.event)) {
+                superseded.push(row.seq);
+            }
+        }
+        batch.rows.retain(|row| !superseded.contains(&row.seq));
+        for seq in superseded.into_iter().rev() {
+            self.end(seq, Reason::Superseded);
+        }
+        states.into_iter().collect()
     }
 
     fn end(&mut self, seq: Seq, reason: Reason) {
@@ -353,6 +377,13 @@ fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, carried: Carried) ->
         now: batch.closed_at,
         max_tokens: rule.output.max_tokens,
     }
+}
+
+/// What state an event tells of; what anybody may say replaces nothing that is trusted.
+fn state_key(key: &mut KeyWriter, rule: &Subscriber, event: &Event) -> StateKey {
+    let trust: &[u8] = if rule.wake.trusts_event(event) { b"trusted" } else { b"untrusted" };
+    let hash = Sha256::digest(key.start().word(trust).identity(&rule.supersede_key, event).finish());
+    StateKey(u64::from_be_bytes(*hash.first_chunk().expect("32 bytes begin with 8")))
 }
 
 /// How long the payloads are that a notification stands for, in bytes.

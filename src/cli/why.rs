@@ -290,6 +290,7 @@ impl Line {
                 format!("was over its rate ({detail}) and counts it in its next notification")
             }
             Some("subscriber_off") => "is switched off".to_owned(),
+            Some("superseded") => "has a newer one about the same state".to_owned(),
             Some(other) => format!("ended it: {other} {detail}").trim_end().to_owned(),
             None => "ended it".to_owned(),
         }
@@ -304,6 +305,7 @@ impl Line {
             Some("session_gone") => "the session ended before".to_owned(),
             Some("uncertain") => "nothing showed that it arrived, and it is not told twice".to_owned(),
             Some("subscriber_off") => "its subscriber was switched off".to_owned(),
+            Some("superseded") => "a newer one about the same state took its place".to_owned(),
             Some("dismissed") => "you dismissed it".to_owned(),
             Some(other) => other.to_owned(),
             None => "for no known reason".to_owned(),

@@ -60,6 +60,7 @@ fn shortest() -> Notification {
         content: CONTENT.into(),
         tokens: tokens::estimate(CONTENT),
         raw_bytes: 0,
+        states: Vec::new(),
         events: Vec::new(),
         created_at: Timestamp::ZERO,
         expires_at: None,

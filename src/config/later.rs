@@ -19,9 +19,6 @@ enum Effect {
 
 /// Checks the keys of `[limits]`.
 pub(crate) fn check_limits(section: &mut Section<'_>) {
-    refuse(section, "supersede_key", |value| {
-        values::field_paths(value).map(|paths| effect(!paths.is_empty()))
-    });
     for key in ["resolved_by", "inhibited_by"] {
         refuse(section, key, |value| {
             values::list(value, read_pattern).map(|patterns| effect(!patterns.is_empty()))

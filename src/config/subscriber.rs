@@ -107,7 +107,7 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     }
     let batching_rule = batching::read(&mut batching);
     let dedupe = batching::read_dedupe(&mut batching, &batching_rule);
-    let (rate, ttl) = read_limits(&mut limits);
+    let Limits { rate, ttl, supersede_key } = read_limits(&mut limits);
     let output_rule = read_output(&mut output, id.as_ref(), context);
     let (tests, wrong_tests) = case::read(document);
 
@@ -131,6 +131,7 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
         dedupe,
         rate,
         ttl,
+        supersede_key,
         output: output_rule,
         wake: Arc::clone(&context.wake),
     });
@@ -302,11 +303,19 @@ fn field_meant(name: &str) -> Option<String> {
         .then(|| nearest(name, FieldPath::ROOTS).map_or_else(|| format!("payload.{name}"), str::to_owned))
 }
 
-fn read_limits(section: &mut Section<'_>) -> (Option<Rate>, Option<Duration>) {
+/// What `[limits]` says.
+struct Limits {
+    rate: Option<Rate>,
+    ttl: Option<Duration>,
+    supersede_key: Vec<FieldPath>,
+}
+
+fn read_limits(section: &mut Section<'_>) -> Limits {
     let rate = section.read("rate", values::rate);
     let ttl = section.read("ttl", |value| values::duration(value, TTL_LIMITS));
+    let supersede_key = section.read("supersede_key", values::field_paths).unwrap_or_default();
     later::check_limits(section);
-    (rate, ttl)
+    Limits { rate, ttl, supersede_key }
 }
 
 fn read_output(section: &mut Section<'_>, id: Option<&SubscriberId>, context: &Context<'_>) -> OutputRule {

@@ -179,6 +179,7 @@ mod tests {
             content: "key: value".into(),
             tokens: Tokens(3),
             raw_bytes: 40,
+            states: Vec::new(),
             events: Vec::new(),
             created_at: Timestamp::from_millis(1),
             expires_at: None,

@@ -59,6 +59,13 @@ impl Engine {
         let waits_until = notification.created_at + self.rules.sessions.unclaimed_ttl;
         let expires_at = notification.expires_at.unwrap_or(waits_until);
         self.record(LedgerEntry::Unclaimed { notification: notification.id.clone() });
+        for older in self.unclaimed.take_superseded(&notification) {
+            self.record(LedgerEntry::NotificationEnded {
+                notification: older.id.clone(),
+                session: None,
+                reason: Reason::Superseded,
+            });
+        }
         if let Some(evicted) = self.unclaimed.keep(notification, expires_at, left_by, earlier) {
             self.record(LedgerEntry::NotificationEnded {
                 notification: evicted.id.clone(),

@@ -101,6 +101,7 @@ mod tests {
             content: "key: value".into(),
             tokens: Tokens(3),
             raw_bytes: 40,
+            states: Vec::new(),
             events: Vec::new(),
             created_at: NOW,
             expires_at: None,

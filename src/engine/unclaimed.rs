@@ -106,6 +106,19 @@ impl Unclaimed {
         Some(evicted)
     }
 
+    /// Removes what is superseded by `newer` in its scope, in order.
+    pub(super) fn take_superseded(&mut self, newer: &Notification) -> Vec<Arc<Notification>> {
+        if newer.states.is_empty() {
+            return Vec::new();
+        }
+        let of_scope = self.by_scope.get(&newer.scope).into_iter().flatten();
+        let is_superseded = |key: &&Key| {
+            self.waiting.get(*key).is_some_and(|waiting| waiting.notification.is_superseded_by(newer))
+        };
+        let keys: Vec<Key> = of_scope.filter(is_superseded).copied().collect();
+        keys.into_iter().map(|key| self.remove(key).notification).collect()
+    }
+
     /// Removes what `concerns` picks, in the order in which it came, with the counts of what went from there.
     pub(super) fn claim(&mut self, concerns: impl Fn(&Scope) -> bool) -> (Vec<Waiting>, Evicted) {
         let scopes: Vec<Scope> = self.by_scope.keys().filter(|scope| concerns(scope)).cloned().collect();
@@ -305,6 +318,7 @@ mod tests {
             content: "key: value".into(),
             tokens: Tokens(3),
             raw_bytes: 40,
+            states: Vec::new(),
             events: vec![Seq(1)],
             created_at: Timestamp::ZERO,
             expires_at: None,

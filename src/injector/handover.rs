@@ -134,6 +134,9 @@ impl Injector {
         }
         let session = self.session.clone();
         self.outputs.push_back(LedgerEntry::Queued { notification: id.clone(), session });
+        if self.supersede(&notification) {
+            return Pushed { is_new: true, evicted: None };
+        }
         self.queue.push_left(notification, marks);
         Pushed { is_new: true, evicted: self.evict_overflow() }
     }

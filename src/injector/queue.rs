@@ -17,7 +17,7 @@ use crate::{
     exchange::InjectionId,
     ledger::Redelivered,
     notification::{
-        Activation, InjectionPoint, Interrupt, Notification, NotificationId, Priority, SubscriberId,
+        Activation, InjectionPoint, Interrupt, Notification, NotificationId, Priority, StateKey, SubscriberId,
     },
     snapshot,
     time::Timestamp,
@@ -68,6 +68,19 @@ impl Age {
 }
 
 impl Key {
+    const FIRST: Self = Self {
+        lane: Lane {
+            urgency: Reverse(Priority::Critical),
+            hold: Hold::Cancels,
+            inject_at: InjectionPoint::Immediate,
+        },
+        age: Age::OLDEST,
+    };
+    const LAST: Self = Self {
+        lane: Lane { urgency: Reverse(Priority::Low), hold: Hold::User, inject_at: InjectionPoint::TurnEnd },
+        age: Age::NEWEST,
+    };
+
     /// What decides who is told first: priority, then age, whatever the lane.
     fn rank(self) -> (Reverse<Priority>, Age) {
         (self.lane.urgency, self.age)
@@ -157,6 +170,8 @@ pub(super) struct Queue {
     active: BTreeSet<Key>,
     /// Those that wait for the user and were not shown yet.
     unshown: BTreeSet<Key>,
+    /// Those that tell of a state that a newer one may replace.
+    by_state: BTreeSet<(StateKey, Key)>,
     /// How many wait for the user.
     for_user: usize,
     /// How many of each subscriber wait in each lane; no zeroes.
@@ -229,6 +244,7 @@ impl Queue {
                 self.unshown.insert(key);
             }
         }
+        self.by_state.extend(notification.states.iter().map(|state| (*state, key)));
         let lane = self.counts.entry(key.lane).or_default();
         *lane.entry(notification.subscriber.clone()).or_default() += 1;
         self.by_id.insert(notification.id.clone(), key);
@@ -244,6 +260,29 @@ impl Queue {
     pub(super) fn take(&mut self, id: &NotificationId) -> Option<Entry> {
         let key = *self.by_id.get(id)?;
         self.remove(key)
+    }
+
+    /// Takes out those that are superseded by `newer`, in order.
+    pub(super) fn take_superseded(&mut self, newer: &Notification) -> Vec<Entry> {
+        let about = newer.states.iter().flat_map(|state| self.about(*state));
+        let superseded: BTreeSet<Key> = about
+            .filter(|(_, entry)| entry.notification.is_superseded_by(newer))
+            .map(|(key, _)| key)
+            .collect();
+        superseded.into_iter().filter_map(|key| self.remove(key)).collect()
+    }
+
+    /// Whether a pending one supersedes `older`.
+    pub(super) fn supersedes(&self, older: &Notification) -> bool {
+        let Some(state) = older.states.first() else { return false };
+        self.about(*state).any(|(_, entry)| older.is_superseded_by(&entry.notification))
+    }
+
+    /// Those that tell of a state.
+    fn about(&self, state: StateKey) -> impl Iterator<Item = (Key, &Entry)> {
+        let (first, last) = (Key::FIRST, Key::LAST);
+        let keys = self.by_state.range((state, first)..=(state, last)).map(|(_, key)| *key);
+        keys.filter_map(|key| Some((key, self.entries.get(&key)?)))
     }
 
     /// Takes out the oldest of the least important ones.
@@ -438,6 +477,9 @@ impl Queue {
         if let Some(at) = notification.expires_at {
             self.by_expiry.remove(&(at, key));
         }
+        for state in &notification.states {
+            self.by_state.remove(&(*state, key));
+        }
         if let Some(lane) = self.counts.get_mut(&key.lane) {
             if let Some(count) = lane.get_mut(&notification.subscriber) {
                 *count -= 1;
@@ -469,6 +511,7 @@ impl Serialize for Queue {
             returned: _,
             active: _,
             unshown: _,
+            by_state: _,
             for_user: _,
             counts: _,
             arrivals,
@@ -498,7 +541,8 @@ mod tests {
         for name in names {
             let expires_at = Some(Timestamp::from_millis(10));
             let made = notification(name, Priority::High, InjectionPoint::AfterTool);
-            queue.push(Arc::new(Notification { expires_at, ..made }));
+            let states = vec![StateKey(1), StateKey(2)];
+            queue.push(Arc::new(Notification { expires_at, states, ..made }));
         }
         queue
     }
@@ -512,11 +556,21 @@ mod tests {
         assert_eq!(queue.take_returned_from(&InjectionId::new("i2")), []);
         assert!(queue.evict().is_some_and(|entry| entry.notification.id.as_str() == "a"));
         assert!(queue.take(&NotificationId::new("b")).is_some());
-        let Queue { entries, by_id, by_expiry, returned, active, unshown, for_user, counts, arrivals: _ } =
-            queue;
+        let Queue {
+            entries,
+            by_id,
+            by_expiry,
+            returned,
+            active,
+            unshown,
+            by_state,
+            for_user,
+            counts,
+            arrivals: _,
+        } = queue;
         assert!(entries.is_empty() && by_id.is_empty() && by_expiry.is_empty());
         assert!(returned.is_empty() && active.is_empty() && unshown.is_empty() && counts.is_empty());
-        assert_eq!(for_user, 0);
+        assert!(by_state.is_empty() && for_user == 0);
     }
 
     #[test]

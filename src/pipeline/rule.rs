@@ -39,6 +39,8 @@ pub struct Subscriber {
     pub rate: Option<Rate>,
     /// How long a notification stays worth telling.
     pub ttl: Option<Duration>,
+    /// The fields that name a state: a newer event about it replaces an older one that is pending. None does if this is empty.
+    pub supersede_key: Vec<FieldPath>,
     /// What becomes of a batch.
     pub output: OutputRule,
     /// What the user allows notifications to do by themselves; the same for all subscribers.

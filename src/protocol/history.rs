@@ -327,7 +327,8 @@ fn detail(reason: &Reason) -> Option<String> {
         | Reason::SessionGone
         | Reason::Uncertain
         | Reason::SubscriberOff
-        | Reason::Dismissed => None,
+        | Reason::Dismissed
+        | Reason::Superseded => None,
     }
 }
 

@@ -192,6 +192,7 @@ impl Transcript {
                 self.open.insert((*seq, subscriber.to_string()));
             }
             LedgerEntry::EventEnded { seq, subscriber, reason } => {
+                self.open.remove(&(*seq, subscriber.to_string()));
                 let reason = reason_text(reason);
                 self.line(at, "ended", &format!("seq={seq} subscriber={subscriber} reason={reason}"));
             }
@@ -340,7 +341,8 @@ fn reason_text(reason: &Reason) -> String {
         | Reason::SessionGone
         | Reason::Uncertain
         | Reason::SubscriberOff
-        | Reason::Dismissed => word.to_owned(),
+        | Reason::Dismissed
+        | Reason::Superseded => word.to_owned(),
     }
 }
 
