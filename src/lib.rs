@@ -4,7 +4,7 @@
 //! The flow, in the words of the tree:
 //!
 //! ```text
-//! harness/ server/ -> event/ -> publisher.rs -> journal/ -> engine.rs [ matcher -> pipeline/: filter -> dedupe -> batch -> limit -> render
+//! harness/ server/ -> event/ -> publisher.rs -> journal/ -> engine.rs [ matcher -> pipeline/: filter -> dedupe -> batch -> limit -> supersede -> render
 //!                 -> notification.rs -> injector/: queue -> budget -> point -> format/ ] -> harness/ -> server/ -> the agent
 //! ```
 //!

@@ -237,11 +237,20 @@ impl fmt::Display for NotificationId {
     }
 }
 
-/// What the state is about that a notification tells of: the values of its subscriber's `supersede_key` in one event.
+/// The name of a state: the values of a subscriber's `supersede_key` in an event.
 ///
 /// Shape: the first 64 bits of a SHA-256; compared only among the notifications of one subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StateKey(pub u64);
+
+/// A state as an event gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct State {
+    /// Which state.
+    pub key: StateKey,
+    /// The event; a later one about the same state is newer.
+    pub seq: Seq,
+}
 
 /// A count of language-model tokens, estimated unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -281,9 +290,9 @@ pub struct Notification {
     pub raw_bytes: u64,
     /// The events behind its rows, oldest first; duplicates are counted, not listed.
     pub events: Vec<Seq>,
-    /// What states its rows tell of, in order, each once; empty if its subscriber has no `supersede_key`.
+    /// The states of its rows, in the order of their keys, each once; empty if its subscriber has no `supersede_key`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub states: Vec<StateKey>,
+    pub states: Vec<State>,
     /// When its batch closed.
     pub created_at: Timestamp,
     /// When it is no longer worth telling.
@@ -291,13 +300,13 @@ pub struct Notification {
 }
 
 impl Notification {
-    /// Whether nothing that this one tells of is left when `newer` is delivered: each of its rows has a newer one there.
+    /// Whether each of its states is in `newer` as a later event gives it.
     pub fn is_superseded_by(&self, newer: &Self) -> bool {
-        let covers = |state: &StateKey| newer.states.binary_search(state).is_ok();
-        !self.states.is_empty()
-            && self.subscriber == newer.subscriber
-            && self.events.last() < newer.events.last()
-            && self.states.iter().all(covers)
+        let has_later = |state: &State| {
+            let found = newer.states.binary_search_by_key(&state.key, |other| other.key).ok();
+            found.and_then(|at| newer.states.get(at)).is_some_and(|other| other.seq > state.seq)
+        };
+        !self.states.is_empty() && self.subscriber == newer.subscriber && self.states.iter().all(has_later)
     }
 }
 

@@ -1,6 +1,6 @@
 //! One subscriber, running: events of the types it asked for become notifications.
 //!
-//! The stages, in order: filter, dedupe, batch, limit, render. None knows another; [`Pipeline::handle`] lists them. It is
+//! The stages, in order: filter, dedupe, batch, limit, supersede, render. None knows another; [`Pipeline::handle`] lists them. It is
 //! told an event and the time, and answers with outputs and the time at which it wants to be woken. Every event that is
 //! handed in comes out exactly once more: behind a row of a notification, or ended with a [`Reason`]. Only open batches ask
 //! to be woken. A pipeline does not know sessions, other subscribers, or who matched the event's type.
@@ -15,6 +15,7 @@ mod key;
 mod limit;
 mod sandbox;
 mod state;
+mod supersede;
 
 pub mod activation;
 pub mod condition;
@@ -27,10 +28,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use sha2::{Digest, Sha256};
 
@@ -42,7 +40,7 @@ pub use crate::pipeline::{
 use crate::{
     event::{Event, Scope, Seq},
     ledger::{FilteredBy, Reason},
-    notification::{InjectionPoint, Notification, NotificationId, Priority, StateKey},
+    notification::{InjectionPoint, Notification, NotificationId, Priority, State},
     pipeline::{
         batch::{Batch, Batcher},
         carry::{Carried, Carry},
@@ -169,7 +167,8 @@ impl Pipeline {
         }
         let Some(batch) = self.batch(seq, event, scope, weight, now) else { return };
         let Some(batch) = self.limit(batch, weight) else { return };
-        self.render(batch, weight, templates);
+        let (batch, states) = self.supersede(batch);
+        self.render(batch, states, weight, templates);
     }
 
     /// Closes every batch that is due, each as of its deadline.
@@ -265,10 +264,11 @@ impl Pipeline {
         closed
     }
 
-    /// Limits and renders what left a batch that was open.
+    /// Does with a batch that was open what comes after the batching.
     fn leave(&mut self, batch: Batch, templates: &Templates) {
         if let Some(batch) = self.limit(batch, Weight::Usual) {
-            self.render(batch, Weight::Usual, templates);
+            let (batch, states) = self.supersede(batch);
+            self.render(batch, states, Weight::Usual, templates);
         }
     }
 
@@ -285,9 +285,17 @@ impl Pipeline {
         None
     }
 
-    fn render(&mut self, mut batch: Batch, weight: Weight, templates: &Templates) {
+    /// Ends the rows that are superseded in their own batch; gives the states of the others.
+    fn supersede(&mut self, mut batch: Batch) -> (Batch, Vec<State>) {
+        let (states, ended) = supersede::supersede(&self.rule, &mut self.key, &mut batch.rows);
+        for seq in ended {
+            self.end(seq, Reason::Superseded);
+        }
+        (batch, states)
+    }
+
+    fn render(&mut self, batch: Batch, states: Vec<State>, weight: Weight, templates: &Templates) {
         let rule = Arc::clone(&self.rule);
-        let states = self.take_superseded(&mut batch);
         let (carried, now) = (self.carry.take(&batch.scope), batch.closed_at);
         let rendered = templates.render(&rule.output.template, &render_input(&rule, &batch, carried));
         match rendered.failure {
@@ -328,25 +336,6 @@ impl Pipeline {
         })));
     }
 
-    /// Ends the rows to which a later row of the batch is newer; gives what states the others tell of.
-    fn take_superseded(&mut self, batch: &mut Batch) -> Vec<StateKey> {
-        if self.rule.supersede_key.is_empty() {
-            return Vec::new();
-        }
-        let (mut states, mut superseded) = (BTreeSet::new(), Vec::new());
-        let (key, rule) = (&mut self.key, &self.rule);
-        for row in batch.rows.iter().rev() {
-            if !states.insert(state_key(key, rule, &row.event)) {
-                superseded.push(row.seq);
-            }
-        }
-        batch.rows.retain(|row| !superseded.contains(&row.seq));
-        for seq in superseded.into_iter().rev() {
-            self.end(seq, Reason::Superseded);
-        }
-        states.into_iter().collect()
-    }
-
     fn end(&mut self, seq: Seq, reason: Reason) {
         self.outputs.push_back(PipelineOutput::Ended { seq, reason });
     }
@@ -377,13 +366,6 @@ fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, carried: Carried) ->
         now: batch.closed_at,
         max_tokens: rule.output.max_tokens,
     }
-}
-
-/// What state an event tells of; what anybody may say replaces nothing that is trusted.
-fn state_key(key: &mut KeyWriter, rule: &Subscriber, event: &Event) -> StateKey {
-    let trust: &[u8] = if rule.wake.trusts_event(event) { b"trusted" } else { b"untrusted" };
-    let hash = Sha256::digest(key.start().word(trust).identity(&rule.supersede_key, event).finish());
-    StateKey(u64::from_be_bytes(*hash.first_chunk().expect("32 bytes begin with 8")))
 }
 
 /// How long the payloads are that a notification stands for, in bytes.

@@ -41,7 +41,6 @@ impl Told {
         if notification.nature == Nature::Occurrence || notification.priority == Priority::Low {
             return;
         }
-        self.forget_that(|told| told.is_superseded_by(&notification));
         if !self.ids.insert(notification.id.clone()) {
             self.newest_last.retain(|told| told.id != notification.id);
         }
@@ -55,13 +54,9 @@ impl Told {
 
     /// Forgets what one of `subscribers` made.
     pub(super) fn forget_of(&mut self, subscribers: &BTreeSet<SubscriberId>) {
-        self.forget_that(|told| subscribers.contains(&told.subscriber));
-    }
-
-    fn forget_that(&mut self, is_wanted: impl Fn(&Notification) -> bool) {
         let ids = &mut self.ids;
         self.newest_last.retain(|told| {
-            let is_kept = !is_wanted(told);
+            let is_kept = !subscribers.contains(&told.subscriber);
             if !is_kept {
                 ids.remove(&told.id);
             }

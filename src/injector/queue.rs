@@ -170,7 +170,7 @@ pub(super) struct Queue {
     active: BTreeSet<Key>,
     /// Those that wait for the user and were not shown yet.
     unshown: BTreeSet<Key>,
-    /// Those that tell of a state that a newer one may replace.
+    /// Those that a newer one may supersede, by each of their states.
     by_state: BTreeSet<(StateKey, Key)>,
     /// How many wait for the user.
     for_user: usize,
@@ -244,7 +244,7 @@ impl Queue {
                 self.unshown.insert(key);
             }
         }
-        self.by_state.extend(notification.states.iter().map(|state| (*state, key)));
+        self.by_state.extend(notification.states.iter().map(|state| (state.key, key)));
         let lane = self.counts.entry(key.lane).or_default();
         *lane.entry(notification.subscriber.clone()).or_default() += 1;
         self.by_id.insert(notification.id.clone(), key);
@@ -264,8 +264,8 @@ impl Queue {
 
     /// Takes out those that are superseded by `newer`, in order.
     pub(super) fn take_superseded(&mut self, newer: &Notification) -> Vec<Entry> {
-        let about = newer.states.iter().flat_map(|state| self.about(*state));
-        let superseded: BTreeSet<Key> = about
+        let candidates = newer.states.iter().flat_map(|state| self.with_state(state.key));
+        let superseded: BTreeSet<Key> = candidates
             .filter(|(_, entry)| entry.notification.is_superseded_by(newer))
             .map(|(key, _)| key)
             .collect();
@@ -275,11 +275,11 @@ impl Queue {
     /// Whether a pending one supersedes `older`.
     pub(super) fn supersedes(&self, older: &Notification) -> bool {
         let Some(state) = older.states.first() else { return false };
-        self.about(*state).any(|(_, entry)| older.is_superseded_by(&entry.notification))
+        self.with_state(state.key).any(|(_, entry)| older.is_superseded_by(&entry.notification))
     }
 
-    /// Those that tell of a state.
-    fn about(&self, state: StateKey) -> impl Iterator<Item = (Key, &Entry)> {
+    /// Those with a row about a state.
+    fn with_state(&self, state: StateKey) -> impl Iterator<Item = (Key, &Entry)> {
         let (first, last) = (Key::FIRST, Key::LAST);
         let keys = self.by_state.range((state, first)..=(state, last)).map(|(_, key)| *key);
         keys.filter_map(|key| Some((key, self.entries.get(&key)?)))
@@ -478,7 +478,7 @@ impl Queue {
             self.by_expiry.remove(&(at, key));
         }
         for state in &notification.states {
-            self.by_state.remove(&(*state, key));
+            self.by_state.remove(&(state.key, key));
         }
         if let Some(lane) = self.counts.get_mut(&key.lane) {
             if let Some(count) = lane.get_mut(&notification.subscriber) {
@@ -535,13 +535,14 @@ impl<'de> Deserialize<'de> for Queue {
 mod tests {
     use super::*;
     use crate::injector::tests::notification;
+    use crate::{event::Seq, notification::State};
 
     fn queue_of(names: &[&str]) -> Queue {
         let mut queue = Queue::default();
         for name in names {
             let expires_at = Some(Timestamp::from_millis(10));
             let made = notification(name, Priority::High, InjectionPoint::AfterTool);
-            let states = vec![StateKey(1), StateKey(2)];
+            let states = [1, 2].map(|number| State { key: StateKey(number), seq: Seq(number) }).to_vec();
             queue.push(Arc::new(Notification { expires_at, states, ..made }));
         }
         queue

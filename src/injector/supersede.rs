@@ -1,4 +1,4 @@
-//! Newer states: a notification takes the place of pending ones that tell of the same.
+//! A notification takes the place of pending ones whose states it gives anew.
 
 use super::Injector;
 use crate::{ledger::Reason, notification::Notification};
