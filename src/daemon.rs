@@ -231,21 +231,16 @@ impl Daemon {
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let (engine, queries) = EngineHandle::new(monotonic_now);
         let store = fold.rules.clone();
-        let past = Past {
-            journal: journal.clone(),
-            snapshots: snapshots.clone(),
-            rules: store.clone(),
-            ended: fold.applied,
-            skipped,
-        };
+        let (followed, kept, rules, ended) =
+            (journal.clone(), snapshots.clone(), store.clone(), fold.applied);
+        let past = Past { journal: followed, snapshots: kept, rules, ended, skipped };
         let History { projection, feed, projector } =
             History::start(&options.state, past, projected, &mut fold)?;
         let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
         let app =
             new_app(&journal, &clock, engine, reloads.handle(), projection.clone(), transcripts, intake);
-        let records_max = compiled.daemon.journal.snapshot_records;
-        let schedule = Schedule::new(orders.clone(), records_max, snapshot);
+        let schedule = Schedule::new(orders.clone(), compiled.daemon.journal.snapshot_records, snapshot);
         let event_loop = EventLoop {
             fold,
             journal: journal.clone(),
@@ -280,10 +275,7 @@ impl Daemon {
             state,
         };
         tasks.start(TaskKind::Reloads, reloader.run());
-        tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), to_read));
-        tasks.start(TaskKind::WakeRoutes, server::push_wakes(app.clone()));
-        tasks.start(TaskKind::Processes, server::watch_processes(app.clone()));
-        tasks.start(TaskKind::IdleSessions, server::look_for_idle(app.clone()));
+        watch_clients(&mut tasks, &app, to_read);
         let owns_socket =
             listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
         let projector = Some(projector);
@@ -405,6 +397,14 @@ fn new_app(
         since_boot: monotonic_now,
         shutdown,
     }
+}
+
+/// Starts the tasks that watch the clients of sessions.
+fn watch_clients(tasks: &mut Supervisor, app: &App, transcripts: mpsc::Receiver<Transcript>) {
+    tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), transcripts));
+    tasks.start(TaskKind::WakeRoutes, server::push_wakes(app.clone()));
+    tasks.start(TaskKind::Processes, server::watch_processes(app.clone()));
+    tasks.start(TaskKind::IdleSessions, server::look_for_idle(app.clone()));
 }
 
 /// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.

@@ -20,7 +20,6 @@ pub use envelope::{Event, EventRef, Scope, Seq, SessionId, Severity, SeverityErr
 pub use event_type::{
     EventType, EventTypeError, Pattern, PatternSegment, SEGMENTS_MAX, SEGMENTS_MIN, TYPE_BYTES_MAX,
 };
-pub use idempotency::idempotency_key;
 pub use payload::{
     EVENT_BYTES_MAX, FIELD_CHARS_MAX, FieldPath, FieldValue, NESTING_MAX, Payload, PayloadError, WithEscape,
     clean_text, cut_text, strip_text,

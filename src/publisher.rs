@@ -80,7 +80,7 @@ mod tests {
             notifications: Vec::new(),
             directive: None,
         };
-        let written = Records::of(|records| {
+        let written = Records::build(|records| {
             records.own_event(&event("1"));
             records.event_with_new_id(&event("2").as_ref()).expect("small");
             records.exchange(RequestId(4), &exchange).expect("small");
@@ -143,11 +143,11 @@ mod tests {
         };
         let (first, second) = (event("1"), event("1"));
         assert_eq!(
-            outcome(Records::of(|records| records.own_event(&first))).await,
+            outcome(Records::build(|records| records.own_event(&first))).await,
             Outcome::Appended(Seq(1))
         );
         assert_eq!(
-            outcome(Records::of(|records| records.own_event(&second))).await,
+            outcome(Records::build(|records| records.own_event(&second))).await,
             Outcome::Duplicate(Seq(1))
         );
         for seq in [2, 3] {

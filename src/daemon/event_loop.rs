@@ -144,14 +144,14 @@ impl EventLoop {
 
     /// Appends a tick and notes its position; returns whether the disk is too full for it.
     async fn tick(&self, ticked: &mut Seq) -> Result<bool, LoopError> {
-        let tick = self.publisher.append(Records::of(Records::tick)).await;
+        let tick = self.publisher.append(Records::build(Records::tick)).await;
         let tick = tick.map(|appended| *ticked = appended.last().unwrap_or_default());
         unless_full(tick).map_err(LoopError::from)
     }
 
     async fn close_and_catch_up(mut self) -> Result<(), LoopError> {
         self.queue_lost(self.registry.take_lost());
-        let said = self.publisher.append(Records::of(Records::shutting_down)).await;
+        let said = self.publisher.append(Records::build(Records::shutting_down)).await;
         if unless_full(said.map(drop))? {
             tracing::warn!("the disk is full, so open batches are closed after the next start");
         }
@@ -296,7 +296,7 @@ pub(super) enum Outgoing {
 
 impl Outgoing {
     pub(super) async fn append_to(&self, publisher: &Publisher) -> Result<(), AppendError> {
-        let records = Records::of(|records| match self {
+        let records = Records::build(|records| match self {
             Self::Event(event) => records.own_event(event),
             Self::Undelivered { session, injection } => records.undelivered(session, injection),
             Self::Seen { session } => records.session_seen(session),

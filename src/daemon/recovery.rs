@@ -373,7 +373,7 @@ impl Replay<'_> {
     fn skip(&self, seq: Seq, why: String, skipped: &mut Skipped) {
         tracing::error!(%seq, why, "a record of the journal is skipped; nothing comes of it");
         let publisher = Publisher::new(self.journal.clone());
-        let appended = publisher.append_synced_blocking(Records::of(|records| records.skipped(seq)));
+        let appended = publisher.append_synced_blocking(Records::build(|records| records.skipped(seq)));
         let appended =
             appended.inspect_err(|error| tracing::error!(%error, "it is skipped by this start alone"));
         skipped.add(seq, appended.ok().and_then(|appended| appended.first()));

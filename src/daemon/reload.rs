@@ -173,7 +173,7 @@ pub(super) async fn adopt(
 
 /// Appends a `rules` record. One task does after the start, so that none comes after a newer one.
 async fn append(publisher: &Publisher, hash: &str) -> Result<Appended, AppendError> {
-    publisher.append(Records::of(|records| records.rules(hash))).await
+    publisher.append(Records::build(|records| records.rules(hash))).await
 }
 
 /// How the files are after the start has read them.
@@ -362,7 +362,7 @@ impl Reloader {
 
     async fn publish(&self, outcome: &Result<ReloadView, ReloadError>) {
         let event = event(outcome.as_ref(), self.clock.now());
-        if let Err(error) = self.publisher.append(Records::of(|records| records.own_event(&event))).await {
+        if let Err(error) = self.publisher.append(Records::build(|records| records.own_event(&event))).await {
             tracing::error!(%error, "the reload could not be published");
         }
     }

@@ -4,34 +4,48 @@ use sha2::{Digest, Sha256};
 
 use crate::event::EventRef;
 
-/// The key of the event that `source` calls `id`.
-///
-/// Shape: the first 128 bits of a SHA-256, so that no producer can find an id that collides with another one's event.
-pub fn idempotency_key(source: &str, id: &str) -> u128 {
-    let mut hash = Sha256::new();
-    // The length keeps ("ab", "c") and ("a", "bc") apart.
-    hash.update((source.len() as u64).to_le_bytes());
-    hash.update(source);
-    hash.update(id);
-    let digest: [u8; 32] = hash.finalize().into();
-    u128::from_le_bytes(*digest.first_chunk().expect("32 bytes begin with 16"))
-}
-
 impl EventRef<'_> {
-    /// See [`idempotency_key`].
+    /// The key of its source and its id.
+    ///
+    /// Shape: the first 128 bits of a SHA-256, so that no producer can find an id that collides with another one's event.
     pub fn idempotency_key(&self) -> u128 {
-        idempotency_key(self.source, self.id)
+        let mut hash = Sha256::new();
+        // The length keeps ("ab", "c") and ("a", "bc") apart.
+        hash.update((self.source.len() as u64).to_le_bytes());
+        hash.update(self.source);
+        hash.update(self.id);
+        let digest: [u8; 32] = hash.finalize().into();
+        u128::from_le_bytes(*digest.first_chunk().expect("32 bytes begin with 16"))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::{
+        event::{EventRef, Provenance, Severity},
+        time::Timestamp,
+    };
 
     #[test]
     fn an_idempotency_key_depends_on_source_and_id_and_stays_the_same() {
+        let key = |source, id| {
+            let event = EventRef {
+                id,
+                event_type: "ci.check.failed",
+                source,
+                provenance: Provenance::Local,
+                severity: Severity::Error,
+                timestamp: Timestamp::ZERO,
+                payload: "{}",
+                dedupe_key: None,
+                session: None,
+                workspace: None,
+                cause: None,
+            };
+            event.idempotency_key()
+        };
         // Computed apart from this program: sha256(u64 2, "fs1"), the first 16 bytes, little-endian.
-        assert_eq!(idempotency_key("fs", "1"), 0xdcd7_d900_8321_0523_03b7_9bb7_6259_0db2);
-        assert_ne!(idempotency_key("ab", "c"), idempotency_key("a", "bc"));
+        assert_eq!(key("fs", "1"), 0xdcd7_d900_8321_0523_03b7_9bb7_6259_0db2);
+        assert_ne!(key("ab", "c"), key("a", "bc"));
     }
 }

@@ -20,7 +20,7 @@ impl MessageSocket {
 }
 
 impl PartialEq for MessageSocket {
-    /// The form follows from the client, which the path names.
+    /// One socket is of one client, and so of one form.
     fn eq(&self, other: &Self) -> bool {
         (&self.path, &self.token) == (&other.path, &other.token)
     }

@@ -1,5 +1,5 @@
 //! Back-pressure: publishing waits while the consumer of the journal is far behind, so that what never waits here, an exchange,
-//! is handled soon after it is appended also in the midst of a burst. The journal is the buffer; there is no queue beside it.
+//! is handled soon after it is appended also in the midst of a burst. The journal is the buffer, so there is no queue.
 
 use std::{
     sync::{
@@ -38,7 +38,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Takes note of some records and how long they took; from time to time tells how many records are worth `LAG`.
+    /// Counts some records and how long they took; gives from time to time how many records take `LAG`.
     pub fn note(&mut self, records: u64, took: Duration) -> Option<u64> {
         self.records += records;
         self.took += took;

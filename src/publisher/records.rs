@@ -26,7 +26,7 @@ impl Records {
     }
 
     /// What `add` adds, which is one record as a rule.
-    pub fn of(add: impl FnOnce(&mut Self)) -> Self {
+    pub fn build(add: impl FnOnce(&mut Self)) -> Self {
         let mut records = Self::new();
         add(&mut records);
         records

@@ -165,7 +165,7 @@ impl MonitorClient {
         if let Some(process) = process {
             harness.runs_in(process);
         }
-        app.append(Records::of(|records| records.session_opened(session, &harness))).await
+        app.append(Records::build(|records| records.session_opened(session, &harness))).await
     }
 }
 

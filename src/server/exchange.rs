@@ -92,7 +92,7 @@ pub(crate) async fn undelivered(
     let session = session_of(&app, read_session(&session)?, None).await?;
     let injection = read_name("injection", Some(injection.into())).map_err(ApiError::bad)?;
     let injection = InjectionId::new(&injection.unwrap_or_default());
-    app.append(Records::of(|records| records.undelivered(&session, &injection))).await?;
+    app.append(Records::build(|records| records.undelivered(&session, &injection))).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

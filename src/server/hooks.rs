@@ -117,7 +117,7 @@ async fn answer(app: &App, kind: &Kind, call: &HookCall) -> Result<Option<String
             let standing = app.engine.standing(exchange.session.clone()).await?;
             // What the prompt carries has arrived with it; what did not fit there is taken here.
             let carried = harness::ids_in(prompt.as_bytes(), &standing.unconfirmed);
-            let acks = Records::of(|records| records.acks(&exchange.session, &carried, ConfirmedBy::Seen));
+            let acks = Records::build(|records| records.acks(&exchange.session, &carried, ConfirmedBy::Seen));
             app.append(acks).await?;
             return exchanged(app, kind, call, exchange).await;
         }

@@ -56,5 +56,5 @@ async fn look(app: &App, session: SessionId) -> Result<(), ApiError> {
     if !is_in_session || !file.is_idle {
         return Ok(());
     }
-    app.append(Records::of(|records| records.session_idle(&session, CLIENT_FILE, as_of))).await
+    app.append(Records::build(|records| records.session_idle(&session, CLIENT_FILE, as_of))).await
 }

@@ -146,7 +146,7 @@ async fn decide(
     if !app.engine.can_decide(session.clone(), notification.clone(), decision).await? {
         return Err(ApiError::not_found("waiting notification", &id));
     }
-    app.append(Records::of(|records| records.decided(session.as_ref(), &notification, decision))).await?;
+    app.append(Records::build(|records| records.decided(session.as_ref(), &notification, decision))).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

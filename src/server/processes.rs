@@ -275,7 +275,7 @@ async fn close(app: &App, process: Process) {
 
 /// Closes a session whose process has ended: it can be resumed, as any conversation can.
 async fn close_session(app: &App, session: &SessionId, process: exchange::Process) {
-    let gone = Records::of(|records| records.process_gone(session, process));
+    let gone = Records::build(|records| records.process_gone(session, process));
     tracing::info!(%session, pid = process.pid, "the process of a session has ended");
     if let Err(error) = app.publisher.append(gone).await {
         tracing::error!(%session, %error, "a session whose process has ended could not be closed");

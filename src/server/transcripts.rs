@@ -62,7 +62,7 @@ async fn look(app: &App, transcript: Transcript) -> Result<(), ApiError> {
         // The daemon stops.
         Err(_) => return Ok(()),
     };
-    app.append(Records::of(|records| records.acks(&session, &seen, ConfirmedBy::Seen))).await
+    app.append(Records::build(|records| records.acks(&session, &seen, ConfirmedBy::Seen))).await
 }
 
 /// The end of a regular file of the user `own`.

@@ -290,7 +290,7 @@ async fn hand_over(
 }
 
 async fn take_back(app: &App, session: &SessionId, injection: &Injection) {
-    let undelivered = Records::of(|records| records.undelivered(session, &injection.id));
+    let undelivered = Records::build(|records| records.undelivered(session, &injection.id));
     if let Err(error) = app.publisher.append(undelivered).await {
         tracing::error!(%error, "an injection could not be taken back");
     }

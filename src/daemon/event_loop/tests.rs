@@ -133,7 +133,7 @@ impl Running {
 }
 
 async fn append(journal: &Journal, add: impl FnOnce(&mut Records)) {
-    Publisher::new(journal.clone()).append(Records::of(add)).await.expect("appended");
+    Publisher::new(journal.clone()).append(Records::build(add)).await.expect("appended");
 }
 
 async fn open_session(journal: &Journal, id: &str) {

@@ -123,7 +123,7 @@ async fn rules_that_wait_for_space_are_named_and_never_after_those_of_a_reload()
         let (journal, publisher) = (reloader.journal.clone(), reloader.publisher.clone());
         journal.consumed(Seq(u64::MAX));
         files.set_space(Some(0));
-        while reloader.publisher.append(Records::of(Records::tick)).await.is_ok() {}
+        while reloader.publisher.append(Records::build(Records::tick)).await.is_ok() {}
         let waiting = "00".repeat(32);
         reloader.in_force = adopt(&reloader.publisher, Some(waiting.clone()), "").await.expect("adopted");
         assert!(reloader.in_force.waits && named(&journal).is_empty());
@@ -135,7 +135,7 @@ async fn rules_that_wait_for_space_are_named_and_never_after_those_of_a_reload()
         let elapsed = tokio::time::timeout(2 * FULL_RETRY, reloader.run()).await;
         assert!(elapsed.is_err(), "somebody may still ask");
         // Time that is paused does not wait for the journal's threads; what is appended now comes after all that was begun.
-        publisher.append(Records::of(Records::tick)).await.expect("appended");
+        publisher.append(Records::build(Records::tick)).await.expect("appended");
         assert_eq!(named(&journal), [reloaded]);
     }
 }

@@ -107,8 +107,8 @@ pub(crate) async fn run(
             continue;
         }
         let (kept, seq) = (&snapshots, capture.seq);
-        let (snapshots, read_from) = (Arc::clone(&snapshots), journal.clone());
-        match spawn_blocking(move || write(&snapshots, &read_from, &capture, &keys)).await {
+        let (snapshots, source) = (Arc::clone(&snapshots), journal.clone());
+        match spawn_blocking(move || write(&snapshots, &source, &capture, &keys)).await {
             Ok(Ok(bytes)) => {
                 tracing::debug!(%seq, bytes, "a snapshot was written");
                 journal.set_needed_from(kept.journal_needed_from());

@@ -39,10 +39,11 @@ fn write(token: Option<&str>, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::header_text;
 
     fn socket(headers: &[(&str, &str)]) -> Option<MessageSocket> {
         let header = |name: &str| {
-            headers.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            headers.iter().find(|(known, _)| *known == name).and_then(|(_, value)| header_text(value))
         };
         from_headers(&SessionId::new("s1"), &header)
     }
@@ -51,7 +52,7 @@ mod tests {
     fn a_socket_is_that_of_the_session_and_nothing_shows_its_token() {
         let full = [
             ("aside-session", "s1"),
-            ("aside-message-socket", "/run/a b.sock"),
+            ("aside-message-socket", "/run/a%20b.sock"),
             ("aside-message-token", "secret"),
             ("aside-entrypoint", "cli"),
         ];
@@ -70,6 +71,7 @@ mod tests {
             &[("aside-session", "s2"), ("aside-message-socket", "/a")],
             &[("aside-message-socket", "/a")],
             &[("aside-session", "s1"), ("aside-message-socket", "a")],
+            &[("aside-session", "s1"), ("aside-message-socket", "")],
         ] {
             assert_eq!(socket(other), None, "{other:?}");
         }
