@@ -154,6 +154,7 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     let mut daemon = Daemon::start(options, passed, recovered, &usable, in_force, outbox).await?;
     daemon.log_ready();
     on_ready();
+    daemon.journal.prepare_next_file();
     let watched = daemon.watch(&mut signals).await;
     let stopped = daemon.stop().await;
     watched.and(stopped)

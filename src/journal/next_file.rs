@@ -1,7 +1,8 @@
 //! The file after the present segment: ordered in time, waited for when it is needed, and taken.
 //!
 //! A thread of its own prepares it ([`prepare_files`]), as filling it with zeros keeps the disk busy for long. The first
-//! one after a start is ordered here; the flusher orders each after it, when the one before is named.
+//! one after a start is ordered by who opened the journal, see [`Journal::prepare_next_file`](super::Journal::prepare_next_file), or
+//! here when it may soon be needed; the flusher orders each after it, when the one before is named.
 
 use std::{
     io,
@@ -19,9 +20,9 @@ use crate::journal::{
     segment::{self, NEXT_NAME},
 };
 
-/// How far a segment is filled when the one after it is ordered, in bytes; half of a smaller segment.
+/// How far a segment is filled when the one after it is ordered though nobody asked for it, in bytes; half of a smaller segment.
 ///
-/// So a daemon that just started, or is hardly used, does not keep the disk busy with a file that it needs in hours.
+/// So a start that appends little does not share the disk with it.
 const FILLED_BYTES: u64 = 512 << 10;
 
 /// Time between two looks at whether the file is there or will not be; it is long prepared when it is needed, as a rule.
@@ -90,7 +91,8 @@ impl NextFile {
         self.found.take()
     }
 
-    fn order(&mut self) {
+    /// Orders the first file, unless that was done.
+    pub(super) fn order(&mut self) {
         if let Some(first) = self.first_order.take() {
             // The channel holds one, and nobody else orders before a file was taken.
             let _ = first.try_send(());
@@ -120,6 +122,26 @@ pub(super) fn prepare_files(
         shared.set_room();
         if prepared.send(file).is_err() {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::testing::*, *};
+    use crate::journal::{files::Files, memory::MemoryFiles};
+
+    #[test]
+    fn the_first_file_is_prepared_when_it_is_asked_for_before_anything_is_appended() {
+        for (times, expected) in [(0, false), (1, true), (2, true)] {
+            let files = MemoryFiles::new();
+            let journal = open(&files).journal;
+            for _ in 0..times {
+                journal.prepare_next_file();
+            }
+            journal.close_blocking().expect("closed");
+            let is_there = files.list().expect("listed").iter().any(|name| name == NEXT_NAME);
+            assert_eq!(is_there, expected, "asked {times} times");
         }
     }
 }

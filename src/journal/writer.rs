@@ -38,7 +38,11 @@ const RESERVE_PART: u64 = 4;
 #[derive(Debug)]
 pub(super) enum Command {
     Append(Append),
-    IdempotencyKeys { reply: oneshot::Sender<Vec<IdempotencyKey>> },
+    IdempotencyKeys {
+        reply: oneshot::Sender<Vec<IdempotencyKey>>,
+    },
+    /// The next file is to be prepared, if it was not ordered before.
+    OrderNext,
 }
 
 /// A batch and who waits for it.
@@ -115,6 +119,7 @@ impl Writer {
                     // Who no longer waits does not need them.
                     let _ = reply.send(self.keys.to_vec());
                 }
+                Command::OrderNext => self.next.order(),
             }
         }
         self.commit(who)
