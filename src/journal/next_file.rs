@@ -1,8 +1,8 @@
 //! The file after the present segment: ordered in time, waited for when it is needed, and taken.
 //!
 //! A thread of its own prepares it ([`prepare_files`]), as filling it with zeros keeps the disk busy for long. The first
-//! one after a start is ordered by who opened the journal, see [`Journal::prepare_next_file`](super::Journal::prepare_next_file), or
-//! here when it may soon be needed; the flusher orders each after it, when the one before is named.
+//! one after a start is ordered when the start is over, see [`Journal::prepare_next_file`](super::Journal::prepare_next_file), or when
+//! it is needed before; the flusher orders each after it, when the one before is named.
 
 use std::{
     io,
@@ -19,11 +19,6 @@ use crate::journal::{
     files::File,
     segment::{self, NEXT_NAME},
 };
-
-/// How far a segment is filled when the one after it is ordered though nobody asked for it, in bytes; half of a smaller segment.
-///
-/// So a start that appends little does not share the disk with it.
-const FILLED_BYTES: u64 = 512 << 10;
 
 /// Time between two looks at whether the file is there or will not be; it is long prepared when it is needed, as a rule.
 const PREPARED_WAIT: Duration = Duration::from_millis(5);
@@ -52,13 +47,6 @@ pub(super) enum Next {
 impl NextFile {
     pub(super) fn new(first_order: SyncSender<()>, prepared: Receiver<io::Result<Arc<dyn File>>>) -> Self {
         Self { first_order: Some(first_order), prepared, found: None }
-    }
-
-    /// Orders the first file if enough of the present segment is filled, which ends at `offset`.
-    pub(super) fn order_if_due(&mut self, offset: u64, segment_bytes: u64) {
-        if offset >= FILLED_BYTES.min(segment_bytes / 2) {
-            self.order();
-        }
     }
 
     /// Sees whether the file is there; waits until it is, or is known to find no space, if `may_wait`.
@@ -129,19 +117,23 @@ pub(super) fn prepare_files(
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::journal::{files::Files, memory::MemoryFiles};
+    use crate::journal::{Durability, Level, files::Files, memory::MemoryFiles};
+
+    /// Whether the next file is there after a journal with segments of 4 KiB was opened, asked for it, filled, and closed.
+    fn is_there_after(times_asked: usize, filled: std::ops::Range<u64>) -> bool {
+        let files = MemoryFiles::new();
+        let journal = open_with(&files, 4_096, Durability::Sync, set_clock().1).expect("opened").journal;
+        (0..times_asked).for_each(|_| journal.prepare_next_file());
+        journal.append_blocking(batch_of(filled), Level::Synced).expect("appended");
+        journal.close_blocking().expect("closed");
+        files.list().expect("listed").iter().any(|name| name == NEXT_NAME)
+    }
 
     #[test]
-    fn the_first_file_is_prepared_when_it_is_asked_for_before_anything_is_appended() {
-        for (times, expected) in [(0, false), (1, true), (2, true)] {
-            let files = MemoryFiles::new();
-            let journal = open(&files).journal;
-            for _ in 0..times {
-                journal.prepare_next_file();
-            }
-            journal.close_blocking().expect("closed");
-            let is_there = files.list().expect("listed").iter().any(|name| name == NEXT_NAME);
-            assert_eq!(is_there, expected, "asked {times} times");
-        }
+    fn the_first_file_is_prepared_when_it_is_asked_for_or_needed_and_not_before() {
+        assert!(!is_there_after(0, 1..30));
+        assert!(is_there_after(1, 1..2));
+        assert!(is_there_after(2, 1..2));
+        assert!(is_there_after(0, 1..60));
     }
 }

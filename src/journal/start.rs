@@ -67,8 +67,6 @@ impl Journal {
             durable: last,
             time,
         };
-        let mut next = helpers.next;
-        next.order_if_due(place.offset, place.segment_bytes);
         let writer = Writer {
             shared: Arc::clone(&shared),
             waiting: VecDeque::new(),
@@ -77,7 +75,7 @@ impl Journal {
             keys,
             written: written_sender,
             commits: Arc::clone(&commits),
-            next,
+            next: helpers.next,
             place,
             group: Group::default(),
             preface: Preface::of_kind(settings.preface),

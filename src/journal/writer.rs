@@ -41,7 +41,7 @@ pub(super) enum Command {
     IdempotencyKeys {
         reply: oneshot::Sender<Vec<IdempotencyKey>>,
     },
-    /// The next file is to be prepared, if it was not ordered before.
+    /// Asks for the next file, unless it was ordered before.
     OrderNext,
 }
 
@@ -258,7 +258,7 @@ impl Writer {
         if self.group.buffer.is_empty() {
             return Ok(());
         }
-        let Place { segment, offset, segment_bytes, time, .. } = &mut self.place;
+        let Place { segment, offset, time, .. } = &mut self.place;
         segment
             .file
             .write_at(&self.group.buffer, *offset)
@@ -267,7 +267,6 @@ impl Writer {
         segment.set_end(*offset, *time);
         self.group.buffer.clear();
         self.group.buffer.shrink_to(GROUP_BYTES_MAX);
-        self.next.order_if_due(*offset, *segment_bytes);
         Ok(())
     }
 
@@ -492,30 +491,13 @@ mod tests {
         let left = files.after_kill();
         left.set_space(Some(0));
         for journal in [journal, open(&left).journal] {
+            journal.prepare_next_file();
             while journal.disk_full().is_none() {
                 std::thread::yield_now();
             }
             journal.close_blocking().expect("closed");
         }
         assert_eq!(files.list().expect("listed"), ["00000000000000000001.seg"]);
-    }
-
-    #[test]
-    fn the_next_file_is_prepared_when_half_of_a_small_segment_is_filled_and_not_before() {
-        let files = MemoryFiles::new();
-        let names_after = |numbers: std::ops::Range<u64>| {
-            let opened = open_with(&files, 4_096, Durability::Sync, set_clock().1).expect("opened");
-            opened.journal.append_blocking(batch_of(numbers), Level::Synced).expect("appended");
-            opened.journal.close_blocking().expect("closed");
-            files
-                .list()
-                .expect("listed")
-                .into_iter()
-                .filter(|name| name.ends_with(".seg"))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(names_after(1..30), ["00000000000000000001.seg"]);
-        assert_eq!(names_after(30..50), ["00000000000000000001.seg", NEXT_NAME]);
     }
 
     #[test]
