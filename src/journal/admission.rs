@@ -20,10 +20,11 @@ use crate::{
 /// is more than that by itself comes on top of half of it, and who publishes takes the processor from the consumer meanwhile: so a
 /// quarter of the 20 ms that an exchange may take.
 const LAG: Duration = Duration::from_millis(5);
-/// Fewest and most records that this can be, however slow or fast the consumer is.
-const LAG_RECORDS: (u64, u64) = (64, 16_384);
-/// The same until the consumer's pace is known.
-const LAG_RECORDS_AT_FIRST: u64 = 1_024;
+/// Fewest and most records that this can be, however slow or fast the consumer is. An event for four templates that all reach their
+/// bounds takes 1 ms (`scripts/hostile-templates`), and a lag of 64 such events kept exchanges waiting for up to 148 ms.
+const LAG_RECORDS: (u64, u64) = (4, 16_384);
+/// The same until the consumer's pace is known; few, as it may be slow.
+const LAG_RECORDS_AT_FIRST: u64 = 32;
 /// How many notifications for many sessions may be untaken, over all sessions, when publishing waits: sessions take some 700,000 a second,
 /// and one that asks takes its own at once, as many as there are divided by the sessions.
 const UNTAKEN_MAX: u64 = 262_144;
@@ -196,7 +197,8 @@ mod tests {
         assert_eq!(pace.note(5_000, Duration::from_millis(1)), Some(2_500));
         assert_eq!(pace.note(0, Duration::ZERO), None);
         assert_eq!(pace.note(2_000, Duration::from_millis(100)), Some(100));
-        assert_eq!(pace.note(1, Duration::from_secs(1)), Some(64));
+        assert_eq!(pace.note(20, Duration::from_millis(20)), Some(5), "hostile templates");
+        assert_eq!(pace.note(1, Duration::from_secs(1)), Some(4));
         assert_eq!(pace.note(1_000_000, Duration::from_millis(20)), Some(16_384));
     }
 
