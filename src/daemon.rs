@@ -70,7 +70,9 @@ use crate::{
     meter::Meters,
     projection::{FILE_NAME, Projection, Writer},
     publisher::Publisher,
-    server::{self, App, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX},
+    server::{
+        self, App, AppParts, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX,
+    },
     time::Timestamp,
 };
 
@@ -384,7 +386,7 @@ fn new_app(
     let registry = Arc::new(Registry::new(clock.now().as_millis() << 20));
     let clock = clock_fn(clock);
     let rooms = Rooms::default();
-    App {
+    App::from(AppParts {
         publisher: Publisher::new(journal.clone()),
         journal: journal.clone(),
         engine,
@@ -397,7 +399,7 @@ fn new_app(
         clock,
         since_boot: monotonic_now,
         shutdown,
-    }
+    })
 }
 
 /// Starts the tasks that watch the clients of sessions.

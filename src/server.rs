@@ -42,6 +42,7 @@ mod tests;
 
 use std::{
     fs, io,
+    ops::Deref,
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::Path,
     sync::Arc,
@@ -75,9 +76,12 @@ pub use tokens::{Tokens, TokensError};
 pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
 pub use wake_routes::push_wakes;
 
-/// What every handler works with; cloning it is cheap.
+/// What every handler works with; one pointer, as each request clones it several times.
 #[derive(Clone)]
-pub struct App {
+pub struct App(Arc<AppParts>);
+
+/// What an [`App`] holds.
+pub struct AppParts {
     /// Where everything is read.
     pub journal: Journal,
     /// Where everything is appended.
@@ -102,6 +106,20 @@ pub struct App {
     pub since_boot: fn() -> Duration,
     /// Becomes true when the daemon stops; streams and long polls then end.
     pub shutdown: watch::Receiver<bool>,
+}
+
+impl From<AppParts> for App {
+    fn from(parts: AppParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for App {
+    type Target = AppParts;
+
+    fn deref(&self) -> &AppParts {
+        &self.0
+    }
 }
 
 impl App {

@@ -73,9 +73,14 @@ impl Reply {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "names are given for as long as the test runs")]
 fn daemon() -> Daemon {
-    let clock: Clock = Arc::new(|| Timestamp::from_millis(1_000));
+    daemon_at(|| Timestamp::from_millis(1_000))
+}
+
+/// One with a clock of its own.
+#[expect(clippy::disallowed_methods, reason = "names are given for as long as the test runs")]
+fn daemon_at(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Daemon {
+    let clock: Clock = Arc::new(clock);
     let files = Arc::new(MemoryFiles::new());
     let opened = Journal::open(files, JournalSettings::default(), clock.clone(), &|_| None).expect("opened");
     let (engine, asked) = EngineHandle::new(steady);
@@ -90,7 +95,7 @@ fn daemon() -> Daemon {
     let folder = tempfile::tempdir().expect("a folder");
     let (projection, orders) = Projection::new(&folder.path().join(FILE_NAME));
     let meters = Arc::new(Meters::new(|| std::time::Duration::ZERO));
-    let app = App {
+    let app = App::from(AppParts {
         publisher: Publisher::new(journal.clone()),
         journal,
         engine,
@@ -103,7 +108,7 @@ fn daemon() -> Daemon {
         clock,
         since_boot: || std::time::Duration::ZERO,
         shutdown,
-    };
+    });
     Daemon { app, queries, orders, stop, pending: 0, folder }
 }
 

@@ -225,9 +225,8 @@ async fn what_the_user_decides_is_journaled_if_it_waits() {
 
 #[tokio::test]
 async fn a_context_that_becomes_full_is_told_once_until_it_was_not() {
-    let mut daemon = daemon();
     let now = AtomicU64::new(1_000);
-    daemon.app.clock = Arc::new(move || Timestamp::from_millis(now.fetch_add(1, Ordering::Relaxed)));
+    let mut daemon = daemon_at(move || Timestamp::from_millis(now.fetch_add(1, Ordering::Relaxed)));
     let app = daemon.app.clone();
     daemon.pending = 2;
     for (used, events) in [("79", 0), ("81", 1), ("90", 1), ("10", 1), ("80", 2)] {
