@@ -41,6 +41,7 @@ pub mod protocol;
 pub mod trial;
 
 // Moves.
+pub mod background;
 pub mod causes;
 pub mod daemon;
 pub mod journal;

@@ -28,6 +28,7 @@ use super::{
     snapshots::Snapshots,
 };
 use crate::{
+    background,
     event::Seq,
     journal::{Journal, ReadError, Reader},
     projection::{Command, Failed, Notes, Projection, ProjectionError, Writer},
@@ -332,6 +333,7 @@ impl Projector {
         let runtime = Handle::current();
         let ended = Ended(self.projection.clone());
         thread::Builder::new().name("projection".to_owned()).spawn(move || {
+            background::give_way(background::SOON);
             runtime.block_on(self.run());
             drop(ended);
         })

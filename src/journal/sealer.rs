@@ -15,6 +15,7 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
+    background,
     event::Seq,
     journal::{
         Clock, Shared,
@@ -33,10 +34,6 @@ const BLOCKS_AT_ONCE: u32 = 8;
 
 /// How long a pause is: so the thread takes about a third of a processor, and packs more than 100 MB a second.
 const PAUSE: Duration = Duration::from_millis(2);
-
-/// How much lower than that of the other threads its priority is.
-#[cfg(target_os = "linux")]
-const NICENESS: i32 = 10;
 
 /// How the other threads ask for something to be done.
 #[derive(Debug, Default)]
@@ -111,10 +108,7 @@ impl Sealing {
 impl Sealer {
     /// Runs until the journal is closed.
     pub(super) fn run(mut self) {
-        #[cfg(target_os = "linux")]
-        if let Err(error) = rustix::process::nice(NICENESS) {
-            tracing::debug!(%error, "the thread that packs segments runs at the priority of the others");
-        }
+        background::give_way(background::LATER);
         while self.shared.sealing.wait() {
             // A lack of memory shows as a panic in places; what is left undone is tried again when something is asked next.
             if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {

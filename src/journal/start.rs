@@ -10,6 +10,7 @@ use std::{
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
+    background,
     event::Seq,
     journal::{
         Clock, IN_FLIGHT_MAX, Inner, Journal, JournalSettings, Opened, Shared,
@@ -132,6 +133,7 @@ fn start_helpers(
     let preparing = Arc::clone(shared);
     let size = settings.segment_bytes;
     let preparer = start("journal-preparer", move || {
+        background::give_way(background::SOON);
         next_file::prepare_files(&preparing, size, &orders, &prepared_sender)
     })?;
     let next = NextFile::new(orders_sender.clone(), prepared);
