@@ -27,8 +27,8 @@ use crate::{
     },
 };
 
-/// Most lines of one batch: where a bigger batch stops being cheaper.
-const BATCH_LINES_MAX: usize = 1_000;
+/// Most lines of one batch. Twice as many would be 5 % cheaper, but an exchange waits behind whole batches.
+const BATCH_LINES_MAX: usize = 500;
 /// Most bytes of one batch.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Room that lines take until they are published: for the batch that is on its way and for the next one.
