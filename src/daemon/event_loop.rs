@@ -1,7 +1,7 @@
 //! The one task that owns the engine: reads the journal in order, does what the engine asks for, and wakes it in time.
 //!
 //! The loop decides nothing. Whatever is to change the engine is appended to the journal and comes back from there; what does
-//! not change it (a question about its state) is answered between two slices. A slice is bounded, so that a question or a
+//! not change it (a question about its state) is answered between two slices. A slice is bounded in time, so that a question or a
 //! deadline never waits for a long backlog.
 #![expect(clippy::disallowed_methods, reason = "the one timer of the program is armed here")]
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    clock::{Clock, monotonic_now},
+    clock::Clock,
     fold::{Fold, FoldError},
     projector::Feed,
     snapshots::{Capture, writer::Schedule},
@@ -31,8 +31,11 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most records between two looks at questions and deadlines; at a few microseconds a record some milliseconds.
-const SLICE_RECORDS_MAX: usize = 1_024;
+/// How long a slice lasts: what is between two slices, and those who wait for room to publish, wait no longer whatever the records cost.
+const SLICE: Duration = Duration::from_millis(2);
+/// Records between two looks at the clock: a look takes 40 ns, a record some microseconds, or a millisecond where four templates reach their
+/// bounds.
+const STEP_RECORDS: usize = 2;
 /// How long the loop sleeps when nothing has a deadline; only so that the timer has a value.
 const FAR: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest sleep towards a deadline: the timer neither counts while the machine sleeps nor follows a clock that is set, so the clock is
@@ -53,6 +56,8 @@ pub(super) struct EventLoop {
     pub(super) publisher: Publisher,
     pub(super) reader: Reader,
     pub(super) clock: Arc<Clock>,
+    /// A clock that nobody sets, to measure by.
+    pub(super) steady: fn() -> Duration,
     pub(super) registry: Arc<Registry>,
     pub(super) queries: mpsc::Receiver<Query>,
     /// Where it notes its turns.
@@ -104,7 +109,7 @@ impl EventLoop {
             let until_deadline = deadline.map(|at| self.clock.until(at).min(LOOK_AGAIN));
             let wait = if is_full { Some(FULL_RETRY) } else { until_deadline };
             let wait = self.watchdog.until_next(wait);
-            self.watchdog.say(monotonic_now());
+            self.watchdog.say((self.steady)());
             self.pulse.wait();
             tokio::select! {
                 _ = self.drain.changed() => {}
@@ -213,9 +218,27 @@ impl EventLoop {
         self.fold.engine.poll_timeout().map(|(at, _)| at)
     }
 
+    /// Applies what is written, for as long as a slice lasts.
     async fn consume_slice(&mut self) -> Result<(), LoopError> {
-        let (begin, before) = (self.clock.now(), self.fold.applied);
-        for record in self.reader.next_batch(SLICE_RECORDS_MAX)?.iter() {
+        let (begin, before) = ((self.steady)(), self.fold.applied);
+        let mut took = Duration::ZERO;
+        while took < SLICE && self.consume_step().await? {
+            took = (self.steady)().saturating_sub(begin);
+        }
+        let records = self.fold.applied.0 - before.0;
+        if let Some(lag_max) = self.pace.note(records, took) {
+            self.journal.set_lag_max(lag_max);
+        }
+        self.journal.set_untaken(self.fold.engine.untaken());
+        self.journal.consumed(self.fold.applied);
+        self.feed.hand_over(&mut self.fold);
+        Ok(())
+    }
+
+    /// Applies some records; returns whether there were any.
+    async fn consume_step(&mut self) -> Result<bool, LoopError> {
+        let records = self.reader.next_batch(STEP_RECORDS)?;
+        for record in records.iter() {
             self.fold.apply(&record)?;
             self.schedule.note_applied(record.body.len() as u64);
             let mut has_answer = false;
@@ -230,14 +253,7 @@ impl EventLoop {
                 flush(&mut self.outbox, &self.publisher, &self.registry).await?;
             }
         }
-        let records = self.fold.applied.0 - before.0;
-        if let Some(lag_max) = self.pace.note(records, self.clock.now().since(begin)) {
-            self.journal.set_lag_max(lag_max);
-        }
-        self.journal.set_untaken(self.fold.engine.untaken());
-        self.journal.consumed(self.fold.applied);
-        self.feed.hand_over(&mut self.fold);
-        Ok(())
+        Ok(!records.is_empty())
     }
 
     async fn flush(&mut self) -> Result<bool, LoopError> {

@@ -23,13 +23,14 @@ const LAG: Duration = Duration::from_millis(5);
 /// Fewest and most records that this can be, however slow or fast the consumer is. An event for four templates that all reach their
 /// bounds takes 1 ms (`scripts/hostile-templates`), and a lag of 64 such events kept exchanges waiting for up to 148 ms.
 const LAG_RECORDS: (u64, u64) = (4, 16_384);
-/// The same until the consumer's pace is known; few, as it may be slow.
-const LAG_RECORDS_AT_FIRST: u64 = 32;
+/// The same until the consumer's pace is known, which is after `PACE_AFTER`; few, as it may be slow.
+const LAG_RECORDS_AT_FIRST: u64 = 8;
 /// How many notifications for many sessions may be untaken, over all sessions, when publishing waits: sessions take some 700,000 a second,
 /// and one that asks takes its own at once, as many as there are divided by the sessions.
 const UNTAKEN_MAX: u64 = 262_144;
-/// How long the consumer has to have worked before its pace counts, so that a reading in whole milliseconds is near enough.
-const PACE_AFTER: Duration = Duration::from_millis(20);
+/// How long the consumer has to have worked before its pace counts: a slice of it, so that a publisher is held back before it has sent
+/// much of what turns out to cost more than what came before.
+const PACE_AFTER: Duration = Duration::from_millis(2);
 
 /// How fast the consumer handles records.
 #[derive(Debug, Default)]
@@ -193,11 +194,11 @@ mod tests {
     #[test]
     fn the_lag_is_what_the_consumer_does_in_five_milliseconds() {
         let mut pace = Pace::default();
-        assert_eq!(pace.note(5_000, Duration::from_millis(19)), None);
-        assert_eq!(pace.note(5_000, Duration::from_millis(1)), Some(2_500));
+        assert_eq!(pace.note(700, Duration::from_micros(1_900)), None);
+        assert_eq!(pace.note(300, Duration::from_micros(100)), Some(2_500));
         assert_eq!(pace.note(0, Duration::ZERO), None);
         assert_eq!(pace.note(2_000, Duration::from_millis(100)), Some(100));
-        assert_eq!(pace.note(20, Duration::from_millis(20)), Some(5), "hostile templates");
+        assert_eq!(pace.note(2, Duration::from_millis(2)), Some(5), "hostile templates");
         assert_eq!(pace.note(1, Duration::from_secs(1)), Some(4));
         assert_eq!(pace.note(1_000_000, Duration::from_millis(20)), Some(16_384));
     }

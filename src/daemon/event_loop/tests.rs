@@ -35,8 +35,17 @@ const BACK_AT: u64 = 59_990;
 const BACK_BY: u64 = 1_000;
 
 fn read() -> (Timestamp, Duration) {
-    let steady = Duration::from_millis(STEADY.load(Ordering::SeqCst));
-    (Timestamp::from_millis(WALL.load(Ordering::SeqCst)), steady)
+    (Timestamp::from_millis(WALL.load(Ordering::SeqCst)), steady())
+}
+
+fn steady() -> Duration {
+    Duration::from_millis(STEADY.load(Ordering::SeqCst))
+}
+
+/// A clock that goes on by a millisecond from one look to the next.
+fn look() -> Duration {
+    static LOOKS: AtomicU64 = AtomicU64::new(0);
+    Duration::from_millis(LOOKS.fetch_add(1, Ordering::SeqCst))
 }
 
 /// Lets both clocks go on with the runtime's, and puts the wall clock back once.
@@ -55,24 +64,22 @@ async fn turn_clocks() {
 
 fn kinds(journal: &Journal) -> Vec<u8> {
     let mut reader = journal.read_from(Seq(1));
-    let batch = reader.next_batch(SLICE_RECORDS_MAX).expect("readable");
+    let batch = reader.next_batch(1_024).expect("readable");
     batch.iter().map(|record| record.kind.0).collect()
 }
 
-/// A loop that runs, with one session, and what it works on.
-struct Running {
+/// A loop that does not run yet, with one session, and what it works on.
+struct Prepared {
+    event_loop: EventLoop,
     journal: Journal,
     drain: watch::Sender<bool>,
-    ended: JoinHandle<Result<(), LoopError>>,
-    registry: Arc<Registry>,
-    clocks: JoinHandle<()>,
     /// Dropped last: the rules' folder, and the other ends of what the loop speaks to.
-    _others: Box<dyn Any + Send>,
+    others: Box<dyn Any + Send>,
 }
 
-impl Running {
-    /// Starts it by the rules that `files` make, each a name and a text.
-    async fn start(files: &[(&str, &str)]) -> Self {
+impl Prepared {
+    /// Prepares it by the rules that `files` make, each a name and a text.
+    async fn new(files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let clock = Arc::new(Clock::reading(read, Timestamp::ZERO));
         let (settings, memory) = (JournalSettings::default(), Arc::new(MemoryFiles::new()));
@@ -96,17 +103,17 @@ impl Running {
         let (followed, ended) = (journal.clone(), Seq::ZERO);
         let past = Past { journal: followed, snapshots, rules, ended, skipped: Default::default() };
         let (projector, feed) = Projector::new(projection.clone(), commands, past, None, &mut fold);
-        let (engine, queries) = EngineHandle::new(|| Duration::from_millis(STEADY.load(Ordering::SeqCst)));
+        let (engine, queries) = EngineHandle::new(steady);
         let (orders, ordered) = writer::orders();
         let (drain, draining) = watch::channel(false);
-        let registry = Arc::new(Registry::new(1));
         let event_loop = EventLoop {
             fold,
             journal: journal.clone(),
             publisher: Publisher::new(journal.clone()),
             reader: journal.read_from(Seq(1)),
             clock,
-            registry: registry.clone(),
+            steady,
+            registry: Arc::new(Registry::new(1)),
             queries,
             pulse: Arc::clone(engine.pulse()),
             feed,
@@ -117,9 +124,27 @@ impl Running {
             outbox: VecDeque::new(),
             schedule: Schedule::new(orders, 1_000, Seq::ZERO),
         };
+        Self { event_loop, journal, drain, others: Box::new((folder, projector, engine, ordered)) }
+    }
+}
+
+/// A loop that runs.
+struct Running {
+    journal: Journal,
+    drain: watch::Sender<bool>,
+    ended: JoinHandle<Result<(), LoopError>>,
+    registry: Arc<Registry>,
+    clocks: JoinHandle<()>,
+    _others: Box<dyn Any + Send>,
+}
+
+impl Running {
+    /// Starts it by the rules that `files` make.
+    async fn start(files: &[(&str, &str)]) -> Self {
+        let Prepared { event_loop, journal, drain, others: _others } = Prepared::new(files).await;
+        let registry = Arc::clone(&event_loop.registry);
         let clocks = tokio::spawn(turn_clocks());
         let ended = tokio::spawn(event_loop.run());
-        let _others: Box<dyn Any + Send> = Box::new((folder, projector, engine, ordered));
         Self { journal, drain, ended, registry, clocks, _others }
     }
 
@@ -205,4 +230,16 @@ async fn what_is_due_is_done_while_records_keep_coming() {
     let before = kinds(&running.journal);
     running.stop().await;
     assert!(before.contains(&record::TICK), "the sessions get their share meanwhile: {before:?}");
+}
+
+#[tokio::test]
+async fn a_slice_ends_in_time_whatever_its_records_cost() {
+    let Prepared { mut event_loop, journal, others: _others, .. } = Prepared::new(&[]).await;
+    for _ in 0..50 {
+        append(&journal, |records| records.session_seen(&SessionId::new("s1"))).await;
+    }
+    event_loop.steady = look;
+    event_loop.consume_slice().await.expect("readable");
+    assert_eq!(event_loop.fold.applied, Seq(4), "two steps of two records, a millisecond each");
+    assert_eq!(journal.lag(), 48, "room for others is known right after it");
 }
