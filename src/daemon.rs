@@ -250,7 +250,7 @@ impl Daemon {
             publisher: Publisher::new(journal.clone()),
             reader,
             clock: clock.clone(),
-            steady: monotonic_now,
+            monotonic: monotonic_now,
             registry: app.registry.clone(),
             queries,
             pulse: Arc::clone(app.engine.pulse()),

@@ -31,10 +31,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long a slice lasts: what is between two slices, and those who wait for room to publish, wait no longer whatever the records cost.
+/// How long a slice lasts, whatever its records cost. Questions, deadlines and publishers that wait for room have their turn after it.
 const SLICE: Duration = Duration::from_millis(2);
-/// Records between two looks at the clock: a look takes 40 ns, a record some microseconds, or a millisecond where four templates reach their
-/// bounds.
+/// Records between two reads of the clock. A read takes 40 ns. A record takes some microseconds, or a millisecond if four templates reach
+/// their bounds.
 const STEP_RECORDS: usize = 2;
 /// How long the loop sleeps when nothing has a deadline; only so that the timer has a value.
 const FAR: Duration = Duration::from_secs(24 * 60 * 60);
@@ -56,8 +56,8 @@ pub(super) struct EventLoop {
     pub(super) publisher: Publisher,
     pub(super) reader: Reader,
     pub(super) clock: Arc<Clock>,
-    /// A clock that nobody sets, to measure by.
-    pub(super) steady: fn() -> Duration,
+    /// Reads the monotonic clock, for durations only.
+    pub(super) monotonic: fn() -> Duration,
     pub(super) registry: Arc<Registry>,
     pub(super) queries: mpsc::Receiver<Query>,
     /// Where it notes its turns.
@@ -109,7 +109,7 @@ impl EventLoop {
             let until_deadline = deadline.map(|at| self.clock.until(at).min(LOOK_AGAIN));
             let wait = if is_full { Some(FULL_RETRY) } else { until_deadline };
             let wait = self.watchdog.until_next(wait);
-            self.watchdog.say((self.steady)());
+            self.watchdog.say((self.monotonic)());
             self.pulse.wait();
             tokio::select! {
                 _ = self.drain.changed() => {}
@@ -218,12 +218,12 @@ impl EventLoop {
         self.fold.engine.poll_timeout().map(|(at, _)| at)
     }
 
-    /// Applies what is written, for as long as a slice lasts.
+    /// Applies written records until there are no more or the slice ends.
     async fn consume_slice(&mut self) -> Result<(), LoopError> {
-        let (begin, before) = ((self.steady)(), self.fold.applied);
+        let (begin, before) = ((self.monotonic)(), self.fold.applied);
         let mut took = Duration::ZERO;
         while took < SLICE && self.consume_step().await? {
-            took = (self.steady)().saturating_sub(begin);
+            took = (self.monotonic)().saturating_sub(begin);
         }
         let records = self.fold.applied.0 - before.0;
         if let Some(lag_max) = self.pace.note(records, took) {
@@ -235,7 +235,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Applies some records; returns whether there were any.
+    /// Applies the next `STEP_RECORDS` records; returns whether there were any.
     async fn consume_step(&mut self) -> Result<bool, LoopError> {
         let records = self.reader.next_batch(STEP_RECORDS)?;
         for record in records.iter() {

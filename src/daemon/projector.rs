@@ -333,7 +333,7 @@ impl Projector {
         let runtime = Handle::current();
         let ended = Ended(self.projection.clone());
         thread::Builder::new().name("projection".to_owned()).spawn(move || {
-            background::give_way(background::SOON);
+            background::lower_priority(background::LOW);
             runtime.block_on(self.run());
             drop(ended);
         })

@@ -28,8 +28,8 @@ const LAG_RECORDS_AT_FIRST: u64 = 8;
 /// How many notifications for many sessions may be untaken, over all sessions, when publishing waits: sessions take some 700,000 a second,
 /// and one that asks takes its own at once, as many as there are divided by the sessions.
 const UNTAKEN_MAX: u64 = 262_144;
-/// How long the consumer has to have worked before its pace counts: a slice of it, so that a publisher is held back before it has sent
-/// much of what turns out to cost more than what came before.
+/// How long the consumer has to work before its pace counts. It is one slice of the event loop: when records become expensive, publishers
+/// wait before many of them are written.
 const PACE_AFTER: Duration = Duration::from_millis(2);
 
 /// How fast the consumer handles records.

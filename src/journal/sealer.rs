@@ -108,7 +108,7 @@ impl Sealing {
 impl Sealer {
     /// Runs until the journal is closed.
     pub(super) fn run(mut self) {
-        background::give_way(background::LATER);
+        background::lower_priority(background::LOWEST);
         while self.shared.sealing.wait() {
             // A lack of memory shows as a panic in places; what is left undone is tried again when something is asked next.
             if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {

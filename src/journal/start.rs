@@ -133,7 +133,7 @@ fn start_helpers(
     let preparing = Arc::clone(shared);
     let size = settings.segment_bytes;
     let preparer = start("journal-preparer", move || {
-        background::give_way(background::SOON);
+        background::lower_priority(background::LOW);
         next_file::prepare_files(&preparing, size, &orders, &prepared_sender)
     })?;
     let next = NextFile::new(orders_sender.clone(), prepared);

@@ -42,10 +42,10 @@ fn steady() -> Duration {
     Duration::from_millis(STEADY.load(Ordering::SeqCst))
 }
 
-/// A clock that goes on by a millisecond from one look to the next.
-fn look() -> Duration {
-    static LOOKS: AtomicU64 = AtomicU64::new(0);
-    Duration::from_millis(LOOKS.fetch_add(1, Ordering::SeqCst))
+/// A clock that advances by a millisecond at each read.
+fn advance_and_read() -> Duration {
+    static READS: AtomicU64 = AtomicU64::new(0);
+    Duration::from_millis(READS.fetch_add(1, Ordering::SeqCst))
 }
 
 /// Lets both clocks go on with the runtime's, and puts the wall clock back once.
@@ -64,7 +64,7 @@ async fn turn_clocks() {
 
 fn kinds(journal: &Journal) -> Vec<u8> {
     let mut reader = journal.read_from(Seq(1));
-    let batch = reader.next_batch(1_024).expect("readable");
+    let batch = reader.next_batch(usize::MAX).expect("readable");
     batch.iter().map(|record| record.kind.0).collect()
 }
 
@@ -112,7 +112,7 @@ impl Prepared {
             publisher: Publisher::new(journal.clone()),
             reader: journal.read_from(Seq(1)),
             clock,
-            steady,
+            monotonic: steady,
             registry: Arc::new(Registry::new(1)),
             queries,
             pulse: Arc::clone(engine.pulse()),
@@ -238,8 +238,8 @@ async fn a_slice_ends_in_time_whatever_its_records_cost() {
     for _ in 0..50 {
         append(&journal, |records| records.session_seen(&SessionId::new("s1"))).await;
     }
-    event_loop.steady = look;
+    event_loop.monotonic = advance_and_read;
     event_loop.consume_slice().await.expect("readable");
     assert_eq!(event_loop.fold.applied, Seq(4), "two steps of two records, a millisecond each");
-    assert_eq!(journal.lag(), 48, "room for others is known right after it");
+    assert_eq!(journal.lag(), 48, "publishers see the new room after the slice");
 }
