@@ -116,6 +116,7 @@ impl EventLoop {
                 Some(query) = self.queries.recv() => {
                     self.pulse.begin();
                     self.answer(query);
+                    give_way_to_answered().await;
                 }
                 Some(attach) = self.feed.wish() => self.feed.begin(attach, &mut self.fold),
                 lost = self.registry.lost() => {
@@ -243,14 +244,14 @@ impl EventLoop {
             self.schedule.note_applied(record.body.len() as u64);
             let mut has_answer = false;
             while let Some(output) = self.fold.poll_output() {
-                let outgoing = act(&self.registry, output);
-                has_answer |= outgoing.as_ref().is_some_and(Outgoing::is_answer);
-                self.outbox.extend(outgoing);
+                has_answer |= matches!(output, Output::Answer { .. });
+                self.outbox.extend(act(&self.registry, output));
             }
             self.feed.hand_over_much(&mut self.fold);
             // Whoever waits for an answer does not wait for the slice.
             if has_answer {
                 flush(&mut self.outbox, &self.publisher, &self.registry).await?;
+                give_way_to_answered().await;
             }
         }
         Ok(!records.is_empty())
@@ -259,6 +260,14 @@ impl EventLoop {
     async fn flush(&mut self) -> Result<bool, LoopError> {
         Ok(flush(&mut self.outbox, &self.publisher, &self.registry).await?)
     }
+}
+
+/// Lets the handler that was just answered write its response before the loop goes on.
+///
+/// The runtime runs a task that is woken here on this thread, and no other thread takes it over. Without this it waits
+/// until the loop has nothing to do, which in a burst was a third of what an exchange takes.
+async fn give_way_to_answered() {
+    tokio::task::yield_now().await;
 }
 
 /// Appends what is in the outbox, and answers once that is written; returns whether the disk is too full for it.
@@ -323,10 +332,6 @@ impl Outgoing {
             return Ok(());
         }
         publisher.append(records).await.map(drop)
-    }
-
-    fn is_answer(&self) -> bool {
-        matches!(self, Self::Answer { .. })
     }
 }
 

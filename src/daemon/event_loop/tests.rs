@@ -19,8 +19,9 @@ use crate::{
         snapshots::{Snapshots, writer},
     },
     event::{Payload, Provenance, Severity},
-    exchange::Harness,
+    exchange::{Exchange, Harness},
     journal::{JournalSettings, memory::MemoryFiles},
+    notification::InjectionPoint,
     projection::{FILE_NAME, Projection},
     protocol::record,
     server::EngineHandle,
@@ -242,4 +243,23 @@ async fn a_slice_ends_in_time_whatever_its_records_cost() {
     event_loop.consume_slice().await.expect("readable");
     assert_eq!(event_loop.fold.applied, Seq(4), "two steps of two records, a millisecond each");
     assert_eq!(journal.lag(), 48, "publishers see the new room after the slice");
+}
+
+#[tokio::test]
+async fn whoever_was_answered_goes_on_before_the_rest_of_the_slice() {
+    let Prepared { mut event_loop, journal, others: _others, .. } = Prepared::new(&[]).await;
+    let session = SessionId::new("s1");
+    let registry = Arc::clone(&event_loop.registry);
+    let mut waiter = registry.register(&session);
+    let exchange = Exchange::new(session.clone(), InjectionPoint::AfterTool, "c1");
+    append(&journal, |records| records.exchange(waiter.request(), &exchange).expect("small")).await;
+    for _ in 0..50 {
+        append(&journal, |records| records.session_seen(&session)).await;
+    }
+    tokio::select! {
+        biased;
+        answer = waiter.answer() => assert!(answer.is_ok(), "{answer:?}"),
+        slice = event_loop.consume_slice() => panic!("the slice ended first: {slice:?}"),
+    }
+    assert_eq!(event_loop.fold.applied, Seq(3), "what is behind the exchange is not applied yet");
 }
