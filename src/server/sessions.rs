@@ -7,7 +7,7 @@
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -68,6 +68,8 @@ pub struct Registry {
     followers: Arc<Semaphore>,
     next_request: AtomicU64,
     waiters: DashMap<RequestId, oneshot::Sender<Reply>>,
+    /// How many [`Waiter`]s there are.
+    awaited: AtomicUsize,
     watchers: DashMap<SessionId, watch::Sender<Pending>>,
     wake_routes: Arc<WakeRoutes>,
     hook_troubles: HookTroubles,
@@ -91,6 +93,7 @@ impl Registry {
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
             next_request: AtomicU64::new(first_request),
             waiters: DashMap::new(),
+            awaited: AtomicUsize::new(0),
             watchers: DashMap::new(),
             wake_routes: Arc::default(),
             hook_troubles: HookTroubles::default(),
@@ -205,7 +208,13 @@ impl Registry {
         let request = RequestId(self.next_request.fetch_add(1, Ordering::Relaxed));
         let (sender, answer) = oneshot::channel();
         self.waiters.insert(request, sender);
+        self.awaited.fetch_add(1, Ordering::Relaxed);
         Waiter { registry: self.clone(), session: session.clone(), request, answer }
+    }
+
+    /// Whether a request waits for its answer; one read of memory.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed) > 0
     }
 
     /// Watches a session's queue; what it shows first is not known until the next change.
@@ -249,6 +258,7 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         self.registry.waiters.remove(&self.request);
+        self.registry.awaited.fetch_sub(1, Ordering::Relaxed);
         // Nobody finds it any more, but an answer may have come between the last look and now.
         self.answer.close();
         let untaken = self.answer.try_recv().ok().and_then(Result::ok).and_then(|answer| answer.injection);

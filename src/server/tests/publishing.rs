@@ -118,6 +118,24 @@ async fn a_streamed_body_is_acknowledged_while_it_is_sent() {
 }
 
 #[tokio::test]
+async fn batches_end_sooner_while_an_exchange_waits() {
+    let Daemon { app, stop: _stop, .. } = daemon();
+    let body = "{\"type\":\"a.b\"}\n".repeat(2_500);
+    let reported = async || {
+        let mut request = post("/v1/events?results=summary", "application/x-ndjson", body.clone());
+        request.headers_mut().insert("accept", "application/x-ndjson".parse().expect("a value"));
+        let reply = send(&app, request).await;
+        let report = |line| serde_json::from_str::<Value>(line).expect("JSON")["accepted"].clone();
+        reply.body.lines().map(report).collect::<Vec<_>>()
+    };
+    assert_eq!(reported().await, [500; 5]);
+    let waiter = app.registry.register(&SessionId::new("s1"));
+    assert_eq!(reported().await, [250; 10]);
+    drop(waiter);
+    assert_eq!(reported().await, [500; 5]);
+}
+
+#[tokio::test]
 async fn a_body_without_an_end_does_not_keep_the_daemon_from_stopping() {
     let Daemon { app, stop, .. } = daemon();
     let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(1);
