@@ -159,8 +159,8 @@ impl Lines {
     async fn gather(&mut self) -> Option<Result<(), ApiError>> {
         self.bytes = 0;
         loop {
-            self.take_lines();
-            if is_full(&self.intake, self.bytes, &self.app) || self.is_ended {
+            let is_full = self.take_lines();
+            if is_full || self.is_ended {
                 return (self.intake.len() > 0).then_some(Ok(()));
             }
             let Some(arrived) = self.arrived().await else { return Some(Ok(())) };
@@ -200,7 +200,8 @@ impl Lines {
         self.body.next().now_or_never().map(Arrived::from)
     }
 
-    fn take_lines(&mut self) {
+    /// Takes lines that are there; returns whether the batch ends here.
+    fn take_lines(&mut self) -> bool {
         let severities = self.app.config.severities();
         let defaults = Defaults::api(self.app.now(), self.route.of_events(), &severities);
         let mut new_id = || self.ids.next_id();
@@ -209,14 +210,15 @@ impl Lines {
                 Some(line) => line,
                 None if self.is_ended => match self.splitter.last_line() {
                     Some(line) => line,
-                    None => return,
+                    None => return false,
                 },
-                None => return,
+                None => return false,
             };
             self.bytes += line.bytes.as_ref().map_or(0, |bytes| bytes.len());
             let event = line.bytes.and_then(|bytes| event::parse(bytes, &defaults, &mut new_id));
             self.intake.take(line.number, event);
         }
+        true
     }
 }
 

@@ -68,7 +68,7 @@ pub struct Registry {
     followers: Arc<Semaphore>,
     next_request: AtomicU64,
     waiters: DashMap<RequestId, oneshot::Sender<Reply>>,
-    /// How many [`Waiter`]s there are.
+    /// How many [`Waiter`]s there are; to ask the map would lock each of its parts.
     awaited: AtomicUsize,
     watchers: DashMap<SessionId, watch::Sender<Pending>>,
     wake_routes: Arc<WakeRoutes>,
@@ -212,7 +212,7 @@ impl Registry {
         Waiter { registry: self.clone(), session: session.clone(), request, answer }
     }
 
-    /// Whether a request waits for its answer; one read of memory.
+    /// Whether an exchange waits for its answer. It costs one read of memory, so a publisher may ask for each line.
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Relaxed) > 0
     }

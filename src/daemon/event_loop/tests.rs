@@ -246,7 +246,7 @@ async fn a_slice_ends_in_time_whatever_its_records_cost() {
 }
 
 #[tokio::test]
-async fn whoever_was_answered_goes_on_before_the_rest_of_the_slice() {
+async fn a_handler_that_was_answered_goes_on_before_the_rest_of_the_slice() {
     let Prepared { mut event_loop, journal, others: _others, .. } = Prepared::new(&[]).await;
     let session = SessionId::new("s1");
     let registry = Arc::clone(&event_loop.registry);
