@@ -20,6 +20,7 @@ pub mod shipped;
 mod catalogue;
 mod frames;
 mod later;
+mod patterns;
 mod protected;
 mod raw;
 mod values;
@@ -28,6 +29,7 @@ pub(crate) mod activation;
 mod batching;
 pub mod case;
 pub mod daemon;
+mod limits;
 mod subscriber;
 
 pub mod compile;

@@ -22,6 +22,7 @@ mod namesakes;
 mod offers;
 mod pressure;
 mod release;
+mod resolve;
 mod room;
 mod sessions;
 mod state;
@@ -67,6 +68,8 @@ use crate::{
 pub struct Engine {
     rules: Arc<CompiledRules>,
     matcher: Matcher,
+    /// Whose conditions an event resolves.
+    resolvers: Matcher,
     /// One for each of `rules.subscribers`, in that order.
     pipelines: Vec<Pipeline>,
     /// When each pipeline wants to be woken, by its index.
@@ -86,6 +89,7 @@ impl Engine {
         let pipelines = rules.subscribers.iter().cloned().map(Pipeline::new).collect();
         Self {
             matcher: matcher_of(&rules),
+            resolvers: resolvers_of(&rules),
             pipelines,
             pipeline_deadlines: Deadlines::default(),
             sessions: Sessions::default(),
@@ -362,6 +366,7 @@ impl Engine {
             })
             .collect();
         self.matcher = matcher_of(&rules);
+        self.resolvers = resolvers_of(&rules);
         if self.rules.sources != rules.sources {
             self.throttle.forget_rates();
         }
@@ -423,6 +428,11 @@ fn switched_off(rules: &CompiledRules) -> BTreeSet<SubscriberId> {
 
 fn matcher_of(rules: &CompiledRules) -> Matcher {
     Matcher::new((0_u32..).zip(&rules.subscribers).map(|(index, rule)| (index, rule.types.as_slice())))
+}
+
+fn resolvers_of(rules: &CompiledRules) -> Matcher {
+    let indexed = (0_u32..).zip(&rules.subscribers);
+    Matcher::new(indexed.filter_map(|(index, rule)| Some((index, rule.resolve.as_ref()?.by.as_slice()))))
 }
 
 #[cfg(test)]

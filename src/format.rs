@@ -161,6 +161,7 @@ mod tests {
             tokens: Tokens(0),
             raw_bytes: 0,
             states: Vec::new(),
+            unresolved: Vec::new(),
             events: Vec::new(),
             created_at: Timestamp::ZERO,
             expires_at: None,

@@ -15,6 +15,7 @@ mod point;
 mod queue;
 mod recent;
 mod repeat;
+mod resolve;
 mod supersede;
 mod view;
 mod wake;
@@ -487,6 +488,9 @@ impl Injector {
     fn put_back(&mut self, entry: Entry) {
         let notification = entry.notification.id.clone();
         self.outputs.push_back(LedgerEntry::Returned { notification, session: self.session.clone() });
+        if entry.notification.is_resolved() {
+            return self.end(&entry.notification, Reason::Withdrawn);
+        }
         if self.supersede(&entry.notification) {
             return;
         }

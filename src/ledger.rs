@@ -40,11 +40,15 @@ pub enum Reason {
     Dismissed,
     /// A newer one about the same state takes its place.
     Superseded,
+    /// What it tells of holds no longer.
+    Withdrawn,
+    /// It resolves what its subscriber tells of, and is nothing to tell itself.
+    Resolves,
 }
 
 impl Reason {
     /// Every word that [`Reason::as_str`] gives.
-    pub const WORDS: [&'static str; 10] = [
+    pub const WORDS: [&'static str; 12] = [
         "filtered",
         "duplicate",
         "over_rate",
@@ -55,6 +59,8 @@ impl Reason {
         "subscriber_off",
         "dismissed",
         "superseded",
+        "withdrawn",
+        "resolves",
     ];
 
     /// The word under which this reason is counted.
@@ -70,6 +76,8 @@ impl Reason {
             Self::SubscriberOff => "subscriber_off",
             Self::Dismissed => "dismissed",
             Self::Superseded => "superseded",
+            Self::Withdrawn => "withdrawn",
+            Self::Resolves => "resolves",
         }
     }
 }

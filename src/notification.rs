@@ -4,6 +4,7 @@
 //! them is the ledger's business.
 
 mod counts;
+mod resolution;
 mod state;
 
 use std::{fmt, str::FromStr, sync::Arc};
@@ -18,6 +19,7 @@ use crate::{
 };
 
 pub use counts::{Counts, Detail, NAMED_MAX};
+pub use resolution::Resolution;
 
 /// How urgent a notification is; ordered, the most urgent greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -114,14 +116,14 @@ impl Activation {
     }
 }
 
-/// Whether a notification tells of something that is over.
+/// What a notification tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Nature {
-    /// Something that happened; it is delivered once.
+    /// Something that happened; it is delivered, also when what holds beside it is resolved.
     #[default]
     Occurrence,
-    /// Something that holds until it is resolved; it is delivered once more where the context is lost in which it was.
+    /// Nothing but what holds until it is resolved.
     Condition,
 }
 
@@ -237,7 +239,7 @@ impl fmt::Display for NotificationId {
     }
 }
 
-/// The name of a state: the values of a subscriber's `supersede_key` in an event.
+/// The name of a state or a condition: the values of a subscriber's `supersede_key`, or of its `equal`, in an event.
 ///
 /// Shape: the first 64 bits of a SHA-256; compared only among the notifications of one subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -273,7 +275,7 @@ pub struct Notification {
     pub activation: Activation,
     /// What it does to a turn that is under way, if it is critical.
     pub interrupt: Interrupt,
-    /// Whether it tells of something that is over.
+    /// What it tells of.
     #[serde(default)]
     pub nature: Nature,
     /// The source of its events, if that is not trusted; its item says so.
@@ -293,6 +295,10 @@ pub struct Notification {
     /// The states of its rows, in the order of their keys, each once; empty if its subscriber has no `supersede_key`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<State>,
+    /// The conditions of its rows that no event has resolved where it is, as [`Self::states`]. While there are some, it is delivered once
+    /// more where the context is lost in which it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unresolved: Vec<State>,
     /// When its batch closed.
     pub created_at: Timestamp,
     /// When it is no longer worth telling.
@@ -300,6 +306,11 @@ pub struct Notification {
 }
 
 impl Notification {
+    /// The names of its states and unresolved conditions; one may stand twice.
+    pub fn keys(&self) -> impl Iterator<Item = StateKey> {
+        self.states.iter().chain(&self.unresolved).map(|state| state.key)
+    }
+
     /// Whether each of its states is in `newer` as a later event gives it.
     pub fn is_superseded_by(&self, newer: &Self) -> bool {
         let has_later = |state: &State| {

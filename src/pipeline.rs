@@ -1,6 +1,7 @@
 //! One subscriber, running: events of the types it asked for become notifications.
 //!
-//! The stages, in order: filter, dedupe, batch, limit, supersede, render. None knows another; [`Pipeline::handle`] lists them. It is
+//! The stages, in order: filter, dedupe, batch, limit, supersede, render. None knows another; [`Pipeline::handle`] lists them. What
+//! resolves conditions goes beside them ([`Pipeline::resolve`]). It is
 //! told an event and the time, and answers with outputs and the time at which it wants to be woken. Every event that is
 //! handed in comes out exactly once more: behind a row of a notification, or ended with a [`Reason`]. Only open batches ask
 //! to be woken. A pipeline does not know sessions, other subscribers, or who matched the event's type.
@@ -13,6 +14,7 @@ pub(crate) mod filter;
 mod hints;
 mod key;
 mod limit;
+mod resolve;
 mod sandbox;
 mod state;
 mod supersede;
@@ -49,6 +51,7 @@ use crate::{
         key::KeyWriter,
         limit::Limiter,
         render::{RenderInput, Templates},
+        resolve::Conditions,
         row::Row,
         rule::{Keep, Subscriber},
     },
@@ -223,8 +226,10 @@ impl Pipeline {
         now: Timestamp,
     ) -> Result<(), Reason> {
         let Some(rule) = &self.rule.dedupe else { return Ok(()) };
+        let condition = resolve::condition_of(&self.rule, &mut self.key, event);
         let key = dedupe::write_key(&mut self.key, rule, scope, event, weight);
-        let Verdict::Repeat { of } = self.dedupe.check(key, rule.window, seq, now) else { return Ok(()) };
+        let verdict = self.dedupe.check(key, rule.window, seq, condition, now);
+        let Verdict::Repeat { of } = verdict else { return Ok(()) };
         let newest = match rule.keep {
             Keep::First => None,
             Keep::Newest => Some(event),
@@ -313,6 +318,7 @@ impl Pipeline {
         };
         let activation = rule.wake.activation(rule.output.activation, priority, &batch.rows);
         let (severity, raw_bytes) = (batch.severity(), raw_bytes(&batch.rows, carried));
+        let Conditions { nature, unresolved } = Conditions::of(&rule, &mut self.key, &batch.rows);
         let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
         let first_id = batch.rows.first().map(|row| &*row.event.id).unwrap_or_default();
         self.outputs.push_back(PipelineOutput::Notification(Arc::new(Notification {
@@ -323,7 +329,7 @@ impl Pipeline {
             inject_at,
             activation,
             interrupt: rule.output.interrupt,
-            nature: rule.nature(),
+            nature,
             untrusted_source: rule.wake.untrusted_source(&batch.rows),
             severity,
             content: rendered.content.into(),
@@ -331,6 +337,7 @@ impl Pipeline {
             raw_bytes,
             events,
             states,
+            unresolved,
             created_at: now,
             expires_at: rule.ttl.map(|ttl| now + ttl),
         })));

@@ -425,8 +425,8 @@ mod tests {
             ),
             (
                 r#""subscribers":[{"subscriber":"a","verdict":"takes"},{"subscriber":"b","verdict":"filtered","filtered_by":"where"},
-                    {"subscriber":"c","verdict":"off"}],"sessions":["s1","s2"],"session_count":3"#,
-                "a takes it for sessions s1, s2 and 1 more\nb refuses it by its `where`\nc is off\n",
+                    {"subscriber":"c","verdict":"off"},{"subscriber":"d","verdict":"resolves"}],"sessions":["s1","s2"],"session_count":3"#,
+                "a takes it for sessions s1, s2 and 1 more\nb refuses it by its `where`\nc is off\nd withdraws what it resolves\n",
             ),
             (
                 r#""subscribers":[{"subscriber":"a","verdict":"takes"}],"sessions":[],"session_count":0"#,

@@ -291,6 +291,8 @@ impl Line {
             }
             Some("subscriber_off") => "is switched off".to_owned(),
             Some("superseded") => "has a newer one about the same state".to_owned(),
+            Some("withdrawn") => "withdrew it: what it says was resolved".to_owned(),
+            Some("resolves") => "withdraws what this resolves, if it is pending".to_owned(),
             Some(other) => format!("ended it: {other} {detail}").trim_end().to_owned(),
             None => "ended it".to_owned(),
         }
@@ -306,6 +308,7 @@ impl Line {
             Some("uncertain") => "nothing showed that it arrived, and it is not told twice".to_owned(),
             Some("subscriber_off") => "its subscriber was switched off".to_owned(),
             Some("superseded") => "a newer one about the same state took its place".to_owned(),
+            Some("withdrawn") => "what it says was resolved".to_owned(),
             Some("dismissed") => "you dismissed it".to_owned(),
             Some(other) => other.to_owned(),
             None => "for no known reason".to_owned(),

@@ -61,6 +61,7 @@ fn shortest() -> Notification {
         tokens: tokens::estimate(CONTENT),
         raw_bytes: 0,
         states: Vec::new(),
+        unresolved: Vec::new(),
         events: Vec::new(),
         created_at: Timestamp::ZERO,
         expires_at: None,

@@ -4,9 +4,9 @@
 //! out the defaults loads. Any other value is an error: a key that is read and ignored would promise what does not happen.
 
 use crate::config::{
+    patterns,
     raw::{Parsed, Section, Value},
     report::shown,
-    subscriber::read_pattern,
     values,
 };
 
@@ -19,11 +19,9 @@ enum Effect {
 
 /// Checks the keys of `[limits]`.
 pub(crate) fn check_limits(section: &mut Section<'_>) {
-    for key in ["resolved_by", "inhibited_by"] {
-        refuse(section, key, |value| {
-            values::list(value, read_pattern).map(|patterns| effect(!patterns.is_empty()))
-        });
-    }
+    refuse(section, "inhibited_by", |value| {
+        values::list(value, patterns::read).map(|patterns| effect(!patterns.is_empty()))
+    });
     refuse(section, "quiet", hours);
     refuse(section, "deliver_after", delay);
     refuse(section, "retain", |value| values::flag(value).map(effect));

@@ -8,7 +8,7 @@ use crate::{
         report::Diagnostic,
     },
     event::{Pattern, PatternSegment, Severity},
-    pipeline::rule::Subscriber,
+    pipeline::rule::{ResolveRule, Subscriber},
 };
 
 /// A core subscriber of an earlier layer.
@@ -16,12 +16,18 @@ pub(crate) struct Protected {
     path: Arc<str>,
     types: Vec<Pattern>,
     severity_min: Severity,
+    resolve: Option<ResolveRule>,
 }
 
 impl Protected {
     /// What `rule`, which stands in the file `path`, keeps.
     pub(crate) fn new(path: &Arc<str>, rule: &Subscriber) -> Self {
-        Self { path: Arc::clone(path), types: rule.types.clone(), severity_min: rule.severity_min }
+        Self {
+            path: Arc::clone(path),
+            types: rule.types.clone(),
+            severity_min: rule.severity_min,
+            resolve: rule.resolve.clone(),
+        }
     }
 
     /// Something that a later file may not say of it.
@@ -54,6 +60,25 @@ impl Protected {
                 self.severity_min
             );
             section.object("severity_filter", |value| self.refusal(value, message));
+        }
+    }
+}
+
+impl Protected {
+    /// Finds what in a later file's `[limits]` withdraws what it would deliver.
+    pub(crate) fn check_resolve(&self, section: &mut Section<'_>, resolve: Option<&ResolveRule>) {
+        let Some(resolve) = resolve else { return };
+        let by = self.resolve.as_ref().map_or(&[][..], |own| &own.by);
+        if let Some(other) = resolve.by.iter().find(|pattern| !by.iter().any(|own| covers(own, pattern))) {
+            let message =
+                format!("nothing else may resolve what a core subscriber delivers, and `{other}` does");
+            section.object("resolved_by", |value| self.refusal(value, message));
+        }
+        let equal = self.resolve.as_ref().map_or(&[][..], |own| &own.equal);
+        if !equal.iter().all(|field| resolve.equal.contains(field)) {
+            let message = "a core subscriber keeps the fields in which an event equals what it resolves";
+            let key = if section.value("equal").is_some() { "equal" } else { "resolved_by" };
+            section.object(key, |value| self.refusal(value, message));
         }
     }
 }

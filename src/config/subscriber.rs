@@ -8,7 +8,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ops::RangeInclusive,
     sync::Arc,
-    time::Duration,
 };
 
 use crate::{
@@ -17,19 +16,21 @@ use crate::{
         case::{self, SubscriberTest},
         later,
         layers::SourceFile,
+        limits::{self, Limits},
+        patterns,
         protected::Protected,
         raw::{Document, Parsed, Section, Value, finish_all},
         report::{Diagnostic, Level, Place, sentence, shown},
         values,
     },
-    event::{FieldPath, Pattern, PatternSegment, Severity},
+    event::{FieldPath, Pattern, Severity},
     nearest::nearest,
     notification::{Activation, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
     pipeline::{
         activation::WakeSettings,
         condition::{CONDITION_BYTES_MAX, Condition},
         render::{self, Templates},
-        rule::{Activity, OutputRule, Rate, Subscriber},
+        rule::{Activity, OutputRule, Subscriber},
     },
 };
 
@@ -46,8 +47,6 @@ pub(crate) const TEMPLATE_SUFFIX: &str = ".toon.j2";
 
 /// Longest id in bytes; it stands in every notification.
 const ID_BYTES_MAX: usize = 64;
-/// Shortest and longest time to live.
-const TTL_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
 /// Fewest and most tokens of a notification: a line with its wrapper, and a share of an injection that leaves others room.
 const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 20..=2_000;
 /// What the wrapper of an injection costs at most, the intro of `markdown` being the longest.
@@ -107,7 +106,10 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     }
     let batching_rule = batching::read(&mut batching);
     let dedupe = batching::read_dedupe(&mut batching, &batching_rule);
-    let Limits { rate, ttl, supersede_key } = read_limits(&mut limits);
+    let Limits { rate, ttl, supersede_key, resolve } = limits::read(&mut limits, context.known_types);
+    if let Some(core) = id.as_ref().and_then(|id| context.core.get(id)) {
+        core.check_resolve(&mut limits, resolve.as_ref());
+    }
     let output_rule = read_output(&mut output, id.as_ref(), context);
     let (tests, wrong_tests) = case::read(document);
 
@@ -132,6 +134,7 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
         rate,
         ttl,
         supersede_key,
+        resolve,
         output: output_rule,
         wake: Arc::clone(&context.wake),
     });
@@ -185,33 +188,8 @@ struct EventsRule {
 }
 
 fn read_events(section: &mut Section<'_>, file: &SourceFile, context: &Context<'_>) -> EventsRule {
-    let types = section.require("types", read_patterns, file).unwrap_or_default();
-    for (index, pattern) in types.iter().enumerate() {
-        if types.get(..index).is_some_and(|before| before.contains(pattern)) {
-            section.object("types", |value| {
-                let item = value.items().and_then(|items| items.into_iter().nth(index));
-                item.unwrap_or_else(|| value.clone())
-                    .error(format!("`{pattern}` stands twice"))
-                    .into_warning()
-            });
-        }
-    }
-    for (index, pattern) in types.iter().enumerate() {
-        if is_unknown(pattern, context.known_types) {
-            let meant = nearest_type(pattern, context.known_types);
-            section.object("types", |value| {
-                let item = value.items().and_then(|items| items.into_iter().nth(index));
-                let message = format!("`{pattern}` matches no type of the catalogue");
-                let note =
-                    "a type of your own is fine: name it in the `events.toml` beside your `aside.toml`";
-                item.unwrap_or_else(|| value.clone())
-                    .error(message)
-                    .with_nearest(meant)
-                    .with_note(note)
-                    .into_warning()
-            });
-        }
-    }
+    let types = section.require("types", patterns::read_all, file).unwrap_or_default();
+    patterns::check(section, "types", &types, context.known_types);
     let sources = |value: &Value<'_>| values::list(value, |item| values::words(item).map(str::to_owned));
     EventsRule {
         types,
@@ -228,50 +206,6 @@ fn read_where(section: &mut Section<'_>) -> Option<Condition> {
         section.object("where", |value| value.error(message).into_warning());
     }
     Some(condition)
-}
-
-fn read_patterns(value: &Value<'_>) -> Parsed<Vec<Pattern>> {
-    let patterns = values::list(value, read_pattern)?;
-    if patterns.is_empty() {
-        return Err(vec![value.error("`types` is empty, so no event would ever match")]);
-    }
-    Ok(patterns)
-}
-
-/// A pattern.
-pub(crate) fn read_pattern(value: &Value<'_>) -> Parsed<Pattern> {
-    values::text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
-}
-
-/// Whether a pattern matches no known type; without known types nothing is.
-fn is_unknown(pattern: &Pattern, known_types: &[&str]) -> bool {
-    !known_types.is_empty() && !known_types.iter().any(|known| pattern.matches_text(known))
-}
-
-/// The known type that may have been meant by a pattern which matches none of them; what a star stands for is no likeness.
-fn nearest_type<'t>(pattern: &Pattern, known_types: &[&'t str]) -> Option<&'t str> {
-    let own_chars = |segment| if let PatternSegment::Exact(word) = segment { word.len() } else { 0 };
-    let limit = (pattern.segments().map(own_chars).sum::<usize>() / 3).max(1);
-    let distance = |known: &&'t str| strsim::damerau_levenshtein(&filled_in(pattern, known), known);
-    let distances = known_types.iter().map(|known| (distance(known), *known));
-    distances
-        .filter(|(distance, _)| *distance <= limit)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known)
-}
-
-/// The pattern with its stars replaced by what `known` has in their places, so that only the words count.
-fn filled_in(pattern: &Pattern, known: &str) -> String {
-    let mut rest = known.split('.');
-    let mut filled = Vec::new();
-    for segment in pattern.segments() {
-        match (segment, rest.next()) {
-            (PatternSegment::Exact(word), _) => filled.push(word),
-            (PatternSegment::One, other) => filled.extend(other),
-            (PatternSegment::Rest, other) => filled.extend(other.into_iter().chain(rest.by_ref())),
-        }
-    }
-    filled.join(".")
 }
 
 fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
@@ -301,21 +235,6 @@ fn field_meant(name: &str) -> Option<String> {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_unknown_name
         .then(|| nearest(name, FieldPath::ROOTS).map_or_else(|| format!("payload.{name}"), str::to_owned))
-}
-
-/// What `[limits]` says.
-struct Limits {
-    rate: Option<Rate>,
-    ttl: Option<Duration>,
-    supersede_key: Vec<FieldPath>,
-}
-
-fn read_limits(section: &mut Section<'_>) -> Limits {
-    let rate = section.read("rate", values::rate);
-    let ttl = section.read("ttl", |value| values::duration(value, TTL_LIMITS));
-    let supersede_key = section.read("supersede_key", values::field_paths).unwrap_or_default();
-    later::check_limits(section);
-    Limits { rate, ttl, supersede_key }
 }
 
 fn read_output(section: &mut Section<'_>, id: Option<&SubscriberId>, context: &Context<'_>) -> OutputRule {
@@ -442,6 +361,8 @@ fn own_template(id: Option<&SubscriberId>, context: &Context<'_>) -> Arc<str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{
         config::{frames, layers::LayerKind},
@@ -518,22 +439,5 @@ mod tests {
         assert_eq!(window("dedupe_key = \"type\"\ndedupe_window_ms = 0"), None);
         assert_eq!(window("dedupe_key = \"\"\ndedupe_window_ms = 1000"), None);
         assert_eq!(window(""), None);
-    }
-
-    #[test]
-    fn the_nearest_type_is_found_with_stars_standing_for_what_is_in_their_place() {
-        let known = ["ci.check.passed", "tool.call.failure", "tool.call.timeout"];
-        for (pattern, meant) in [
-            ("tool.cal.*", Some("tool.call.failure")),
-            ("*.call.timeuot", Some("tool.call.timeout")),
-            ("cii.**", Some("ci.check.passed")),
-            ("ci.check.passed.**", Some("ci.check.passed")),
-            ("deploy.*.finished", None),
-            ("q.*.*", None),
-            ("shop.**", None),
-        ] {
-            let pattern: Pattern = pattern.parse().expect("a pattern");
-            assert_eq!(nearest_type(&pattern, &known), meant, "{pattern}");
-        }
     }
 }

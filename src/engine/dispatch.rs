@@ -33,11 +33,15 @@ impl Engine {
             return;
         }
         let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
-        if matched.is_empty() {
+        let resolving: Vec<u32> = self.resolvers.matches(event.event_type).to_vec();
+        if matched.is_empty() && resolving.is_empty() {
             self.record(LedgerEntry::Unmatched { seq });
             return;
         }
         let event = Arc::new(event.to_event());
+        for index in resolving {
+            self.resolve(index, seq, &event, matched.contains(&index), now);
+        }
         for index in matched {
             self.feed(index, seq, &event, now);
         }

@@ -6,16 +6,19 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::{
-    event::{Event, Scope, SessionId},
+    event::{Event, Pattern, Scope, SessionId},
     ledger::FilteredBy,
     notification::SubscriberId,
-    pipeline::{filter, rule::Activity},
+    pipeline::{
+        filter,
+        rule::{Activity, Subscriber},
+    },
 };
 
 /// Who asks for an event, and whom what comes of it would reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// The subscribers that take its type, by id.
+    /// The subscribers that take its type, or whose conditions it resolves, by id.
     pub subscribers: Vec<(SubscriberId, Verdict)>,
     /// The open sessions in its scope, by id.
     pub sessions: Vec<SessionId>,
@@ -26,6 +29,8 @@ pub struct Explanation {
 pub enum Verdict {
     /// It takes the event.
     Takes,
+    /// It withdraws what the event resolves, and does not take the event.
+    Resolves,
     /// Its filter refuses the event.
     Filtered(FilteredBy),
     /// It is switched off.
@@ -35,21 +40,25 @@ pub enum Verdict {
 impl Engine {
     /// Who would take `event`, and which sessions it concerns. Changes nothing.
     pub fn explain(&self, event: &Arc<Event>) -> Explanation {
-        let verdict = |rule: &crate::pipeline::rule::Subscriber| match rule.activity {
-            Activity::Disabled => Verdict::Off,
-            Activity::Core | Activity::Enabled => {
-                filter::whole(rule, event).map_or_else(Verdict::Filtered, |()| Verdict::Takes)
-            }
+        let selects = |types: &[Pattern]| types.iter().any(|pattern| pattern.matches(&event.event_type));
+        let verdict = |rule: &Subscriber| {
+            let is_off = rule.activity == Activity::Disabled;
+            let found = match (selects(&rule.types), &rule.resolve) {
+                (true, _) => filter::whole(rule, event).map(|()| Verdict::Takes),
+                (false, Some(resolve)) if selects(&resolve.by) => {
+                    filter::check_source(rule, event).map(|()| Verdict::Resolves)
+                }
+                (false, _) => return None,
+            };
+            Some(if is_off { Verdict::Off } else { found.unwrap_or_else(Verdict::Filtered) })
         };
-        let takes_type =
-            |types: &[crate::event::Pattern]| types.iter().any(|pattern| pattern.matches(&event.event_type));
-        let rules = self.rules.subscribers.iter().filter(|rule| takes_type(&rule.types));
+        let rules = self.rules.subscribers.iter();
         let scope = match event.scope() {
             Scope::Session(name) => Scope::Session(self.sessions.by_full_name(&name).unwrap_or(name)),
             scope @ (Scope::Workspace(_) | Scope::All) => scope,
         };
         Explanation {
-            subscribers: rules.map(|rule| (rule.id.clone(), verdict(rule))).collect(),
+            subscribers: rules.filter_map(|rule| Some((rule.id.clone(), verdict(rule)?))).collect(),
             sessions: self.sessions.concerned(&scope, usize::MAX).expect("there is no bound"),
         }
     }

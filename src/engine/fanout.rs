@@ -34,7 +34,7 @@ pub(super) struct Fanout {
     /// The number of the first one in the log.
     first: u64,
     #[serde(with = "snapshot::shared::list")]
-    log: VecDeque<Arc<Notification>>,
+    pub(super) log: VecDeque<Arc<Notification>>,
     sweep: Option<Sweep>,
     /// The time of the last input.
     handled_at: Timestamp,
@@ -99,7 +99,8 @@ impl Engine {
         for notification in self.fanout.after(session.taken) {
             looked_at += 1;
             let is_own = matches!(notification.scope, Scope::Session(_));
-            if !is_child && !is_own && notification.scope.concerns(id, workspace.as_deref()) {
+            let is_over = notification.is_resolved();
+            if !is_child && !is_own && !is_over && notification.scope.concerns(id, workspace.as_deref()) {
                 is_new |= session.injector.push(Arc::clone(notification)).is_new;
             }
         }
@@ -155,7 +156,8 @@ mod tests {
         event::{Seq, Severity},
         exchange::{Exchange, Harness, Release},
         notification::{
-            Activation, InjectionPoint, Interrupt, NotificationId, Priority, SubscriberId, Tokens,
+            Activation, InjectionPoint, Interrupt, Nature, NotificationId, Priority, Resolution, State,
+            StateKey, SubscriberId, Tokens,
         },
     };
 
@@ -180,6 +182,7 @@ mod tests {
             tokens: Tokens(3),
             raw_bytes: 40,
             states: Vec::new(),
+            unresolved: Vec::new(),
             events: Vec::new(),
             created_at: Timestamp::from_millis(1),
             expires_at: None,
@@ -323,6 +326,35 @@ mod tests {
         engine.catch_up_all();
         let late = engine.session(&SessionId::new("late")).expect("open");
         assert_eq!(late.injector.pending().0, 0);
+    }
+
+    #[test]
+    fn what_is_resolved_is_not_taken_by_those_whom_that_concerns() {
+        let now = Timestamp::from_millis(2);
+        let holds = |number, scope| {
+            let unresolved = vec![State { key: StateKey(7), seq: Seq(1) }];
+            let notification = Arc::unwrap_or_clone(notification(number, scope));
+            Arc::new(Notification { nature: Nature::Condition, unresolved, ..notification })
+        };
+        let resolution = |scope| Resolution {
+            subscriber: SubscriberId::new("s"),
+            seq: Seq(2),
+            scope,
+            keys: vec![StateKey(7)],
+        };
+        let all = u32::try_from(BROADCASTS).expect("small");
+        let mut engine = behind();
+        engine.broadcast(holds(90, Scope::All));
+        engine.withdraw(&resolution(Scope::All));
+        let ended = outputs(&mut engine);
+        assert_eq!(ended.iter().filter(|output| output.contains("Withdrawn")).count(), 1, "once, for nobody");
+        engine.handle(Input::SessionSeen { session: id(0) }, now);
+        assert_eq!(pending(&engine, 0), all);
+        let mut engine = behind();
+        engine.broadcast(holds(90, Scope::All));
+        engine.withdraw(&resolution(Scope::Workspace("/even".into())));
+        engine.catch_up_all();
+        assert_eq!((pending(&engine, 0), pending(&engine, 1)), (all, all - all / 3 + 1));
     }
 
     #[test]

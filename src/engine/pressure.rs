@@ -102,6 +102,7 @@ mod tests {
             tokens: Tokens(3),
             raw_bytes: 40,
             states: Vec::new(),
+            unresolved: Vec::new(),
             events: Vec::new(),
             created_at: NOW,
             expires_at: None,

@@ -8,8 +8,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Engine, deadlines::Deadlines, fanout::Fanout, lineage::Lineage, matcher_of, rules::CompiledRules,
-    sessions::Sessions, tally::Tally, throttle::Throttle, unclaimed::Unclaimed,
+    Engine, deadlines::Deadlines, fanout::Fanout, lineage::Lineage, matcher_of, resolvers_of,
+    rules::CompiledRules, sessions::Sessions, tally::Tally, throttle::Throttle, unclaimed::Unclaimed,
 };
 use crate::{
     ledger::{LedgerEntry, Reason},
@@ -37,6 +37,7 @@ impl Engine {
         let Self {
             rules: _,
             matcher: _,
+            resolvers: _,
             pipelines,
             pipeline_deadlines: _,
             sessions,
@@ -80,6 +81,7 @@ impl Engine {
         sessions.restore_indices(&rules.sessions);
         let mut engine = Self {
             matcher: matcher_of(&rules),
+            resolvers: resolvers_of(&rules),
             pipelines,
             pipeline_deadlines,
             sessions,

@@ -201,7 +201,28 @@ impl Unclaimed {
         self.waiting.values().any(|waiting| waiting.notification.id == *id)
     }
 
-    fn take_that(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Arc<Notification>> {
+    /// The scopes in which something waits.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &Scope> {
+        self.by_scope.keys()
+    }
+
+    /// Puts what `change` makes of a notification of `scope` in its place.
+    pub(super) fn change(
+        &mut self,
+        scope: &Scope,
+        change: impl Fn(&Notification) -> Option<Arc<Notification>>,
+    ) {
+        for key in self.by_scope.get(scope).into_iter().flatten() {
+            if let Some(waiting) = self.waiting.get_mut(key)
+                && let Some(changed) = change(&waiting.notification)
+            {
+                waiting.notification = changed;
+            }
+        }
+    }
+
+    /// Removes what is wanted.
+    pub(super) fn take_that(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Arc<Notification>> {
         let wanted = self.waiting.iter().filter(|(_, waiting)| is_wanted(waiting));
         let keys: Vec<Key> = wanted.map(|(key, _)| *key).collect();
         keys.into_iter().map(|key| self.remove(key).notification).collect()
@@ -319,6 +340,7 @@ mod tests {
             tokens: Tokens(3),
             raw_bytes: 40,
             states: Vec::new(),
+            unresolved: Vec::new(),
             events: vec![Seq(1)],
             created_at: Timestamp::ZERO,
             expires_at: None,

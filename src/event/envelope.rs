@@ -161,12 +161,34 @@ impl Scope {
     pub fn concerns(&self, session: &SessionId, workspace: Option<&str>) -> bool {
         match self {
             Self::Session(id) => id == session,
-            Self::Workspace(folder) => {
-                workspace.is_some_and(|own| is_within(own, folder) || is_within(folder, own))
-            }
+            Self::Workspace(folder) => workspace.is_some_and(|own| are_around(own, folder)),
             Self::All => true,
         }
     }
+
+    /// Whether everybody whom `other` concerns is concerned, as far as the two tell: who works in which folder is not asked.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::All, _) => true,
+            (Self::Workspace(folder), Self::Workspace(other)) => is_within(other, folder),
+            (Self::Session(id), Self::Session(other)) => id == other,
+            (Self::Workspace(_) | Self::Session(_), _) => false,
+        }
+    }
+
+    /// Whether somebody can be concerned by both.
+    pub fn meets(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Session(id), Self::Session(other)) => id == other,
+            (Self::Workspace(folder), Self::Workspace(other)) => are_around(folder, other),
+            (Self::Session(_) | Self::Workspace(_) | Self::All, _) => true,
+        }
+    }
+}
+
+/// Whether one of two folders is within the other.
+fn are_around(a: &str, b: &str) -> bool {
+    is_within(a, b) || is_within(b, a)
 }
 
 fn is_within(inner: &str, outer: &str) -> bool {

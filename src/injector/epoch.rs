@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::Injector;
 use crate::{
     ledger::{LedgerEntry, Reason},
-    notification::{Nature, Notification, NotificationId, Priority, SubscriberId},
+    notification::{Notification, NotificationId, Priority, Resolution, SubscriberId},
     snapshot,
     time::Timestamp,
 };
@@ -38,7 +38,7 @@ pub(super) struct Told {
 impl Told {
     /// Remembers a condition; beyond [`TOLD_MAX`] the oldest one is forgotten. What is low is not worth a second delivery.
     pub(super) fn insert(&mut self, notification: Arc<Notification>) {
-        if notification.nature == Nature::Occurrence || notification.priority == Priority::Low {
+        if notification.unresolved.is_empty() || notification.priority == Priority::Low {
             return;
         }
         if !self.ids.insert(notification.id.clone()) {
@@ -61,6 +61,20 @@ impl Told {
                 ids.remove(&told.id);
             }
             is_kept
+        });
+    }
+
+    /// Forgets what of the conditions holds no longer.
+    pub(super) fn resolve(&mut self, resolution: &Resolution) {
+        let ids = &mut self.ids;
+        self.newest_last.retain_mut(|told| {
+            let Some(left) = resolution.applied_to(told) else { return true };
+            let holds = !left.unresolved.is_empty();
+            if !holds {
+                ids.remove(&left.id);
+            }
+            *told = left;
+            holds
         });
     }
 
@@ -141,20 +155,25 @@ impl Injector {
 mod tests {
     use super::*;
     use crate::injector::tests::notification;
-    use crate::notification::InjectionPoint;
+    use crate::{
+        event::Seq,
+        notification::{InjectionPoint, State, StateKey},
+    };
 
     #[test]
     fn the_oldest_condition_is_forgotten_and_neither_low_ones_nor_occurrences_are_kept() {
         let mut told = Told::default();
-        let made = |name: &str, priority, nature| {
-            Arc::new(Notification { nature, ..notification(name, priority, InjectionPoint::AfterTool) })
+        let made = |name: &str, priority, unresolved: &[State]| {
+            let unresolved = unresolved.to_vec();
+            Arc::new(Notification { unresolved, ..notification(name, priority, InjectionPoint::AfterTool) })
         };
-        told.insert(made("low", Priority::Low, Nature::Condition));
+        let holds = [State { key: StateKey(1), seq: Seq(1) }];
+        told.insert(made("low", Priority::Low, &holds));
         for number in 0..=TOLD_MAX {
-            told.insert(made(&number.to_string(), Priority::Normal, Nature::Condition));
+            told.insert(made(&number.to_string(), Priority::Normal, &holds));
         }
-        told.insert(made("1", Priority::Normal, Nature::Condition));
-        told.insert(made("happened", Priority::Critical, Nature::Occurrence));
+        told.insert(made("1", Priority::Normal, &holds));
+        told.insert(made("happened", Priority::Critical, &[]));
         let names: Vec<String> =
             told.take_true(Timestamp::ZERO).iter().map(|told| told.id.to_string()).collect();
         assert_eq!((names.len(), names[0].as_str(), names[TOLD_MAX - 1].as_str()), (TOLD_MAX, "2", "1"));

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     exchange::{Answer, Exchange, InjectionId},
-    notification::{InjectionPoint, NotificationId, SubscriberId},
+    notification::{InjectionPoint, NotificationId, Resolution, SubscriberId},
     time::Timestamp,
 };
 
@@ -143,6 +143,15 @@ impl Leases {
         let closed = self.take_all_that(|lease| lease.entries.is_empty());
         debug_assert!(closed.iter().all(|lease| lease.entries.is_empty()), "only empty ones close");
         taken
+    }
+
+    /// Notes what of the conditions in them holds no longer.
+    pub(super) fn resolve(&mut self, resolution: &Resolution) {
+        for entry in self.open.iter_mut().flat_map(|lease| &mut lease.entries) {
+            if let Some(left) = resolution.applied_to(&entry.notification) {
+                entry.notification = left;
+            }
+        }
     }
 
     /// Closes all.

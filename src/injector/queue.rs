@@ -3,6 +3,8 @@
 //! Every index is ordered, so taking what a point releases, expiring and evicting cost the logarithm of the length, never
 //! the length. A notification that is not in the queue is either under a lease or has ended; the queue does not know which.
 
+mod states;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -170,7 +172,7 @@ pub(super) struct Queue {
     active: BTreeSet<Key>,
     /// Those that wait for the user and were not shown yet.
     unshown: BTreeSet<Key>,
-    /// Those that a newer one may supersede, by each of their states.
+    /// Those that a newer one may supersede or an event resolve, by each of their states and conditions.
     by_state: BTreeSet<(StateKey, Key)>,
     /// How many wait for the user.
     for_user: usize,
@@ -244,7 +246,7 @@ impl Queue {
                 self.unshown.insert(key);
             }
         }
-        self.by_state.extend(notification.states.iter().map(|state| (state.key, key)));
+        self.by_state.extend(notification.keys().map(|state| (state, key)));
         let lane = self.counts.entry(key.lane).or_default();
         *lane.entry(notification.subscriber.clone()).or_default() += 1;
         self.by_id.insert(notification.id.clone(), key);
@@ -260,29 +262,6 @@ impl Queue {
     pub(super) fn take(&mut self, id: &NotificationId) -> Option<Entry> {
         let key = *self.by_id.get(id)?;
         self.remove(key)
-    }
-
-    /// Takes out those that are superseded by `newer`, in order.
-    pub(super) fn take_superseded(&mut self, newer: &Notification) -> Vec<Entry> {
-        let candidates = newer.states.iter().flat_map(|state| self.with_state(state.key));
-        let superseded: BTreeSet<Key> = candidates
-            .filter(|(_, entry)| entry.notification.is_superseded_by(newer))
-            .map(|(key, _)| key)
-            .collect();
-        superseded.into_iter().filter_map(|key| self.remove(key)).collect()
-    }
-
-    /// Whether a pending one supersedes `older`.
-    pub(super) fn supersedes(&self, older: &Notification) -> bool {
-        let Some(state) = older.states.first() else { return false };
-        self.with_state(state.key).any(|(_, entry)| older.is_superseded_by(&entry.notification))
-    }
-
-    /// Those with a row about a state.
-    fn with_state(&self, state: StateKey) -> impl Iterator<Item = (Key, &Entry)> {
-        let (first, last) = (Key::FIRST, Key::LAST);
-        let keys = self.by_state.range((state, first)..=(state, last)).map(|(_, key)| *key);
-        keys.filter_map(|key| Some((key, self.entries.get(&key)?)))
     }
 
     /// Takes out the oldest of the least important ones.
@@ -477,8 +456,8 @@ impl Queue {
         if let Some(at) = notification.expires_at {
             self.by_expiry.remove(&(at, key));
         }
-        for state in &notification.states {
-            self.by_state.remove(&(state.key, key));
+        for state in notification.keys() {
+            self.by_state.remove(&(state, key));
         }
         if let Some(lane) = self.counts.get_mut(&key.lane) {
             if let Some(count) = lane.get_mut(&notification.subscriber) {

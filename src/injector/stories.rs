@@ -4,13 +4,20 @@ use super::{
     tests::{Story, exchange, in_turn, names, notification, only_to_continue},
     *,
 };
-use crate::notification::Nature;
+use crate::{
+    event::{Scope, Seq},
+    notification::{Nature, Resolution, State, StateKey},
+};
 
 use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
 use Priority::{Critical, High, Normal};
 
 fn push(story: &mut Story, name: &str, priority: Priority, nature: Nature) {
-    let made = Notification { nature, ..notification(name, priority, AfterTool) };
+    let unresolved = match nature {
+        Nature::Occurrence => Vec::new(),
+        Nature::Condition => vec![State { key: StateKey(1), seq: Seq(1) }],
+    };
+    let made = Notification { nature, unresolved, ..notification(name, priority, AfterTool) };
     story.injector.push(Arc::new(made));
 }
 
@@ -60,6 +67,47 @@ fn a_condition_that_is_lost_after_its_context_was_goes_back_once() {
     assert_eq!(story.exchange(&exchange(TurnStart, "c4"), 4_000), ["holds"]);
     story.timeout(6_000);
     assert_eq!(story.ledger(), ["holds i4 unconfirmed", "holds uncertain"]);
+}
+
+/// The end of the condition that [`push`] gives.
+fn resolve(story: &mut Story) {
+    let keys = vec![StateKey(1)];
+    let resolution =
+        Resolution { subscriber: SubscriberId::new("holds"), seq: Seq(2), scope: Scope::All, keys };
+    story.injector.resolve(&resolution);
+}
+
+#[test]
+fn what_is_resolved_is_withdrawn_where_it_waits_and_does_not_come_back_from_where_it_went() {
+    let mut pending = Story::new();
+    push(&mut pending, "holds", High, Nature::Condition);
+    resolve(&mut pending);
+    assert_eq!(pending.ledger(), ["holds queued", "holds withdrawn"]);
+    let mut leased = Story::new();
+    push(&mut leased, "holds", Critical, Nature::Condition);
+    leased.exchange(&exchange(AfterTool, "c1"), 0);
+    resolve(&mut leased);
+    leased.timeout(4_000);
+    assert_eq!(leased.ledger(), ["holds queued", "holds i1", "holds returned", "holds withdrawn"]);
+    let mut delivered = Story::new();
+    push(&mut delivered, "holds", High, Nature::Condition);
+    delivered.exchange(&exchange(AfterTool, "c1"), 0);
+    delivered.exchange(&exchange(AfterTool, "c2"), 1_000);
+    resolve(&mut delivered);
+    delivered.injector.lose_context(Timestamp::from_millis(2_000));
+    assert!(delivered.exchange(&exchange(TurnStart, "c3"), 2_000).is_empty());
+}
+
+#[test]
+fn one_that_tells_of_what_happened_too_is_delivered_whatever_is_resolved() {
+    let mut story = Story::new();
+    let unresolved = vec![State { key: StateKey(1), seq: Seq(1) }];
+    story.injector.push(Arc::new(Notification { unresolved, ..notification("holds", High, AfterTool) }));
+    resolve(&mut story);
+    assert_eq!(story.exchange(&exchange(AfterTool, "c1"), 0), ["holds"]);
+    story.exchange(&exchange(AfterTool, "c2"), 1_000);
+    story.injector.lose_context(Timestamp::from_millis(2_000));
+    assert!(story.exchange(&exchange(TurnStart, "c3"), 2_000).is_empty());
 }
 
 fn only_to_cancel(turn: &str, carrier: &str) -> Exchange {

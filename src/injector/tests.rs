@@ -128,6 +128,7 @@ pub(super) fn notification(name: &str, priority: Priority, inject_at: InjectionP
         tokens: Tokens(3),
         raw_bytes: 40,
         states: Vec::new(),
+        unresolved: Vec::new(),
         events: Vec::new(),
         created_at: Timestamp::ZERO,
         expires_at: None,

@@ -163,7 +163,41 @@ impl Batcher {
 
     /// Closes the batches of the scopes that are wanted, in the order in which they would have closed.
     pub(crate) fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, now: Timestamp) -> Vec<Batch> {
-        let wanted: Vec<_> = self.deadlines.iter().filter(|open| wanted(&open.scope)).cloned().collect();
+        self.close_that(|scope, _| wanted(scope), now)
+    }
+
+    /// Takes the rows that `is_wanted` picks out of the batches that are for nobody but those whom `scope` concerns, in the order of the
+    /// batches; a batch without rows is gone.
+    pub(crate) fn withdraw(&mut self, scope: &Scope, is_wanted: &mut dyn FnMut(&Row) -> bool) -> Vec<Row> {
+        let (mut taken, mut empty) = (Vec::new(), Vec::new());
+        for (own, groups) in self.open.iter_mut().filter(|(own, _)| scope.covers(own)) {
+            for open in groups.values_mut() {
+                taken.extend(open.rows.extract_if(.., |row| is_wanted(row)));
+                if open.rows.is_empty() {
+                    empty.push(open.deadline(own));
+                }
+            }
+        }
+        for deadline in empty {
+            let closed_at = deadline.ends_at;
+            self.take(deadline, closed_at);
+        }
+        taken
+    }
+
+    /// Closes the batches that are wanted, by their scopes and rows, in the order in which they would have closed.
+    pub(crate) fn close_that(
+        &mut self,
+        mut is_wanted: impl FnMut(&Scope, &[Row]) -> bool,
+        now: Timestamp,
+    ) -> Vec<Batch> {
+        let rows_of = |open: &Deadline| self.open.get(&open.scope)?.get(&open.group).map(|open| &*open.rows);
+        let wanted: Vec<_> = self
+            .deadlines
+            .iter()
+            .filter(|open| rows_of(open).is_some_and(|rows| is_wanted(&open.scope, rows)))
+            .cloned()
+            .collect();
         wanted.into_iter().filter_map(|deadline| self.take(deadline, now)).collect()
     }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     event::{Event, Scope, Seq},
+    notification::StateKey,
     pipeline::{Weight, key::KeyWriter, rule::DedupeRule},
     snapshot,
     time::Timestamp,
@@ -68,6 +69,9 @@ struct Window {
     hash: u64,
     #[serde(with = "snapshot::bytes")]
     key: Box<[u8]>,
+    /// The condition that the event gives; a window ends with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    condition: Option<StateKey>,
 }
 
 /// The windows of one subscriber that are open.
@@ -88,13 +92,22 @@ pub(crate) struct Dedupe {
 
 impl Dedupe {
     /// Says whether an event with `key` repeats one whose window is open, and opens a window for it if not.
-    pub(crate) fn check(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) -> Verdict {
+    ///
+    /// `condition`: what the event gives that can be resolved.
+    pub(crate) fn check(
+        &mut self,
+        key: &[u8],
+        window: Duration,
+        seq: Seq,
+        condition: Option<StateKey>,
+        now: Timestamp,
+    ) -> Verdict {
         self.forget_ended(now);
         let hash = self.hasher.hash_one(key);
         if let Some(known) = self.number(key, hash).and_then(|number| self.window(number)) {
             return Verdict::Repeat { of: known.first };
         }
-        self.remember(Window { ends_at: now + window, first: seq, hash, key: key.into() });
+        self.remember(Window { ends_at: now + window, first: seq, hash, key: key.into(), condition });
         Verdict::First
     }
 
@@ -103,15 +116,35 @@ impl Dedupe {
     /// Shape: the old one keeps its place until it ends, so that no number changes, but not its key; no event has an empty one.
     pub(crate) fn renew(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) {
         let hash = self.hasher.hash_one(key);
+        let mut condition = None;
         if let Some(number) = self.number(key, hash) {
-            if let Ok(known) = self.numbers.find_entry(hash, |known| *known == number) {
-                known.remove();
-            }
-            if let Some(old) = self.index(number).and_then(|index| self.windows.get_mut(index)) {
-                old.key = Box::default();
-            }
+            condition = self.window(number).and_then(|old| old.condition);
+            self.vacate(number, hash);
         }
-        self.remember(Window { ends_at: now + window, first: seq, hash, key: key.into() });
+        self.remember(Window { ends_at: now + window, first: seq, hash, key: key.into(), condition });
+    }
+
+    /// Forgets the windows of events that gave one of `conditions`: what comes after the end of a condition repeats nothing.
+    pub(crate) fn forget_conditions(&mut self, conditions: &[StateKey]) {
+        let ends = |window: &Window| window.condition.is_some_and(|own| conditions.contains(&own));
+        let ended: Vec<(u64, u64)> = (self.forgotten..)
+            .zip(&self.windows)
+            .filter(|(_, window)| ends(window))
+            .map(|(number, window)| (number, window.hash))
+            .collect();
+        for (number, hash) in ended {
+            self.vacate(number, hash);
+        }
+    }
+
+    /// Takes its key from a window, which keeps its place.
+    fn vacate(&mut self, number: u64, hash: u64) {
+        if let Ok(known) = self.numbers.find_entry(hash, |known| *known == number) {
+            known.remove();
+        }
+        if let Some(old) = self.index(number).and_then(|index| self.windows.get_mut(index)) {
+            (old.key, old.condition) = (Box::default(), None);
+        }
     }
 
     /// Forgets everything, because keys are made from other fields from here on.
@@ -209,7 +242,7 @@ mod tests {
     const WINDOW: Duration = Duration::from_millis(5_000);
 
     fn ask(dedupe: &mut Dedupe, key: &str, seq: u64, at: u64) -> Verdict {
-        dedupe.check(key.as_bytes(), WINDOW, Seq(seq), Timestamp::from_millis(at))
+        dedupe.check(key.as_bytes(), WINDOW, Seq(seq), None, Timestamp::from_millis(at))
     }
 
     #[test]
@@ -282,7 +315,13 @@ mod tests {
             ask(&mut dedupe, &format!("k{seq}"), seq, seq);
         }
         let mut short = |key: &str, seq: u64, at: u64| {
-            dedupe.check(key.as_bytes(), Duration::from_millis(10), Seq(seq), Timestamp::from_millis(at))
+            dedupe.check(
+                key.as_bytes(),
+                Duration::from_millis(10),
+                Seq(seq),
+                None,
+                Timestamp::from_millis(at),
+            )
         };
         assert_eq!(short("s1", 4, 20), Verdict::First);
         assert_eq!(short("s2", 5, 25), Verdict::First);

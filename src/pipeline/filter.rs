@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use crate::{event::Event, ledger::FilteredBy, pipeline::rule::Subscriber};
 
+/// Checks `sources`.
+pub(crate) fn check_source(rule: &Subscriber, event: &Event) -> Result<(), FilteredBy> {
+    let is_listed = || rule.sources.iter().any(|source| **source == *event.source);
+    if rule.sources.is_empty() || is_listed() { Ok(()) } else { Err(FilteredBy::Source) }
+}
+
 /// Checks `sources` and `severity_filter`, in that order.
 pub(crate) fn check(rule: &Subscriber, event: &Event) -> Result<(), FilteredBy> {
-    if !rule.sources.is_empty() && !rule.sources.iter().any(|source| **source == *event.source) {
-        return Err(FilteredBy::Source);
-    }
+    check_source(rule, event)?;
     if event.severity < rule.severity_min {
         return Err(FilteredBy::Severity);
     }

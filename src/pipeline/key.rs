@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::event::{Event, FieldPath, FieldValue, Scope};
+use crate::{
+    event::{Event, FieldPath, FieldValue, Scope},
+    notification::StateKey,
+};
 
 /// Longest key that is kept as it is, in bytes; two paths and an error name fit well.
 const KEY_BYTES_MAX: usize = 256;
@@ -84,6 +87,13 @@ impl KeyWriter {
             };
         }
         if wanted && !found { self.word(b"whole").text(event.payload.as_str()) } else { self }
+    }
+
+    /// Writes the key of the state or condition that `fields` name in `event`; an event that is not trusted never has that of one that is.
+    pub(crate) fn state(&mut self, fields: &[FieldPath], is_trusted: bool, event: &Event) -> StateKey {
+        let trust: &'static [u8] = if is_trusted { b"trusted" } else { b"untrusted" };
+        let hash = Sha256::digest(self.start().word(trust).identity(fields, event).finish());
+        StateKey(u64::from_be_bytes(*hash.first_chunk().expect("32 bytes begin with 8")))
     }
 
     /// Adds whom something concerns.

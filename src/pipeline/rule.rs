@@ -6,7 +6,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use crate::{
     event::{FieldPath, Pattern, Severity},
-    notification::{Activation, InjectionPoint, Interrupt, Nature, Priority, SubscriberId, Tokens},
+    notification::{Activation, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
     pipeline::{activation::WakeSettings, condition::Condition},
 };
 
@@ -41,17 +41,12 @@ pub struct Subscriber {
     pub ttl: Option<Duration>,
     /// The fields that name a state: a newer event about it replaces an older one that is pending. None does if this is empty.
     pub supersede_key: Vec<FieldPath>,
+    /// What ends a condition that an event gives; each event is an occurrence if there is none.
+    pub resolve: Option<ResolveRule>,
     /// What becomes of a batch.
     pub output: OutputRule,
     /// What the user allows notifications to do by themselves; the same for all subscribers.
     pub wake: Arc<WakeSettings>,
-}
-
-impl Subscriber {
-    /// Whether its notifications tell of something that is over: always, as long as no event can resolve one.
-    pub fn nature(&self) -> Nature {
-        Nature::Occurrence
-    }
 }
 
 /// Whether a subscriber runs. A core one has no off state.
@@ -106,6 +101,15 @@ pub struct DedupeRule {
     pub window: Duration,
     /// Which of equal events a row shows.
     pub keep: Keep,
+}
+
+/// What ends a condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolveRule {
+    /// The event types that do; at least one. An event of one of them gives no condition itself.
+    pub by: Vec<Pattern>,
+    /// The fields in which such an event equals the one that gave the condition; all conditions end if this is empty.
+    pub equal: Vec<FieldPath>,
 }
 
 /// Which of equal events a row shows.

@@ -40,6 +40,7 @@ fn one_event_alone_is_told_when_its_window_closes() {
         tokens: notification.tokens,
         raw_bytes: 2,
         states: Vec::new(),
+        unresolved: Vec::new(),
         events: vec![Seq(1)],
         created_at: at(2_100),
         expires_at: Some(at(62_100)),
@@ -508,6 +509,7 @@ pub(super) fn rule() -> Subscriber {
         rate: None,
         ttl: Some(Duration::from_secs(60)),
         supersede_key: Vec::new(),
+        resolve: None,
         output: OutputRule {
             priority: Priority::High,
             inject_at: InjectionPoint::AfterTool,

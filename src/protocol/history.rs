@@ -328,7 +328,9 @@ fn detail(reason: &Reason) -> Option<String> {
         | Reason::Uncertain
         | Reason::SubscriberOff
         | Reason::Dismissed
-        | Reason::Superseded => None,
+        | Reason::Superseded
+        | Reason::Withdrawn
+        | Reason::Resolves => None,
     }
 }
 

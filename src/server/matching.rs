@@ -86,6 +86,7 @@ fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView
         subscriber: id.to_string(),
         verdict: match verdict {
             Verdict::Takes => "takes",
+            Verdict::Resolves => "resolves",
             Verdict::Filtered(_) => "filtered",
             Verdict::Off => "off",
         },
@@ -95,7 +96,7 @@ fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView
                 FilteredBy::Severity => "severity_filter",
                 FilteredBy::Where | FilteredBy::WhereFailed => "where",
             }),
-            Verdict::Takes | Verdict::Off => None,
+            Verdict::Takes | Verdict::Resolves | Verdict::Off => None,
         },
     });
     MatchView {

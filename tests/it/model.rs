@@ -6,6 +6,8 @@
 //! between: the outputs are the same.
 
 mod account;
+mod arrivals;
+mod conditions;
 mod offers;
 mod succession;
 mod text;

@@ -55,6 +55,7 @@ impl Matched {
         let line = |taker: &Taker| {
             let what = match (taker.verdict.as_str(), &taker.filtered_by) {
                 ("takes", _) => format!("takes it {reached}"),
+                ("resolves", _) => "withdraws what it resolves".to_owned(),
                 ("filtered", Some(key)) => format!("refuses it by its `{}`", one_line(key)),
                 (verdict, _) => format!("is {}", one_line(verdict)),
             };

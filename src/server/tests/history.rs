@@ -31,6 +31,7 @@ fn written() -> Notes {
         tokens: Tokens(4),
         raw_bytes: 0,
         states: Vec::new(),
+        unresolved: Vec::new(),
         events: vec![Seq(1), Seq(2)],
         created_at: Timestamp::from_millis(2_000),
         expires_at: None,

@@ -19,7 +19,7 @@ use aside::{
     tokens,
 };
 
-use super::{Content, Record, offers::LeftBy, text::check_text};
+use super::{Content, Record, conditions::Conditions, offers::LeftBy, text::check_text};
 use crate::support::generations;
 
 /// Longest chain of causes that is dispatched.
@@ -42,6 +42,8 @@ pub(super) struct Made {
     pub(super) scope: Scope,
     created_at: Timestamp,
     pub(super) is_unclaimed: bool,
+    pub(super) subscriber: SubscriberId,
+    pub(super) events: Vec<Seq>,
 }
 
 #[derive(Debug)]
@@ -64,6 +66,7 @@ pub(super) struct Account {
     chains: BTreeMap<Arc<str>, u32>,
     /// Events that a subscriber has yet to account for, and whether each is a row of an open batch.
     owed: BTreeMap<(Seq, SubscriberId), bool>,
+    pub(super) conditions: Conditions,
     pub(super) made: BTreeMap<NotificationId, Made>,
     pub(super) open: BTreeMap<SessionId, Known>,
     /// Those that have ended and may come back.
@@ -84,7 +87,7 @@ pub(super) struct Account {
     /// What each carrier was answered last, with the exchange and its time.
     answers: BTreeMap<(SessionId, Arc<str>), (Exchange, Timestamp, Answer)>,
     /// The notification made last, and who has yet to get it.
-    routed: Option<(NotificationId, BTreeSet<SessionId>)>,
+    pub(super) routed: Option<(NotificationId, BTreeSet<SessionId>)>,
 }
 
 impl Account {
@@ -94,6 +97,7 @@ impl Account {
             scopes: BTreeMap::new(),
             chains: BTreeMap::new(),
             owed: BTreeMap::new(),
+            conditions: Conditions::default(),
             made: BTreeMap::new(),
             open: BTreeMap::new(),
             away: BTreeMap::new(),
@@ -206,11 +210,11 @@ impl Account {
         }
         let types: Vec<&str> = event.event_type.as_str().split('.').collect();
         let asks = |pattern: String| is_match(&pattern.split('.').collect::<Vec<_>>(), &types);
-        let asked = self
-            .rules
-            .subscribers
-            .iter()
-            .filter(|rule| rule.types.iter().any(|pattern| asks(pattern.to_string())));
+        let asked = self.rules.subscribers.iter().filter(|rule| {
+            let resolving = rule.resolve.iter().flat_map(|resolve| &resolve.by);
+            rule.types.iter().chain(resolving).any(|pattern| asks(pattern.to_string()))
+        });
+        self.conditions.note(&self.rules, seq, event);
         let before = self.owed.len();
         self.owed.extend(asked.map(|rule| ((seq, rule.id.clone()), false)));
         (self.owed.len() == before).then_some(LedgerEntry::Unmatched { seq })
@@ -293,13 +297,18 @@ impl Account {
             }
             LedgerEntry::Queued { notification, session } => self.queue(notification, session),
             LedgerEntry::Injected { notification, session, injection, redelivered, .. } => {
+                let made = &self.made[notification];
+                assert!(!self.conditions.are_resolved(&made.subscriber, &made.events), "{entry:?}");
                 let place = self.place(session, notification);
                 let Place::Queued { again } = *place else { panic!("injected from {place:?}: {entry:?}") };
                 assert_eq!(again, redelivered.is_some(), "{entry:?}");
                 *place = Place::Leased { injection: InjectionId::new(injection), again };
                 self.told.entry(session.clone()).or_default().insert(notification.clone());
             }
-            LedgerEntry::Recalled { .. } => panic!("nothing tells of a condition yet: {entry:?}"),
+            LedgerEntry::Recalled { notification, session } => {
+                assert!(loses_context(content), "{entry:?}");
+                self.recall(notification, session);
+            }
             LedgerEntry::Confirmed { notification, session, .. } if self.made[notification].is_unclaimed => {
                 self.confirm_left(notification, session);
             }
@@ -358,50 +367,9 @@ impl Account {
         let is_there = |session: &SessionId| !self.has_just_ended(session) && self.concerns(&scope, session);
         let concerned = self.open.keys().filter(|session| is_there(session)).cloned().collect();
         self.routed = Some((id.clone(), concerned));
-        let made = Made { scope, created_at, is_unclaimed: false };
+        let (subscriber, events) = (subscriber.clone(), events.to_vec());
+        let made = Made { scope, created_at, is_unclaimed: false, subscriber, events };
         assert!(self.made.insert(id.clone(), made).is_none(), "{id} was made before");
-    }
-
-    /// A notification is queued because it was just made, because it waited for the session, or because a child left it.
-    fn queue(&mut self, id: &NotificationId, session: &SessionId) {
-        let is_routed =
-            self.routed.as_mut().is_some_and(|(routed, missing)| routed == id && missing.remove(session));
-        let is_concerned = self.concerns(&self.made[id].scope, session);
-        let made = self.made.get_mut(id).expect("made");
-        let is_claimed = is_concerned && std::mem::replace(&mut made.is_unclaimed, false);
-        let left = self.left.get(id).filter(|left| is_concerned && (is_claimed || left.session != *session));
-        let mut again = left.is_some_and(|left| left.again);
-        let is_left = left.is_some();
-        if is_left {
-            self.left.remove(id);
-        }
-        let had_left = self.was_left.remove(&(session.clone(), id.clone()));
-        let handed = if is_routed || is_claimed || is_left {
-            Some(again)
-        } else {
-            self.comes_from_predecessor(id, session)
-        };
-        if let Some(before) = handed {
-            again = before;
-        } else {
-            let children = self.open.iter().filter(|(_, open)| open.parent.as_ref() == Some(session));
-            let left_by = children.map(|(child, _)| child.clone()).find(|child| {
-                self.places
-                    .get(child)
-                    .is_some_and(|places| matches!(places.get(id), Some(Place::Queued { .. })))
-            });
-            let child = left_by.unwrap_or_else(|| panic!("{id} has no way into the queue of {session}"));
-            // If the child stays open, its queue will not agree with this.
-            let place = self.place(&child, id);
-            again = *place == Place::Queued { again: true };
-            *place = Place::Over;
-        }
-        let places = self.places.entry(session.clone()).or_default();
-        let before = places.insert(id.clone(), Place::Queued { again });
-        assert!(
-            before.is_none() || had_left && before == Some(Place::Over),
-            "{id} comes to {session} once, unless it left it: {before:?}"
-        );
     }
 
     pub(super) fn place(&mut self, session: &SessionId, id: &NotificationId) -> &mut Place {
@@ -410,7 +378,7 @@ impl Account {
     }
 
     /// Whether `session` is told what has this scope; a child only what names it.
-    fn concerns(&self, scope: &Scope, session: &SessionId) -> bool {
+    pub(super) fn concerns(&self, scope: &Scope, session: &SessionId) -> bool {
         let Some(open) = self.open.get(session) else { return false };
         match scope {
             Scope::Session(id) => id == session || open.former.contains(id),

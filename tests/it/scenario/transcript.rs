@@ -342,7 +342,9 @@ fn reason_text(reason: &Reason) -> String {
         | Reason::Uncertain
         | Reason::SubscriberOff
         | Reason::Dismissed
-        | Reason::Superseded => word.to_owned(),
+        | Reason::Superseded
+        | Reason::Withdrawn
+        | Reason::Resolves => word.to_owned(),
     }
 }
 

@@ -123,6 +123,24 @@ template = "templates/broken.toon.j2"
 
 const BROKEN_TEMPLATE: &str = "told: {{ events[0].payload.missing.deeper }}\n";
 
+/// What holds until it is resolved, for an event that only resolves and for one that is a row too.
+const HOLDS: &str = r#"
+[subscriber]
+id = "holds"
+[events]
+types = ["tool.call.*", "ci.run.done"]
+[batching]
+window_ms = 1000
+dedupe_key = "type"
+dedupe_window_ms = 60000
+[limits]
+resolved_by = ["ci.check.passed", "ci.run.done"]
+equal = "payload.tool"
+[output]
+priority = "high"
+inject_at = "after_tool"
+"#;
+
 /// Listens to what the engine itself says.
 const WATCHER: &str = r#"
 [subscriber]
@@ -157,9 +175,9 @@ unclaimed_ttl = "1m"
 /// The files of a generation.
 pub(crate) fn sources(number: usize) -> Sources {
     match number {
-        0 => files(LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, OFF, BROKEN, WATCHER]),
+        0 => files(LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, OFF, BROKEN, WATCHER, HOLDS]),
         1 => files(NARROW_LIMITS, &[QUIET_OTHERWISE, LIMITED, URGENT, WATCHER]),
-        _ => files(NARROW_LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, BROKEN]),
+        _ => files(NARROW_LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, BROKEN, HOLDS]),
     }
 }
 

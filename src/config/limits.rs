@@ -1,0 +1,57 @@
+//! `[limits]` of a subscriber's file: how much of what is told, for how long, and what ends it.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use crate::{
+    config::{later, patterns, raw::Section, values},
+    event::FieldPath,
+    pipeline::rule::{Rate, ResolveRule},
+};
+
+/// Shortest and longest time to live.
+const TTL_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
+
+/// What `[limits]` says.
+pub(crate) struct Limits {
+    pub(crate) rate: Option<Rate>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) supersede_key: Vec<FieldPath>,
+    pub(crate) resolve: Option<ResolveRule>,
+}
+
+/// Reads the section.
+pub(crate) fn read(section: &mut Section<'_>, known_types: &[&str]) -> Limits {
+    let rate = section.read("rate", values::rate);
+    let ttl = section.read("ttl", |value| values::duration(value, TTL_LIMITS));
+    let supersede_key = section.read("supersede_key", values::field_paths).unwrap_or_default();
+    let resolve = read_resolve(section, &supersede_key, known_types);
+    later::check_limits(section);
+    Limits { rate, ttl, supersede_key, resolve }
+}
+
+/// What ends conditions: without `equal`, an event that gives the same state.
+fn read_resolve(
+    section: &mut Section<'_>,
+    supersede_key: &[FieldPath],
+    known_types: &[&str],
+) -> Option<ResolveRule> {
+    let by = section.read("resolved_by", |value| values::list(value, patterns::read));
+    let equal = section.read("equal", values::field_paths);
+    let is_unread = section.is_wrong("resolved_by", by.as_ref());
+    let by = by.unwrap_or_default();
+    patterns::check(section, "resolved_by", &by, known_types);
+    if by.is_empty() {
+        if equal.is_some() && !is_unread {
+            let message =
+                "`equal` says in what an event of `resolved_by` equals what it resolves, and there is none";
+            section.object("equal", |value| value.error(message));
+        }
+        return None;
+    }
+    if section.value("equal").is_none() && supersede_key.is_empty() {
+        let message = "`resolved_by` needs `equal`: the fields in which an event equals what it resolves";
+        let note = "such as equal = \"payload.name\"; with equal = \"\" it resolves everything";
+        section.object("resolved_by", |value| value.error(message).with_note(note));
+    }
+    Some(ResolveRule { by, equal: equal.unwrap_or_else(|| supersede_key.to_vec()) })
+}

@@ -1,0 +1,110 @@
+//! Events that resolve conditions: what tells of one that holds no longer is withdrawn, wherever it is.
+
+use std::sync::Arc;
+
+use super::{Engine, fanout::Fanout, sessions::Sessions, unclaimed::Unclaimed};
+use crate::{
+    event::{Event, Scope, Seq, SessionId},
+    ledger::{LedgerEntry, Reason},
+    notification::{Notification, NotificationId, Resolution},
+    pipeline::rule::Activity,
+    time::Timestamp,
+};
+
+impl Engine {
+    /// Hands an event to a pipeline whose conditions it may resolve. One that the subscriber does not take besides ends here.
+    pub(super) fn resolve(&mut self, index: u32, seq: Seq, event: &Event, is_taken: bool, now: Timestamp) {
+        let Some(pipeline) = usize::try_from(index).ok().and_then(|index| self.pipelines.get_mut(index))
+        else {
+            return;
+        };
+        let rule = Arc::clone(pipeline.rule());
+        let resolution = match rule.activity {
+            Activity::Disabled => Err(Reason::SubscriberOff),
+            Activity::Core | Activity::Enabled => {
+                pipeline.resolve(seq, event, &self.rules.templates, now).map_err(Reason::FilteredOut)
+            }
+        };
+        self.drain_pipeline(index, now);
+        if let Ok(resolution) = &resolution {
+            self.withdraw(resolution);
+        }
+        if !is_taken {
+            let (subscriber, reason) = (rule.id.clone(), resolution.err().unwrap_or(Reason::Resolves));
+            self.record(LedgerEntry::EventEnded { seq, subscriber, reason });
+        }
+    }
+
+    /// Ends what `resolution` leaves nothing of: what waits for sessions that have not taken it or not opened, and what is pending in those
+    /// that it concerns. Those that were suspended are asked too: they remember what was delivered to them.
+    pub(super) fn withdraw(&mut self, resolution: &Resolution) {
+        let (mut ended, is_for_others) = self.fanout.resolve(resolution);
+        ended.extend(self.unclaimed.take_resolved(resolution).iter().map(|resolved| resolved.id.clone()));
+        for notification in ended {
+            let (session, reason) = (None, Reason::Withdrawn);
+            self.record(LedgerEntry::NotificationEnded { notification, session, reason });
+        }
+        for id in self.sessions.known_concerned(&resolution.scope) {
+            if is_for_others {
+                self.catch_up(&id);
+            }
+            let known = self.sessions.known_mut(&id);
+            if known.is_some_and(|session| session.injector.resolve(resolution)) {
+                self.settle_session(&id);
+            }
+        }
+    }
+}
+
+impl Fanout {
+    /// Notes what of the conditions in the log holds no longer.
+    ///
+    /// Shape: the notifications of which nothing is left, and whether there are some that others have to take as they are.
+    fn resolve(&mut self, resolution: &Resolution) -> (Vec<NotificationId>, bool) {
+        let (mut ended, mut is_for_others) = (Vec::new(), false);
+        for notification in self.log.iter_mut() {
+            let Some(left) = resolution.applied_to(notification) else { continue };
+            if !resolution.scope.covers(&notification.scope) {
+                is_for_others |= resolution.scope.meets(&notification.scope);
+                continue;
+            }
+            if left.is_resolved() {
+                ended.push(left.id.clone());
+            }
+            *notification = left;
+        }
+        (ended, is_for_others)
+    }
+}
+
+impl Unclaimed {
+    /// Removes that of which `resolution` leaves nothing for anybody.
+    fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Arc<Notification>> {
+        let scopes = self.scopes().filter(|scope| resolution.scope.covers(scope));
+        for scope in scopes.cloned().collect::<Vec<Scope>>() {
+            self.change(&scope, |notification| resolution.applied_to(notification));
+        }
+        self.take_that(|waiting| waiting.notification.is_resolved())
+    }
+}
+
+impl Sessions {
+    /// The sessions that `scope` concerns, open or suspended, in the order of their ids.
+    fn known_concerned(&self, scope: &Scope) -> Vec<SessionId> {
+        let mut concerned: Vec<SessionId> = self.each_concerned(scope).cloned().collect();
+        match scope {
+            Scope::Session(id) => {
+                let id = self.heirs.get(id).unwrap_or(id);
+                concerned.extend(self.away.contains_key(id).then(|| id.clone()));
+            }
+            Scope::Workspace(_) | Scope::All => {
+                let away = self.away.iter();
+                let away =
+                    away.filter(|(id, session)| scope.concerns(id, session.harness.workspace.as_deref()));
+                concerned.extend(away.map(|(id, _)| id.clone()));
+            }
+        }
+        concerned.sort_unstable();
+        concerned
+    }
+}

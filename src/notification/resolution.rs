@@ -1,0 +1,47 @@
+//! What an event resolves: conditions that hold no longer.
+
+use std::sync::Arc;
+
+use super::{Nature, Notification, StateKey, SubscriberId};
+use crate::event::{Scope, Seq};
+
+/// The end of conditions that one subscriber tells of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolution {
+    /// Whose conditions.
+    pub subscriber: SubscriberId,
+    /// The event that resolves them; those that a later event gives hold.
+    pub seq: Seq,
+    /// For whom.
+    pub scope: Scope,
+    /// The conditions.
+    pub keys: Vec<StateKey>,
+}
+
+impl Resolution {
+    /// Whether `notification` tells of something that this resolves.
+    pub fn changes(&self, notification: &Notification) -> bool {
+        notification.subscriber == self.subscriber
+            && notification.unresolved.iter().any(|state| self.ends(state))
+    }
+
+    /// What is left of `notification` where this holds; `None` if nothing changes.
+    pub fn applied_to(&self, notification: &Notification) -> Option<Arc<Notification>> {
+        self.changes(notification).then(|| {
+            let mut left = notification.clone();
+            left.unresolved.retain(|state| !self.ends(state));
+            Arc::new(left)
+        })
+    }
+
+    fn ends(&self, state: &super::State) -> bool {
+        state.seq < self.seq && self.keys.contains(&state.key)
+    }
+}
+
+impl Notification {
+    /// Whether everything that it tells of is resolved.
+    pub fn is_resolved(&self) -> bool {
+        self.nature == Nature::Condition && self.unresolved.is_empty()
+    }
+}

@@ -1,0 +1,59 @@
+//! The part of the books about how a notification comes into a queue.
+
+use aside::{event::SessionId, notification::NotificationId};
+
+use super::account::{Account, Place};
+
+impl Account {
+    /// A notification is queued because it was just made, because it waited for the session, or because a child left it.
+    pub(super) fn queue(&mut self, id: &NotificationId, session: &SessionId) {
+        let is_routed =
+            self.routed.as_mut().is_some_and(|(routed, missing)| routed == id && missing.remove(session));
+        let is_concerned = self.concerns(&self.made[id].scope, session);
+        let made = self.made.get_mut(id).expect("made");
+        let is_claimed = is_concerned && std::mem::replace(&mut made.is_unclaimed, false);
+        let left = self.left.get(id).filter(|left| is_concerned && (is_claimed || left.session != *session));
+        let mut again = left.is_some_and(|left| left.again);
+        let is_left = left.is_some();
+        if is_left {
+            self.left.remove(id);
+        }
+        let had_left = self.was_left.remove(&(session.clone(), id.clone()));
+        let handed = if is_routed || is_claimed || is_left {
+            Some(again)
+        } else {
+            self.comes_from_predecessor(id, session)
+        };
+        if let Some(before) = handed {
+            again = before;
+        } else {
+            let children = self.open.iter().filter(|(_, open)| open.parent.as_ref() == Some(session));
+            let left_by = children.map(|(child, _)| child.clone()).find(|child| {
+                self.places
+                    .get(child)
+                    .is_some_and(|places| matches!(places.get(id), Some(Place::Queued { .. })))
+            });
+            let child = left_by.unwrap_or_else(|| panic!("{id} has no way into the queue of {session}"));
+            // If the child stays open, its queue will not agree with this.
+            let place = self.place(&child, id);
+            again = *place == Place::Queued { again: true };
+            *place = Place::Over;
+        }
+        let places = self.places.entry(session.clone()).or_default();
+        let before = places.insert(id.clone(), Place::Queued { again });
+        assert!(
+            before.is_none() || had_left && before == Some(Place::Over),
+            "{id} comes to {session} once, unless it left it: {before:?}"
+        );
+    }
+
+    /// A condition that was delivered, and holds, waits once more.
+    pub(super) fn recall(&mut self, id: &NotificationId, session: &SessionId) {
+        let made = &self.made[id];
+        assert!(self.conditions.hold(&made.subscriber, &made.events), "{id} does not hold");
+        let places = self.places.entry(session.clone()).or_default();
+        let before = places.insert(id.clone(), Place::Queued { again: true });
+        assert!(matches!(before, None | Some(Place::Over)), "{id} in {session}: {before:?}");
+        self.cancelled.insert((session.clone(), id.clone()));
+    }
+}
