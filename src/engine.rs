@@ -52,6 +52,7 @@ pub use self::{
     tally::{SubscriberTally, Tally, Word},
 };
 use crate::{
+    detector::Detectors,
     event::{EventRef, Scope, Seq, SessionId},
     exchange::{Decision, InjectionId},
     injector::Injector,
@@ -79,6 +80,7 @@ pub struct Engine {
     unclaimed: Unclaimed,
     lineage: Lineage,
     throttle: Throttle,
+    detectors: Detectors,
     tally: Tally,
     outputs: VecDeque<Output>,
 }
@@ -97,6 +99,7 @@ impl Engine {
             unclaimed: Unclaimed::default(),
             lineage: Lineage::default(),
             throttle: Throttle::default(),
+            detectors: Detectors::default(),
             tally: Tally::default(),
             outputs: VecDeque::new(),
             rules,

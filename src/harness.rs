@@ -6,6 +6,7 @@
 
 pub mod caps;
 pub mod claude;
+mod digest;
 pub mod kind;
 pub mod message_socket;
 pub mod process;

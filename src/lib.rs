@@ -26,6 +26,7 @@ pub mod tokens;
 pub mod toon;
 
 // Decides: the parts of the engine, which do not know each other.
+pub mod detector;
 pub mod format;
 pub mod injector;
 pub mod matcher;

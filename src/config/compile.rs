@@ -81,6 +81,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             injection: settings.injection,
             sessions: settings.sessions,
             sources: settings.sources,
+            detectors: settings.detectors,
             wake: settings.wake,
         },
         daemon: settings.daemon,

@@ -21,6 +21,7 @@ use crate::{
         report::{Diagnostic, shown},
         subscriber, values,
     },
+    detector::{self, loops},
     engine::rules::{InjectionSettings, PENDING_MAX, SessionSettings, SourceSettings},
     exchange::Format,
     notification::Tokens,
@@ -78,6 +79,8 @@ const KEEP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration
 /// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
 const REMOTE_RATE: Rate =
     Rate { count: NonZeroU32::new(6_000).expect("not zero"), per: Duration::from_secs(60) };
+/// Fewest and most repetitions of a loop: a call that is made once more may be meant, and a hundred are a loop in any case.
+const LOOP_REPEATS_LIMITS: RangeInclusive<u32> = 2..=100;
 /// Characters of a token, about.
 const CHARS_PER_TOKEN: u32 = 4;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -132,6 +135,7 @@ pub(crate) struct Settings {
     pub(crate) injection: InjectionSettings,
     pub(crate) sessions: SessionSettings,
     pub(crate) sources: SourceSettings,
+    pub(crate) detectors: detector::Settings,
     pub(crate) wake: Arc<WakeSettings>,
     pub(crate) origins: BTreeMap<String, Arc<str>>,
     pub(crate) found: Vec<Diagnostic>,
@@ -141,16 +145,18 @@ pub(crate) struct Settings {
 pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
     let [mut journal, mut http, mut injection, mut sessions, mut sources, mut activation] =
         SECTIONS.map(|name| Section::new(name, documents));
+    let mut loops = sources.table("loop");
     let mut settings = Settings {
         daemon: DaemonConfig { journal: read_journal(&mut journal), http: read_http(&mut http) },
         injection: read_injection(&mut injection),
         sessions: read_sessions(&mut sessions),
         sources: read_sources(&mut sources),
+        detectors: detector::Settings { loops: read_loops(&mut loops) },
         wake: Arc::new(activation::read(&mut activation)),
         origins: BTreeMap::new(),
         found: Vec::new(),
     };
-    let sections = vec![journal, http, injection, sessions, sources, activation];
+    let sections = vec![journal, http, injection, sessions, sources, loops, activation];
     for section in &sections {
         settings.origins.extend(section.origins().clone());
     }
@@ -292,6 +298,14 @@ fn read_sources(section: &mut Section<'_>) -> SourceSettings {
     }
 }
 
+fn read_loops(section: &mut Section<'_>) -> loops::Settings {
+    let repeats = section.read("repeats", |value| values::integer(value, LOOP_REPEATS_LIMITS));
+    loops::Settings {
+        enabled: section.read("enabled", values::flag).unwrap_or(true),
+        repeats: repeats.unwrap_or(loops::REPEATS),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,8 +325,13 @@ mod tests {
 
     fn values(settings: &Settings) -> String {
         format!(
-            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
-            settings.daemon, settings.injection, settings.sessions, settings.sources, settings.wake
+            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+            settings.daemon,
+            settings.injection,
+            settings.sessions,
+            settings.sources,
+            settings.detectors,
+            settings.wake
         )
     }
 
@@ -334,10 +353,12 @@ mod tests {
         assert!(settings.found.is_empty(), "{:?}", settings.found);
         let in_file: Vec<_> = settings.origins.keys().cloned().collect();
 
-        let unknown = compiled(&SECTIONS.map(|name| format!("[{name}]\nno_such_key = 1\n")).concat());
+        let sections = SECTIONS.into_iter().chain(["sources.loop"]);
+        let unknown: String = sections.map(|name| format!("[{name}]\nno_such_key = 1\n")).collect();
+        let unknown = compiled(&unknown);
         let mut known = Vec::new();
         for diagnostic in &unknown.found {
-            let section = diagnostic.key.split('.').next().expect("a section");
+            let (section, _) = diagnostic.key.rsplit_once('.').expect("a section");
             known.extend(diagnostic.allowed.iter().map(|key| format!("{section}.{key}")));
         }
         known.sort_unstable();

@@ -208,6 +208,19 @@ impl<'s> Section<'s> {
         last
     }
 
+    /// The table under `key`, of every file, as a section of its own, which is finished by itself.
+    pub(crate) fn table(&mut self, key: &str) -> Self {
+        let mut inner = Self::empty(&format!("{}.{key}", self.name), None);
+        for entry in self.entries.remove(key).into_iter().flatten() {
+            inner.header = Some(entry.value.place());
+            match entry.value.get().as_table() {
+                Some(table) => inner.add(entry.value.file, table),
+                None => inner.found.extend(entry.value.wrong_kind("a table")),
+            }
+        }
+        inner
+    }
+
     /// As [`Section::read`], for a key that must be there.
     pub(crate) fn require<T>(
         &mut self,

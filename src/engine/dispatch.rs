@@ -32,6 +32,7 @@ impl Engine {
             self.record(LedgerEntry::HeldBack { seq, by });
             return;
         }
+        self.detect(event, now);
         let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
         let resolving: Vec<u32> = self.resolvers.matches(event.event_type).to_vec();
         if matched.is_empty() && resolving.is_empty() {
@@ -44,6 +45,14 @@ impl Engine {
         }
         for index in matched {
             self.feed(index, seq, &event, now);
+        }
+    }
+
+    /// Publishes what the detectors find with an event that is trusted.
+    fn detect(&mut self, event: &EventRef<'_>, now: Timestamp) {
+        if self.rules.wake.trusts(event.source, event.provenance) {
+            let found = self.detectors.observe(event, &self.rules.detectors, now);
+            self.outputs.extend(found.into_iter().map(Output::Publish));
         }
     }
 

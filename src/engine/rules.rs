@@ -5,6 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    detector,
     exchange::Format,
     notification::Tokens,
     pipeline::{
@@ -29,6 +30,8 @@ pub struct CompiledRules {
     pub sessions: SessionSettings,
     /// `[sources]` of `aside.toml`.
     pub sources: SourceSettings,
+    /// The tables of `[sources]` that are about detectors.
+    pub detectors: detector::Settings,
     /// `[activation]` of `aside.toml`; every subscriber has it too.
     pub wake: Arc<WakeSettings>,
 }
@@ -60,6 +63,7 @@ impl CompiledRules {
                 unclaimed_ttl: DAY,
             },
             sources: SourceSettings { rate: None, remote_rate: None },
+            detectors: detector::Settings::default(),
             wake: Arc::default(),
         }
     }

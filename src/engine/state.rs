@@ -12,6 +12,7 @@ use super::{
     rules::CompiledRules, sessions::Sessions, tally::Tally, throttle::Throttle, unclaimed::Unclaimed,
 };
 use crate::{
+    detector::Detectors,
     ledger::{LedgerEntry, Reason},
     notification::SubscriberId,
     pipeline::{Memory, Pipeline},
@@ -28,6 +29,7 @@ pub struct EngineState<'a> {
     unclaimed: Held<'a, Unclaimed>,
     lineage: Held<'a, Lineage>,
     throttle: Held<'a, Throttle>,
+    detectors: Held<'a, Detectors>,
     tally: Held<'a, Tally>,
 }
 
@@ -45,6 +47,7 @@ impl Engine {
             unclaimed,
             lineage,
             throttle,
+            detectors,
             tally,
             outputs,
         } = self;
@@ -56,6 +59,7 @@ impl Engine {
             unclaimed: Held::Borrowed(unclaimed),
             lineage: Held::Borrowed(lineage),
             throttle: Held::Borrowed(throttle),
+            detectors: Held::Borrowed(detectors),
             tally: Held::Borrowed(tally),
         }
     }
@@ -65,8 +69,16 @@ impl Engine {
     /// A subscriber that the state does not know begins with nothing. What waits in an open batch of one that the rules lack ends as of a
     /// subscriber that is off; the entries are the engine's first outputs.
     pub fn from_state(rules: Arc<CompiledRules>, state: EngineState<'_>) -> Self {
-        let EngineState { pipelines: mut memories, sessions, fanout, unclaimed, lineage, throttle, tally } =
-            state;
+        let EngineState {
+            pipelines: mut memories,
+            sessions,
+            fanout,
+            unclaimed,
+            lineage,
+            throttle,
+            detectors,
+            tally,
+        } = state;
         let recall = |rule: &Arc<_>, memory| Pipeline::remembering(Arc::clone(rule), memory);
         let pipelines: Vec<Pipeline> = rules
             .subscribers
@@ -89,6 +101,7 @@ impl Engine {
             unclaimed: unclaimed.into_owned(),
             lineage: lineage.into_owned(),
             throttle: throttle.into_owned(),
+            detectors: detectors.into_owned(),
             tally: tally.into_owned(),
             outputs: VecDeque::new(),
             rules,

@@ -148,11 +148,12 @@ mod tests {
     #[test]
     fn promised_payload_fields_are_in_the_examples() {
         let budget = ["budget_type", "current", "limit", "percentage", "remaining"];
+        let failure = ["tool_name", "error_type", "error_message", "retry_count", "call_id"];
         let cases = [
-            ("agent.loop.detected", vec!["pattern", "repetitions", "window_seconds"]),
+            ("agent.loop.detected", vec!["pattern", "repetitions", "window_seconds", "outcome"]),
             ("budget.token.warning", budget.to_vec()),
             ("budget.iteration.exceeded", budget.to_vec()),
-            ("tool.call.failure", vec!["tool_name", "error_type", "error_message", "retry_count", "call_id"]),
+            ("tool.call.failure", [&failure[..], &["subject", "args", "result"]].concat()),
         ];
         for (name, fields) in cases {
             let entry = find(name).expect("promised above");

@@ -24,6 +24,7 @@
 //! # Ok::<(), aside::harness::HookError>(())
 //! ```
 
+mod compared;
 mod message_socket;
 mod reply;
 mod report;
@@ -33,7 +34,7 @@ mod stdin;
 
 use std::{borrow::Cow, sync::Arc};
 
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 
 use crate::{
     event::{Event, Provenance, SessionId, Severity, clean_text},
@@ -50,6 +51,7 @@ use crate::{
     },
     time::Timestamp,
 };
+use compared::compared;
 use stdin::{
     Common, PostToolBatch, PostToolUseFailure, SessionEnd, SessionStart, Stop, ToolCall, UserPromptSubmit,
     read,
@@ -218,7 +220,7 @@ impl Call<'_> {
     /// Context that is given here reaches the model only with the tool's result, where `PostToolBatch` can put it as well; so
     /// text is taken only to let it come in place of the call.
     fn pre_tool_use(&mut self) -> Result<(Vec<Event>, Then), HookError> {
-        let ToolCall { tool_name, tool_use_id } = read(self.stdin)?;
+        let ToolCall { tool_name, tool_use_id, .. } = read(self.stdin)?;
         let event = self.event(
             "tool.call.pending",
             Severity::Debug,
@@ -244,11 +246,19 @@ impl Call<'_> {
     }
 
     fn succeeded(&self, tool: &ToolCall) -> Result<Event, HookError> {
+        let response = tool.tool_response.as_deref().map(RawValue::get);
+        let [subject, args, result] = compared(tool.tool_input.as_deref(), response);
         self.event(
             "tool.call.success",
             Severity::Debug,
             &outcome_id(&tool.tool_use_id),
-            json!({ "tool_name": clean_text(&tool.tool_name), "call_id": tool.tool_use_id }),
+            present([
+                ("tool_name", Some(json!(clean_text(&tool.tool_name)))),
+                ("call_id", Some(json!(tool.tool_use_id))),
+                ("subject", subject),
+                ("args", args),
+                ("result", result),
+            ]),
         )
     }
 
@@ -284,6 +294,7 @@ impl Call<'_> {
             return Ok((Vec::new(), Then::Nothing));
         }
         let (error_type, error_message) = failure.split_error();
+        let [subject, args, result] = compared(failure.tool_input.as_deref(), Some(&failure.error));
         let event = self.event(
             "tool.call.failure",
             KNOWN_FAILURE,
@@ -294,13 +305,17 @@ impl Call<'_> {
                 ("error_message", Some(json!(clean_text(error_message)))),
                 ("call_id", Some(json!(failure.tool_use_id))),
                 ("duration_ms", failure.duration_ms.map(Value::from)),
+                ("subject", subject),
+                ("args", args),
+                ("result", result),
             ]),
         )?;
         if self.reports_batches() {
             return Ok((vec![event], Then::Nothing));
         }
         let PostToolUseFailure { tool_name, tool_use_id, .. } = failure;
-        Ok((vec![event], self.after_tool(Some(&ToolCall { tool_name, tool_use_id }))?))
+        let tool = ToolCall { tool_name, tool_use_id, tool_input: None, tool_response: None };
+        Ok((vec![event], self.after_tool(Some(&tool))?))
     }
 
     fn stop(&self) -> Result<(Vec<Event>, Then), HookError> {

@@ -86,6 +86,7 @@ fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
         injection: rules.injection.clone(),
         sessions: rules.sessions.clone(),
         sources: rules.sources.clone(),
+        detectors: rules.detectors.clone(),
         wake: Arc::clone(&rules.wake),
     }
 }

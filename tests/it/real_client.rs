@@ -5,6 +5,7 @@
 mod api;
 mod client;
 mod contexts;
+mod detectors;
 mod sessions;
 mod terminal;
 mod waking;

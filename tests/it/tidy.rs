@@ -36,7 +36,7 @@ const DATA: &[&str] = &[
     "toon",
     "tokens",
 ];
-const RULES: &[&str] = &["pipeline", "matcher", "injector", "format"];
+const RULES: &[&str] = &["pipeline", "matcher", "injector", "format", "detector"];
 
 /// A module, its layer, and what it may use of this crate besides itself.
 struct Module {
@@ -68,6 +68,7 @@ const MODULES: &[Module] = &[
     module("matcher", 2, &[DATA]),
     module("injector", 2, &[DATA]),
     module("format", 2, &[DATA]),
+    module("detector", 2, &[DATA]),
     module("engine", DECIDING, &[DATA, RULES]),
     module("config", DECIDING, &[DATA, RULES, &["engine::rules"]]),
     module("protocol", DECIDING, &[DATA, &["engine::io", "engine::rules"]]),

@@ -1,6 +1,7 @@
 //! The fields of Claude Code's hook input that are used; all others are skipped without being built.
 
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
 use crate::harness::HookError;
 
@@ -39,12 +40,15 @@ pub(super) struct PostToolBatch {
 pub(super) struct ToolCall {
     pub(super) tool_name: String,
     pub(super) tool_use_id: String,
+    pub(super) tool_input: Option<Box<RawValue>>,
+    pub(super) tool_response: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct PostToolUseFailure {
     pub(super) tool_name: String,
     pub(super) tool_use_id: String,
+    pub(super) tool_input: Option<Box<RawValue>>,
     pub(super) error: String,
     #[serde(default)]
     pub(super) is_interrupt: bool,
@@ -118,6 +122,7 @@ mod tests {
             let failure = PostToolUseFailure {
                 tool_name: String::new(),
                 tool_use_id: String::new(),
+                tool_input: None,
                 error: error.to_owned(),
                 is_interrupt: false,
                 duration_ms: None,

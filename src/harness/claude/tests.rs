@@ -72,6 +72,9 @@ fn events_carry_what_the_hook_said_and_where() {
         "error": "Exit code 3\n\u{1b}[31mno such file\u{1b}[0m" }));
     let batch = parse_json(json!({ "hook_event_name": "PostToolBatch", "session_id": "s", "agent_id": "a",
         "cwd": "/w", "tool_calls": [{ "tool_name": "Bash", "tool_use_id": "t1", "tool_response": [1, {}] }] }));
+    let input = json!({ "command": "cargo test\n-p cart", "description": "d" });
+    let whole = parse_json(json!({ "hook_event_name": "PostToolBatch", "session_id": "s", "cwd": "/w",
+        "tool_calls": [{ "tool_name": "Bash", "tool_use_id": "t2", "tool_input": input, "tool_response": "ok in 3s" }] }));
     let turn = parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w",
         "prompt_id": "p", "prompt": "<task-notification>\n<task-id>b</task-id>" }));
     let pushed = message_socket::from_headers(&SessionId::new("s"), &|name| match name {
@@ -83,14 +86,18 @@ fn events_carry_what_the_hook_said_and_where() {
     let pushed = parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w",
         "prompt_id": "q", "prompt": message["message"]["content"] }));
     let end = parse_json(json!({ "hook_event_name": "SessionEnd", "session_id": "s", "reason": "logout" }));
-    let written: Vec<String> =
-        [start, failure, batch, turn, pushed, end].iter().flat_map(|call| &call.observe).map(line).collect();
+    let written: Vec<String> = [start, failure, batch, whole, turn, pushed, end]
+        .iter()
+        .flat_map(|call| &call.observe)
+        .map(line)
+        .collect();
     assert_eq!(
         written,
         [
             r#"s:session.start:resume:1000 claude-code debug s /w {"harness":"claude-code","start":"resume","model":"m","entrypoint":"cli"}"#,
-            r#"s/a:outcome:t1 claude-code info s/a /w {"tool_name":"Bash","error_type":"exit_3","error_message":"no such file","call_id":"t1","duration_ms":10}"#,
-            r#"s/a:outcome:t1 claude-code debug s/a /w {"tool_name":"Bash","call_id":"t1"}"#,
+            r#"s/a:outcome:t1 claude-code info s/a /w {"tool_name":"Bash","error_type":"exit_3","error_message":"no such file","call_id":"t1","duration_ms":10,"result":"c068babc222f39d6"}"#,
+            r#"s/a:outcome:t1 claude-code debug s/a /w {"tool_name":"Bash","call_id":"t1","result":"ede0de8074924080"}"#,
+            r#"s:outcome:t2 claude-code debug s /w {"tool_name":"Bash","call_id":"t2","subject":"cargo test","args":"3d6dce52b3447f8e","result":"80fb03523b9d0ac4"}"#,
             r#"s:turn.start:p claude-code debug s /w {"turn":"p","started_by":"client"}"#,
             r#"s:turn.start:q claude-code debug s /w {"turn":"q","started_by":"client"}"#,
             r#"s:session.end:logout:1000 claude-code debug s - {"harness":"claude-code","reason":"logout"}"#,

@@ -1,0 +1,85 @@
+//! Detectors: folds over what harnesses say of their agents. One publishes what it finds, as an event of its session.
+//!
+//! A detector is told events in the order of the journal, with their times, and asks nothing of the machine: the same events lead
+//! to the same findings, live, in a replay and in a simulation. Another one is a file here, a field of [`Detectors`] and its line in
+//! [`Detectors::each`]. What it finds is published and read from the journal like any other event, so it is delivered by the exchange
+//! after the one that came with the last event of it.
+
+pub mod loops;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    event::{Event, EventRef, EventType, Payload, Provenance, SessionId, Severity},
+    time::Timestamp,
+};
+
+/// The source of what detectors find: the program itself.
+const SOURCE: &str = "aside";
+
+/// `[sources]` of `aside.toml`, as far as it is about detectors.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// `[sources.loop]`.
+    pub loops: loops::Settings,
+}
+
+/// What a detector found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The type of the event that says so.
+    event_type: &'static str,
+    severity: Severity,
+    /// What tells it from other findings of the session that the same event leads to.
+    name: String,
+    payload: Value,
+}
+
+/// A fold over the events of sessions.
+trait Detector {
+    /// Takes an event of `session`, which is trusted; says what is found with it.
+    fn observe(
+        &mut self,
+        session: &SessionId,
+        event: &EventRef<'_>,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Option<Finding>;
+}
+
+/// All detectors, with what they remember.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Detectors {
+    loops: loops::Loops,
+}
+
+impl Detectors {
+    fn each(&mut self) -> [&mut dyn Detector; 1] {
+        [&mut self.loops]
+    }
+
+    /// Takes an event that is trusted, and gives what is to be published.
+    ///
+    /// Shape: the ids of these events come from the event's own, so a replay gives the same. An event without a session leads to nothing.
+    pub fn observe(&mut self, event: &EventRef<'_>, settings: &Settings, now: Timestamp) -> Vec<Event> {
+        let Some(session) = event.session.map(SessionId::new) else { return Vec::new() };
+        let findings =
+            self.each().into_iter().filter_map(|detector| detector.observe(&session, event, settings, now));
+        let publish = |finding: Finding| Event {
+            id: format!("{}-{}-{}", finding.name, event.source, event.id).into(),
+            event_type: finding.event_type.parse::<EventType>().expect("a valid literal"),
+            source: SOURCE.into(),
+            provenance: Provenance::Local,
+            severity: finding.severity,
+            timestamp: now,
+            payload: Payload::from(finding.payload),
+            dedupe_key: None,
+            session: Some(session.clone()),
+            workspace: event.workspace.map(Into::into),
+            cause: None,
+        };
+        findings.map(publish).collect()
+    }
+}

@@ -1,0 +1,370 @@
+//! An agent that makes the same calls again and again, with the same outcomes.
+//!
+//! Calls are the same when tool, arguments and outcome are. The end of a turn's calls is a loop when one call stands there four times
+//! (three times if it fails), or a sequence of two to four calls three times. It is found again when the repetitions have doubled, so
+//! a loop of a thousand calls is nine lines. A changed outcome is progress: edits between two runs of a test and a command whose
+//! output changes are no loop. What the harness leaves out of `args` and `result` cannot be compared, so a call without them ends a loop.
+//!
+//! Source: the thresholds of other agents (OpenHands 4 equal and 3 failing calls, 3 cycles of two; gemini-cli 5 equal calls).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{Detector, Finding};
+use crate::{
+    event::{EventRef, SessionId, Severity, cut_text, strip_text},
+    session::CLOSING_EVENT,
+    time::Timestamp,
+};
+
+/// The longest sequence of calls that is looked for.
+const PERIOD_MAX: usize = 4;
+/// How often a sequence of several calls is made until it is a loop.
+const CYCLES: u32 = 3;
+/// How often a failing call is made until it is one.
+const FAILURES: u32 = 3;
+/// How often another call is made until it is one, unless the configuration says otherwise.
+pub const REPEATS: u32 = 4;
+/// Most sessions whose calls are remembered, at some 400 bytes each; beyond it the one that was silent for longest is forgotten.
+const SESSIONS_MAX: usize = 1_000;
+/// Most characters of a call in a finding.
+const CALL_CHARS_MAX: usize = 100;
+
+const TURN_STARTED: &str = "agent.turn.start";
+const LOOP_DETECTED: &str = "agent.loop.detected";
+
+/// `[sources.loop]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether loops are looked for.
+    pub enabled: bool,
+    /// How often a call that does not fail is made until it is a loop; at least 2.
+    pub repeats: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, repeats: REPEATS }
+    }
+}
+
+/// The last calls of each session.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Loops {
+    sessions: BTreeMap<SessionId, Tail>,
+}
+
+/// The end of a session's calls.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Tail {
+    /// The last [`PERIOD_MAX`], oldest first.
+    calls: VecDeque<Call>,
+    /// For each period: how many of the last calls equal the one that many before.
+    equal: [u32; PERIOD_MAX],
+    /// For each period: when the first of those calls was made.
+    since: [Timestamp; PERIOD_MAX],
+    /// The period of the loop that was found, and how many repetitions it is found again with.
+    found: Option<(usize, u32)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Call {
+    /// The first 64 bits of a SHA-256 over tool, arguments and outcome.
+    hash: u64,
+    /// For the reader.
+    shown: String,
+    has_failed: bool,
+    ended_at: Timestamp,
+}
+
+/// What a harness says of a call that has ended.
+#[derive(Debug, Deserialize)]
+struct Ended {
+    tool_name: String,
+    args: Option<String>,
+    result: Option<String>,
+    subject: Option<String>,
+}
+
+impl Detector for Loops {
+    fn observe(
+        &mut self,
+        session: &SessionId,
+        event: &EventRef<'_>,
+        settings: &super::Settings,
+        now: Timestamp,
+    ) -> Option<Finding> {
+        let has_failed = match event.event_type {
+            "tool.call.success" => false,
+            "tool.call.failure" | "tool.call.timeout" => true,
+            TURN_STARTED if is_by_client(event.payload) => return None,
+            TURN_STARTED | CLOSING_EVENT => {
+                self.sessions.remove(session);
+                return None;
+            }
+            _ => return None,
+        };
+        if !settings.loops.enabled {
+            self.sessions.clear();
+            return None;
+        }
+        let Some(call) = Call::read(event.payload, has_failed, now) else {
+            self.sessions.remove(session);
+            return None;
+        };
+        self.make_room(session);
+        let tail = self.sessions.entry(session.clone()).or_default();
+        tail.push(call);
+        tail.find(settings.loops.repeats)
+    }
+}
+
+impl Loops {
+    fn make_room(&mut self, session: &SessionId) {
+        if self.sessions.len() < SESSIONS_MAX || self.sessions.contains_key(session) {
+            return;
+        }
+        let silent = self.sessions.iter().min_by_key(|(_, tail)| tail.calls.back().map(|call| call.ended_at));
+        if let Some(silent) = silent.map(|(id, _)| id.clone()) {
+            self.sessions.remove(&silent);
+        }
+    }
+}
+
+impl Tail {
+    fn push(&mut self, call: Call) {
+        for ((period, equal), since) in (1..).zip(&mut self.equal).zip(&mut self.since) {
+            let before = self.calls.len().checked_sub(period).and_then(|at| self.calls.get(at));
+            match before.filter(|before| before.hash == call.hash) {
+                None => *equal = 0,
+                Some(before) => {
+                    if *equal == 0 {
+                        *since = before.ended_at;
+                    }
+                    *equal = equal.saturating_add(1);
+                }
+            }
+        }
+        if self.calls.len() == PERIOD_MAX {
+            self.calls.pop_front();
+        }
+        self.calls.push_back(call);
+    }
+
+    /// The loop that the last call completes, if it is due.
+    fn find(&mut self, repeats: u32) -> Option<Finding> {
+        let of_period = |(period, equal): (usize, &u32)| {
+            let length = u32::try_from(period).unwrap_or(u32::MAX);
+            let is_whole = equal.is_multiple_of(length);
+            let least = self.least(period, repeats);
+            let repetitions = equal / length + 1;
+            (is_whole && repetitions >= least).then_some((period, repetitions, least))
+        };
+        let looped = (1..).zip(&self.equal).find_map(of_period);
+        self.found = self.found.filter(|(period, _)| self.is_still(*period));
+        let (period, repetitions, least) = looped?;
+        let due = match self.found {
+            Some((of, again_at)) if of == period => again_at,
+            // What a shorter sequence repeats, longer ones do too.
+            Some((of, _)) if of < period => return None,
+            Some(_) | None => least,
+        };
+        if repetitions < due {
+            return None;
+        }
+        self.found = Some((period, repetitions.saturating_mul(2)));
+        Some(self.finding(period, repetitions))
+    }
+
+    /// How often a sequence is made until it is a loop.
+    fn least(&self, period: usize, repeats: u32) -> u32 {
+        match (period, self.calls.back()) {
+            (1, Some(call)) if call.has_failed => FAILURES.min(repeats),
+            (1, _) => repeats,
+            (_, _) => CYCLES,
+        }
+    }
+
+    fn is_still(&self, period: usize) -> bool {
+        period.checked_sub(1).and_then(|at| self.equal.get(at)).is_some_and(|equal| *equal > 0)
+    }
+
+    fn finding(&self, period: usize, repetitions: u32) -> Finding {
+        let calls = self.calls.iter().skip(self.calls.len().saturating_sub(period));
+        let (shown, failed): (Vec<&str>, Vec<bool>) =
+            calls.map(|call| (call.shown.as_str(), call.has_failed)).unzip();
+        let last = self.calls.back().map_or(Timestamp::ZERO, |call| call.ended_at);
+        let first = period.checked_sub(1).and_then(|at| self.since.get(at)).copied().unwrap_or(last);
+        let outcome = if failed.iter().all(|failed| *failed) { "same error" } else { "same result" };
+        Finding {
+            event_type: LOOP_DETECTED,
+            severity: Severity::Warning,
+            name: format!("loop-{period}"),
+            payload: json!({
+                "pattern": shown.join(", "),
+                "repetitions": repetitions,
+                "window_seconds": last.since(first).as_secs(),
+                "outcome": format!("{outcome} each time"),
+            }),
+        }
+    }
+}
+
+impl Call {
+    /// Reads the payload of a call that has ended; `None` if it does not say enough to compare it.
+    fn read(payload: &str, has_failed: bool, ended_at: Timestamp) -> Option<Self> {
+        let Ended { tool_name, args, result, subject } = serde_json::from_str(payload).ok()?;
+        let (args, result) = (args?, result?);
+        let mut hash = Sha256::new();
+        for part in [tool_name.as_str(), &args, if has_failed { "failed" } else { "succeeded" }, &result] {
+            hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+            hash.update(part);
+        }
+        let hash = hash.finalize();
+        let hash = u64::from_be_bytes(*hash.first_chunk().expect("32 bytes begin with 8"));
+        let shown = subject.map_or_else(|| tool_name.clone(), |subject| format!("{tool_name} {subject}"));
+        let shown = cut_text(strip_text(&shown), CALL_CHARS_MAX).into_owned();
+        Some(Self { hash, shown, has_failed, ended_at })
+    }
+}
+
+/// Whether the client itself began the turn, so that the calls before it are of the same task.
+fn is_by_client(payload: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Started {
+        started_by: String,
+    }
+    serde_json::from_str(payload).is_ok_and(|Started { started_by }| started_by == "client")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Provenance;
+
+    struct Story {
+        loops: Loops,
+        settings: super::super::Settings,
+        calls: u64,
+    }
+
+    impl Story {
+        fn new() -> Self {
+            Self { loops: Loops::default(), settings: super::super::Settings::default(), calls: 0 }
+        }
+
+        fn event(&mut self, session: &str, event_type: &str, payload: &str) -> Option<(String, u64)> {
+            self.calls += 1;
+            let id = self.calls.to_string();
+            let event = EventRef {
+                id: &id,
+                event_type,
+                source: "claude-code",
+                provenance: Provenance::Harness,
+                severity: Severity::Debug,
+                timestamp: Timestamp::ZERO,
+                payload,
+                dedupe_key: None,
+                session: Some(session),
+                workspace: None,
+                cause: None,
+            };
+            let now = Timestamp::from_millis(self.calls);
+            let found = self.loops.observe(&SessionId::new(session), &event, &self.settings, now)?;
+            let text = |key: &str| found.payload[key].as_str().expect("a text").to_owned();
+            Some((text("pattern"), found.payload["repetitions"].as_u64().expect("a number")))
+        }
+
+        /// Makes a call such as `make:1!`: tool and arguments, the result after a colon, and a mark if it fails.
+        fn call(&mut self, call: &str) -> Option<(String, u64)> {
+            let (call, has_failed) = call.strip_suffix('!').map_or((call, false), |call| (call, true));
+            let (tool, result) = call.split_once(':').unwrap_or((call, "ok"));
+            let payload =
+                json!({ "tool_name": tool, "args": tool, "result": result, "subject": "x" }).to_string();
+            self.event("s", if has_failed { "tool.call.failure" } else { "tool.call.success" }, &payload)
+        }
+
+        /// The positions, from 1, of the calls with which a loop is found.
+        fn found(&mut self, calls: &str) -> Vec<usize> {
+            let found = calls.split(' ').map(|call| self.call(call).is_some()).collect::<Vec<bool>>();
+            (1..).zip(found).filter(|(_, found)| *found).map(|(at, _)| at).collect()
+        }
+    }
+
+    #[test]
+    fn what_is_repeated_with_the_same_outcome_is_a_loop_and_nothing_else_is() {
+        for (what, calls, expected) in [
+            ("four equal calls", "a a a a", &[4][..]),
+            ("three failing ones", "a! a! a!", &[3]),
+            ("two in turn", "a b a b a b", &[6]),
+            ("three in turn", "a b c a b c a b c", &[9]),
+            ("four in turn, after others", "x a b c d a b c d a b c d", &[13]),
+            ("a poll with changing output", "a:1 a:2 a:3 a:4 a:5 a:6", &[]),
+            ("edits between the runs of a test", "test:1! edit test:2! edit test:3! edit test:4!", &[]),
+            ("files in turn", "a b c d e f g h i j k l m n o p q r s t", &[]),
+            ("twice and something else", "a a b a a c a a d", &[]),
+            ("a success after failures", "a! a! a a a", &[]),
+            ("a cycle of five is too long to be looked for", "a b c d e a b c d e a b c d e", &[]),
+        ] {
+            assert_eq!(Story::new().found(calls), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_loop_is_found_again_when_its_repetitions_have_doubled() {
+        let equal = "a ".repeat(364);
+        assert_eq!(Story::new().found(equal.trim_end()), [4, 8, 16, 32, 64, 128, 256]);
+        let in_turn = "a b ".repeat(30);
+        assert_eq!(Story::new().found(in_turn.trim_end()), [6, 12, 24, 48]);
+        assert_eq!(Story::new().found("a a a a b a a a a"), [4, 9], "another one after it was broken");
+    }
+
+    #[test]
+    fn it_is_named_by_its_calls() {
+        let mut story = Story::new();
+        story.found("a b a b a");
+        assert_eq!(story.call("b"), Some(("a x, b x".to_owned(), 3)));
+    }
+
+    #[test]
+    fn a_prompt_of_the_user_and_a_call_that_cannot_be_compared_end_it() {
+        let mut story = Story::new();
+        story.found("a a a");
+        story.event("s", TURN_STARTED, r#"{"started_by":"client"}"#);
+        assert!(story.call("a").is_some(), "the client itself went on");
+        story.found("b b b");
+        story.event("s", TURN_STARTED, r#"{"started_by":"prompt"}"#);
+        assert_eq!(story.call("b"), None);
+        story.found("c c c");
+        story.event("s", "tool.call.success", r#"{"tool_name":"c","args":"c"}"#);
+        assert_eq!(story.call("c"), None);
+        assert_eq!(story.event("other", "tool.call.success", r#"{"tool_name":"c"}"#), None);
+    }
+
+    #[test]
+    fn the_sessions_that_were_silent_for_longest_are_forgotten() {
+        let mut story = Story::new();
+        let payload = r#"{"tool_name":"a","args":"a","result":"ok"}"#;
+        for number in 0..=SESSIONS_MAX {
+            story.event(&format!("s{number}"), "tool.call.success", payload);
+        }
+        assert_eq!(story.loops.sessions.len(), SESSIONS_MAX);
+        assert!(!story.loops.sessions.contains_key(&SessionId::new("s0")));
+        story.event("s1", CLOSING_EVENT, "{}");
+        assert!(!story.loops.sessions.contains_key(&SessionId::new("s1")));
+    }
+
+    #[test]
+    fn nothing_is_looked_for_when_it_is_switched_off() {
+        let mut story = Story::new();
+        story.settings.loops.enabled = false;
+        assert!(story.found("a a a a a").is_empty());
+        story.settings.loops = Settings { enabled: true, repeats: 2 };
+        assert_eq!(story.found("a a"), [2]);
+    }
+}

@@ -1,0 +1,65 @@
+//! What of a tool call goes into its event, so that calls can be compared: names of its arguments and of its result, and what it was about.
+
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+
+use crate::{
+    event::{cut_text, strip_text},
+    harness::digest,
+};
+
+/// Most characters of what a call was about.
+const SUBJECT_CHARS_MAX: usize = 100;
+
+/// `subject`, `args` and `result` of a call, as far as the client says.
+pub(super) fn compared(input: Option<&RawValue>, result: Option<&str>) -> [Option<Value>; 3] {
+    [
+        input.and_then(subject).map(Value::from),
+        input.map(|input| json!(digest::of_arguments(input))),
+        result.map(|result| json!(digest::of_result(result))),
+    ]
+}
+
+/// The arguments that say what a call is about, the first of which counts.
+#[derive(Deserialize)]
+struct Arguments {
+    command: Option<String>,
+    file_path: Option<String>,
+    notebook_path: Option<String>,
+    pattern: Option<String>,
+    url: Option<String>,
+    query: Option<String>,
+    description: Option<String>,
+}
+
+/// The first line of it.
+fn subject(input: &RawValue) -> Option<String> {
+    let Arguments { command, file_path, notebook_path, pattern, url, query, description } =
+        serde_json::from_str(input.get()).ok()?;
+    let first = command.or(file_path).or(notebook_path).or(pattern).or(url).or(query).or(description)?;
+    let line = first.trim().lines().next().unwrap_or_default();
+    let subject = cut_text(strip_text(line), SUBJECT_CHARS_MAX);
+    (!subject.is_empty()).then(|| subject.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_about_the_first_line_of_what_says_so_best() {
+        for (input, expected) in [
+            (r#"{"command":" cargo test\n-p cart","description":"runs"}"#, Some("cargo test")),
+            (r#"{"file_path":"/w/a.rs","limit":3}"#, Some("/w/a.rs")),
+            (r#"{"pattern":"fn \u001b[31mmain"}"#, Some("fn main")),
+            (r#"{"command":7}"#, None),
+            (r#"{"command":"  "}"#, None),
+            ("[]", None),
+        ] {
+            let input = RawValue::from_string(input.to_owned()).expect("JSON");
+            assert_eq!(subject(&input).as_deref(), expected, "{input}");
+        }
+        let long = RawValue::from_string(format!(r#"{{"command":"{}"}}"#, "x".repeat(400))).expect("JSON");
+        assert_eq!(subject(&long).map(|subject| subject.chars().count()), Some(SUBJECT_CHARS_MAX + 14));
+    }
+}

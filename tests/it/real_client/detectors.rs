@@ -1,0 +1,35 @@
+//! What the client's own hooks are enough for: an agent that repeats itself is told so, one that gets further is not.
+
+use serde_json::json;
+
+use super::{api::Turn, count, home, play};
+
+const CALLS: usize = 6;
+
+/// How often `loop_detected` stands in each request of a conversation in which `command` is run again and again.
+fn repeat(command: &str) -> Vec<usize> {
+    let home = home();
+    let _daemon = home.serve();
+    let input = json!({ "command": command, "description": "Does something" });
+    let calls = (1..=CALLS).map(|number| Turn::calls(&format!("toolu_{number}"), "Bash", &input));
+    let conversation = play(&home, calls.chain([Turn::says("done")]).collect());
+    conversation.iter().map(|messages| count(messages, "loop_detected")).collect()
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn an_agent_that_repeats_itself_is_told_so_once() {
+    assert_eq!(repeat("echo the same"), [0, 0, 0, 0, 0, 1, 1]);
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn one_that_repeats_itself_with_failures_is_told_so_once() {
+    assert_eq!(repeat("echo the same; exit 3"), [0, 0, 0, 0, 1, 1, 1]);
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn one_whose_calls_give_something_else_each_time_is_told_nothing() {
+    assert_eq!(repeat("echo x >> log; wc -l < log"), [0; CALLS + 1]);
+}
