@@ -9,6 +9,7 @@ pub mod loops;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::{
     event::{Event, EventRef, EventType, Payload, Provenance, SessionId, Severity},
@@ -17,6 +18,8 @@ use crate::{
 
 /// The source of what detectors find: the program itself.
 const SOURCE: &str = "aside";
+/// What the types of events begin with that a detector is told: what harnesses say of their agents.
+const TOLD_OF: [&str; 2] = ["agent.", "tool.call."];
 
 /// `[sources]` of `aside.toml`, as far as it is about detectors.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,13 +65,17 @@ impl Detectors {
 
     /// Takes an event that is trusted, and gives what is to be published.
     ///
-    /// Shape: the ids of these events come from the event's own, so a replay gives the same. An event without a session leads to nothing.
+    /// Shape: the ids of these events come from the event's own, so a replay gives the same. Most events are none of a session's harness,
+    /// and cost a comparison of their types.
     pub fn observe(&mut self, event: &EventRef<'_>, settings: &Settings, now: Timestamp) -> Vec<Event> {
-        let Some(session) = event.session.map(SessionId::new) else { return Vec::new() };
+        let is_told_of = TOLD_OF.iter().any(|begin| event.event_type.starts_with(begin));
+        let Some(session) = event.session.filter(|_| is_told_of).map(SessionId::new) else {
+            return Vec::new();
+        };
         let findings =
             self.each().into_iter().filter_map(|detector| detector.observe(&session, event, settings, now));
         let publish = |finding: Finding| Event {
-            id: format!("{}-{}-{}", finding.name, event.source, event.id).into(),
+            id: format!("{}-{:016x}", finding.name, name_of(event)).into(),
             event_type: finding.event_type.parse::<EventType>().expect("a valid literal"),
             source: SOURCE.into(),
             provenance: Provenance::Local,
@@ -82,4 +89,10 @@ impl Detectors {
         };
         findings.map(publish).collect()
     }
+}
+
+/// Names an event, of whatever length its id is: the first 64 bits of a SHA-256 over source and id.
+fn name_of(event: &EventRef<'_>) -> u64 {
+    let hash = Sha256::new_with_prefix(event.source).chain_update([0]).chain_update(event.id).finalize();
+    u64::from_be_bytes(*hash.first_chunk().expect("32 bytes begin with 8"))
 }

@@ -50,7 +50,7 @@ impl Engine {
 
     /// Publishes what the detectors find with an event that is trusted.
     fn detect(&mut self, event: &EventRef<'_>, now: Timestamp) {
-        if self.rules.wake.trusts(event.source, event.provenance) {
+        if event.session.is_some() && self.rules.wake.trusts(event.source, event.provenance) {
             let found = self.detectors.observe(event, &self.rules.detectors, now);
             self.outputs.extend(found.into_iter().map(Output::Publish));
         }

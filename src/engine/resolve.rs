@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Engine, fanout::Fanout, sessions::Sessions, unclaimed::Unclaimed};
+use super::{Engine, fanout::Fanout, sessions::Sessions};
 use crate::{
     event::{Event, Scope, Seq, SessionId},
     ledger::{LedgerEntry, Reason},
-    notification::{Notification, NotificationId, Resolution},
+    notification::{NotificationId, Resolution},
     pipeline::rule::Activity,
     time::Timestamp,
 };
@@ -74,17 +74,6 @@ impl Fanout {
             *notification = left;
         }
         (ended, is_for_others)
-    }
-}
-
-impl Unclaimed {
-    /// Removes that of which `resolution` leaves nothing for anybody.
-    fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Arc<Notification>> {
-        let scopes = self.scopes().filter(|scope| resolution.scope.covers(scope));
-        for scope in scopes.cloned().collect::<Vec<Scope>>() {
-            self.change(&scope, |notification| resolution.applied_to(notification));
-        }
-        self.take_that(|waiting| waiting.notification.is_resolved())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     event::{Scope, SessionId},
     exchange::InjectionId,
     injector::Earlier,
-    notification::{Notification, NotificationId, Priority, SubscriberId},
+    notification::{Notification, NotificationId, Priority, Resolution, SubscriberId},
     snapshot,
     time::Timestamp,
 };
@@ -119,6 +119,20 @@ impl Unclaimed {
         keys.into_iter().map(|key| self.remove(key).notification).collect()
     }
 
+    /// Removes that of which `resolution` leaves nothing for anybody.
+    pub(super) fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Arc<Notification>> {
+        let covered = self.by_scope.iter().filter(|(scope, _)| resolution.scope.covers(scope));
+        let mut resolved = Vec::new();
+        for key in covered.flat_map(|(_, keys)| keys) {
+            let Some(waiting) = self.waiting.get_mut(key) else { continue };
+            if let Some(left) = resolution.applied_to(&waiting.notification) {
+                waiting.notification = left;
+                resolved.extend(waiting.notification.is_resolved().then_some(*key));
+            }
+        }
+        resolved.into_iter().map(|key| self.remove(key).notification).collect()
+    }
+
     /// Removes what `concerns` picks, in the order in which it came, with the counts of what went from there.
     pub(super) fn claim(&mut self, concerns: impl Fn(&Scope) -> bool) -> (Vec<Waiting>, Evicted) {
         let scopes: Vec<Scope> = self.by_scope.keys().filter(|scope| concerns(scope)).cloned().collect();
@@ -201,28 +215,7 @@ impl Unclaimed {
         self.waiting.values().any(|waiting| waiting.notification.id == *id)
     }
 
-    /// The scopes in which something waits.
-    pub(super) fn scopes(&self) -> impl Iterator<Item = &Scope> {
-        self.by_scope.keys()
-    }
-
-    /// Puts what `change` makes of a notification of `scope` in its place.
-    pub(super) fn change(
-        &mut self,
-        scope: &Scope,
-        change: impl Fn(&Notification) -> Option<Arc<Notification>>,
-    ) {
-        for key in self.by_scope.get(scope).into_iter().flatten() {
-            if let Some(waiting) = self.waiting.get_mut(key)
-                && let Some(changed) = change(&waiting.notification)
-            {
-                waiting.notification = changed;
-            }
-        }
-    }
-
-    /// Removes what is wanted.
-    pub(super) fn take_that(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Arc<Notification>> {
+    fn take_that(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Arc<Notification>> {
         let wanted = self.waiting.iter().filter(|(_, waiting)| is_wanted(waiting));
         let keys: Vec<Key> = wanted.map(|(key, _)| *key).collect();
         keys.into_iter().map(|key| self.remove(key).notification).collect()
