@@ -12,8 +12,8 @@
 //! # let notification = Notification {
 //! #     id: NotificationId::new("n1"), subscriber: SubscriberId::new("tool_failure"), scope: Scope::All,
 //! #     priority: Priority::High, inject_at: InjectionPoint::AfterTool, severity: Severity::Error,
-//! #     activation: Default::default(), interrupt: Default::default(), raw_bytes: 90, states: Vec::new(),
-//! #     nature: Default::default(), untrusted_source: None,
+//! #     activation: Default::default(), interrupt: Default::default(), raw_bytes: 90,
+//! #     states: Vec::new(), unresolved: Vec::new(), nature: Default::default(), untrusted_source: None,
 //! #     content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None,
 //! # };
