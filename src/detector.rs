@@ -1,6 +1,6 @@
-//! Detectors: folds over what harnesses say of their agents. One publishes what it finds, as an event of its session.
+//! Detectors: folds over what harnesses report of their agents. One publishes what it finds, as an event of its session.
 //!
-//! A detector is told events in the order of the journal, with their times, and asks nothing of the machine: the same events lead
+//! A detector takes events in the order of the journal, with their times, and asks nothing of the machine: the same events lead
 //! to the same findings, live, in a replay and in a simulation. Another one is a file here, a field of [`Detectors`] and its line in
 //! [`Detectors::each`]. What it finds is published and read from the journal like any other event, so it is delivered by the exchange
 //! after the one that came with the last event of it.
@@ -18,8 +18,8 @@ use crate::{
 
 /// The source of what detectors find: the program itself.
 const SOURCE: &str = "aside";
-/// What the types of events begin with that a detector is told: what harnesses say of their agents.
-const TOLD_OF: [&str; 2] = ["agent.", "tool.call."];
+/// What the types of the events begin with that detectors take: what harnesses report of their agents.
+const TAKEN: [&str; 2] = ["agent.", "tool.call."];
 
 /// `[sources]` of `aside.toml`, as far as it is about detectors.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -68,8 +68,8 @@ impl Detectors {
     /// Shape: the ids of these events come from the event's own, so a replay gives the same. Most events are none of a session's harness,
     /// and cost a comparison of their types.
     pub fn observe(&mut self, event: &EventRef<'_>, settings: &Settings, now: Timestamp) -> Vec<Event> {
-        let is_told_of = TOLD_OF.iter().any(|begin| event.event_type.starts_with(begin));
-        let Some(session) = event.session.filter(|_| is_told_of).map(SessionId::new) else {
+        let is_taken = TAKEN.iter().any(|begin| event.event_type.starts_with(begin));
+        let Some(session) = event.session.filter(|_| is_taken).map(SessionId::new) else {
             return Vec::new();
         };
         let findings =

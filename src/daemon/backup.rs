@@ -434,7 +434,7 @@ mod tests {
                 }
             });
             let mut seen = Vec::new();
-            // Whoever of the two the machine lets run first, several snapshots come while backups are taken.
+            // Several snapshots come while backups are taken, whichever thread the machine runs first.
             while seen.len() < 5 || (written.load(Ordering::Relaxed) <= 6 && seen.len() < BACKUPS_MAX) {
                 backup(&state, &file).expect("backed up");
                 restore(&file, &restored_to).expect("restored");

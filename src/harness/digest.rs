@@ -12,7 +12,7 @@ const END_BYTES: usize = 8 * 1024;
 const NAME_DIGITS: usize = 5;
 /// From how many characters on a word of hexadecimal digits is an id.
 const ID_CHARS: usize = 7;
-/// What stands for a word that differs from run to run.
+/// What replaces a word that differs from run to run.
 const BLANK: &[u8] = b"0";
 /// The units of a duration.
 const UNITS: [&str; 6] = ["ns", "us", "ms", "s", "m", "h"];

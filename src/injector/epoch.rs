@@ -67,13 +67,13 @@ impl Told {
     /// Forgets what of the conditions holds no longer.
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
         let ids = &mut self.ids;
-        self.newest_last.retain_mut(|told| {
-            let Some(left) = resolution.applied_to(told) else { return true };
+        self.newest_last.retain_mut(|delivered| {
+            let Some(left) = resolution.applied_to(delivered) else { return true };
             let holds = !left.unresolved.is_empty();
             if !holds {
                 ids.remove(&left.id);
             }
-            *told = left;
+            *delivered = left;
             holds
         });
     }

@@ -54,7 +54,7 @@ impl Pipeline {
     /// Takes an event whose type resolves conditions, and gives what it resolves: rows of open batches end here, the rest is the
     /// caller's to withdraw, after what `poll_output` has. An event that is not trusted resolves nothing that is.
     ///
-    /// Errors: the filter that refuses it. `where` and `severity_filter` are not asked: they pick what is told.
+    /// Errors: the filter that refuses it. `where` and `severity_filter` are not asked: they pick what is delivered.
     pub fn resolve(
         &mut self,
         seq: Seq,
