@@ -2,7 +2,7 @@
 //!
 //! A detector takes events in the order of the journal, with their times, and asks nothing of the machine: the same events lead
 //! to the same findings, live, in a replay and in a simulation. Another one is a file here, a field of [`Detectors`] and its line in
-//! [`Detectors::each`]. What it finds is published and read from the journal like any other event, so it is delivered by the exchange
+//! `Detectors::each`. What it finds is published and read from the journal like any other event, so it is delivered by the exchange
 //! after the one that came with the last event of it.
 
 pub mod loops;
