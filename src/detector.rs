@@ -93,6 +93,9 @@ impl Detectors {
 
 /// Names an event, of whatever length its id is: the first 64 bits of a SHA-256 over source and id.
 fn name_of(event: &EventRef<'_>) -> u64 {
-    let hash = Sha256::new_with_prefix(event.source).chain_update([0]).chain_update(event.id).finalize();
-    u64::from_be_bytes(*hash.first_chunk().expect("32 bytes begin with 8"))
+    first_64_bits(Sha256::new_with_prefix(event.source).chain_update([0]).chain_update(event.id))
+}
+
+fn first_64_bits(hash: Sha256) -> u64 {
+    u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"))
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Detector, Finding};
+use super::{Detector, Finding, first_64_bits};
 use crate::{
     event::{EventRef, SessionId, Severity, cut_text, strip_text},
     session::CLOSING_EVENT,
@@ -225,8 +225,7 @@ impl Call {
             hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
             hash.update(part);
         }
-        let hash = hash.finalize();
-        let hash = u64::from_be_bytes(*hash.first_chunk().expect("32 bytes begin with 8"));
+        let hash = first_64_bits(hash);
         let shown = subject.map_or_else(|| tool_name.clone(), |subject| format!("{tool_name} {subject}"));
         let shown = cut_text(strip_text(&shown), CALL_CHARS_MAX).into_owned();
         Some(Self { hash, shown, has_failed, ended_at })

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Engine;
 use crate::{
     event::{Scope, SessionId},
-    notification::{Notification, NotificationId},
+    notification::{Notification, NotificationId, Resolution},
     snapshot,
     time::Timestamp,
 };
@@ -34,7 +34,7 @@ pub(super) struct Fanout {
     /// The number of the first one in the log.
     first: u64,
     #[serde(with = "snapshot::shared::list")]
-    pub(super) log: VecDeque<Arc<Notification>>,
+    log: VecDeque<Arc<Notification>>,
     sweep: Option<Sweep>,
     /// The time of the last input.
     handled_at: Timestamp,
@@ -58,6 +58,25 @@ impl Fanout {
     /// Whether a notification is among those that some session may not have taken.
     pub(super) fn contains(&self, id: &NotificationId) -> bool {
         self.log.iter().any(|notification| notification.id == *id)
+    }
+
+    /// Notes what of the conditions in the log holds no longer.
+    ///
+    /// Shape: the notifications of which nothing is left, and whether there are some that others have to take as they are.
+    pub(super) fn resolve(&mut self, resolution: &Resolution) -> (Vec<NotificationId>, bool) {
+        let (mut ended, mut is_for_others) = (Vec::new(), false);
+        for notification in self.log.iter_mut() {
+            let Some(left) = resolution.applied_to(notification) else { continue };
+            if !resolution.scope.covers(&notification.scope) {
+                is_for_others |= resolution.scope.meets(&notification.scope);
+                continue;
+            }
+            if left.is_resolved() {
+                ended.push(left.id.clone());
+            }
+            *notification = left;
+        }
+        (ended, is_for_others)
     }
 
     /// When sessions are to take more.
@@ -156,8 +175,8 @@ mod tests {
         event::{Seq, Severity},
         exchange::{Exchange, Harness, Release},
         notification::{
-            Activation, InjectionPoint, Interrupt, Nature, NotificationId, Priority, Resolution, State,
-            StateKey, SubscriberId, Tokens,
+            Activation, InjectionPoint, Interrupt, Nature, NotificationId, Priority, State, StateKey,
+            SubscriberId, Tokens,
         },
     };
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Engine, fanout::Fanout, sessions::Sessions};
+use super::{Engine, sessions::Sessions};
 use crate::{
     event::{Event, Scope, Seq, SessionId},
     ledger::{LedgerEntry, Reason},
-    notification::{NotificationId, Resolution},
+    notification::Resolution,
     pipeline::rule::Activity,
     time::Timestamp,
 };
@@ -53,27 +53,6 @@ impl Engine {
                 self.settle_session(&id);
             }
         }
-    }
-}
-
-impl Fanout {
-    /// Notes what of the conditions in the log holds no longer.
-    ///
-    /// Shape: the notifications of which nothing is left, and whether there are some that others have to take as they are.
-    fn resolve(&mut self, resolution: &Resolution) -> (Vec<NotificationId>, bool) {
-        let (mut ended, mut is_for_others) = (Vec::new(), false);
-        for notification in self.log.iter_mut() {
-            let Some(left) = resolution.applied_to(notification) else { continue };
-            if !resolution.scope.covers(&notification.scope) {
-                is_for_others |= resolution.scope.meets(&notification.scope);
-                continue;
-            }
-            if left.is_resolved() {
-                ended.push(left.id.clone());
-            }
-            *notification = left;
-        }
-        (ended, is_for_others)
     }
 }
 

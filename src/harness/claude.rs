@@ -53,8 +53,8 @@ use crate::{
 };
 use compared::compared;
 use stdin::{
-    Common, PostToolBatch, PostToolUseFailure, SessionEnd, SessionStart, Stop, ToolCall, UserPromptSubmit,
-    read,
+    Common, PendingCall, PostToolBatch, PostToolUseFailure, SessionEnd, SessionStart, Stop, ToolCall,
+    UserPromptSubmit, read,
 };
 
 pub use reply::reply;
@@ -220,7 +220,7 @@ impl Call<'_> {
     /// Context that is given here reaches the model only with the tool's result, where `PostToolBatch` can put it as well; so
     /// text is taken only to let it come in place of the call.
     fn pre_tool_use(&mut self) -> Result<(Vec<Event>, Then), HookError> {
-        let ToolCall { tool_name, tool_use_id, .. } = read(self.stdin)?;
+        let PendingCall { tool_name, tool_use_id } = read(self.stdin)?;
         let event = self.event(
             "tool.call.pending",
             Severity::Debug,
@@ -242,7 +242,7 @@ impl Call<'_> {
     fn post_tool_batch(&mut self) -> Result<(Vec<Event>, Then), HookError> {
         let PostToolBatch { tool_calls } = read(self.stdin)?;
         let observe = tool_calls.iter().map(|tool| self.succeeded(tool)).collect::<Result<_, _>>()?;
-        Ok((observe, self.after_tool(tool_calls.first())?))
+        Ok((observe, self.after_tool(tool_calls.first().map(ToolCall::names))?))
     }
 
     fn succeeded(&self, tool: &ToolCall) -> Result<Event, HookError> {
@@ -262,10 +262,11 @@ impl Call<'_> {
         )
     }
 
-    fn after_tool(&mut self, tool: Option<&ToolCall>) -> Result<Then, HookError> {
-        let carried_by = tool.map_or_else(|| self.turn_or_time(), |tool| tool.tool_use_id.clone());
+    /// The exchange after a batch of calls; `tool`: the name and the id of the first.
+    fn after_tool(&mut self, tool: Option<(&str, &str)>) -> Result<Then, HookError> {
+        let carried_by = tool.map_or_else(|| self.turn_or_time(), |(_, id)| id.to_owned());
         let exchange = Exchange {
-            tool: tool.and_then(|tool| self.tool(&tool.tool_name)),
+            tool: tool.and_then(|(name, _)| self.tool(name)),
             ..self.exchange(InjectionPoint::AfterTool, &carried_by)?
         };
         Ok(Then::Exchange(Box::new(exchange)))
@@ -285,7 +286,7 @@ impl Call<'_> {
             return Ok((Vec::new(), Then::Nothing));
         }
         let tool: ToolCall = read(self.stdin)?;
-        Ok((vec![self.succeeded(&tool)?], self.after_tool(Some(&tool))?))
+        Ok((vec![self.succeeded(&tool)?], self.after_tool(Some(tool.names()))?))
     }
 
     fn post_tool_use_failure(&mut self) -> Result<(Vec<Event>, Then), HookError> {
@@ -313,9 +314,7 @@ impl Call<'_> {
         if self.reports_batches() {
             return Ok((vec![event], Then::Nothing));
         }
-        let PostToolUseFailure { tool_name, tool_use_id, .. } = failure;
-        let tool = ToolCall { tool_name, tool_use_id, tool_input: None, tool_response: None };
-        Ok((vec![event], self.after_tool(Some(&tool))?))
+        Ok((vec![event], self.after_tool(Some((&failure.tool_name, &failure.tool_use_id)))?))
     }
 
     fn stop(&self) -> Result<(Vec<Event>, Then), HookError> {

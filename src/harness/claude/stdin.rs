@@ -36,6 +36,13 @@ pub(super) struct PostToolBatch {
     pub(super) tool_calls: Vec<ToolCall>,
 }
 
+/// A call that has not been made: what it is given is not read.
+#[derive(Debug, Deserialize)]
+pub(super) struct PendingCall {
+    pub(super) tool_name: String,
+    pub(super) tool_use_id: String,
+}
+
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolCall {
     pub(super) tool_name: String,
@@ -90,6 +97,13 @@ pub(super) fn read<T: DeserializeOwned>(stdin: &[u8]) -> Result<T, HookError> {
         .map_err(|error| HookError::Input { field: error.path().to_string(), source: error.into_inner() })?;
     json.end().map_err(|source| HookError::Input { field: ".".to_owned(), source })?;
     Ok(value)
+}
+
+impl ToolCall {
+    /// Its tool and its id.
+    pub(super) fn names(&self) -> (&str, &str) {
+        (&self.tool_name, &self.tool_use_id)
+    }
 }
 
 impl PostToolUseFailure {
