@@ -30,6 +30,7 @@ mod batching;
 pub mod case;
 pub mod daemon;
 mod limits;
+mod sources;
 mod subscriber;
 
 pub mod compile;

@@ -40,7 +40,7 @@ use tokio::{
 };
 
 pub use self::{
-    clock::{Clock, monotonic_now},
+    clock::{Clock, monotonic_now, utc_offset},
     event_loop::LoopError,
     listen::{ListenError, Passed, TOKEN_FILE},
     lock::{JOURNAL_FOLDER, LOCK_FILE, LockError},
@@ -398,6 +398,7 @@ fn new_app(
         meters,
         rooms,
         clock,
+        utc_offset,
         since_boot: monotonic_now,
         shutdown,
     })

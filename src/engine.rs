@@ -60,6 +60,7 @@ use crate::{
     matcher::Matcher,
     notification::{InjectionPoint, Notification, NotificationId, SubscriberId},
     pipeline::{Failing, Pipeline, rule::Activity},
+    probe,
     session::SessionState,
     time::Timestamp,
 };
@@ -81,6 +82,8 @@ pub struct Engine {
     lineage: Lineage,
     throttle: Throttle,
     detectors: Detectors,
+    /// What the sessions know of the machine.
+    probes: probe::Memory,
     tally: Tally,
     outputs: VecDeque<Output>,
 }
@@ -100,6 +103,7 @@ impl Engine {
             lineage: Lineage::default(),
             throttle: Throttle::default(),
             detectors: Detectors::default(),
+            probes: probe::Memory::default(),
             tally: Tally::default(),
             outputs: VecDeque::new(),
             rules,
@@ -275,6 +279,11 @@ impl Engine {
     /// One session that is open, or has ended and may come back.
     pub fn session(&self, id: &SessionId) -> Option<SessionView<'_>> {
         self.sessions.view(id)
+    }
+
+    /// What the probes of an exchange of `id` are given; the session works in `workspace`.
+    pub fn probed(&self, id: &SessionId, workspace: Option<&str>, now: Timestamp) -> probe::View {
+        self.probes.view(id, workspace, |other| self.sessions.get(other).is_some(), now)
     }
 
     /// The session in which the process goes on that was in `id`; `id` itself when none is known.

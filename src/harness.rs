@@ -18,6 +18,7 @@ pub mod wake_route;
 pub use seen::ids_in;
 
 use crate::{
+    call::Call,
     event::{Event, SessionId},
     exchange::Exchange,
     protocol::FieldError,
@@ -87,6 +88,8 @@ pub struct HookCall {
     pub observe: Vec<Event>,
     /// What to do with the session.
     pub then: Then,
+    /// What the calls that it reports did to files, for the probes of its exchange.
+    pub calls: Vec<Call>,
     /// Where it can be read what the agent was given, if the harness writes that down.
     pub transcript: Option<Transcript>,
     /// What the input says of the session and cannot be used; the call is answered without it.
@@ -107,6 +110,7 @@ impl HookCall {
             hook: String::new(),
             observe: Vec::new(),
             then: Then::Nothing,
+            calls: Vec::new(),
             transcript: None,
             left_out: Vec::new(),
         }

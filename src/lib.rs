@@ -17,6 +17,7 @@ pub mod nearest;
 pub mod snapshot;
 pub mod time;
 
+pub mod call;
 pub mod event;
 pub mod exchange;
 pub mod ledger;
@@ -31,6 +32,7 @@ pub mod format;
 pub mod injector;
 pub mod matcher;
 pub mod pipeline;
+pub mod probe;
 
 // Decides: the whole; and describes what comes in and goes out.
 pub mod config;

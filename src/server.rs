@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod exchange;
 mod extract;
+mod facts;
 mod history;
 mod hooks;
 mod idle;
@@ -23,6 +24,7 @@ mod lines;
 mod matching;
 mod metrics;
 mod naming;
+mod probing;
 mod processes;
 mod pulse;
 mod reload;
@@ -102,6 +104,8 @@ pub struct AppParts {
     pub rooms: Rooms,
     /// The time.
     pub clock: Clock,
+    /// What the wall clock here is ahead of UTC at a time, in seconds.
+    pub utc_offset: fn(Timestamp) -> i32,
     /// How long ago the machine started, its sleep included.
     pub since_boot: fn() -> Duration,
     /// Becomes true when the daemon stops; streams and long polls then end.

@@ -40,6 +40,18 @@ impl Timestamp {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
+
+    /// The minute on a wall clock that is `utc_offset` seconds ahead of UTC, such as `2026-11-22 08:14 +01:00`.
+    pub fn local(self, utc_offset: i32) -> String {
+        let offset = jiff::tz::Offset::from_seconds(utc_offset).unwrap_or(jiff::tz::Offset::UTC);
+        let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
+        let Ok(timestamp) = jiff::Timestamp::from_millisecond(millis) else { return self.to_string() };
+        let at = offset.to_datetime(timestamp);
+        let (sign, minutes) = if utc_offset < 0 { ('-', -utc_offset / 60) } else { ('+', utc_offset / 60) };
+        let (year, month, day, hour, minute) = (at.year(), at.month(), at.day(), at.hour(), at.minute());
+        let (ahead_hours, ahead_minutes) = (minutes / 60, minutes % 60);
+        format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} {sign}{ahead_hours:02}:{ahead_minutes:02}")
+    }
 }
 
 impl ops::Add<Duration> for Timestamp {
@@ -103,6 +115,18 @@ mod tests {
         let parsed: Timestamp = "2026-11-21T13:00:00.250+01:00".parse().expect("valid");
         assert_eq!(parsed.to_string(), "2026-11-21T12:00:00.25Z");
         assert_eq!(parsed.to_string().parse(), Ok(parsed));
+    }
+
+    #[test]
+    fn a_wall_clock_shows_its_own_minute() {
+        let at: Timestamp = "2026-11-21T23:14:59Z".parse().expect("valid");
+        for (offset, expected) in [
+            (0, "2026-11-21 23:14 +00:00"),
+            (3_600, "2026-11-22 00:14 +01:00"),
+            (-12_600, "2026-11-21 19:44 -03:30"),
+        ] {
+            assert_eq!(at.local(offset), expected);
+        }
     }
 
     #[test]

@@ -82,6 +82,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             sessions: settings.sessions,
             sources: settings.sources,
             detectors: settings.detectors,
+            probes: settings.probes,
             wake: settings.wake,
         },
         daemon: settings.daemon,

@@ -7,7 +7,6 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    num::NonZeroU32,
     ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,13 +18,14 @@ use crate::{
         activation, frames,
         raw::{Document, Parsed, Section, Value, finish_all},
         report::{Diagnostic, shown},
-        subscriber, values,
+        sources, subscriber, values,
     },
-    detector::{self, loops},
+    detector,
     engine::rules::{InjectionSettings, PENDING_MAX, SessionSettings, SourceSettings},
     exchange::Format,
     notification::Tokens,
-    pipeline::{activation::WakeSettings, rule::Rate},
+    pipeline::activation::WakeSettings,
+    probe,
 };
 
 const SECTIONS: [&str; 6] = ["journal", "http", "injection", "sessions", "sources", "activation"];
@@ -76,11 +76,6 @@ const QUEUE_LEN_LIMITS: RangeInclusive<u32> = 10..=100_000;
 const PENDING_LIMITS: RangeInclusive<u32> = 1_000..=10_000_000;
 /// Shortest and longest time that sessions and what waits for them are kept.
 const KEEP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
-/// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
-const REMOTE_RATE: Rate =
-    Rate { count: NonZeroU32::new(6_000).expect("not zero"), per: Duration::from_secs(60) };
-/// Fewest and most repetitions of a loop: a call that is made once more may be meant, and a hundred are a loop in any case.
-const LOOP_REPEATS_LIMITS: RangeInclusive<u32> = 2..=100;
 /// Characters of a token, about.
 const CHARS_PER_TOKEN: u32 = 4;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -136,6 +131,7 @@ pub(crate) struct Settings {
     pub(crate) sessions: SessionSettings,
     pub(crate) sources: SourceSettings,
     pub(crate) detectors: detector::Settings,
+    pub(crate) probes: Arc<probe::Settings>,
     pub(crate) wake: Arc<WakeSettings>,
     pub(crate) origins: BTreeMap<String, Arc<str>>,
     pub(crate) found: Vec<Diagnostic>,
@@ -145,18 +141,20 @@ pub(crate) struct Settings {
 pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
     let [mut journal, mut http, mut injection, mut sessions, mut sources, mut activation] =
         SECTIONS.map(|name| Section::new(name, documents));
-    let mut loops = sources.table("loop");
+    let mut tables = sources::tables(&mut sources);
     let mut settings = Settings {
         daemon: DaemonConfig { journal: read_journal(&mut journal), http: read_http(&mut http) },
         injection: read_injection(&mut injection),
         sessions: read_sessions(&mut sessions),
-        sources: read_sources(&mut sources),
-        detectors: detector::Settings { loops: read_loops(&mut loops) },
+        sources: sources::read(&mut sources),
+        detectors: sources::read_detectors(&mut tables),
+        probes: Arc::new(sources::read_probes(&mut tables)),
         wake: Arc::new(activation::read(&mut activation)),
         origins: BTreeMap::new(),
         found: Vec::new(),
     };
-    let sections = vec![journal, http, injection, sessions, sources, loops, activation];
+    let mut sections = vec![journal, http, injection, sessions, sources, activation];
+    sections.extend(tables.into_values());
     for section in &sections {
         settings.origins.extend(section.origins().clone());
     }
@@ -290,22 +288,6 @@ fn read_sessions(section: &mut Section<'_>) -> SessionSettings {
     }
 }
 
-fn read_sources(section: &mut Section<'_>) -> SourceSettings {
-    let rate = |value: &Value<'_>| values::unless_off(value, values::rate);
-    SourceSettings {
-        rate: section.read("rate", rate).unwrap_or(None),
-        remote_rate: section.read("remote_rate", rate).unwrap_or(Some(REMOTE_RATE)),
-    }
-}
-
-fn read_loops(section: &mut Section<'_>) -> loops::Settings {
-    let repeats = section.read("repeats", |value| values::integer(value, LOOP_REPEATS_LIMITS));
-    loops::Settings {
-        enabled: section.read("enabled", values::flag).unwrap_or(true),
-        repeats: repeats.unwrap_or(loops::REPEATS),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,12 +307,13 @@ mod tests {
 
     fn values(settings: &Settings) -> String {
         format!(
-            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
             settings.daemon,
             settings.injection,
             settings.sessions,
             settings.sources,
             settings.detectors,
+            settings.probes,
             settings.wake
         )
     }
@@ -353,7 +336,8 @@ mod tests {
         assert!(settings.found.is_empty(), "{:?}", settings.found);
         let in_file: Vec<_> = settings.origins.keys().cloned().collect();
 
-        let sections = SECTIONS.into_iter().chain(["sources.loop"]);
+        let tables = sources::TABLES.map(|name| format!("sources.{name}"));
+        let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables);
         let unknown: String = sections.map(|name| format!("[{name}]\nno_such_key = 1\n")).collect();
         let unknown = compiled(&unknown);
         let mut known = Vec::new();

@@ -129,6 +129,13 @@ pub fn monotonic_now() -> Duration {
     )
 }
 
+/// What the wall clock of this machine is ahead of UTC at `at`, in seconds; zero where no time zone is set.
+pub fn utc_offset(at: Timestamp) -> i32 {
+    let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
+    let at = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
+    jiff::tz::TimeZone::system().to_offset(at).seconds()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

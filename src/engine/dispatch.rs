@@ -48,9 +48,10 @@ impl Engine {
         }
     }
 
-    /// Publishes what the detectors find with an event that is trusted.
+    /// Lets the probes learn from an event that is trusted, and publishes what the detectors find with it.
     fn detect(&mut self, event: &EventRef<'_>, now: Timestamp) {
         if event.session.is_some() && self.rules.wake.trusts(event.source, event.provenance) {
+            self.probes.learn(event, now);
             let found = self.detectors.observe(event, &self.rules.detectors, now);
             self.outputs.extend(found.into_iter().map(Output::Publish));
         }

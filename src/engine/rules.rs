@@ -13,6 +13,7 @@ use crate::{
         render::Templates,
         rule::{Rate, Subscriber},
     },
+    probe,
 };
 
 /// One generation of rules.
@@ -32,6 +33,8 @@ pub struct CompiledRules {
     pub sources: SourceSettings,
     /// The tables of `[sources]` that are about detectors.
     pub detectors: detector::Settings,
+    /// The tables of `[sources]` that are about probes.
+    pub probes: Arc<probe::Settings>,
     /// `[activation]` of `aside.toml`; every subscriber has it too.
     pub wake: Arc<WakeSettings>,
 }
@@ -64,6 +67,7 @@ impl CompiledRules {
             },
             sources: SourceSettings { rate: None, remote_rate: None },
             detectors: detector::Settings::default(),
+            probes: Arc::default(),
             wake: Arc::default(),
         }
     }

@@ -16,6 +16,7 @@ use crate::{
     ledger::{LedgerEntry, Reason},
     notification::SubscriberId,
     pipeline::{Memory, Pipeline},
+    probe,
     snapshot::Held,
 };
 
@@ -30,6 +31,7 @@ pub struct EngineState<'a> {
     lineage: Held<'a, Lineage>,
     throttle: Held<'a, Throttle>,
     detectors: Held<'a, Detectors>,
+    probes: Held<'a, probe::Memory>,
     tally: Held<'a, Tally>,
 }
 
@@ -48,6 +50,7 @@ impl Engine {
             lineage,
             throttle,
             detectors,
+            probes,
             tally,
             outputs,
         } = self;
@@ -60,6 +63,7 @@ impl Engine {
             lineage: Held::Borrowed(lineage),
             throttle: Held::Borrowed(throttle),
             detectors: Held::Borrowed(detectors),
+            probes: Held::Borrowed(probes),
             tally: Held::Borrowed(tally),
         }
     }
@@ -77,6 +81,7 @@ impl Engine {
             lineage,
             throttle,
             detectors,
+            probes,
             tally,
         } = state;
         let recall = |rule: &Arc<_>, memory| Pipeline::remembering(Arc::clone(rule), memory);
@@ -102,6 +107,7 @@ impl Engine {
             lineage: lineage.into_owned(),
             throttle: throttle.into_owned(),
             detectors: detectors.into_owned(),
+            probes: probes.into_owned(),
             tally: tally.into_owned(),
             outputs: VecDeque::new(),
             rules,

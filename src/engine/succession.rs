@@ -112,6 +112,7 @@ impl Engine {
         };
         let (waiting, evicted) = (original.injector.waiting(), original.injector.evicted().clone());
         self.sessions.copy_told(from, copy);
+        self.probes.copy(from, copy);
         self.note_evicted(copy, evicted);
         for left in waiting {
             self.take_over(copy, left);

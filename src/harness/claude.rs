@@ -24,6 +24,7 @@
 //! # Ok::<(), aside::harness::HookError>(())
 //! ```
 
+mod calls;
 mod compared;
 mod message_socket;
 mod reply;
@@ -37,6 +38,7 @@ use std::{borrow::Cow, sync::Arc};
 use serde_json::{Value, json, value::RawValue};
 
 use crate::{
+    call,
     event::{Event, Provenance, SessionId, Severity, clean_text},
     exchange::{Begins, Budget, Carries, Conversations, Exchange, Format, Harness},
     harness::{
@@ -88,6 +90,7 @@ pub const KIND: Kind = Kind {
         prefixes: &["CLAUDE", "ANTHROPIC"],
     },
     message_socket: message_socket::from_headers,
+    said_changed: Some(calls::said_changed),
     status_line: statusline::parse,
 };
 
@@ -144,7 +147,8 @@ pub fn parse(stdin: &[u8], env: &HookEnv, now: Timestamp) -> Result<HookCall, Ho
         _ => return Ok(HookCall { hook: call.common.hook_event_name, ..HookCall::silent() }),
     };
     let transcript = call.transcript()?;
-    Ok(HookCall { hook: call.common.hook_event_name, observe, then, transcript, left_out: call.left_out })
+    let hook = call.common.hook_event_name;
+    Ok(HookCall { hook, observe, then, calls: call.calls, transcript, left_out: call.left_out })
 }
 
 struct Call<'a> {
@@ -155,6 +159,8 @@ struct Call<'a> {
     workspace: Option<Arc<str>>,
     /// The prompt's id.
     turn: Option<Arc<str>>,
+    /// What its calls did to files.
+    calls: Vec<call::Call>,
     left_out: Vec<FieldError>,
 }
 
@@ -173,7 +179,7 @@ impl<'a> Call<'a> {
             })
             .map(Arc::from)
         });
-        Self { stdin, env, now, workspace, turn, left_out, common }
+        Self { stdin, env, now, workspace, turn, calls: Vec::new(), left_out, common }
     }
 }
 
@@ -241,6 +247,7 @@ impl Call<'_> {
 
     fn post_tool_batch(&mut self) -> Result<(Vec<Event>, Then), HookError> {
         let PostToolBatch { tool_calls } = read(self.stdin)?;
+        self.calls = tool_calls.iter().map(|tool| self.call(tool)).collect();
         let observe = tool_calls.iter().map(|tool| self.succeeded(tool)).collect::<Result<_, _>>()?;
         Ok((observe, self.after_tool(tool_calls.first().map(ToolCall::names))?))
     }
@@ -260,6 +267,10 @@ impl Call<'_> {
                 ("result", result),
             ]),
         )
+    }
+
+    fn call(&self, tool: &ToolCall) -> call::Call {
+        calls::of(tool, self.common.cwd.as_deref().unwrap_or("/"))
     }
 
     /// The exchange after a batch of calls; `tool`: the name and the id of the first.
@@ -286,6 +297,7 @@ impl Call<'_> {
             return Ok((Vec::new(), Then::Nothing));
         }
         let tool: ToolCall = read(self.stdin)?;
+        self.calls = vec![self.call(&tool)];
         Ok((vec![self.succeeded(&tool)?], self.after_tool(Some(tool.names()))?))
     }
 

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
+    call::FindSaid,
     event::SessionId,
     exchange::Answer,
     harness::{
@@ -28,6 +29,8 @@ pub struct Kind {
     pub variables: Variables,
     /// Reads from the headers of a hook call where the client of a session takes messages; `None` where it takes none.
     pub message_socket: fn(&SessionId, Headers<'_>) -> Option<MessageSocket>,
+    /// Finds in a transcript what the client says of files by itself; `None` when it says nothing of them.
+    pub said_changed: Option<FindSaid>,
     /// Reads what the client writes to the stdin of its status line.
     pub status_line: fn(&[u8]) -> Result<StatusLine, HookError>,
 }

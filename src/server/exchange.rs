@@ -12,7 +12,8 @@ use axum::{
 use sha2::{Digest, Sha256};
 
 use crate::{
-    event::{EventRef, SessionId},
+    call::Call,
+    event::{Event, EventRef, SessionId},
     exchange::{Answer, Exchange, InjectionId},
     protocol::{
         event::{ParsedEvent, read_name},
@@ -25,6 +26,7 @@ use crate::{
         error::{ApiError, ErrorBody},
         extract::{IdSegment, read_body, read_session},
         naming::{name_sessions, session_of},
+        probing::{self, Said},
         processes::{self, Claim},
     },
 };
@@ -72,6 +74,11 @@ pub(crate) async fn exchange(
         harness.runs_in(process);
     }
     let observed = request.observed.iter().map(ParsedEvent::as_event);
+    let folder = request.exchange.harness.workspace.as_deref();
+    let call = |event: EventRef<'_>| Call::of_event(event.event_type, event.payload, folder);
+    let said = Said { calls: observed.clone().filter_map(call).collect(), ..Said::default() };
+    let found = probing::look(&app, &request.exchange, said).await;
+    let observed = observed.chain(found.iter().map(Event::as_ref));
     let answer = perform(&app, observed, &request.exchange).await?;
     Ok(AnswerView::of(&answer).map_or_else(|| silence(&answer), |view| Json(view).into_response()))
 }

@@ -21,6 +21,7 @@ use crate::{
         exchange::{perform, records_of},
         extract::{self, Segment, read_body},
         naming::session_of,
+        probing::{self, Said},
         processes::{self, Claim, ClientFolder},
         wake_routes::KnownSocket,
     },
@@ -78,7 +79,7 @@ pub(crate) async fn hook(
     {
         exchange.harness.runs_in(process);
     }
-    let stdout = answer(&app, kind, &call).await?;
+    let stdout = answer(&app, kind, &mut call).await?;
     let took = app.meters.since(begun);
     app.meters.hook.observe(took);
     tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
@@ -103,7 +104,16 @@ pub(crate) async fn hook(
 }
 
 /// Does what a call asks for; gives what belongs on the hook's stdout.
-async fn answer(app: &App, kind: &Kind, call: &HookCall) -> Result<Option<String>, ApiError> {
+async fn answer(app: &App, kind: &Kind, call: &mut HookCall) -> Result<Option<String>, ApiError> {
+    let said = Said {
+        calls: std::mem::take(&mut call.calls),
+        transcript: call.transcript.as_ref().map(|transcript| transcript.path.clone()),
+        said_changed: kind.said_changed,
+    };
+    if let Some(exchange) = call.then.exchange_mut() {
+        let found = probing::look(app, exchange, said).await;
+        call.observe.extend(found);
+    }
     let observed = call.observe.iter().map(Event::as_ref);
     match &call.then {
         Then::Exchange(exchange) => return exchanged(app, kind, call, exchange).await,

@@ -38,6 +38,7 @@ use crate::{
         error::{ApiError, ErrorBody},
         extract::{Params, SessionSegment},
         naming::Names,
+        probing::Probing,
         processes::Processes,
         wake_routes::WakeRoutes,
     },
@@ -74,6 +75,8 @@ pub struct Registry {
     wake_routes: Arc<WakeRoutes>,
     hook_troubles: HookTroubles,
     names: Names,
+    /// The looks of probes that are under way.
+    probing: Probing,
     /// Sessions whose context was nearly full when it was last heard of.
     full: DashMap<SessionId, ()>,
     /// When it was last asked who is followed, in milliseconds.
@@ -98,6 +101,7 @@ impl Registry {
             wake_routes: Arc::default(),
             hook_troubles: HookTroubles::default(),
             names: Names::default(),
+            probing: Probing::default(),
             full: DashMap::new(),
             followed_at: AtomicU64::new(0),
             lost: Mutex::default(),
@@ -156,6 +160,11 @@ impl Registry {
     /// What harnesses call their sessions.
     pub(crate) const fn names(&self) -> &Names {
         &self.names
+    }
+
+    /// The looks of probes that are under way.
+    pub(crate) const fn probing(&self) -> &Probing {
+        &self.probing
     }
 
     /// The sessions that a client follows or waits for, in the order of their ids; none when `FOLLOWED_EVERY` has not passed since

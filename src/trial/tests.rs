@@ -87,6 +87,7 @@ fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
         sessions: rules.sessions.clone(),
         sources: rules.sources.clone(),
         detectors: rules.detectors.clone(),
+        probes: rules.probes.clone(),
         wake: Arc::clone(&rules.wake),
     }
 }

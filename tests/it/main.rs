@@ -18,6 +18,7 @@ mod last_good;
 mod metrics;
 mod model;
 mod pending;
+mod probes;
 mod real_client;
 mod recovery;
 mod reference;

@@ -28,6 +28,7 @@ const DATA: &[&str] = &[
     "causes",
     "nearest",
     "snapshot",
+    "call",
     "event",
     "notification",
     "exchange",
@@ -36,7 +37,7 @@ const DATA: &[&str] = &[
     "toon",
     "tokens",
 ];
-const RULES: &[&str] = &["pipeline", "matcher", "injector", "format", "detector"];
+const RULES: &[&str] = &["pipeline", "matcher", "injector", "format", "detector", "probe"];
 
 /// A module, its layer, and what it may use of this crate besides itself.
 struct Module {
@@ -57,6 +58,7 @@ const MODULES: &[Module] = &[
     module("causes", 0, &[]),
     module("nearest", 0, &[]),
     module("snapshot", 0, &[&["time"]]),
+    module("call", 1, &[DATA]),
     module("event", 1, &[DATA]),
     module("notification", 1, &[DATA]),
     module("exchange", 1, &[DATA]),
@@ -69,6 +71,7 @@ const MODULES: &[Module] = &[
     module("injector", 2, &[DATA]),
     module("format", 2, &[DATA]),
     module("detector", 2, &[DATA]),
+    module("probe", 2, &[DATA]),
     module("engine", DECIDING, &[DATA, RULES]),
     module("config", DECIDING, &[DATA, RULES, &["engine::rules"]]),
     module("protocol", DECIDING, &[DATA, &["engine::io", "engine::rules"]]),
@@ -141,7 +144,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("clap_mangen", Where::Only(&["cli/generated.rs"])),
     ("jsonc_parser", Where::Only(&["cli/install/"])),
     ("shlex", Where::Only(&["cli/install/"])),
-    ("similar", Where::Only(&["cli/install/plan.rs"])),
+    ("similar", Where::Only(&["cli/install/plan.rs", "probe/files/lines.rs"])),
     ("listenfd", Where::Only(&["daemon/listen.rs"])),
     ("sd_notify", Where::Only(&["cli/serve.rs"])),
     ("serde", Where::FromLayer(1, &["time.rs", "snapshot.rs", "snapshot/"])),

@@ -1,0 +1,109 @@
+//! `[sources]` of `aside.toml` and its tables, one a source: a probe or a detector. Another source is a word of [`TABLES`] and a function.
+
+use std::{collections::BTreeMap, num::NonZeroU32, ops::RangeInclusive, time::Duration};
+
+use crate::{
+    config::{
+        raw::{Parsed, Section, Value},
+        report::shown,
+        values,
+    },
+    detector::{self, loops},
+    engine::rules::SourceSettings,
+    pipeline::rule::Rate,
+    probe::{self, Switch, files, pause},
+};
+
+/// The tables in `[sources]`.
+pub(super) const TABLES: [&str; 4] = ["files", "loop", "sessions", "time"];
+
+/// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
+const REMOTE_RATE: Rate =
+    Rate { count: NonZeroU32::new(6_000).expect("not zero"), per: Duration::from_secs(60) };
+/// Fewest and most repetitions of a loop: a call that is made once more may be meant, and a hundred are a loop in any case.
+const LOOP_REPEATS_LIMITS: RangeInclusive<u32> = 2..=100;
+/// Fewest and most files of a session that are known: a small task, and some 9 ms a look.
+const PATHS_LIMITS: RangeInclusive<u32> = 16..=10_000;
+/// Most folders that are left out.
+const IGNORED_MAX: usize = 64;
+/// Shortest and longest pause that is said.
+const GAP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
+
+/// The tables in `[sources]`, by their names.
+pub(super) fn tables<'s>(sources: &mut Section<'s>) -> BTreeMap<&'static str, Section<'s>> {
+    TABLES.into_iter().map(|name| (name, sources.table(name))).collect()
+}
+
+/// The keys of `[sources]` itself.
+pub(super) fn read(section: &mut Section<'_>) -> SourceSettings {
+    let rate = |value: &Value<'_>| values::unless_off(value, values::rate);
+    SourceSettings {
+        rate: section.read("rate", rate).unwrap_or(None),
+        remote_rate: section.read("remote_rate", rate).unwrap_or(Some(REMOTE_RATE)),
+    }
+}
+
+/// The tables that are about detectors.
+pub(super) fn read_detectors(tables: &mut BTreeMap<&'static str, Section<'_>>) -> detector::Settings {
+    detector::Settings { loops: read_loops(table(tables, "loop")) }
+}
+
+/// The tables that are about probes.
+pub(super) fn read_probes(tables: &mut BTreeMap<&'static str, Section<'_>>) -> probe::Settings {
+    probe::Settings {
+        files: read_files(table(tables, "files")),
+        others: read_switch(table(tables, "sessions")),
+        pause: read_pause(table(tables, "time")),
+    }
+}
+
+fn table<'t, 's>(tables: &'t mut BTreeMap<&'static str, Section<'s>>, name: &str) -> &'t mut Section<'s> {
+    tables.get_mut(name).expect("every name is one of `TABLES`")
+}
+
+fn read_enabled(section: &mut Section<'_>) -> bool {
+    section.read("enabled", values::flag).unwrap_or(true)
+}
+
+fn read_switch(section: &mut Section<'_>) -> Switch {
+    Switch { enabled: read_enabled(section) }
+}
+
+fn read_loops(section: &mut Section<'_>) -> loops::Settings {
+    let repeats = section.read("repeats", |value| values::integer(value, LOOP_REPEATS_LIMITS));
+    loops::Settings { enabled: read_enabled(section), repeats: repeats.unwrap_or(loops::REPEATS) }
+}
+
+fn read_files(section: &mut Section<'_>) -> files::Settings {
+    let default = files::Settings::default();
+    files::Settings {
+        enabled: read_enabled(section),
+        max_paths: section
+            .read("max_paths", |value| values::integer(value, PATHS_LIMITS))
+            .unwrap_or(default.max_paths),
+        lines: section.read("lines", values::flag).unwrap_or(default.lines),
+        ignore: section.read("ignore", folder_names).unwrap_or(default.ignore),
+    }
+}
+
+fn read_pause(section: &mut Section<'_>) -> pause::Settings {
+    let gap = section.read("gap", |value| values::duration(value, GAP_LIMITS));
+    pause::Settings { enabled: read_enabled(section), gap: gap.unwrap_or(pause::GAP) }
+}
+
+fn folder_names(value: &Value<'_>) -> Parsed<Vec<String>> {
+    let names = values::list(value, |item| {
+        let name = values::words(item)?;
+        if name.contains(['/', '*']) {
+            let wrong = item.error(format!("`{}` is no name of a folder", shown(name)));
+            return Err(vec![
+                wrong.with_note("a folder is left out by its name, wherever it is: \"target\""),
+            ]);
+        }
+        Ok(name.to_owned())
+    })?;
+    if names.len() > IGNORED_MAX {
+        return Err(vec![value.error(format!("has {} names; {IGNORED_MAX} are allowed", names.len()))]);
+    }
+    Ok(names)
+}

@@ -1,0 +1,226 @@
+//! Probes: what did a session last know, and what is true now? Asked inside an exchange, so that nothing is watched and nothing wakes
+//! an idle machine.
+//!
+//! A probe decides purely: it is given what the session knows ([`Known`]), the moment ([`Moment`]), and answers about the machine
+//! ([`Facts`]). It says what is to be published ([`Finding`]) and what the session knows from now on ([`Noted`]). Both go into
+//! the journal in one batch with the exchange, and before it; the engine learns from it ([`Memory::learn`]), so a restart forgets nothing.
+//! The content of files never enters the journal. Another probe is a file here, a field of [`Known`] and of [`Noted`], and its line
+//! in [`look`].
+
+pub mod facts;
+pub mod files;
+pub mod memory;
+pub mod others;
+pub mod pause;
+
+#[cfg(test)]
+mod world;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use self::{
+    facts::{Entry, Facts, Fingerprint, Space},
+    memory::{Memory, View},
+};
+use crate::{
+    call::{Call, FindSaid},
+    event::{Event, EventType, Payload, Provenance, SessionId, Severity, strip_text},
+    notification::InjectionPoint,
+    time::Timestamp,
+};
+
+/// The type of the event that carries what a probe noted.
+pub const NOTED: &str = "probe.noted";
+/// The source of what probes publish: the program itself.
+const SOURCE: &str = "aside";
+/// How much of a session's name is shown.
+const NAME_CHARS: usize = 8;
+/// Most files in one event that notes them, at some 4,400 bytes each when their paths are as long as they may be.
+const NOTED_FILES_MAX: usize = 100;
+
+/// When and where a probe is asked.
+#[derive(Debug)]
+pub struct Moment<'a> {
+    /// Who asks.
+    pub session: &'a SessionId,
+    /// At which point: `turn_start` or `after_tool`.
+    pub point: InjectionPoint,
+    /// When.
+    pub now: Timestamp,
+    /// The folder that the session works in, absolute.
+    pub workspace: Option<&'a str>,
+    /// The calls that ended since the last exchange, oldest first.
+    pub calls: &'a [Call],
+    /// The harness's record of the conversation, where it can be read what the client said by itself.
+    pub transcript: Option<&'a str>,
+    /// Finds in it what the client said of files by itself; `None` when it says nothing of them.
+    pub said_changed: Option<FindSaid>,
+    /// The other sessions that work in, under or above the same folder, the one that was heard of last first.
+    pub others: &'a [Other],
+    /// What the wall clock here is ahead of UTC, in seconds.
+    pub utc_offset: i32,
+}
+
+/// Another session that works here.
+#[derive(Debug, Clone)]
+pub struct Other {
+    /// Which.
+    pub session: SessionId,
+    /// What it knows.
+    pub known: Arc<Known>,
+    /// Whether it is open; otherwise it has ended.
+    pub is_open: bool,
+}
+
+/// What a session knows, as its probes left it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Known {
+    /// The files that it read or wrote.
+    pub files: files::Known,
+    /// The other sessions that it was notified of.
+    pub others: others::Known,
+    /// Since when calls are made whose end was not heard of.
+    pub calling_since: Option<Timestamp>,
+    /// When something was last heard of its turns and calls.
+    pub heard_at: Timestamp,
+    /// The folder that it works in.
+    pub workspace: Option<Arc<str>>,
+}
+
+impl Known {
+    fn apply(&mut self, noted: Noted) {
+        let Noted { files, others } = noted;
+        self.files.apply(files);
+        if let Some(others) = others {
+            self.others = others;
+        }
+    }
+}
+
+/// What changed of what a session knows; the payload of a [`NOTED`] event.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Noted {
+    /// Of files.
+    #[serde(skip_serializing_if = "files::Noted::is_empty")]
+    pub files: files::Noted,
+    /// Of other sessions: all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub others: Option<others::Known>,
+}
+
+impl Noted {
+    /// Parts that are small enough for a record each.
+    fn into_parts(self) -> Vec<Self> {
+        let Self { files, others } = self;
+        let rest = Self { others, ..Self::default() };
+        let files =
+            files.into_parts(NOTED_FILES_MAX).into_iter().map(|files| Self { files, ..Self::default() });
+        files.chain((rest != Self::default()).then_some(rest)).collect()
+    }
+}
+
+/// `[sources]` of `aside.toml`, as far as it is about probes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// `[sources.files]`.
+    pub files: files::Settings,
+    /// `[sources.sessions]`.
+    pub others: Switch,
+    /// `[sources.time]`.
+    pub pause: pause::Settings,
+}
+
+/// A source that is on or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Switch {
+    /// Whether it is on.
+    pub enabled: bool,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// What a probe found that is to be published.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// The type of the event that says so.
+    pub event_type: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What tells it from all other findings of its type and session: the same state found again has the same name.
+    pub name: String,
+    /// What it says.
+    pub payload: Value,
+}
+
+impl Finding {
+    fn into_event(self, moment: &Moment<'_>) -> Event {
+        event(self.event_type, self.severity, &self.name, self.payload, moment)
+    }
+}
+
+fn event(event_type: &str, severity: Severity, name: &str, payload: Value, moment: &Moment<'_>) -> Event {
+    Event {
+        id: format!("{}:{event_type}:{name}", moment.session).into(),
+        event_type: event_type.parse::<EventType>().expect("a valid literal"),
+        source: SOURCE.into(),
+        provenance: Provenance::Local,
+        severity,
+        timestamp: moment.now,
+        payload: Payload::from(payload),
+        dedupe_key: None,
+        session: Some(moment.session.clone()),
+        workspace: moment.workspace.map(Arc::from),
+        cause: None,
+    }
+}
+
+/// What another session is called towards the agent of `own`: `session` and the beginning of its id, or what it is to that agent.
+pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
+    let (own, other) = (own.as_str(), other.as_str());
+    let short = |name: &str| strip_text(name).chars().take(NAME_CHARS).collect::<String>();
+    match (other.strip_prefix(own), own.strip_prefix(other)) {
+        (Some(agent), _) if agent.starts_with('/') => {
+            format!("your subagent {}", short(agent.trim_start_matches('/')))
+        }
+        (_, Some(agent)) if agent.starts_with('/') => "your parent session".to_owned(),
+        _ => format!("session {}", short(other)),
+    }
+}
+
+/// Asks every probe, and gives the events to be published before the exchange, in their order: what was found, then what is noted of it. A
+/// crash between two of them leads to the same finding again, under the same id.
+pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Event> {
+    let files = if settings.files.enabled {
+        let given = files::Given {
+            settings: &settings.files,
+            heard_at: known.heard_at,
+            calls_since: known.calling_since.unwrap_or(known.heard_at),
+        };
+        files::look(&known.files, moment, &given, facts)
+    } else {
+        files::Looked::default()
+    };
+    let others =
+        if settings.others.enabled { others::look(&known.others, moment) } else { others::Looked::default() };
+    let findings = [files.findings, others.findings].concat();
+    let findings = pause::sum_up(findings, known.heard_at, moment, &settings.pause);
+    let noted = Noted { files: files.noted, others: others.known };
+    let found = findings.into_iter().map(|finding| finding.into_event(moment));
+    let parts = noted.into_parts().into_iter().enumerate().map(|(number, part)| note(&part, number, moment));
+    found.chain(parts).collect()
+}
+
+fn note(noted: &Noted, number: usize, moment: &Moment<'_>) -> Event {
+    let payload = serde_json::to_value(noted).expect("texts and numbers always serialize");
+    let name = format!("{}:{}:{number}", moment.point, moment.now.as_millis());
+    event(NOTED, Severity::Debug, &name, payload, moment)
+}

@@ -1,0 +1,387 @@
+//! Files that a session read or wrote, and that somebody else changed since.
+//!
+//! What an agent knows of a file is the content that it read, wrote or was notified of. A file whose content is another one now is a
+//! finding: once, until it changes again or the agent looks again. What the agent did itself, what its client says by itself, and what
+//! the git probe explains is noted in silence. Changes that cancel out between two exchanges are none.
+
+mod author;
+mod known;
+mod lines;
+#[cfg(test)]
+mod tests;
+
+use std::{path::Path, sync::Arc};
+
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+pub use self::known::{File, Known, Noted};
+use self::{
+    author::Author,
+    known::{Observed, Said, State},
+};
+use super::{Facts, Finding, Fingerprint, Moment, facts::Entry};
+use crate::{
+    call::TouchKind,
+    event::{Severity, cut_text, strip_text},
+    time::Timestamp,
+};
+
+/// Most files of a session that are known, unless the configuration says otherwise.
+pub const PATHS_MAX: u32 = 1_024;
+/// Most findings of one look; the files beyond are looked at again with the next exchange.
+const FINDINGS_MAX: usize = 100;
+/// Most characters of a path that is shown.
+const PATH_CHARS_MAX: usize = 200;
+/// Longest path that is known, in bytes: what the system takes.
+const PATH_BYTES_MAX: usize = 4_096;
+/// How close before a look a file may have changed so that another change has the same time: the file system's clock is that coarse.
+const RACY_MS: u64 = 10;
+/// How much of a transcript is searched for what the client said, in bytes.
+const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
+/// Folders in which the system shows its own state as files.
+const NO_FILES: [&str; 3] = ["/dev", "/proc", "/sys"];
+
+/// `[sources.files]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether files are looked at.
+    pub enabled: bool,
+    /// Most files of a session that are known; beyond it the one that was touched longest ago is forgotten.
+    pub max_paths: u32,
+    /// Whether the lines that changed are named; for that the texts of small files are kept in memory.
+    pub lines: bool,
+    /// Names of folders whose files are left out.
+    pub ignore: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let ignore = [".git", "node_modules", "target"].map(str::to_owned).to_vec();
+        Self { enabled: true, max_paths: PATHS_MAX, lines: true, ignore }
+    }
+}
+
+/// What a look at the files gives.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    pub(super) noted: Noted,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// What a look is given beside the moment.
+#[derive(Debug)]
+pub(super) struct Given<'a> {
+    pub(super) settings: &'a Settings,
+    /// When something was last heard of the session.
+    pub(super) heard_at: Timestamp,
+    /// Since when a change may be the doing of a call that has just ended.
+    pub(super) calls_since: Timestamp,
+}
+
+/// How a known file differs from what is known.
+#[derive(Debug, Clone, PartialEq)]
+enum Change {
+    Modified,
+    Deleted,
+    /// It is what the session read before it was notified of another state.
+    Restored,
+    /// It has this name now, in the same folder.
+    Renamed(Arc<str>),
+}
+
+/// Looks at every file that the session knows, and at those that its calls touched.
+pub(super) fn look(known: &Known, moment: &Moment<'_>, given: &Given<'_>, facts: &dyn Facts) -> Looked {
+    let mut look =
+        Look { known, moment, given, facts, next: known.noted, looked: Looked::default(), said: None };
+    look.touched();
+    for (path, file) in &known.files {
+        if look.looked.findings.len() >= FINDINGS_MAX {
+            break;
+        }
+        if !look.looked.noted.0.contains_key(path) {
+            look.compare(path, file);
+        }
+    }
+    look.forget_oldest();
+    look.looked
+}
+
+struct Look<'a> {
+    known: &'a Known,
+    moment: &'a Moment<'a>,
+    given: &'a Given<'a>,
+    facts: &'a dyn Facts,
+    /// The number of the next note.
+    next: u64,
+    looked: Looked,
+    /// What the client said, by the place from which on that was asked.
+    said: Option<(u64, Vec<String>)>,
+}
+
+impl Look<'_> {
+    /// Notes the files that the calls touched, as the agent knows them now.
+    fn touched(&mut self) {
+        for touch in self.moment.calls.iter().flat_map(|call| &call.touched) {
+            if !self.is_wanted(&touch.path) {
+                continue;
+            }
+            let observed = match self.facts.entry(Path::new(&*touch.path)) {
+                Entry::File(print) => self.present(&touch.path, print),
+                Entry::Absent if self.known.files.contains_key(&touch.path) => Observed::Absent,
+                Entry::Absent | Entry::Folder | Entry::Other | Entry::Unknown => continue,
+            };
+            let is_own = observed == Observed::Absent;
+            let file = File {
+                by: touch.by,
+                state: self.state(observed),
+                read: observed.hash(),
+                is_own,
+                is_told: false,
+                said: Said::Open,
+                noted: 0,
+            };
+            self.note(&touch.path, file);
+        }
+    }
+
+    fn is_wanted(&self, path: &str) -> bool {
+        let is_left_out = |part: &str| self.given.settings.ignore.iter().any(|name| name == part);
+        let is_of_system =
+            NO_FILES.iter().any(|folder| Path::new(path).starts_with(folder)) || path.len() > PATH_BYTES_MAX;
+        let mut folders = path.split('/').rev().skip(1);
+        path.starts_with('/') && !is_of_system && !folders.any(is_left_out)
+    }
+
+    fn compare(&mut self, path: &Arc<str>, file: &File) {
+        let observed = match self.facts.entry(Path::new(&**path)) {
+            Entry::File(print) if file.is_print(&print) => return,
+            Entry::File(print) => self.present(path, print),
+            Entry::Absent => Observed::Absent,
+            Entry::Folder | Entry::Other | Entry::Unknown => return,
+        };
+        let Some(change) = self.change(path, file, observed) else { return };
+        match self.author(path, observed) {
+            Author::Own => {
+                self.note_change(path, file, &change, observed, |file| {
+                    (file.is_own, file.is_told) = (true, false)
+                });
+            }
+            Author::Other(by) => self.tell(path, file, &change, observed, Some(&by), false),
+            Author::Unknown { during_a_command } => {
+                if let Some(said) = self.by_client(path, file) {
+                    self.note_said(path, file, observed, said);
+                } else {
+                    self.tell(path, file, &change, observed, None, during_a_command);
+                }
+            }
+        }
+    }
+
+    fn present(&self, path: &str, print: Fingerprint) -> Observed {
+        Observed::Present { print, hash: self.facts.hash(Path::new(path), &print) }
+    }
+
+    fn change(&self, path: &Arc<str>, file: &File, observed: Observed) -> Option<Change> {
+        match (&file.state, observed) {
+            (State::Absent, Observed::Absent) => None,
+            (State::Present { print, .. }, Observed::Absent) => Some(self.renamed(path, print)),
+            (State::Present { hash: Some(old), .. }, Observed::Present { hash: Some(new), .. })
+                if *old == new =>
+            {
+                None
+            }
+            (State::Present { print: old, .. }, Observed::Present { print: new, hash: None })
+                if old.has_size_and_time_of(&new) =>
+            {
+                None
+            }
+            (_, Observed::Present { hash, .. }) => {
+                let is_restored = file.is_told && hash.is_some() && hash == file.read;
+                Some(if is_restored { Change::Restored } else { Change::Modified })
+            }
+        }
+    }
+
+    fn renamed(&self, path: &str, print: &Fingerprint) -> Change {
+        let folder = Path::new(path).parent().unwrap_or(Path::new("/"));
+        let Some(name) = self.facts.name_of(folder, print.device, print.inode) else {
+            return Change::Deleted;
+        };
+        match folder.join(name).to_str().map(Arc::<str>::from) {
+            Some(to) if !self.known.files.contains_key(&to) => Change::Renamed(to),
+            Some(_) | None => Change::Deleted,
+        }
+    }
+
+    /// What the client says by itself of a change that aside then leaves to it; `None` when it is for aside to say.
+    fn by_client(&mut self, path: &str, file: &File) -> Option<Said> {
+        let changed_files = self.moment.said_changed?;
+        let transcript = Path::new(self.moment.transcript?);
+        match (file.by, file.said) {
+            (TouchKind::Read, _) | (_, Said::Done) => None,
+            (TouchKind::Shown | TouchKind::Written, Said::Open) => match self.facts.entry(transcript) {
+                Entry::File(print) => Some(Said::Awaited(print.size)),
+                Entry::Absent | Entry::Folder | Entry::Other | Entry::Unknown => None,
+            },
+            (TouchKind::Shown | TouchKind::Written, Said::Awaited(from)) => {
+                if self.said.as_ref().is_none_or(|(asked, _)| *asked != from) {
+                    let text = self.facts.read(transcript, from, TRANSCRIPT_BYTES_MAX).unwrap_or_default();
+                    self.said = Some((from, changed_files(&text)));
+                }
+                let (_, said) = self.said.as_ref()?;
+                said.iter().any(|said| said == path).then_some(Said::Done)
+            }
+        }
+    }
+
+    /// Notes that the client says it, or may: then what is known stays, and is compared again at the next exchange.
+    fn note_said(&mut self, path: &Arc<str>, file: &File, observed: Observed, said: Said) {
+        let state = if said == Said::Done { self.state(observed) } else { file.state.clone() };
+        self.note(path, File { state, said, ..file.clone() });
+    }
+
+    fn note_change(
+        &mut self,
+        path: &Arc<str>,
+        file: &File,
+        change: &Change,
+        observed: Observed,
+        set: impl FnOnce(&mut File),
+    ) {
+        let mut file = file.clone();
+        set(&mut file);
+        match change {
+            Change::Renamed(to) => {
+                self.looked.noted.0.insert(path.clone(), None);
+                self.note(to, file);
+            }
+            Change::Modified | Change::Deleted | Change::Restored => {
+                file.state = self.state(observed);
+                if file.is_own {
+                    file.read = observed.hash();
+                }
+                self.note(path, file);
+            }
+        }
+    }
+
+    fn tell(
+        &mut self,
+        path: &Arc<str>,
+        file: &File,
+        change: &Change,
+        observed: Observed,
+        by: Option<&str>,
+        during_a_command: bool,
+    ) {
+        let shown = |path: &str| self.shown(path);
+        let (event_type, kind) = change.words();
+        let mut payload = Map::new();
+        let mut say = |key: &str, value: String| payload.insert(key.to_owned(), Value::from(value));
+        if let Change::Renamed(to) = change {
+            say("path", shown(to));
+            say("from", shown(path));
+        } else {
+            say("path", shown(path));
+        }
+        say("kind", kind.to_owned());
+        if let Some(lines) = self.lines(file, change, observed) {
+            say("lines", lines);
+        }
+        if let Some(by) = by {
+            say("by", by.to_owned());
+        }
+        if during_a_command {
+            say("when", "while your command ran".to_owned());
+        }
+        let name = format!("{:016x}", name_of(path, file.noted, observed));
+        let finding = Finding { event_type, severity: Severity::Info, name, payload: Value::Object(payload) };
+        self.looked.findings.push(finding);
+        self.note_change(path, file, change, observed, |file| {
+            (file.is_own, file.is_told, file.said) = (false, true, Said::Done);
+        });
+    }
+
+    fn lines(&self, file: &File, change: &Change, observed: Observed) -> Option<String> {
+        let State::Present { hash: Some(old), .. } = file.state else { return None };
+        let new = observed.hash().filter(|_| self.given.settings.lines && *change == Change::Modified)?;
+        lines::changed(&self.facts.kept(old)?, &self.facts.kept(new)?)
+    }
+
+    /// A path for a reader: relative to the workspace where it is in it.
+    fn shown(&self, path: &str) -> String {
+        let inside = |folder| Path::new(path).strip_prefix(folder).ok().and_then(Path::to_str);
+        let path = self.moment.workspace.and_then(inside).unwrap_or(path);
+        cut_text(strip_text(path), PATH_CHARS_MAX).replace(char::is_whitespace, " ")
+    }
+
+    fn state(&self, observed: Observed) -> State {
+        match observed {
+            Observed::Absent => State::Absent,
+            Observed::Present { print, hash } => {
+                let changed_ms =
+                    u64::try_from(print.modified_ns.max(print.changed_ns) / 1_000_000).unwrap_or(0);
+                let is_racy = changed_ms.saturating_add(RACY_MS) >= self.moment.now.as_millis();
+                State::Present { print, hash, is_racy }
+            }
+        }
+    }
+
+    fn note(&mut self, path: &Arc<str>, file: File) {
+        self.looked.noted.0.insert(path.clone(), Some(File { noted: self.next, ..file }));
+        self.next = self.next.saturating_add(1);
+    }
+
+    /// Forgets the files that were touched longest ago when there are too many.
+    fn forget_oldest(&mut self) {
+        let noted = &self.looked.noted.0;
+        let added =
+            noted.iter().filter(|(path, file)| file.is_some() && !self.known.files.contains_key(*path));
+        let removed =
+            noted.iter().filter(|(path, file)| file.is_none() && self.known.files.contains_key(*path));
+        let count = (self.known.files.len() + added.count()).saturating_sub(removed.count());
+        let too_many =
+            count.saturating_sub(usize::try_from(self.given.settings.max_paths).unwrap_or(usize::MAX));
+        if too_many == 0 {
+            return;
+        }
+        let kept = self.known.files.iter().filter(|(path, _)| !noted.contains_key(*path));
+        let all = kept.map(|(path, file)| (file.noted, path.clone()));
+        let new = noted.iter().filter_map(|(path, file)| Some((file.as_ref()?.noted, path.clone())));
+        let mut all: Vec<(u64, Arc<str>)> = all.chain(new).collect();
+        all.sort_unstable();
+        for (_, path) in all.into_iter().take(too_many) {
+            if self.known.files.contains_key(&path) {
+                self.looked.noted.0.insert(path, None);
+            } else {
+                self.looked.noted.0.remove(&path);
+            }
+        }
+    }
+}
+
+impl Change {
+    /// The type of the event that says so, and its last segment.
+    const fn words(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Modified => ("fs.known.modified", "modified"),
+            Self::Deleted => ("fs.known.deleted", "deleted"),
+            Self::Restored => ("fs.known.restored", "restored"),
+            Self::Renamed(_) => ("fs.known.renamed", "renamed"),
+        }
+    }
+}
+
+/// Names the change from what was noted under a number to what is observed: the same when it is found again.
+fn name_of(path: &str, noted: u64, observed: Observed) -> u64 {
+    let mut hash = Sha256::new_with_prefix(path);
+    hash.update([0]);
+    hash.update(noted.to_le_bytes());
+    match observed {
+        Observed::Absent => hash.update([0]),
+        Observed::Present { hash: Some(content), .. } => hash.update(content.0.to_le_bytes()),
+        Observed::Present { print, hash: None } => hash.update(print.to_string()),
+    }
+    u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"))
+}

@@ -1,0 +1,165 @@
+//! What a session knows of files, and how that is written down.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::facts::{ContentHash, Fingerprint};
+use crate::call::TouchKind;
+
+/// The files that a session knows, by absolute path.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Known {
+    pub(super) files: BTreeMap<Arc<str>, File>,
+    /// How many were noted; the next one gets this number.
+    pub(super) noted: u64,
+}
+
+/// What a session knows of one file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct File {
+    /// How it came to know it.
+    pub(super) by: TouchKind,
+    /// What it knows, or was notified of since.
+    pub(super) state: State,
+    /// The content that it read or wrote last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) read: Option<ContentHash>,
+    /// The session's own command made this state.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) is_own: bool,
+    /// It was notified of this state.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) is_told: bool,
+    /// What the client says by itself of such a file.
+    #[serde(default, skip_serializing_if = "Said::is_open")]
+    pub(super) said: Said,
+    /// The number of the last note on it.
+    #[serde(default)]
+    pub(super) noted: u64,
+}
+
+/// Whether the client has announced a change by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Said {
+    /// Not yet.
+    #[default]
+    Open,
+    /// It may do so with the request after an exchange; what it says then stands in the transcript from this byte on.
+    Awaited(u64),
+    /// It has, and does so no more.
+    Done,
+}
+
+/// One state of a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    /// It is there.
+    Present {
+        /// What tells it from other states.
+        print: Fingerprint,
+        /// Its content; `None` of one that is not hashed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<ContentHash>,
+        /// Another change may have the same time.
+        #[serde(default, skip_serializing_if = "is_false")]
+        is_racy: bool,
+    },
+    /// It is not there.
+    Absent,
+}
+
+/// What changed of the files that a session knows: the new entry of each, or none for one that is forgotten.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Noted(pub(super) BTreeMap<Arc<str>, Option<File>>);
+
+/// What is true of a file.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Observed {
+    Present { print: Fingerprint, hash: Option<ContentHash> },
+    Absent,
+}
+
+impl Noted {
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Parts of at most `count` files each.
+    pub(in crate::probe) fn into_parts(self, count: usize) -> Vec<Self> {
+        let (mut parts, mut files) = (Vec::new(), self.0.into_iter().peekable());
+        while files.peek().is_some() {
+            parts.push(Self(files.by_ref().take(count).collect()));
+        }
+        parts
+    }
+}
+
+impl Known {
+    /// The paths, absolute.
+    pub fn paths(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.files.keys()
+    }
+
+    /// Takes over what was noted.
+    pub(in crate::probe) fn apply(&mut self, noted: Noted) {
+        for (path, file) in noted.0 {
+            match file {
+                Some(file) => {
+                    self.noted = self.noted.max(file.noted.saturating_add(1));
+                    self.files.insert(path, file);
+                }
+                None => {
+                    self.files.remove(&path);
+                }
+            }
+        }
+    }
+
+    /// Whether this session made the state that `path` has now, as far as its fingerprint says.
+    pub(super) fn wrote(&self, path: &str, now: &Observed) -> bool {
+        let is_writer = |file: &File| file.is_own || file.by == TouchKind::Written && !file.is_told;
+        match now {
+            Observed::Absent => {
+                self.files.get(path).is_some_and(|file| file.is_own && file.state == State::Absent)
+            }
+            // By whatever path it knows the file.
+            Observed::Present { print, .. } => self.files.values().any(|file| match &file.state {
+                State::Present { print: own, .. } => own == print && is_writer(file),
+                State::Absent => false,
+            }),
+        }
+    }
+}
+
+impl File {
+    /// Whether a file with this fingerprint is surely what is known.
+    pub(super) fn is_print(&self, found: &Fingerprint) -> bool {
+        matches!(&self.state, State::Present { print, is_racy: false, .. } if print == found)
+    }
+}
+
+impl Observed {
+    pub(super) const fn hash(self) -> Option<ContentHash> {
+        match self {
+            Self::Present { hash, .. } => hash,
+            Self::Absent => None,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+impl Said {
+    const fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+}

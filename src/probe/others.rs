@@ -1,0 +1,58 @@
+//! Other sessions that work in the same folder: said once of each. What they change is said of the files and of the repository.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Finding, Moment, name_towards};
+use crate::event::{SessionId, Severity};
+
+/// For how long after something was heard of it a session counts as one that works.
+const PRESENT_FOR: Duration = Duration::from_secs(15 * 60);
+/// Most sessions that are remembered as said; beyond it nothing more is said.
+const SAID_MAX: usize = 64;
+
+/// The sessions that were said.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Known(BTreeSet<SessionId>);
+
+/// What a look at the other sessions gives.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    pub(super) known: Option<Known>,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Finds the sessions that work here and were not said yet.
+pub(super) fn look(known: &Known, moment: &Moment<'_>) -> Looked {
+    let is_present = |heard_at| moment.now.since(heard_at) <= PRESENT_FOR;
+    let unsaid = moment.others.iter().filter(|other| {
+        other.is_open
+            && is_present(other.known.heard_at)
+            && !is_of_one_conversation(moment.session, &other.session)
+            && !known.0.contains(&other.session)
+    });
+    let room = SAID_MAX.saturating_sub(known.0.len());
+    let unsaid: Vec<&SessionId> = unsaid.map(|other| &other.session).take(room).collect();
+    let Some(first) = unsaid.first() else { return Looked::default() };
+    let mut payload = json!({ "session": name_towards(moment.session, first) });
+    if let (Some(fields), more @ 1..) = (payload.as_object_mut(), unsaid.len() - 1) {
+        fields.insert("more".to_owned(), more.into());
+    }
+    let finding = Finding {
+        event_type: "session.other.present",
+        severity: Severity::Info,
+        name: first.to_string(),
+        payload,
+    };
+    let known = Known(known.0.iter().chain(unsaid).cloned().collect());
+    Looked { known: Some(known), findings: vec![finding] }
+}
+
+/// Whether one is a subagent of the other, or both are of a third.
+fn is_of_one_conversation(one: &SessionId, other: &SessionId) -> bool {
+    let root = |id: &SessionId| id.as_str().split('/').next().unwrap_or_default().to_owned();
+    root(one) == root(other)
+}

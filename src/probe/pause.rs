@@ -1,0 +1,97 @@
+//! The time that passed since a session was last heard of: with a user's prompt after a pause, one finding says how long that was, what
+//! time it is, and what changed meanwhile.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::{Finding, Moment};
+use crate::{
+    event::Severity,
+    notification::InjectionPoint,
+    time::{Timestamp, duration_millis},
+};
+
+/// Shortest pause that is said, unless the configuration says otherwise.
+pub const GAP: Duration = Duration::from_secs(30 * 60);
+/// Most paths that are named.
+const PATHS_SHOWN_MAX: usize = 5;
+/// The type of the finding.
+const PAUSE_ENDED: &str = "agent.pause.ended";
+
+/// `[sources.time]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether pauses are said.
+    pub enabled: bool,
+    /// The shortest one.
+    pub gap: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, gap: GAP }
+    }
+}
+
+/// Makes one finding of `findings` when they come after a pause; others stay as they are.
+///
+/// Shape: the duration, the time here, what happened to the repository, and the files that differ: four fields at most.
+pub(super) fn sum_up(
+    findings: Vec<Finding>,
+    heard_at: Timestamp,
+    moment: &Moment<'_>,
+    settings: &Settings,
+) -> Vec<Finding> {
+    let gap = moment.now.since(heard_at);
+    let is_first = heard_at == Timestamp::ZERO;
+    let is_prompt = moment.point == InjectionPoint::TurnStart;
+    if !settings.enabled || !is_prompt || is_first || gap < settings.gap {
+        return findings;
+    }
+    let mut payload = Map::new();
+    payload.insert("after".to_owned(), Value::from(shown(gap)));
+    payload.insert("now".to_owned(), Value::from(moment.now.local(moment.utc_offset)));
+    let (mut files, mut more, mut rest) = (Vec::new(), 0, Vec::new());
+    for finding in findings {
+        let text = |key: &str| finding.payload.get(key).and_then(Value::as_str);
+        let list = |key: &str| finding.payload.get(key).and_then(Value::as_array).into_iter().flatten();
+        if finding.event_type.starts_with("fs.known.") {
+            let what = if text("kind") == Some("modified") {
+                String::new()
+            } else {
+                format!(" ({})", text("kind").unwrap_or_default())
+            };
+            files.push(format!("{}{what}", text("path").unwrap_or_default()));
+        } else if let Some(line) = text("said") {
+            let before = payload.get("git").and_then(Value::as_str).map(|before| format!("{before}; "));
+            payload.insert("git".to_owned(), Value::from(before.unwrap_or_default() + line));
+            files.extend(list("changed_that_you_read").filter_map(Value::as_str).map(str::to_owned));
+            more += finding.payload.get("more").and_then(Value::as_u64).unwrap_or(0);
+        } else {
+            rest.push(finding);
+        }
+    }
+    more += u64::try_from(files.len().saturating_sub(PATHS_SHOWN_MAX)).unwrap_or(u64::MAX);
+    files.truncate(PATHS_SHOWN_MAX);
+    if !files.is_empty() {
+        let more = (more > 0).then(|| format!("+{more}"));
+        let shown = files.into_iter().chain(more).collect::<Vec<_>>().join(", ");
+        payload.insert("changed_that_you_read".to_owned(), Value::from(shown));
+    }
+    let name = duration_millis(Duration::from_millis(heard_at.as_millis())).to_string();
+    let ended =
+        Finding { event_type: PAUSE_ENDED, severity: Severity::Info, name, payload: Value::Object(payload) };
+    std::iter::once(ended).chain(rest).collect()
+}
+
+/// Such as `9h12m`, `45m` and `3d4h`.
+fn shown(gap: Duration) -> String {
+    let minutes = gap.as_secs() / 60;
+    let (days, hours, minutes) = (minutes / (24 * 60), minutes / 60 % 24, minutes % 60);
+    match (days, hours) {
+        (0, 0) => format!("{minutes}m"),
+        (0, hours) => format!("{hours}h{minutes:02}m"),
+        (days, hours) => format!("{days}d{hours}h"),
+    }
+}

@@ -1,0 +1,276 @@
+//! A world for tests: files with contents, inodes and times, and a session with its hooks, which asks the probes as a handler does and
+//! learns as the engine does.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    Entry, Facts, Fingerprint, Memory, Moment, NOTED, Settings, Space,
+    facts::{ContentHash, HASHED_BYTES_MAX, KEPT_BYTES_MAX},
+    look,
+};
+use crate::{
+    call::{Call, FindSaid, Touch, TouchKind},
+    event::{Event, SessionId},
+    notification::InjectionPoint,
+    time::Timestamp,
+};
+
+/// One file.
+#[derive(Debug, Clone)]
+struct Node {
+    inode: u64,
+    content: Vec<u8>,
+    modified_ms: u64,
+    changed_ms: u64,
+    is_readable: bool,
+}
+
+/// Files and sessions at a time that only moves when it is told to.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    files: BTreeMap<String, Node>,
+    inodes: u64,
+    pub(super) now_ms: u64,
+    /// The sessions that have ended.
+    pub(super) ended: BTreeSet<String>,
+    texts: RefCell<BTreeMap<ContentHash, Arc<str>>>,
+    pub(super) memory: Memory,
+    pub(super) settings: Settings,
+    /// What each client said of files by itself is read from here.
+    pub(super) said_changed: Option<FindSaid>,
+}
+
+/// What a look published: the findings, in short.
+pub(super) type Found = Vec<String>;
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self { now_ms: 1_000_000, ..Self::default() }
+    }
+
+    pub(super) fn wait(&mut self, duration: Duration) {
+        self.now_ms += u64::try_from(duration.as_millis()).expect("short");
+    }
+
+    /// Writes a file in its place.
+    pub(super) fn write(&mut self, path: &str, content: &str) {
+        self.now_ms += 50;
+        let (now, inode) = (self.now_ms, self.inodes + 1);
+        let node = self.files.entry(path.to_owned()).or_insert_with(|| Node {
+            inode,
+            content: Vec::new(),
+            modified_ms: 0,
+            changed_ms: 0,
+            is_readable: true,
+        });
+        self.inodes = self.inodes.max(node.inode);
+        (node.content, node.modified_ms, node.changed_ms) = (content.into(), now, now);
+    }
+
+    /// Writes a file as editors do: another one takes its name.
+    pub(super) fn replace(&mut self, path: &str, content: &str) {
+        self.files.remove(path);
+        self.write(path, content);
+    }
+
+    pub(super) fn touch(&mut self, path: &str) {
+        let content = self.content(path);
+        self.write(path, &content);
+    }
+
+    /// Writes a file and sets its time back.
+    pub(super) fn write_with_old_time(&mut self, path: &str, content: &str) {
+        let modified_ms = self.files.get(path).map_or(0, |node| node.modified_ms);
+        self.write(path, content);
+        if let Some(node) = self.files.get_mut(path) {
+            node.modified_ms = modified_ms;
+        }
+    }
+
+    pub(super) fn forbid(&mut self, path: &str) {
+        self.now_ms += 50;
+        let now = self.now_ms;
+        if let Some(node) = self.files.get_mut(path) {
+            (node.is_readable, node.changed_ms) = (false, now);
+        }
+    }
+
+    pub(super) fn rename(&mut self, from: &str, to: &str) {
+        self.now_ms += 50;
+        let now = self.now_ms;
+        if let Some(mut node) = self.files.remove(from) {
+            node.changed_ms = now;
+            self.files.insert(to.to_owned(), node);
+        }
+    }
+
+    pub(super) fn remove(&mut self, path: &str) {
+        self.now_ms += 50;
+        self.files.remove(path);
+    }
+
+    pub(super) fn content(&self, path: &str) -> String {
+        String::from_utf8_lossy(&self.files.get(path).expect("there").content).into_owned()
+    }
+
+    pub(super) fn contains(&self, path: &str) -> bool {
+        self.files.contains_key(path)
+    }
+
+    /// A hook says that a call begins.
+    pub(super) fn begin_call(&mut self, session: &str) {
+        self.tell(session, "tool.call.pending", "{}");
+    }
+
+    /// A batch of calls ends with an exchange.
+    pub(super) fn end_calls(&mut self, session: &str, calls: Vec<Call>) -> Found {
+        let found = self.exchange(session, InjectionPoint::AfterTool, &calls);
+        self.tell(session, "tool.call.success", "{}");
+        found
+    }
+
+    /// A user's prompt begins a turn.
+    pub(super) fn prompt(&mut self, session: &str) -> Found {
+        let found = self.exchange(session, InjectionPoint::TurnStart, &[]);
+        self.tell(session, "agent.turn.start", "{}");
+        found
+    }
+
+    /// Looks, as the handler of an exchange does, and learns what was noted, as the engine does.
+    pub(super) fn exchange(&mut self, session: &str, point: InjectionPoint, calls: &[Call]) -> Found {
+        let events = self.look(session, point, calls);
+        self.learn(&events);
+        events.iter().filter(|event| event.event_type.as_str() != NOTED).map(short).collect()
+    }
+
+    pub(super) fn look(&self, session: &str, point: InjectionPoint, calls: &[Call]) -> Vec<Event> {
+        let (session, now) = (SessionId::new(session), Timestamp::from_millis(self.now_ms));
+        let view = self.memory.view(&session, Some("/w"), |other| !self.ended.contains(other.as_str()), now);
+        let moment = Moment {
+            session: &session,
+            point,
+            now,
+            workspace: Some("/w"),
+            calls,
+            transcript: Some("/transcript"),
+            said_changed: self.said_changed,
+            others: &view.others,
+            utc_offset: 3_600,
+        };
+        look(&view.known, &moment, &self.settings, self)
+    }
+
+    pub(super) fn learn(&mut self, events: &[Event]) {
+        let now = Timestamp::from_millis(self.now_ms);
+        for event in events {
+            self.memory.learn(&event.as_ref(), now);
+        }
+    }
+
+    fn tell(&mut self, session: &str, event_type: &str, payload: &str) {
+        self.now_ms += 1;
+        let (session, now) = (SessionId::new(session), Timestamp::from_millis(self.now_ms));
+        let event = Event {
+            id: "1".into(),
+            event_type: event_type.parse().expect("valid"),
+            source: "claude-code".into(),
+            provenance: crate::event::Provenance::Harness,
+            severity: crate::event::Severity::Debug,
+            timestamp: now,
+            payload: crate::event::Payload::from_valid(payload),
+            dedupe_key: None,
+            session: Some(session),
+            workspace: Some("/w".into()),
+            cause: None,
+        };
+        self.memory.learn(&event.as_ref(), now);
+    }
+}
+
+/// A finding as its words.
+fn short(event: &Event) -> String {
+    let payload = event.payload.value();
+    let fields = payload.as_object().expect("an object").iter().filter(|(key, _)| *key != "kind");
+    let fields = fields
+        .map(|(key, value)| format!(" {key}={}", value.as_str().map_or(value.to_string(), str::to_owned)));
+    let (_, last) = event.event_type.as_str().rsplit_once('.').expect("segments");
+    last.to_owned() + &fields.collect::<String>()
+}
+
+pub(super) fn read(path: &str) -> Call {
+    touched(path, TouchKind::Read)
+}
+
+pub(super) fn wrote(path: &str) -> Call {
+    touched(path, TouchKind::Written)
+}
+
+pub(super) fn shown(path: &str) -> Call {
+    Call { command: Some(format!("cat {path}")), ..touched(path, TouchKind::Shown) }
+}
+
+pub(super) fn ran(command: &str) -> Call {
+    Call { command: Some(command.to_owned()), ..Call::default() }
+}
+
+fn touched(path: &str, by: TouchKind) -> Call {
+    Call { touched: vec![Touch { path: path.into(), by }], ..Call::default() }
+}
+
+impl Facts for World {
+    fn entry(&self, path: &Path) -> Entry {
+        let path = path.to_str().expect("text");
+        let nanos = |millis: u64| i64::try_from(millis).expect("early") * 1_000_000;
+        match self.files.get(path) {
+            Some(node) => Entry::File(Fingerprint {
+                device: 1,
+                inode: node.inode,
+                size: node.content.len() as u64,
+                modified_ns: nanos(node.modified_ms),
+                changed_ns: nanos(node.changed_ms),
+            }),
+            None if self.files.keys().any(|file| Path::new(file).starts_with(path)) => Entry::Folder,
+            None => Entry::Absent,
+        }
+    }
+
+    fn hash(&self, path: &Path, found: &Fingerprint) -> Option<ContentHash> {
+        let node = self.files.get(path.to_str().expect("text"))?;
+        if !node.is_readable || found.size > HASHED_BYTES_MAX {
+            return None;
+        }
+        let hash = ContentHash::of(&node.content);
+        if node.content.len() as u64 <= KEPT_BYTES_MAX {
+            self.texts.borrow_mut().insert(hash, String::from_utf8_lossy(&node.content).into());
+        }
+        Some(hash)
+    }
+
+    fn kept(&self, hash: ContentHash) -> Option<Arc<str>> {
+        self.texts.borrow().get(&hash).cloned()
+    }
+
+    fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
+        let node = self.files.get(path.to_str().expect("text"))?;
+        let from = usize::try_from(from).expect("short");
+        let rest = node.content.get(from..).unwrap_or_default();
+        Some(rest.iter().copied().take(usize::try_from(max).expect("short")).collect())
+    }
+
+    fn name_of(&self, folder: &Path, _device: u64, inode: u64) -> Option<String> {
+        let (path, _) = self.files.iter().find(|(_, node)| node.inode == inode)?;
+        let path = Path::new(path);
+        (path.parent() == Some(folder))
+            .then(|| path.file_name().expect("a name").to_str().expect("text").to_owned())
+    }
+
+    fn space(&self, _path: &Path) -> Option<Space> {
+        None
+    }
+}
