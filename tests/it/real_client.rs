@@ -6,6 +6,7 @@ mod api;
 mod client;
 mod contexts;
 mod detectors;
+mod files;
 mod sessions;
 mod terminal;
 mod waking;

@@ -54,7 +54,7 @@ pub(super) fn settle(home: &Home) {
         } },
     });
     fs::write(claude.join(".claude.json"), state.to_string()).expect("written");
-    let settings = json!({ "permissions": { "allow": ["Bash(*)"] } });
+    let settings = json!({ "permissions": { "allow": ["Bash(*)", "Edit", "Write"] } });
     fs::write(claude.join("settings.json"), settings.to_string()).expect("written");
 }
 

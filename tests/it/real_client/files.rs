@@ -1,0 +1,179 @@
+//! Files that somebody else changes under the agent, with nothing but an installed aside: each change is said once, by the client or by
+//! aside, and nothing is said of what the agent does itself.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use super::{api::Turn, count, home, play};
+use crate::support::daemon::{Home, eventually};
+
+/// What a block of notifications begins with.
+const BLOCK: &str = "<notifications count";
+/// How long after a call was asked for the user changes a file: while it runs.
+const INTO_THE_CALL: Duration = Duration::from_millis(1_200);
+
+fn path(home: &Home, name: &str) -> PathBuf {
+    PathBuf::from(home.work()).join(name)
+}
+
+fn call(id: usize, tool: &str, input: &Value) -> Turn {
+    Turn::calls(&format!("toolu_{id}"), tool, input)
+}
+
+fn read(home: &Home, id: usize, name: &str) -> Turn {
+    call(id, "Read", &json!({ "file_path": path(home, name) }))
+}
+
+fn edit(home: &Home, id: usize, name: &str, old: &str, new: &str) -> Turn {
+    call(id, "Edit", &json!({ "file_path": path(home, name), "old_string": old, "new_string": new }))
+}
+
+fn bash(id: usize, command: &str) -> Turn {
+    call(id, "Bash", &json!({ "command": command, "description": "Does something" }))
+}
+
+/// The user writes `content` into a file while the call that comes next runs.
+fn user_writes(
+    home: &Arc<Home>,
+    name: &'static str,
+    content: &'static str,
+) -> impl FnOnce() + Send + 'static {
+    let home = home.clone();
+    move || {
+        thread::spawn(move || {
+            thread::park_timeout(INTO_THE_CALL);
+            fs::write(path(&home, name), content).expect("written");
+        });
+    }
+}
+
+/// How often `words` stand in each request.
+fn told(conversation: &[Vec<Value>], words: &str) -> Vec<usize> {
+    conversation.iter().map(|messages| count(messages, words)).collect()
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_file_that_was_only_read_is_announced_once_for_each_change_and_a_touched_one_never() {
+    let home = home();
+    let _daemon = home.serve();
+    for name in ["a.txt", "d.txt"] {
+        fs::write(path(&home, name), "one\ntwo\nthree\n").expect("written");
+    }
+    let touched = home.clone();
+    let turns = vec![
+        read(&home, 1, "a.txt"),
+        read(&home, 2, "d.txt"),
+        bash(3, "sleep 3; echo waited").after(user_writes(&home, "a.txt", "one\nTWO\nthree\n")),
+        bash(4, "echo meanwhile"),
+        read(&home, 5, "a.txt"),
+        bash(6, "sleep 3; echo waited").after(user_writes(&home, "a.txt", "ONE\nTWO\nthree\n")),
+        bash(7, "echo touched").after(move || {
+            let content = fs::read(path(&touched, "d.txt")).expect("there");
+            fs::write(path(&touched, "d.txt"), content).expect("written");
+        }),
+        Turn::says("done"),
+    ];
+    let conversation = play(&home, turns);
+    assert_eq!(told(&conversation, "file_changed: a.txt"), [0, 0, 0, 1, 1, 1, 2, 2]);
+    assert_eq!(told(&conversation, "file_changed: d.txt"), [0; 8]);
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_change_of_an_edited_or_printed_file_is_announced_once_by_the_client_and_then_by_aside() {
+    for (name, begin) in [("b.txt", None), ("c.txt", Some("cat c.txt"))] {
+        let home = home();
+        let _daemon = home.serve();
+        fs::write(path(&home, name), "one\ntwo\nthree\n").expect("written");
+        let begin = match begin {
+            Some(command) => vec![bash(1, command), bash(2, "echo nothing")],
+            None => vec![read(&home, 1, name), edit(&home, 2, name, "two", "TWO")],
+        };
+        let rest = [
+            bash(3, "sleep 3; echo waited").after(user_writes(&home, name, "one\nkumquat\nthree\n")),
+            bash(4, "echo meanwhile"),
+            bash(5, "sleep 3; echo waited").after(user_writes(&home, name, "one\ndurian\nthree\n")),
+            bash(6, "echo meanwhile"),
+            Turn::says("done"),
+        ];
+        let conversation = play(&home, begin.into_iter().chain(rest).collect());
+        assert_eq!(told(&conversation, &format!("file_changed: {name}")), [0, 0, 0, 0, 0, 1, 1], "{name}");
+        // The client's own words differ between versions; what it shows is the line that changed.
+        let by_client = told(&conversation, "kumquat");
+        assert!(by_client.last().is_some_and(|count| *count == 1), "{name}: {by_client:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn nothing_is_said_of_what_the_agent_does_itself() {
+    let home = home();
+    let _daemon = home.serve();
+    for name in ["a.txt", "b.txt", "e.txt"] {
+        fs::write(path(&home, name), "one\ntwo\nthree\n").expect("written");
+    }
+    let git = "git -c user.name=a -c user.email=a@b";
+    let commands = [
+        "git init -q . && git add -A".to_owned(),
+        format!("{git} commit -qm first"),
+        "sed -i s/one/ONE/ e.txt".to_owned(),
+        "printf 'x\\n' >> a.txt".to_owned(),
+        format!("{git} commit -qam second"),
+        "git checkout -q -b other".to_owned(),
+        "python3 -c \"open('a.txt','w').write('generated')\"".to_owned(),
+        format!("{git} commit -qam third --amend"),
+        "git stash -q; echo x > b.txt; git stash -q; git stash pop -q".to_owned(),
+        "git checkout -q -".to_owned(),
+        "mv a.txt z.txt && mv z.txt a.txt".to_owned(),
+        "rm e.txt".to_owned(),
+    ];
+    let reads = ["a.txt", "b.txt", "e.txt"].into_iter().zip(1..).map(|(name, id)| read(&home, id, name));
+    let own = [edit(&home, 4, "b.txt", "two", "TWO")];
+    let ran = commands.iter().zip(5..).map(|(command, id)| bash(id, command));
+    let conversation = play(&home, reads.chain(own).chain(ran).chain([Turn::says("done")]).collect());
+    assert_eq!(told(&conversation, BLOCK), vec![0; conversation.len()]);
+    assert_eq!(conversation.len(), 3 + 1 + commands.len() + 1);
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_subagents_edit_of_a_file_that_its_parent_has_read_is_said_once() {
+    let home = home();
+    let _daemon = home.serve();
+    fs::write(path(&home, "a.txt"), "one\ntwo\n").expect("written");
+    let task = json!({ "description": "Edits", "prompt": "edit a.txt", "subagent_type": "general-purpose" });
+    // Newer clients let the parent go on while its subagent works.
+    let is_done = Arc::new(AtomicBool::new(false));
+    let (done, is_awaited) = (is_done.clone(), move || is_done.load(Ordering::Relaxed).then_some(()));
+    let turns = vec![
+        read(&home, 1, "a.txt"),
+        call(2, "Agent", &task),
+        bash(3, "echo meanwhile").after(move || eventually("the subagent is done", is_awaited)),
+        bash(4, "echo meanwhile"),
+        Turn::says("done"),
+    ];
+    let subagent = vec![
+        read(&home, 11, "a.txt"),
+        edit(&home, 12, "a.txt", "two", "TWO"),
+        bash(13, "echo x"),
+        Turn::says("edited").after(move || done.store(true, Ordering::Relaxed)),
+    ];
+    let api = super::api::Api::playing_both(turns, subagent);
+    super::client::run_headless(&home, &api.url());
+    let conversation = api.conversation();
+    let last = told(&conversation, "file_changed: a.txt").last().copied();
+    assert_eq!(last, Some(1), "{:?}", told(&conversation, "by: your subagent"));
+    assert_eq!(told(&conversation, "by: your subagent").last(), Some(&1));
+    assert_eq!(told(&api.subagents(), BLOCK).last(), Some(&0));
+}
