@@ -7,6 +7,7 @@
 //! The content of files never enters the journal. Another probe is a file here, a field of [`Known`] and of [`Noted`], and its line
 //! in [`look`].
 
+pub mod disk;
 pub mod facts;
 pub mod files;
 pub mod memory;
@@ -27,7 +28,7 @@ pub use self::{
 };
 use crate::{
     call::{Call, FindSaid},
-    event::{Event, EventType, Payload, Provenance, SessionId, Severity, strip_text},
+    event::{Event, EventType, Payload, Provenance, SessionId, Severity, cut_text, strip_text},
     notification::InjectionPoint,
     time::Timestamp,
 };
@@ -36,6 +37,8 @@ use crate::{
 pub const NOTED: &str = "probe.noted";
 /// The source of what probes publish: the program itself.
 const SOURCE: &str = "aside";
+/// Most characters of a path that is shown.
+const PATH_CHARS_MAX: usize = 200;
 /// How much of a session's name is shown.
 const NAME_CHARS: usize = 8;
 /// Most files in one event that notes them, at some 4,400 bytes each when their paths are as long as they may be.
@@ -58,6 +61,8 @@ pub struct Moment<'a> {
     pub transcript: Option<&'a str>,
     /// Finds in it what the client said of files by itself; `None` when it says nothing of them.
     pub said_changed: Option<FindSaid>,
+    /// The folder of temporary files.
+    pub temporary: &'a str,
     /// The other sessions that work in, under or above the same folder, the one that was heard of last first.
     pub others: &'a [Other],
     /// What the wall clock here is ahead of UTC, in seconds.
@@ -83,6 +88,8 @@ pub struct Known {
     pub files: files::Known,
     /// The other sessions that it was notified of.
     pub others: others::Known,
+    /// The disks that are nearly full.
+    pub disk: disk::Known,
     /// Since when calls are made whose end was not heard of.
     pub calling_since: Option<Timestamp>,
     /// When something was last heard of its turns and calls.
@@ -93,10 +100,13 @@ pub struct Known {
 
 impl Known {
     fn apply(&mut self, noted: Noted) {
-        let Noted { files, others } = noted;
+        let Noted { files, others, disk } = noted;
         self.files.apply(files);
         if let Some(others) = others {
             self.others = others;
+        }
+        if let Some(disk) = disk {
+            self.disk = disk;
         }
     }
 }
@@ -111,13 +121,16 @@ pub struct Noted {
     /// Of other sessions: all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<others::Known>,
+    /// Of disks: all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<disk::Known>,
 }
 
 impl Noted {
     /// Parts that are small enough for a record each.
     fn into_parts(self) -> Vec<Self> {
-        let Self { files, others } = self;
-        let rest = Self { others, ..Self::default() };
+        let Self { files, others, disk } = self;
+        let rest = Self { others, disk, ..Self::default() };
         let files =
             files.into_parts(NOTED_FILES_MAX).into_iter().map(|files| Self { files, ..Self::default() });
         files.chain((rest != Self::default()).then_some(rest)).collect()
@@ -131,6 +144,8 @@ pub struct Settings {
     pub files: files::Settings,
     /// `[sources.sessions]`.
     pub others: Switch,
+    /// `[sources.disk]`.
+    pub disk: disk::Settings,
     /// `[sources.time]`.
     pub pause: pause::Settings,
 }
@@ -183,6 +198,11 @@ fn event(event_type: &str, severity: Severity, name: &str, payload: Value, momen
     }
 }
 
+/// A path for a reader.
+fn shown_path(path: &str) -> String {
+    cut_text(strip_text(path), PATH_CHARS_MAX).replace(char::is_whitespace, " ")
+}
+
 /// What another session is called towards the agent of `own`: `session` and the beginning of its id, or what it is to that agent.
 pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
     let (own, other) = (own.as_str(), other.as_str());
@@ -211,9 +231,14 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
     };
     let others =
         if settings.others.enabled { others::look(&known.others, moment) } else { others::Looked::default() };
-    let findings = [files.findings, others.findings].concat();
+    let disk = if settings.disk.enabled {
+        disk::look(&known.disk, moment, &settings.disk, facts)
+    } else {
+        disk::Looked::default()
+    };
+    let findings = [files.findings, others.findings, disk.findings].concat();
     let findings = pause::sum_up(findings, known.heard_at, moment, &settings.pause);
-    let noted = Noted { files: files.noted, others: others.known };
+    let noted = Noted { files: files.noted, others: others.known, disk: disk.known };
     let found = findings.into_iter().map(|finding| finding.into_event(moment));
     let parts = noted.into_parts().into_iter().enumerate().map(|(number, part)| note(&part, number, moment));
     found.chain(parts).collect()

@@ -11,11 +11,15 @@ use crate::{
     detector::{self, loops},
     engine::rules::SourceSettings,
     pipeline::rule::Rate,
-    probe::{self, Switch, files, pause},
+    probe::{
+        self, Switch,
+        disk::{self, Below},
+        files, pause,
+    },
 };
 
 /// The tables in `[sources]`.
-pub(super) const TABLES: [&str; 4] = ["files", "loop", "sessions", "time"];
+pub(super) const TABLES: [&str; 5] = ["disk", "files", "loop", "sessions", "time"];
 
 /// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
 const REMOTE_RATE: Rate =
@@ -26,6 +30,10 @@ const LOOP_REPEATS_LIMITS: RangeInclusive<u32> = 2..=100;
 const PATHS_LIMITS: RangeInclusive<u32> = 16..=10_000;
 /// Most folders that are left out.
 const IGNORED_MAX: usize = 64;
+/// The units of a size.
+const SIZE_UNITS: [(&str, u64); 3] = [("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+/// Largest share of a disk that counts as nearly full, in percent.
+const SHARE_MAX: u64 = 50;
 /// Shortest and longest pause that is said.
 const GAP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
 
@@ -53,6 +61,7 @@ pub(super) fn read_probes(tables: &mut BTreeMap<&'static str, Section<'_>>) -> p
     probe::Settings {
         files: read_files(table(tables, "files")),
         others: read_switch(table(tables, "sessions")),
+        disk: read_disk(table(tables, "disk")),
         pause: read_pause(table(tables, "time")),
     }
 }
@@ -89,6 +98,30 @@ fn read_files(section: &mut Section<'_>) -> files::Settings {
 fn read_pause(section: &mut Section<'_>) -> pause::Settings {
     let gap = section.read("gap", |value| values::duration(value, GAP_LIMITS));
     pause::Settings { enabled: read_enabled(section), gap: gap.unwrap_or(pause::GAP) }
+}
+
+fn read_disk(section: &mut Section<'_>) -> disk::Settings {
+    let default = disk::Settings::default();
+    disk::Settings {
+        enabled: read_enabled(section),
+        below: section.read("below", free_space).unwrap_or(default.below),
+    }
+}
+
+/// Such as `2GiB` and `5%`.
+fn free_space(value: &Value<'_>) -> Parsed<Below> {
+    let text = values::words(value)?;
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let sized = SIZE_UNITS.into_iter().find_map(|(unit, bytes)| {
+        text.strip_suffix(unit).and_then(number).map(|count| Below::Bytes(count.saturating_mul(bytes)))
+    });
+    let share = text.strip_suffix('%').and_then(number).filter(|percent| *percent <= SHARE_MAX);
+    sized.or(share.map(Below::Percent)).ok_or_else(|| {
+        let wrong = value.error(format!("`{}` is no free space", shown(text)));
+        let note =
+            format!("it is written like \"2GiB\", \"500MiB\" or \"5%\"; a share is at most {SHARE_MAX}%");
+        vec![wrong.with_note(note)]
+    })
 }
 
 fn folder_names(value: &Value<'_>) -> Parsed<Vec<String>> {

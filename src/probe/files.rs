@@ -20,19 +20,13 @@ use self::{
     author::Author,
     known::{Observed, Said, State},
 };
-use super::{Facts, Finding, Fingerprint, Moment, facts::Entry};
-use crate::{
-    call::TouchKind,
-    event::{Severity, cut_text, strip_text},
-    time::Timestamp,
-};
+use super::{Facts, Finding, Fingerprint, Moment, facts::Entry, shown_path};
+use crate::{call::TouchKind, event::Severity, time::Timestamp};
 
 /// Most files of a session that are known, unless the configuration says otherwise.
 pub const PATHS_MAX: u32 = 1_024;
 /// Most findings of one look; the files beyond are looked at again with the next exchange.
 const FINDINGS_MAX: usize = 100;
-/// Most characters of a path that is shown.
-const PATH_CHARS_MAX: usize = 200;
 /// Longest path that is known, in bytes: what the system takes.
 const PATH_BYTES_MAX: usize = 4_096;
 /// How close before a look a file may have changed so that another change has the same time: the file system's clock is that coarse.
@@ -313,7 +307,7 @@ impl Look<'_> {
     fn shown(&self, path: &str) -> String {
         let inside = |folder| Path::new(path).strip_prefix(folder).ok().and_then(Path::to_str);
         let path = self.moment.workspace.and_then(inside).unwrap_or(path);
-        cut_text(strip_text(path), PATH_CHARS_MAX).replace(char::is_whitespace, " ")
+        shown_path(path)
     }
 
     fn state(&self, observed: Observed) -> State {

@@ -94,6 +94,7 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     let (session, point) = (exchange.session.clone(), exchange.point);
     let workspace = exchange.harness.workspace.clone().or_else(|| view.known.workspace.clone());
     let utc_offset = (app.utc_offset)(now);
+    let temporary = std::env::temp_dir().to_string_lossy().into_owned();
     let look = tokio::task::spawn_blocking(move || {
         let contents = Arc::clone(&looking.app.registry.probing().contents);
         let facts = Machine { contents, keeps_texts: settings.files.lines, now };
@@ -105,6 +106,7 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
             calls: &said.calls,
             transcript: said.transcript.as_deref(),
             said_changed: said.said_changed,
+            temporary: &temporary,
             others: &view.others,
             utc_offset,
         };

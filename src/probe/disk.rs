@@ -1,0 +1,189 @@
+//! Whether the disks that a session works on are nearly full.
+//!
+//! Said once when one falls below the limit, once more below half of it, and once when there is room again, which withdraws the rest.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Facts, Finding, Moment, Space};
+use crate::event::Severity;
+
+/// Less than this is nearly full, in bytes, unless the configuration says otherwise: what a build of some size writes.
+pub const BELOW_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+/// A limit in bytes is at most this part of a file system: a small one is not nearly full when it is empty.
+const PART_MAX: u64 = 10;
+/// There is room again from this many hundredths of the limit on, so that one that hovers about it is not said again and again.
+const ROOM_HUNDREDTHS: u64 = 125;
+/// Most file systems that are remembered of a session.
+const DISKS_MAX: usize = 16;
+
+/// `[sources.disk]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether disks are looked at.
+    pub enabled: bool,
+    /// What counts as nearly full.
+    pub below: Below,
+}
+
+/// What counts as nearly full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Below {
+    /// Less free bytes than this, or than a tenth of the file system.
+    Bytes(u64),
+    /// Less than this share of the file system is free.
+    Percent(u64),
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, below: Below::Bytes(BELOW_BYTES) }
+    }
+}
+
+/// The disks of a session that are nearly full, by the number of the file system.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Known {
+    low: BTreeMap<u64, Level>,
+    /// How often something was said.
+    said: u64,
+}
+
+/// How full one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Level {
+    /// Below the limit.
+    Low,
+    /// Below half of it.
+    VeryLow,
+}
+
+/// What a look at the disks gives.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    pub(super) known: Option<Known>,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Looks at the disks of the workspace and of temporary files.
+pub(super) fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Looked {
+    let mut looked = Looked::default();
+    let mut next = known.clone();
+    let mut seen = Vec::new();
+    for path in moment.workspace.into_iter().chain([moment.temporary]) {
+        let Some(space) = facts.space(Path::new(path)).filter(|space| space.total > 0) else { continue };
+        if seen.contains(&space.device) {
+            continue;
+        }
+        seen.push(space.device);
+        let (before, now) = (known.low.get(&space.device).copied(), level(&space, settings.below));
+        let is_worse = now > before && (before.is_some() || next.low.len() < DISKS_MAX);
+        let has_room = before.is_some() && now.is_none() && has_room(&space, settings.below);
+        if !is_worse && !has_room {
+            continue;
+        }
+        match now {
+            Some(level) if is_worse => next.low.insert(space.device, level),
+            _ => next.low.remove(&space.device),
+        };
+        next.said = next.said.saturating_add(1);
+        looked.findings.push(Finding {
+            event_type: if is_worse { "disk.space.low" } else { "disk.space.ok" },
+            severity: if is_worse { Severity::Warning } else { Severity::Info },
+            name: format!("{}:{}", space.device, next.said),
+            payload: json!({ "path": super::shown_path(path), "free": shown(space.free), "total": shown(space.total) }),
+        });
+    }
+    if !looked.findings.is_empty() {
+        looked.known = Some(next);
+    }
+    looked
+}
+
+fn limit(space: &Space, below: Below) -> u64 {
+    match below {
+        Below::Bytes(bytes) => bytes.min(space.total / PART_MAX),
+        Below::Percent(percent) => (space.total / 100).saturating_mul(percent),
+    }
+}
+
+fn level(space: &Space, below: Below) -> Option<Level> {
+    let limit = limit(space, below);
+    if space.free < limit / 2 {
+        Some(Level::VeryLow)
+    } else if space.free < limit {
+        Some(Level::Low)
+    } else {
+        None
+    }
+}
+
+fn has_room(space: &Space, below: Below) -> bool {
+    space.free >= (limit(space, below) / 100).saturating_mul(ROOM_HUNDREDTHS)
+}
+
+/// Such as `1.4 GB`: in the units of what disks are sold by.
+fn shown(bytes: u64) -> String {
+    let units = [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    let unit = units.into_iter().find(|(size, _)| bytes >= *size);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(size, unit)| match (bytes / size, bytes % size * 10 / size) {
+            (whole, _) if whole >= 10 => format!("{whole} {unit}"),
+            (whole, tenth) => format!("{whole}.{tenth} {unit}"),
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::world::World, *};
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn a_disk_that_fills_up_is_said_once_a_level_and_once_when_there_is_room() {
+        let mut world = World::new();
+        let found: Vec<Vec<String>> = [100, 3, 1, 1, 2, 0, 2, 100, 1]
+            .into_iter()
+            .map(|free| {
+                world.disk = Some((free * GIB + 1, 460 * GIB));
+                world.prompt("s")
+            })
+            .collect();
+        let low = |free: &str| vec![format!("low path=/w free={free} total=493 GB")];
+        let none = Vec::new;
+        let ok = vec!["ok path=/w free=107 GB total=493 GB".to_owned()];
+        assert_eq!(
+            found,
+            [none(), none(), low("1.0 GB"), none(), none(), low("1 B"), none(), ok, low("1.0 GB")]
+        );
+    }
+
+    #[test]
+    fn a_small_disk_is_measured_by_its_size_and_a_share_is_one() {
+        let (small, below) = (|free| Space { free, total: 64 << 20, device: 1 }, Below::Bytes(BELOW_BYTES));
+        assert_eq!(level(&small(60 << 20), below), None);
+        assert_eq!(level(&small(6 << 20), below), Some(Level::Low));
+        assert_eq!(level(&small(1 << 20), below), Some(Level::VeryLow));
+        assert_eq!(level(&small(4 << 20), Below::Percent(5)), None);
+        assert_eq!(level(&small(3 << 20), Below::Percent(5)), Some(Level::Low));
+    }
+
+    #[test]
+    fn sizes_are_shown_in_the_largest_unit() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (1_450, "1.4 kB"),
+            (12_000_000, "12 MB"),
+            (460_000_000_000, "460 GB"),
+            (1 << 43, "8.7 TB"),
+        ] {
+            assert_eq!(shown(bytes), expected);
+        }
+    }
+}
