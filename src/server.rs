@@ -67,6 +67,7 @@ use crate::{
 };
 
 pub use engine_handle::{EngineHandle, PageStart, Query, Standing, WaitingPage};
+pub use facts::{Contents, Machine};
 pub use idle::look_for_idle;
 pub use processes::watch_processes;
 pub use pulse::Pulse;

@@ -35,7 +35,7 @@ const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
 /// What is remembered of files, for all sessions.
 #[derive(Debug, Default)]
-pub(crate) struct Contents(Mutex<Remembered>);
+pub struct Contents(Mutex<Remembered>);
 
 #[derive(Debug, Default)]
 struct Remembered {
@@ -77,11 +77,13 @@ impl Remembered {
 
 /// The machine's files, at one moment.
 #[derive(Debug)]
-pub(crate) struct Machine {
-    pub(crate) contents: Arc<Contents>,
+pub struct Machine {
+    /// What is remembered of files.
+    pub contents: Arc<Contents>,
     /// Whether texts are kept.
-    pub(crate) keeps_texts: bool,
-    pub(crate) now: Timestamp,
+    pub keeps_texts: bool,
+    /// When they are looked at.
+    pub now: Timestamp,
 }
 
 impl Facts for Machine {

@@ -1,0 +1,116 @@
+//! What does an exchange pay for its probes, at 0, 200 and 1,000 files that the session knows, when nothing changed?
+//!
+//! `cargo bench --bench probes`, or with `-- --quick` for a size that only shows that it works. The files are real, the look is the
+//! daemon's; beside it stands the floor, one `stat` a file. Medians and 99th percentiles of wall-clock time, the two in turns.
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a bench prints its figures and reads a clock"
+)]
+
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use aside::{
+    call::{Call, Touch, TouchKind},
+    event::SessionId,
+    notification::InjectionPoint,
+    probe::{self, Memory, Moment, Settings},
+    server::{Contents, Machine},
+    time::Timestamp,
+};
+use support::{Size, load, machine, quantile};
+
+const FILES: [usize; 3] = [0, 200, 1_000];
+const LOOKS: usize = 2_000;
+/// Far ahead of every file, so that all of them have settled.
+const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
+
+fn main() {
+    let size = Size::from_args();
+    println!("{}; {}", machine(), load());
+    println!("| known files | a look, p50 | p99 | one `stat` a file, p50 |");
+    println!("|---|---|---|---|");
+    for count in FILES {
+        let folder = tempfile::tempdir().expect("a folder");
+        let paths = write_files(folder.path(), count);
+        let workspace = folder.path().to_str().expect("text");
+        let world = World::new(workspace, &paths);
+        let (mut looks, mut floor) = (Vec::new(), Vec::new());
+        for _ in 0..size.scale(LOOKS, 100) {
+            let begun = Instant::now();
+            assert_eq!(world.look(), 0, "nothing changed");
+            looks.push(micros(begun));
+            let begun = Instant::now();
+            paths.iter().for_each(|path| drop(fs::metadata(path)));
+            floor.push(micros(begun));
+        }
+        let (p50, p99) = (quantile(&looks, 0.5), quantile(&looks, 0.99));
+        println!("| {count} | {p50:.0} us | {p99:.0} us | {:.0} us |", quantile(&floor, 0.5));
+    }
+}
+
+fn write_files(folder: &Path, count: usize) -> Vec<PathBuf> {
+    let path = |number| folder.join(format!("source_{number}.rs"));
+    let paths: Vec<PathBuf> = (0..count).map(path).collect();
+    for path in &paths {
+        fs::write(path, format!("// {}\n", path.display()).repeat(100)).expect("written");
+    }
+    paths
+}
+
+/// A session that has read files.
+struct World<'w> {
+    session: SessionId,
+    memory: Memory,
+    settings: Settings,
+    contents: Arc<Contents>,
+    workspace: &'w str,
+}
+
+impl<'w> World<'w> {
+    fn new(workspace: &'w str, paths: &[PathBuf]) -> Self {
+        let (session, contents) = (SessionId::new("s"), Arc::new(Contents::default()));
+        let mut world =
+            Self { session, memory: Memory::default(), settings: Settings::default(), contents, workspace };
+        let touch = |path: &PathBuf| Touch { path: path.to_str().expect("text").into(), by: TouchKind::Read };
+        let call = Call { touched: paths.iter().map(touch).collect(), ..Call::default() };
+        for event in world.look_after(&[call]) {
+            world.memory.learn(&event.as_ref(), NOW);
+        }
+        world
+    }
+
+    /// How many events a look after no calls gives.
+    fn look(&self) -> usize {
+        self.look_after(&[]).len()
+    }
+
+    fn look_after(&self, calls: &[Call]) -> Vec<aside::event::Event> {
+        let view = self.memory.view(&self.session, Some(self.workspace), |_| true, NOW);
+        let facts = Machine { contents: Arc::clone(&self.contents), keeps_texts: true, now: NOW };
+        let moment = Moment {
+            session: &self.session,
+            point: InjectionPoint::AfterTool,
+            now: NOW,
+            workspace: Some(self.workspace),
+            calls,
+            transcript: None,
+            said_changed: None,
+            temporary: "/tmp",
+            others: &view.others,
+            utc_offset: 0,
+        };
+        probe::look(&view.known, &moment, &self.settings, &facts)
+    }
+}
+
+fn micros(begun: Instant) -> f64 {
+    begun.elapsed().as_secs_f64() * 1e6
+}
