@@ -14,7 +14,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use aside::{
@@ -94,7 +94,7 @@ impl<'w> World<'w> {
 
     fn look_after(&self, calls: &[Call]) -> Vec<aside::event::Event> {
         let view = self.memory.view(&self.session, Some(self.workspace), |_| true, NOW);
-        let facts = Machine { contents: Arc::clone(&self.contents), keeps_texts: true, now: NOW };
+        let facts = Machine { contents: Arc::clone(&self.contents), keeps_texts: true, now: NOW, stopwatch: || Duration::ZERO };
         let moment = Moment {
             session: &self.session,
             point: InjectionPoint::AfterTool,

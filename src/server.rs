@@ -15,6 +15,7 @@ mod events;
 mod exchange;
 mod extract;
 mod facts;
+mod git_diff;
 mod history;
 mod hooks;
 mod idle;

@@ -273,6 +273,10 @@ impl Facts for World {
             .then(|| path.file_name().expect("a name").to_str().expect("text").to_owned())
     }
 
+    fn changed_between(&self, _folder: &Path, _old: &str, _new: &str) -> Option<Arc<[String]>> {
+        None
+    }
+
     fn space(&self, _path: &Path) -> Option<Space> {
         self.disk.map(|(free, total)| Space { free, total, device: 1 })
     }

@@ -11,13 +11,16 @@ use std::{
     os::unix::fs::{DirEntryExt, MetadataExt, OpenOptionsExt},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use crate::{
+    meter::Steady,
     probe::{
         Entry, Facts, Fingerprint, Space,
         facts::{ContentHash, HASHED_BYTES_MAX, KEPT_BYTES_MAX},
     },
+    server::git_diff::changed_between,
     time::Timestamp,
 };
 
@@ -25,6 +28,12 @@ use crate::{
 const HASHES_MAX: usize = 16_384;
 /// Most bytes of texts that are kept; beyond it the oldest go. They serve only to name lines.
 const KEPT_TEXTS_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Most comparisons of two commits that are remembered, at 1 MiB of paths each; beyond it all are forgotten.
+const DIFFS_MAX: usize = 8;
+/// How often two commits are compared that cannot be compared in time: at first nothing of them is in memory.
+const DIFF_TRIES_MAX: u8 = 2;
+/// How long comparing them may take. The exchange does not wait for it; the next one finds it remembered.
+const DIFF_WITHIN: Duration = Duration::from_millis(300);
 /// Most entries of a folder that are looked at for a file that was renamed.
 const FOLDER_ENTRIES_MAX: usize = 4_096;
 /// How long before it was hashed a file must have changed last, so that its fingerprint is of no later content: the file system's clock is
@@ -44,6 +53,15 @@ struct Remembered {
     /// The names of the texts, oldest first.
     order: VecDeque<ContentHash>,
     text_bytes: usize,
+    /// By folder and commits.
+    diffs: HashMap<String, Diff>,
+}
+
+/// What differs between two commits.
+#[derive(Debug, Default)]
+struct Diff {
+    paths: Option<Arc<[String]>>,
+    tries: u8,
 }
 
 impl Contents {
@@ -73,6 +91,15 @@ impl Remembered {
         }
         self.hashes.insert(print.to_string(), hash);
     }
+
+    fn remember_diff(&mut self, key: String, paths: Option<Arc<[String]>>) {
+        if self.diffs.len() >= DIFFS_MAX && !self.diffs.contains_key(&key) {
+            self.diffs.clear();
+        }
+        let diff = self.diffs.entry(key).or_default();
+        diff.tries = diff.tries.saturating_add(1);
+        diff.paths = paths;
+    }
 }
 
 /// The machine's files, at one moment.
@@ -84,6 +111,8 @@ pub struct Machine {
     pub keeps_texts: bool,
     /// When they are looked at.
     pub now: Timestamp,
+    /// For how long something takes.
+    pub stopwatch: Steady,
 }
 
 impl Facts for Machine {
@@ -140,6 +169,18 @@ impl Facts for Machine {
         found.file_name().into_string().ok().filter(|_| is_it)
     }
 
+    fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>> {
+        let key = format!("{old} {new} {}", folder.display());
+        if let Some(diff) = self.contents.lock().diffs.get(&key)
+            && (diff.paths.is_some() || diff.tries >= DIFF_TRIES_MAX)
+        {
+            return diff.paths.clone();
+        }
+        let paths = changed_between(folder, old, new, DIFF_WITHIN, self.stopwatch).map(Arc::from);
+        self.contents.lock().remember_diff(key, paths.clone());
+        paths
+    }
+
     fn space(&self, path: &Path) -> Option<Space> {
         let found = rustix::fs::statvfs(path).ok()?;
         let device = fs::metadata(path).ok()?.dev();
@@ -193,7 +234,7 @@ mod tests {
     fn machine() -> Machine {
         // Far ahead of every file, so that all of them have settled.
         let now = Timestamp::from_millis(u64::MAX / 2);
-        Machine { contents: Arc::default(), keeps_texts: true, now }
+        Machine { contents: Arc::default(), keeps_texts: true, now, stopwatch: || Duration::ZERO }
     }
 
     fn print_of(machine: &Machine, path: &Path) -> Fingerprint {
@@ -279,6 +320,25 @@ mod tests {
             remembered.remember(&print, None);
         }
         assert!(remembered.hashes.len() <= HASHES_MAX);
+    }
+
+    #[test]
+    fn two_commits_that_cannot_be_compared_are_compared_again_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let machine = machine();
+        let compare = || machine.changed_between(folder.path(), &"a".repeat(40), &"b".repeat(40));
+        for tries in [1, 2, 2] {
+            assert_eq!(compare(), None);
+            assert_eq!(
+                machine.contents.lock().diffs.values().map(|diff| diff.tries).collect::<Vec<_>>(),
+                [tries]
+            );
+        }
+        let key = |number: usize| number.to_string();
+        for number in 0..DIFFS_MAX * 2 {
+            machine.contents.lock().remember_diff(key(number), Some(Arc::default()));
+        }
+        assert!(machine.contents.lock().diffs.len() <= DIFFS_MAX);
     }
 
     #[test]

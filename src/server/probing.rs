@@ -97,7 +97,8 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     let temporary = std::env::temp_dir().to_string_lossy().into_owned();
     let look = tokio::task::spawn_blocking(move || {
         let contents = Arc::clone(&looking.app.registry.probing().contents);
-        let facts = Machine { contents, keeps_texts: settings.files.lines, now };
+        let stopwatch = looking.app.since_boot;
+        let facts = Machine { contents, keeps_texts: settings.files.lines, now, stopwatch };
         let moment = Moment {
             session: &session,
             point,

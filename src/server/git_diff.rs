@@ -1,0 +1,215 @@
+//! What differs between two commits, as git itself says, within a time.
+//!
+//! It blocks, so it runs where looks do. git reads two commits and their folders and nothing else: no hook, pager, prompt, remote or lock
+//! is reached. In a folder whose owner is somebody else it refuses by itself.
+
+use std::{
+    env,
+    ffi::OsStr,
+    io::Read,
+    os::fd::AsFd,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+
+use crate::meter::Steady;
+
+/// Most bytes of paths that are read: some 20,000 of them.
+const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// How much is read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The paths, relative to the top of the work tree at `folder`, of the files that differ between two commits.
+///
+/// Errors: `None` when git is not there, refuses, knows no such commits, takes longer than `within`, or names more than 1 MiB of paths.
+/// Paths that are no UTF-8 are left out. `stopwatch` is only asked how much of the time is left.
+pub(super) fn changed_between(
+    folder: &Path,
+    old: &str,
+    new: &str,
+    within: Duration,
+    stopwatch: Steady,
+) -> Option<Vec<String>> {
+    let are_ids = [old, new]
+        .iter()
+        .all(|id| matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    if !are_ids {
+        return None;
+    }
+    let mut git = command("git", folder);
+    git.args(["diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new, "--"]);
+    let output = run(&mut git, within, stopwatch)?;
+    let paths = output.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    Some(paths.filter_map(|path| String::from_utf8(path.to_vec()).ok()).collect())
+}
+
+/// git in `folder`, without what the daemon's own variables would change.
+fn command(program: &str, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--no-optional-locks", "--no-pager", "-C"]).arg(folder);
+    let is_of_git = |name: &OsStr| name.as_encoded_bytes().starts_with(b"GIT_");
+    for (name, _) in env::vars_os().filter(|(name, _)| is_of_git(name)) {
+        command.env_remove(name);
+    }
+    command
+        .envs([("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_NO_LAZY_FETCH", "1")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    command
+}
+
+/// What a command prints, if it succeeds in time. It is reaped in any case.
+fn run(command: &mut Command, within: Duration, stopwatch: Steady) -> Option<Vec<u8>> {
+    let begun = stopwatch();
+    let left = || within.saturating_sub(stopwatch().saturating_sub(begun));
+    let mut child = command.spawn().ok()?;
+    let output = read_within(&mut child, left);
+    if output.is_none() {
+        // It may have ended by itself.
+        child.kill().ok();
+    }
+    let status = child.wait().ok()?;
+    output.filter(|_| status.success())
+}
+
+/// All of the child's output, once it has ended; `None` when that takes too long or is too much.
+fn read_within(child: &mut Child, left: impl Fn() -> Duration) -> Option<Vec<u8>> {
+    let mut pipe = child.stdout.take()?;
+    let (mut output, mut chunk) = (Vec::new(), vec![0; CHUNK_BYTES]);
+    loop {
+        wait_until_readable(&pipe, &left)?;
+        let count = pipe.read(&mut chunk).ok()?;
+        if count == 0 {
+            break;
+        }
+        output.extend_from_slice(chunk.get(..count)?);
+        if output.len() > OUTPUT_BYTES_MAX {
+            return None;
+        }
+    }
+    // Who has closed its output may go on for long.
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok()?;
+    wait_until_readable(&process, &left)?;
+    Some(output)
+}
+
+/// Waits until there is something to read or the other side has ended; `None` when the time is over.
+fn wait_until_readable(handle: &impl AsFd, left: &impl Fn() -> Duration) -> Option<()> {
+    loop {
+        // What always has something to read ends in time too.
+        let left = Some(left()).filter(|left| !left.is_zero())?;
+        let timeout = Timespec::try_from(left).ok()?;
+        match poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return None,
+            Ok(_) => return Some(()),
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        sync::atomic::{AtomicU64, Ordering},
+    };
+
+    use super::*;
+
+    /// A stopwatch that stands still: each wait has the whole time.
+    fn standing() -> Duration {
+        Duration::ZERO
+    }
+
+    /// One that is a second further each time.
+    fn running() -> Duration {
+        static SECONDS: AtomicU64 = AtomicU64::new(0);
+        Duration::from_secs(SECONDS.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+    }
+
+    fn git(folder: &Path, args: &[&str]) -> String {
+        let mut git = command("git", folder);
+        for (name, value) in [("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")] {
+            git.env(name, value);
+        }
+        for role in ["AUTHOR", "COMMITTER"] {
+            git.env(format!("GIT_{role}_NAME"), "a").env(format!("GIT_{role}_EMAIL"), "a@example.org");
+        }
+        let output = git.args(args).stderr(Stdio::inherit()).output().expect("git runs");
+        assert!(output.status.success(), "git {args:?}");
+        String::from_utf8(output.stdout).expect("text").trim().to_owned()
+    }
+
+    #[test]
+    fn what_differs_between_two_commits_is_named_by_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        git(folder, &["init", "-q"]);
+        fs::create_dir(folder.join("src")).expect("made");
+        for name in ["a", "src/b c\n\u{e4}", "d"] {
+            fs::write(folder.join(name), "1").expect("written");
+        }
+        git(folder, &["add", "."]);
+        git(folder, &["commit", "-qm", "one"]);
+        let old = git(folder, &["rev-parse", "HEAD"]);
+        fs::write(folder.join("a"), "2").expect("written");
+        fs::rename(folder.join("src/b c\n\u{e4}"), folder.join("src/e")).expect("renamed");
+        git(folder, &["add", "."]);
+        git(folder, &["commit", "-qm", "two"]);
+        let new = git(folder, &["rev-parse", "HEAD"]);
+        let within = Duration::from_secs(60);
+        let changed = |old: &str, new: &str| changed_between(folder, old, new, within, standing);
+        let expected = ["a", "src/b c\n\u{e4}", "src/e"].map(str::to_owned);
+        assert_eq!(changed(&old, &new).as_deref(), Some(&expected[..]));
+        assert_eq!(changed(&old, &old), Some(Vec::new()));
+        assert_eq!(changed(&old, &"1".repeat(40)), None, "there is no such commit");
+        for id in ["HEAD", "--output=/tmp/x", "", &old[..39]] {
+            assert_eq!(changed(id, &new), None, "{id} is no id");
+        }
+        assert_eq!(changed_between(Path::new("/nowhere"), &old, &new, within, standing), None);
+    }
+
+    #[test]
+    fn a_command_that_takes_too_long_or_says_too_much_is_ended() {
+        let within = Duration::from_millis(50);
+        for script in ["exec sleep 1000", "exec >&-; exec sleep 1000"] {
+            assert_eq!(run(&mut shell(script), within, standing), None, "{script}");
+        }
+        let endless = "while :; do echo 0123456789; done";
+        assert_eq!(run(&mut shell(endless), Duration::from_secs(60), standing), None);
+        assert_eq!(run(&mut shell(endless), Duration::from_secs(3), running), None);
+    }
+
+    #[test]
+    fn what_a_command_prints_counts_only_when_it_succeeds() {
+        let within = Duration::from_secs(60);
+        assert_eq!(run(&mut shell("printf ab"), within, standing).as_deref(), Some(&b"ab"[..]));
+        assert_eq!(run(&mut shell("printf ab; exit 1"), within, standing), None);
+        assert_eq!(run(&mut Command::new("/nowhere/git"), within, standing), None);
+    }
+
+    #[test]
+    fn git_is_run_without_the_variables_of_the_daemon() {
+        let command = command("git", Path::new("/w"));
+        let set: Vec<_> =
+            command.get_envs().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect();
+        assert_eq!(set, ["GIT_NO_LAZY_FETCH", "GIT_OPTIONAL_LOCKS", "GIT_TERMINAL_PROMPT"]);
+        let args: Vec<_> = command.get_args().collect();
+        assert_eq!(args, ["--no-optional-locks", "--no-pager", "-C", "/w"]);
+    }
+}
