@@ -10,6 +10,7 @@
 pub mod disk;
 pub mod facts;
 pub mod files;
+pub mod git;
 pub mod memory;
 pub mod others;
 pub mod pause;
@@ -86,6 +87,8 @@ pub struct Other {
 pub struct Known {
     /// The files that it read or wrote.
     pub files: files::Known,
+    /// The repository that it works in.
+    pub git: git::Known,
     /// The other sessions that it was notified of.
     pub others: others::Known,
     /// The disks that are nearly full.
@@ -100,8 +103,11 @@ pub struct Known {
 
 impl Known {
     fn apply(&mut self, noted: Noted) {
-        let Noted { files, others, disk } = noted;
+        let Noted { files, git, others, disk } = noted;
         self.files.apply(files);
+        if let Some(git) = git {
+            self.git = git;
+        }
         if let Some(others) = others {
             self.others = others;
         }
@@ -118,6 +124,9 @@ pub struct Noted {
     /// Of files.
     #[serde(skip_serializing_if = "files::Noted::is_empty")]
     pub files: files::Noted,
+    /// Of the repository: all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git: Option<git::Known>,
     /// Of other sessions: all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<others::Known>,
@@ -129,8 +138,8 @@ pub struct Noted {
 impl Noted {
     /// Parts that are small enough for a record each.
     fn into_parts(self) -> Vec<Self> {
-        let Self { files, others, disk } = self;
-        let rest = Self { others, disk, ..Self::default() };
+        let Self { files, git, others, disk } = self;
+        let rest = Self { git, others, disk, ..Self::default() };
         let files =
             files.into_parts(NOTED_FILES_MAX).into_iter().map(|files| Self { files, ..Self::default() });
         files.chain((rest != Self::default()).then_some(rest)).collect()
@@ -142,6 +151,8 @@ impl Noted {
 pub struct Settings {
     /// `[sources.files]`.
     pub files: files::Settings,
+    /// `[sources.git]`.
+    pub git: Switch,
     /// `[sources.sessions]`.
     pub others: Switch,
     /// `[sources.disk]`.
@@ -219,11 +230,19 @@ pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
 /// Asks every probe, and gives the events to be published before the exchange, in their order: what was found, then what is noted of it. A
 /// crash between two of them leads to the same finding again, under the same id.
 pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Event> {
+    let calls_since = known.calling_since.unwrap_or(known.heard_at);
+    let git = if settings.git.enabled {
+        let mut paths = known.files.paths().map(|path| &**path);
+        git::look(&known.git, git::Window { since: calls_since }, moment, &mut paths, facts)
+    } else {
+        git::Looked::default()
+    };
     let files = if settings.files.enabled {
         let given = files::Given {
             settings: &settings.files,
             heard_at: known.heard_at,
-            calls_since: known.calling_since.unwrap_or(known.heard_at),
+            calls_since,
+            explained: &git.explained,
         };
         files::look(&known.files, moment, &given, facts)
     } else {
@@ -236,9 +255,9 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
     } else {
         disk::Looked::default()
     };
-    let findings = [files.findings, others.findings, disk.findings].concat();
+    let findings = [git.findings, files.findings, others.findings, disk.findings].concat();
     let findings = pause::sum_up(findings, known.heard_at, moment, &settings.pause);
-    let noted = Noted { files: files.noted, others: others.known, disk: disk.known };
+    let noted = Noted { files: files.noted, git: git.known, others: others.known, disk: disk.known };
     let found = findings.into_iter().map(|finding| finding.into_event(moment));
     let parts = noted.into_parts().into_iter().enumerate().map(|(number, part)| note(&part, number, moment));
     found.chain(parts).collect()

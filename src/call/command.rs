@@ -129,7 +129,8 @@ impl Step {
         self.own_words().get(1..).unwrap_or_default()
     }
 
-    fn may_write(&self) -> bool {
+    /// Whether it may have written files of the project.
+    pub fn may_write(&self) -> bool {
         if self.outputs.iter().any(|output| !output.starts_with("/dev/")) {
             return true;
         }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The tables in `[sources]`.
-pub(super) const TABLES: [&str; 5] = ["disk", "files", "loop", "sessions", "time"];
+pub(super) const TABLES: [&str; 6] = ["disk", "files", "git", "loop", "sessions", "time"];
 
 /// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
 const REMOTE_RATE: Rate =
@@ -60,6 +60,7 @@ pub(super) fn read_detectors(tables: &mut BTreeMap<&'static str, Section<'_>>) -
 pub(super) fn read_probes(tables: &mut BTreeMap<&'static str, Section<'_>>) -> probe::Settings {
     probe::Settings {
         files: read_files(table(tables, "files")),
+        git: read_switch(table(tables, "git")),
         others: read_switch(table(tables, "sessions")),
         disk: read_disk(table(tables, "disk")),
         pause: read_pause(table(tables, "time")),

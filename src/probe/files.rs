@@ -10,7 +10,7 @@ mod lines;
 #[cfg(test)]
 mod tests;
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -71,6 +71,8 @@ pub(super) struct Given<'a> {
     pub(super) heard_at: Timestamp,
     /// Since when a change may be the doing of a call that has just ended.
     pub(super) calls_since: Timestamp,
+    /// The files whose change the git probe explains, so that nothing more is said of it.
+    pub(super) explained: &'a BTreeSet<Arc<str>>,
 }
 
 /// How a known file differs from what is known.
@@ -155,6 +157,12 @@ impl Look<'_> {
             Entry::Folder | Entry::Other | Entry::Unknown => return,
         };
         let Some(change) = self.change(path, file, observed) else { return };
+        if self.given.explained.contains(path) {
+            self.note_change(path, file, &change, observed, |file| {
+                (file.is_own, file.is_told) = (false, true)
+            });
+            return;
+        }
         match self.author(path, observed) {
             Author::Own => {
                 self.note_change(path, file, &change, observed, |file| {

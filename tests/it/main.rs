@@ -9,6 +9,7 @@ mod demo;
 mod docs;
 mod doctor;
 mod flips;
+mod git;
 mod hook;
 mod hostile;
 mod identity;

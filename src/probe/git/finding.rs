@@ -1,0 +1,365 @@
+//! What is published of a repository: one finding a cause, with the files that the session knows and that it changed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{
+    reflog::{Action, Head, Id},
+    repository::{Operation, Repository, relative, shown},
+};
+use crate::{
+    event::Severity,
+    probe::{
+        Finding,
+        facts::{Entry, Facts},
+    },
+    time::Timestamp,
+};
+
+/// Most files that a finding names.
+const FILES_MAX: usize = 5;
+/// Most manifests and lockfiles that it names.
+const MANIFESTS_MAX: usize = 3;
+/// Most of them that are looked at.
+const MANIFESTS_LOOKED_MAX: usize = 64;
+/// Most characters of a path.
+const PATH_CHARS_MAX: usize = 120;
+/// How long before its entry in the log git can have written a file, in seconds: the log is written last.
+const CHECKOUT_SECONDS_MAX: u64 = 10;
+
+/// Files that say what a project needs: after a change of them what is installed may be of another state.
+const MANIFESTS: [&str; 36] = [
+    ".tool-versions",
+    "Cargo.lock",
+    "Cargo.toml",
+    "Gemfile",
+    "Gemfile.lock",
+    "Package.resolved",
+    "Package.swift",
+    "Pipfile",
+    "Pipfile.lock",
+    "build.gradle",
+    "build.gradle.kts",
+    "bun.lock",
+    "bun.lockb",
+    "composer.json",
+    "composer.lock",
+    "deno.json",
+    "deno.lock",
+    "flake.lock",
+    "flake.nix",
+    "go.mod",
+    "go.sum",
+    "gradle.lockfile",
+    "mix.exs",
+    "mix.lock",
+    "package-lock.json",
+    "package.json",
+    "pnpm-lock.yaml",
+    "poetry.lock",
+    "pom.xml",
+    "pubspec.lock",
+    "pubspec.yaml",
+    "pyproject.toml",
+    "requirements.txt",
+    "rust-toolchain.toml",
+    "uv.lock",
+    "yarn.lock",
+];
+
+/// Where HEAD was or is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) head: Head,
+    pub(super) at: Id,
+}
+
+/// Moves of HEAD by one author, summed up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Moved {
+    pub(super) from: Place,
+    pub(super) to: Place,
+    /// What moved it, each once, in order.
+    pub(super) actions: Vec<Action>,
+    /// When the last one was made, in seconds since 1970.
+    pub(super) at: u64,
+    /// Minutes ahead of UTC, as git noted them.
+    pub(super) zone: i16,
+    /// The session that did it; `None` is the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) by: Option<String>,
+}
+
+/// For whom and when a finding is made.
+#[derive(Debug)]
+pub(super) struct Context<'a> {
+    pub(super) workspace: &'a str,
+    pub(super) now: Timestamp,
+}
+
+/// The files that something changed.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    /// Those that the session knows, by absolute paths.
+    pub(super) known: BTreeSet<Arc<str>>,
+    /// Manifests and lockfiles that it does not know, by paths relative to the top.
+    manifests: Vec<String>,
+}
+
+impl Moved {
+    /// Whether it led back to where it began.
+    pub(super) fn is_undone(&self) -> bool {
+        self.from == self.to
+    }
+
+    /// Whether the user did nothing but commit, on the branch that the session works on: that changes no file.
+    pub(super) fn is_plain_commit(&self) -> bool {
+        let is_commit = |action: &Action| matches!(action, Action::Commit | Action::Amend);
+        self.by.is_none() && self.from.head == self.to.head && self.actions.iter().all(is_commit)
+    }
+
+    /// Whether it changed files, as far as its actions tell.
+    pub(super) fn changes_files(&self) -> bool {
+        let are_commits = !self.from.at.is_none() && !self.to.at.is_none() && self.from.at != self.to.at;
+        are_commits && self.actions.iter().any(|action| action.changes_files())
+    }
+
+    /// Both as one.
+    pub(super) fn followed_by(self, next: Self) -> Self {
+        let mut actions = self.actions;
+        for action in next.actions {
+            if !actions.contains(&action) {
+                actions.push(action);
+            }
+        }
+        Self { from: self.from, actions, ..next }
+    }
+
+    /// The event that says so. `log_bytes` tells apart what was done twice within a second.
+    pub(super) fn into_finding(
+        self,
+        changed: &Changed,
+        operation: Option<&Operation>,
+        log_bytes: u64,
+        context: &Context<'_>,
+    ) -> Finding {
+        let name = format!("{}..{}@{}.{log_bytes}", self.from.at.short(), self.to.at.short(), self.at);
+        let mut payload = Map::new();
+        let mut say = |key: &str, value: Option<String>| {
+            if let Some(value) = value {
+                payload.insert(key.to_owned(), Value::from(value));
+            }
+        };
+        let is_same_head = self.from.head == self.to.head;
+        let (from, to) = (self.from.label(is_same_head), self.to.label(is_same_head));
+        let action = self.actions.iter().map(Action::to_string).collect::<Vec<_>>().join(", ");
+        let at = rfc_3339(self.at, self.zone);
+        say("said", Some(self.sentence(&action, operation, context)));
+        say("branch", self.to.branch().map(str::to_owned));
+        say("from", from);
+        say("to", to);
+        say("action", Some(action));
+        say("at", Some(at));
+        say("by", self.by);
+        say("operation", operation.map(|operation| operation.name.clone()));
+        changed.put_into(&mut payload, context.workspace);
+        finding("git.head.moved", name, payload)
+    }
+
+    /// Such as `main -> fix-cart (checkout 14:02)` and `main 1a2b3c4 -> 5d6e7f8 (pull 14:02 by session b1c2)`.
+    fn sentence(&self, action: &str, operation: Option<&Operation>, context: &Context<'_>) -> String {
+        let is_same_head = self.from.head == self.to.head;
+        let places = [self.from.label(is_same_head), self.to.label(is_same_head)];
+        let places = places.into_iter().flatten().collect::<Vec<_>>().join(" -> ");
+        let branch = self.to.branch().filter(|_| is_same_head);
+        let branch = branch.map(|branch| format!("{branch} ")).unwrap_or_default();
+        let time = time_of_day(self.at, self.zone, context.now);
+        let by = by(self.by.as_deref());
+        let unfinished = operation.map(|operation| format!(", {} not finished", operation.name));
+        format!("{branch}{places} ({action} {time}{by}{})", unfinished.unwrap_or_default())
+    }
+}
+
+impl Place {
+    fn branch(&self) -> Option<&str> {
+        match &self.head {
+            Head::Branch(name) => Some(name),
+            Head::Detached | Head::Unknown => None,
+        }
+    }
+
+    /// The branch, unless it goes without saying; else the commit, if there is one.
+    fn label(&self, is_branch_known: bool) -> Option<String> {
+        let commit = || (!self.at.is_none()).then(|| self.at.short().to_owned());
+        self.branch().filter(|_| !is_branch_known).map(str::to_owned).or_else(commit)
+    }
+}
+
+impl Changed {
+    /// Of `paths`, relative to the top of `repository`, those that were changed since `since_s` and that the session knows or that are
+    /// manifests.
+    ///
+    /// Why the time: a reset can leave all files as they are, and a session's own file may differ between two commits from before.
+    pub(super) fn find<'f>(
+        paths: &[String],
+        repository: &Repository,
+        since_s: u64,
+        files: impl Iterator<Item = &'f str>,
+        facts: &dyn Facts,
+    ) -> Self {
+        let since_ns = i64::try_from(since_s.saturating_sub(CHECKOUT_SECONDS_MAX))
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1_000_000_000);
+        let is_changed = |path: &Path| match facts.entry(path) {
+            Entry::Absent => true,
+            Entry::File(found) => found.changed_ns >= since_ns,
+            Entry::Folder | Entry::Other | Entry::Unknown => false,
+        };
+        let differing: BTreeSet<&str> = paths.iter().map(String::as_str).collect();
+        let is_known =
+            |path: &&str| relative(path, &repository.top).is_some_and(|path| differing.contains(path));
+        let known: BTreeSet<Arc<str>> =
+            files.filter(is_known).filter(|path| is_changed(Path::new(path))).map(Arc::from).collect();
+        let top = Path::new(&repository.top);
+        let is_manifest = |path: &&&str| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            MANIFESTS.binary_search(&name).is_ok()
+        };
+        // Those of the whole project come first.
+        let manifests: BTreeMap<(usize, &str), &str> = differing
+            .iter()
+            .filter(is_manifest)
+            .map(|path| ((path.matches('/').count(), *path), *path))
+            .collect();
+        let manifests = manifests
+            .into_values()
+            .take(MANIFESTS_LOOKED_MAX)
+            .filter(|path| is_changed(&top.join(path)))
+            .filter(|path| !known.iter().any(|known| relative(known, &repository.top) == Some(path)))
+            .take(MANIFESTS_MAX)
+            .map(|path| super::reflog::clean_line(path, PATH_CHARS_MAX))
+            .collect();
+        Self { known, manifests }
+    }
+
+    fn put_into(&self, payload: &mut Map<String, Value>, workspace: &str) {
+        if !self.known.is_empty() {
+            let shown: Vec<String> = self
+                .known
+                .iter()
+                .take(FILES_MAX)
+                .map(|path| shown(path, workspace, PATH_CHARS_MAX))
+                .collect();
+            payload.insert("changed_that_you_read".to_owned(), json!(shown));
+        }
+        let more = self.known.len().saturating_sub(FILES_MAX);
+        if more > 0 {
+            payload.insert("more".to_owned(), json!(more));
+        }
+        if !self.manifests.is_empty() {
+            payload.insert("manifests".to_owned(), json!(self.manifests));
+        }
+    }
+}
+
+/// An operation that began or ended without HEAD moving, such as a merge that met a conflict.
+pub(super) fn of_operation(event_type: &'static str, operation: &Operation, by: Option<&str>) -> Finding {
+    let what = if event_type.ends_with(".ended") { "ended" } else { "under way" };
+    let said = match by {
+        Some(by) => format!("{} {what} (by {by})", operation.name),
+        None => format!("{} {what}", operation.name),
+    };
+    let mut payload = Map::new();
+    payload.insert("said".to_owned(), json!(said));
+    payload.insert("operation".to_owned(), json!(operation.name));
+    if let Some(by) = by {
+        payload.insert("by".to_owned(), json!(by));
+    }
+    finding(event_type, format!("{}@{}", operation.name, operation.began_ms), payload)
+}
+
+/// A stash that took changes of known files away, or brought them back.
+pub(super) fn of_stash(
+    action: &str,
+    stash: &Id,
+    name: &str,
+    by: Option<&str>,
+    changed: &Changed,
+    workspace: &str,
+) -> Finding {
+    let mut payload = Map::new();
+    let said = match by {
+        Some(by) => format!("stash {action} (by {by})"),
+        None => format!("stash {action}"),
+    };
+    payload.insert("said".to_owned(), json!(said));
+    payload.insert("action".to_owned(), json!(action));
+    payload.insert("stash".to_owned(), json!(stash.short()));
+    if let Some(by) = by {
+        payload.insert("by".to_owned(), json!(by));
+    }
+    changed.put_into(&mut payload, workspace);
+    finding("git.stash.changed", format!("{action}:{}@{name}", stash.short()), payload)
+}
+
+fn finding(event_type: &'static str, name: String, payload: Map<String, Value>) -> Finding {
+    Finding { event_type, severity: Severity::Info, name, payload: Value::Object(payload) }
+}
+
+fn by(session: Option<&str>) -> String {
+    session.map(|session| format!(" by {session}")).unwrap_or_default()
+}
+
+/// The minute on the clock of who did it, with the date if that is another one than now.
+fn time_of_day(at_s: u64, zone: i16, now: Timestamp) -> String {
+    let local = |at: Timestamp| at.local(i32::from(zone) * 60);
+    let (at, now) = (local(Timestamp::from_millis(at_s.saturating_mul(1_000))), local(now));
+    let minute = at.get(..16).unwrap_or(&at);
+    match minute.split_once(' ') {
+        Some((date, time)) if now.starts_with(date) => time.to_owned(),
+        Some(_) | None => minute.to_owned(),
+    }
+}
+
+/// A time as the one who did it read it on the clock.
+fn rfc_3339(at_s: u64, zone: i16) -> String {
+    let local_s = at_s.saturating_add_signed(i64::from(zone) * 60);
+    let local = Timestamp::from_millis(local_s.saturating_mul(1_000)).to_string();
+    let (sign, minutes) = (if zone < 0 { '-' } else { '+' }, zone.unsigned_abs());
+    match local.strip_suffix('Z') {
+        Some(local) => format!("{local}{sign}{:02}:{:02}", minutes / 60, minutes % 60),
+        None => local,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_manifest_is_found_by_its_name() {
+        assert!(MANIFESTS.is_sorted());
+    }
+
+    #[test]
+    fn a_time_is_shown_as_on_the_clock_of_who_did_it() {
+        let now = Timestamp::from_millis(1_795_564_800_000);
+        let at = now.as_millis() / 1_000;
+        for (at, zone, expected_rfc, expected) in [
+            (at, 0, "2026-11-25T00:00:00+00:00", "00:00"),
+            (at, 60, "2026-11-25T01:00:00+01:00", "01:00"),
+            (at, -210, "2026-11-24T20:30:00-03:30", "20:30"),
+            (at - 3_600, 0, "2026-11-24T23:00:00+00:00", "2026-11-24 23:00"),
+        ] {
+            assert_eq!(rfc_3339(at, zone), expected_rfc);
+            assert_eq!(time_of_day(at, zone, now), expected);
+        }
+        assert!(!rfc_3339(u64::MAX, 60).is_empty());
+    }
+}

@@ -1,0 +1,336 @@
+//! The log that git keeps of where HEAD was: one line a move, appended to `logs/HEAD`.
+//!
+//! ```text
+//! OLD NEW NAME <MAIL> SECONDS ZONE\tcheckout: moving from main to fix-cart
+//! ```
+//!
+//! Nothing of a message leaves this file but a word of [`Action`] and the name of a branch, which is cleaned: a message is written by
+//! whoever wrote the commit.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{cut_text, strip_text};
+
+/// Most bytes of a log that are read, from its end: some 400 moves.
+pub(super) const TAIL_BYTES_MAX: u64 = 64 * 1024;
+/// Most characters of a branch's name.
+const NAME_CHARS_MAX: usize = 80;
+/// Digits of an id that is shown, as git shows them.
+const SHORT_DIGITS: usize = 7;
+
+/// The id of a commit: 40 or 64 hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Arc<str>", try_from = "String")]
+pub(super) struct Id(Arc<str>);
+
+/// A text that is no id of a commit.
+#[derive(Debug, thiserror::Error)]
+#[error("is no id of a commit: 40 or 64 hexadecimal digits")]
+pub(super) struct IdError;
+
+impl Id {
+    /// Reads 40 or 64 hexadecimal digits.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let is_id = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_id.then(|| Self(text.to_ascii_lowercase().into()))
+    }
+
+    /// What git writes where there is no commit.
+    pub(super) fn none() -> Self {
+        Self("0".repeat(40).into())
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        self.0.bytes().all(|digit| digit == b'0')
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// As a reader knows it: the first seven digits.
+    pub(super) fn short(&self) -> &str {
+        self.0.get(..SHORT_DIGITS).unwrap_or(&self.0)
+    }
+}
+
+impl From<Id> for Arc<str> {
+    fn from(id: Id) -> Self {
+        id.0
+    }
+}
+
+impl TryFrom<String> for Id {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        Self::parse(&text).ok_or(IdError)
+    }
+}
+
+/// What HEAD points to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Head {
+    /// Nothing that can be read.
+    #[default]
+    Unknown,
+    /// A commit, and no branch.
+    Detached,
+    /// A branch, by its cleaned name without `refs/heads/`.
+    Branch(String),
+}
+
+impl Head {
+    /// The branch that is called so, which may be hostile text.
+    pub(super) fn branch(name: &str) -> Self {
+        let name = name.strip_prefix("refs/heads/").unwrap_or(name);
+        Self::Branch(clean_line(name, NAME_CHARS_MAX))
+    }
+}
+
+/// A text of the repository as one line without what steers a terminal.
+pub(super) fn clean_line(text: &str, chars_max: usize) -> String {
+    let line = strip_text(text).replace(['\n', '\t'], " ");
+    cut_text(line.into(), chars_max).into_owned()
+}
+
+/// What moved HEAD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Action {
+    Checkout,
+    Commit,
+    Amend,
+    Merge,
+    Pull,
+    Reset,
+    Rebase,
+    CherryPick,
+    Revert,
+    Apply,
+    Rename,
+    Clone,
+    /// Something else, or nothing that the log tells.
+    Update,
+}
+
+impl Action {
+    /// Reads the front of a message, such as `commit (amend)` of `commit (amend): fix`.
+    fn read(message: &str) -> Self {
+        let front = message.split(':').next().unwrap_or_default();
+        let word = front.split([' ', '(']).next().unwrap_or_default();
+        match word {
+            "checkout" => Self::Checkout,
+            "commit" if front.contains("(amend)") => Self::Amend,
+            "commit" if front.contains("(merge)") => Self::Merge,
+            "commit" if front.contains("(cherry-pick)") => Self::CherryPick,
+            "commit" => Self::Commit,
+            "merge" => Self::Merge,
+            "pull" => Self::Pull,
+            "reset" => Self::Reset,
+            "rebase" => Self::Rebase,
+            "cherry-pick" => Self::CherryPick,
+            "revert" => Self::Revert,
+            "am" => Self::Apply,
+            "Branch" => Self::Rename,
+            "clone" => Self::Clone,
+            _ => Self::Update,
+        }
+    }
+
+    /// Whether it may change files of the work tree. A commit takes them as they are.
+    pub(super) fn changes_files(self) -> bool {
+        !matches!(self, Self::Commit | Self::Amend | Self::Rename)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Checkout => "checkout",
+            Self::Commit => "commit",
+            Self::Amend => "amend",
+            Self::Merge => "merge",
+            Self::Pull => "pull",
+            Self::Reset => "reset",
+            Self::Rebase => "rebase",
+            Self::CherryPick => "cherry-pick",
+            Self::Revert => "revert",
+            Self::Apply => "am",
+            Self::Rename => "rename",
+            Self::Clone => "clone",
+            Self::Update => "update",
+        })
+    }
+}
+
+/// One move of HEAD, or of another ref that has a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) old: Id,
+    pub(super) new: Id,
+    /// When, in seconds since 1970.
+    pub(super) at: u64,
+    /// How far the clock of who moved it was ahead of UTC, in minutes.
+    pub(super) zone: i16,
+    pub(super) action: Action,
+    /// What HEAD points to from then on; `None` when it went on pointing to the same.
+    pub(super) head: Option<Head>,
+}
+
+/// What tells a line of a log from others: the last one that was read, or one of the session's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Last {
+    pub(super) old: Id,
+    pub(super) new: Id,
+    pub(super) at: u64,
+}
+
+impl Entry {
+    /// Reads a line without its end; `None` when it is none of a log.
+    fn read(line: &str) -> Option<Self> {
+        let (ident, message) = line.split_once('\t').unwrap_or((line, ""));
+        let mut ids = ident.splitn(3, ' ');
+        let (old, new) = (Id::parse(ids.next()?)?, Id::parse(ids.next()?)?);
+        let mut words = ids.next()?.rsplitn(3, ' ');
+        let (zone, at) = (read_zone(words.next()?)?, words.next()?.parse().ok()?);
+        let action = Action::read(message);
+        Some(Self { old, new, at, zone, action, head: read_head(action, message) })
+    }
+
+    /// Whether it is that one. Two of the same second that are alike lead to the same place.
+    pub(super) fn is(&self, last: &Last) -> bool {
+        (&self.old, &self.new, self.at) == (&last.old, &last.new, last.at)
+    }
+
+    pub(super) fn last(&self) -> Last {
+        Last { old: self.old.clone(), new: self.new.clone(), at: self.at }
+    }
+}
+
+/// The moves that the end of a log tells of, oldest first.
+///
+/// Shape: lines that are none of a log are left out: the first one when `tail` begins within it, the last one while it is being
+/// written.
+pub(super) fn read_entries(tail: &[u8]) -> Vec<Entry> {
+    let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let lines = tail.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n');
+    lines.filter_map(|line| Entry::read(&String::from_utf8_lossy(line))).collect()
+}
+
+/// Where the entries behind `last` begin; `None` when it is not among them.
+pub(super) fn position_behind(entries: &[Entry], last: &Last) -> Option<usize> {
+    entries.iter().rposition(|entry| entry.is(last)).map(|at| at + 1)
+}
+
+/// Reads `+0130`.
+fn read_zone(text: &str) -> Option<i16> {
+    let number: i16 = text.parse().ok()?;
+    let minutes = number / 100 * 60 + number % 100;
+    (minutes.abs() < 24 * 60 && text.len() == 5).then_some(minutes)
+}
+
+fn read_head(action: Action, message: &str) -> Option<Head> {
+    let (front, rest) = message.split_once(": ").unwrap_or((message, ""));
+    if action == Action::Rename {
+        return message.rsplit_once(" to ").map(|(_, to)| Head::branch(to));
+    }
+    if let Some(moving) = rest.strip_prefix("moving from ") {
+        let (_, to) = moving.rsplit_once(" to ")?;
+        let is_checkout = action == Action::Checkout;
+        return is_checkout.then(|| if Id::parse(to).is_some() { Head::Detached } else { Head::branch(to) });
+    }
+    if front.ends_with("(start)") {
+        return Some(Head::Detached);
+    }
+    rest.strip_prefix("returning to ").map(Head::branch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(message: &str) -> String {
+        format!("{} {} Ada B. <ada@example.org> 1795555887 +0130\t{message}", "0".repeat(40), "Ab".repeat(20))
+    }
+
+    #[test]
+    fn a_line_is_two_ids_a_time_and_a_message() {
+        let entry = Entry::read(&line("checkout: moving from main to fix")).expect("a line");
+        assert!(entry.old.is_none());
+        assert_eq!((entry.new.short(), entry.at, entry.zone), ("abababa", 1_795_555_887, 90));
+        assert_eq!(entry.head, Some(Head::Branch("fix".to_owned())));
+        let without_message = line("").trim_end().to_owned();
+        assert_eq!(Entry::read(&without_message).map(|entry| entry.action), Some(Action::Update));
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_log_is_left_out() {
+        let good = line("commit: x");
+        for bad in [
+            "",
+            "\t",
+            &good[1..],
+            &good[..50],
+            &good.replace('A', "g"),
+            &good.replace("+0130", "+01"),
+            &good.replace("+0130", "+9999"),
+            &good.replace("1795555887", "soon"),
+            &good.replace("1795555887", "99999999999999999999"),
+            &good.replace("1795555887", "-5"),
+        ] {
+            assert_eq!(Entry::read(bad), None, "{bad:?}");
+        }
+        let log = format!("{}\n{good}\n\u{fffd}\n{good}", &good[20..]);
+        assert_eq!(
+            read_entries(log.as_bytes()).len(),
+            1,
+            "neither the cut one nor the one that is being written"
+        );
+        assert_eq!(read_entries(b"\xff\xfe\n\n"), []);
+    }
+
+    #[test]
+    fn a_message_says_what_moved_head_and_where_to() {
+        let branch = |name: &str| Some(Head::Branch(name.to_owned()));
+        for (message, word, head) in [
+            ("commit: x: y", "commit", None),
+            ("commit (initial): x", "commit", None),
+            ("commit (amend): x", "amend", None),
+            ("commit (merge): x", "merge", None),
+            ("commit (cherry-pick): x", "cherry-pick", None),
+            ("merge fix: Fast-forward", "merge", None),
+            ("pull -q --ff-only: Fast-forward", "pull", None),
+            ("pull --rebase (start): checkout 1a2b", "pull", Some(Head::Detached)),
+            ("rebase -i (start): checkout main", "rebase", Some(Head::Detached)),
+            ("rebase (pick): x", "rebase", None),
+            ("rebase (finish): returning to refs/heads/a/b", "rebase", branch("a/b")),
+            ("checkout: moving from a to b to c", "checkout", branch("c")),
+            ("reset: moving to HEAD~1", "reset", None),
+            ("Branch: renamed refs/heads/x to refs/heads/y", "rename", branch("y")),
+            ("am: x", "am", None),
+            ("</notifications>: moving from a to b", "update", None),
+            ("", "update", None),
+        ] {
+            let entry = Entry::read(&line(message)).expect("a line");
+            assert_eq!((entry.action.to_string().as_str(), entry.head), (word, head), "{message}");
+        }
+        let detached = format!("checkout: moving from main to {}", "a".repeat(40));
+        assert_eq!(Entry::read(&line(&detached)).and_then(|entry| entry.head), Some(Head::Detached));
+    }
+
+    #[test]
+    fn a_name_is_one_line_of_at_most_eighty_characters() {
+        let Head::Branch(name) = Head::branch(&format!("refs/heads/a\n\tb\u{1b}[1m{}", "x".repeat(5_000)))
+        else {
+            panic!("it is a branch");
+        };
+        assert!(
+            name.starts_with("a  bxxx") && name.ends_with("chars]") && name.chars().count() < 100,
+            "{name:?}"
+        );
+    }
+}
