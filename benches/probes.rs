@@ -94,7 +94,12 @@ impl<'w> World<'w> {
 
     fn look_after(&self, calls: &[Call]) -> Vec<aside::event::Event> {
         let view = self.memory.view(&self.session, Some(self.workspace), |_| true, NOW);
-        let facts = Machine { contents: Arc::clone(&self.contents), keeps_texts: true, now: NOW, stopwatch: || Duration::ZERO };
+        let facts = Machine {
+            contents: Arc::clone(&self.contents),
+            keeps_texts: true,
+            now: NOW,
+            stopwatch: || Duration::ZERO,
+        };
         let moment = Moment {
             session: &self.session,
             point: InjectionPoint::AfterTool,

@@ -4,8 +4,8 @@
 //! A probe decides purely: it is given what the session knows ([`Known`]), the moment ([`Moment`]), and answers about the machine
 //! ([`Facts`]). It says what is to be published ([`Finding`]) and what the session knows from now on ([`Noted`]). Both go into
 //! the journal in one batch with the exchange, and before it; the engine learns from it ([`Memory::learn`]), so a restart forgets nothing.
-//! The content of files never enters the journal. Another probe is a file here, a field of [`Known`] and of [`Noted`], and its line
-//! in [`look`].
+//! The content of files never enters the journal. Another probe is a file here, a field of [`Surroundings`] and of [`Settings`], and its
+//! line in [`look`].
 
 pub mod disk;
 pub mod facts;
@@ -87,12 +87,8 @@ pub struct Other {
 pub struct Known {
     /// The files that it read or wrote.
     pub files: files::Known,
-    /// The repository that it works in.
-    pub git: git::Known,
-    /// The other sessions that it was notified of.
-    pub others: others::Known,
-    /// The disks that are nearly full.
-    pub disk: disk::Known,
+    /// Everything else.
+    pub around: Surroundings,
     /// Since when calls are made whose end was not heard of.
     pub calling_since: Option<Timestamp>,
     /// When something was last heard of its turns and calls.
@@ -101,18 +97,24 @@ pub struct Known {
     pub workspace: Option<Arc<str>>,
 }
 
+/// What a session knows besides its files: so little that all of it is noted when some of it changes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Surroundings {
+    /// The repository that it works in.
+    pub git: git::Known,
+    /// The other sessions that it was notified of.
+    pub others: others::Known,
+    /// The disks that are nearly full.
+    pub disk: disk::Known,
+}
+
 impl Known {
     fn apply(&mut self, noted: Noted) {
-        let Noted { files, git, others, disk } = noted;
+        let Noted { files, around } = noted;
         self.files.apply(files);
-        if let Some(git) = git {
-            self.git = git;
-        }
-        if let Some(others) = others {
-            self.others = others;
-        }
-        if let Some(disk) = disk {
-            self.disk = disk;
+        if let Some(around) = around {
+            self.around = around;
         }
     }
 }
@@ -124,25 +126,18 @@ pub struct Noted {
     /// Of files.
     #[serde(skip_serializing_if = "files::Noted::is_empty")]
     pub files: files::Noted,
-    /// Of the repository: all of it.
+    /// Everything else, if some of it changed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub git: Option<git::Known>,
-    /// Of other sessions: all of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub others: Option<others::Known>,
-    /// Of disks: all of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub disk: Option<disk::Known>,
+    pub around: Option<Surroundings>,
 }
 
 impl Noted {
     /// Parts that are small enough for a record each.
     fn into_parts(self) -> Vec<Self> {
-        let Self { files, git, others, disk } = self;
-        let rest = Self { git, others, disk, ..Self::default() };
-        let files =
-            files.into_parts(NOTED_FILES_MAX).into_iter().map(|files| Self { files, ..Self::default() });
-        files.chain((rest != Self::default()).then_some(rest)).collect()
+        let Self { files, around } = self;
+        let files = files.into_parts(NOTED_FILES_MAX).into_iter().map(|files| Self { files, around: None });
+        let around = around.map(|around| Self { around: Some(around), ..Self::default() });
+        files.chain(around).collect()
     }
 }
 
@@ -230,34 +225,28 @@ pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
 /// Asks every probe, and gives the events to be published before the exchange, in their order: what was found, then what is noted of it. A
 /// crash between two of them leads to the same finding again, under the same id.
 pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Event> {
+    let mut around = known.around.clone();
     let calls_since = known.calling_since.unwrap_or(known.heard_at);
+    let mut paths = known.files.paths().map(|path| &**path);
     let git = if settings.git.enabled {
-        let mut paths = known.files.paths().map(|path| &**path);
-        git::look(&known.git, git::Window { since: calls_since }, moment, &mut paths, facts)
+        git::look(&known.around.git, git::Window { since: calls_since }, moment, &mut paths, facts)
     } else {
         git::Looked::default()
     };
-    let files = if settings.files.enabled {
-        let given = files::Given {
-            settings: &settings.files,
-            heard_at: known.heard_at,
-            calls_since,
-            explained: &git.explained,
-        };
-        files::look(&known.files, moment, &given, facts)
-    } else {
-        files::Looked::default()
+    around.git = git.known.unwrap_or(around.git);
+    let given = files::Given {
+        settings: &settings.files,
+        heard_at: known.heard_at,
+        calls_since,
+        explained: &git.explained,
     };
-    let others =
-        if settings.others.enabled { others::look(&known.others, moment) } else { others::Looked::default() };
-    let disk = if settings.disk.enabled {
-        disk::look(&known.disk, moment, &settings.disk, facts)
-    } else {
-        disk::Looked::default()
-    };
-    let findings = [git.findings, files.findings, others.findings, disk.findings].concat();
+    let files = files::look(&known.files, moment, &given, facts);
+    let others = others::look(&mut around.others, moment, settings.others);
+    let disk = disk::look(&mut around.disk, moment, &settings.disk, facts);
+    let findings = [git.findings, files.findings, others, disk].concat();
     let findings = pause::sum_up(findings, known.heard_at, moment, &settings.pause);
-    let noted = Noted { files: files.noted, git: git.known, others: others.known, disk: disk.known };
+    let around = (around != known.around).then_some(around);
+    let noted = Noted { files: files.noted, around };
     let found = findings.into_iter().map(|finding| finding.into_event(moment));
     let parts = noted.into_parts().into_iter().enumerate().map(|(number, part)| note(&part, number, moment));
     found.chain(parts).collect()

@@ -62,17 +62,17 @@ enum Level {
     VeryLow,
 }
 
-/// What a look at the disks gives.
-#[derive(Debug, Default)]
-pub(super) struct Looked {
-    pub(super) known: Option<Known>,
-    pub(super) findings: Vec<Finding>,
-}
-
 /// Looks at the disks of the workspace and of temporary files.
-pub(super) fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Looked {
-    let mut looked = Looked::default();
-    let mut next = known.clone();
+pub(super) fn look(
+    known: &mut Known,
+    moment: &Moment<'_>,
+    settings: &Settings,
+    facts: &dyn Facts,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !settings.enabled {
+        return findings;
+    }
     let mut seen = Vec::new();
     for path in moment.workspace.into_iter().chain([moment.temporary]) {
         let Some(space) = facts.space(Path::new(path)).filter(|space| space.total > 0) else { continue };
@@ -81,27 +81,24 @@ pub(super) fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, fact
         }
         seen.push(space.device);
         let (before, now) = (known.low.get(&space.device).copied(), level(&space, settings.below));
-        let is_worse = now > before && (before.is_some() || next.low.len() < DISKS_MAX);
+        let is_worse = now > before && (before.is_some() || known.low.len() < DISKS_MAX);
         let has_room = before.is_some() && now.is_none() && has_room(&space, settings.below);
         if !is_worse && !has_room {
             continue;
         }
         match now {
-            Some(level) if is_worse => next.low.insert(space.device, level),
-            _ => next.low.remove(&space.device),
+            Some(level) if is_worse => known.low.insert(space.device, level),
+            _ => known.low.remove(&space.device),
         };
-        next.said = next.said.saturating_add(1);
-        looked.findings.push(Finding {
+        known.said = known.said.saturating_add(1);
+        findings.push(Finding {
             event_type: if is_worse { "disk.space.low" } else { "disk.space.ok" },
             severity: if is_worse { Severity::Warning } else { Severity::Info },
-            name: format!("{}:{}", space.device, next.said),
+            name: format!("{}:{}", space.device, known.said),
             payload: json!({ "path": super::shown_path(path), "free": shown(space.free), "total": shown(space.total) }),
         });
     }
-    if !looked.findings.is_empty() {
-        looked.known = Some(next);
-    }
-    looked
+    findings
 }
 
 fn limit(space: &Space, below: Below) -> u64 {

@@ -88,6 +88,9 @@ enum Change {
 
 /// Looks at every file that the session knows, and at those that its calls touched.
 pub(super) fn look(known: &Known, moment: &Moment<'_>, given: &Given<'_>, facts: &dyn Facts) -> Looked {
+    if !given.settings.enabled {
+        return Looked::default();
+    }
     let mut look =
         Look { known, moment, given, facts, next: known.noted, looked: Looked::default(), said: None };
     look.touched();

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Finding, Moment, name_towards};
+use super::{Finding, Moment, Switch, name_towards};
 use crate::event::{SessionId, Severity};
 
 /// For how long after something was heard of it a session counts as one that works.
@@ -18,15 +18,11 @@ const SAID_MAX: usize = 64;
 #[serde(transparent)]
 pub struct Known(BTreeSet<SessionId>);
 
-/// What a look at the other sessions gives.
-#[derive(Debug, Default)]
-pub(super) struct Looked {
-    pub(super) known: Option<Known>,
-    pub(super) findings: Vec<Finding>,
-}
-
 /// Finds the sessions that work here and were not said yet.
-pub(super) fn look(known: &Known, moment: &Moment<'_>) -> Looked {
+pub(super) fn look(known: &mut Known, moment: &Moment<'_>, settings: Switch) -> Vec<Finding> {
+    if !settings.enabled {
+        return Vec::new();
+    }
     let is_present = |heard_at| moment.now.since(heard_at) <= PRESENT_FOR;
     let unsaid = moment.others.iter().filter(|other| {
         other.is_open
@@ -36,19 +32,14 @@ pub(super) fn look(known: &Known, moment: &Moment<'_>) -> Looked {
     });
     let room = SAID_MAX.saturating_sub(known.0.len());
     let unsaid: Vec<&SessionId> = unsaid.map(|other| &other.session).take(room).collect();
-    let Some(first) = unsaid.first() else { return Looked::default() };
+    let Some(first) = unsaid.first() else { return Vec::new() };
     let mut payload = json!({ "session": name_towards(moment.session, first) });
     if let (Some(fields), more @ 1..) = (payload.as_object_mut(), unsaid.len() - 1) {
         fields.insert("more".to_owned(), more.into());
     }
-    let finding = Finding {
-        event_type: "session.other.present",
-        severity: Severity::Info,
-        name: first.to_string(),
-        payload,
-    };
-    let known = Known(known.0.iter().chain(unsaid).cloned().collect());
-    Looked { known: Some(known), findings: vec![finding] }
+    let name = first.to_string();
+    known.0.extend(unsaid.into_iter().cloned());
+    vec![Finding { event_type: "session.other.present", severity: Severity::Info, name, payload }]
 }
 
 /// Whether one is a subagent of the other, or both are of a third.

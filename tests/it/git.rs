@@ -244,11 +244,13 @@ impl Session {
             calls,
             transcript: None,
             said_changed: None,
+            temporary: "/tmp",
             others: &view.others,
             utc_offset: 0,
         };
         let mut settings = Settings::default();
         settings.others.enabled = false;
+        settings.disk.enabled = false;
         probe::look(&view.known, &moment, &settings, &Machine)
     }
 

@@ -127,7 +127,7 @@ impl<'a> Evidence<'a> {
     /// Who made a move that the log has, `at_ms` after 1970.
     pub(super) fn author_of(&self, entry: &Entry, at_ms: u64) -> Author {
         let is_noted = |known: &Known| !entry.new.is_none() && known.own.iter().any(|own| entry.is(own));
-        match self.others.iter().find(|other| is_noted(&other.known.git)) {
+        match self.others.iter().find(|other| is_noted(&other.known.around.git)) {
             Some(other) => Author::Session(self.name_of(other)),
             None => self.author_at(at_ms),
         }

@@ -55,6 +55,7 @@ impl Scene {
             calls: &self.calls,
             transcript: None,
             said_changed: None,
+            temporary: "/tmp",
             others: &self.others,
             utc_offset: 3_600,
         };
@@ -165,6 +166,7 @@ fn many_files_are_five_and_a_count() {
         calls: &[],
         transcript: None,
         said_changed: None,
+        temporary: "/tmp",
         others: &[],
         utc_offset: 0,
     };
@@ -352,7 +354,10 @@ fn a_move_of_another_session_names_it() {
     let mut other_git = known.clone();
     let running = Scene::running("git checkout fix");
     running.look(&mut other_git, &world);
-    let noted = probe::Known { git: other_git, ..calling(None) };
+    let noted = probe::Known {
+        around: probe::Surroundings { git: other_git, ..probe::Surroundings::default() },
+        ..calling(None)
+    };
     let by = |known: &Known, scene: &Scene| scene.said(&mut known.clone(), &world);
     let expected = ["main -> fix (checkout 01:16 by session b1c2d3e4)"];
     assert_eq!(by(&known, &Scene::beside("b1c2d3e4-9", noted.clone())), expected);
