@@ -28,7 +28,7 @@ use aside::{
 use support::{Size, load, machine, quantile};
 
 const FILES: [usize; 3] = [0, 200, 1_000];
-const LOOKS: usize = 2_000;
+const LOOKS: usize = 400;
 /// Far ahead of every file, so that all of them have settled.
 const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 
@@ -43,7 +43,7 @@ fn main() {
         let workspace = folder.path().to_str().expect("text");
         let world = World::new(workspace, &paths);
         let (mut looks, mut floor) = (Vec::new(), Vec::new());
-        for _ in 0..size.scale(LOOKS, 100) {
+        for _ in 0..size.rounds() * size.scale(LOOKS, 100) {
             let begun = Instant::now();
             assert_eq!(world.look(), 0, "nothing changed");
             looks.push(micros(begun));
@@ -98,6 +98,7 @@ impl<'w> World<'w> {
             contents: Arc::clone(&self.contents),
             keeps_texts: true,
             now: NOW,
+            is_comparing: Arc::default(),
             stopwatch: || Duration::ZERO,
         };
         let moment = Moment {
@@ -106,6 +107,7 @@ impl<'w> World<'w> {
             now: NOW,
             workspace: Some(self.workspace),
             calls,
+            calls_since: None,
             transcript: None,
             said_changed: None,
             temporary: "/tmp",

@@ -58,6 +58,8 @@ pub struct Moment<'a> {
     pub workspace: Option<&'a str>,
     /// The calls that ended since the last exchange, oldest first.
     pub calls: &'a [Call],
+    /// Since when those calls may have run, where that is longer ago than the session knows: an earlier look came too late for some.
+    pub calls_since: Option<Timestamp>,
     /// The harness's record of the conversation, where it can be read what the client said by itself.
     pub transcript: Option<&'a str>,
     /// Finds in it what the client said of files by itself; `None` when it says nothing of them.
@@ -226,7 +228,8 @@ pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
 /// crash between two of them leads to the same finding again, under the same id.
 pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Event> {
     let mut around = known.around.clone();
-    let calls_since = known.calling_since.unwrap_or(known.heard_at);
+    let known_since = known.calling_since.unwrap_or(known.heard_at);
+    let calls_since = moment.calls_since.map_or(known_since, |since| since.min(known_since));
     let mut paths = known.files.paths().map(|path| &**path);
     let git = if settings.git.enabled {
         git::look(&known.around.git, git::Window { since: calls_since }, moment, &mut paths, facts)

@@ -10,7 +10,10 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
     os::unix::fs::{DirEntryExt, MetadataExt, OpenOptionsExt},
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -111,6 +114,8 @@ pub struct Machine {
     pub keeps_texts: bool,
     /// When they are looked at.
     pub now: Timestamp,
+    /// Becomes true while git compares two commits, which is worth waiting for a little longer.
+    pub is_comparing: Arc<AtomicBool>,
     /// For how long something takes.
     pub stopwatch: Steady,
 }
@@ -176,6 +181,7 @@ impl Facts for Machine {
         {
             return diff.paths.clone();
         }
+        self.is_comparing.store(true, Ordering::Relaxed);
         let paths = changed_between(folder, old, new, DIFF_WITHIN, self.stopwatch).map(Arc::from);
         self.contents.lock().remember_diff(key, paths.clone());
         paths
@@ -234,7 +240,13 @@ mod tests {
     fn machine() -> Machine {
         // Far ahead of every file, so that all of them have settled.
         let now = Timestamp::from_millis(u64::MAX / 2);
-        Machine { contents: Arc::default(), keeps_texts: true, now, stopwatch: || Duration::ZERO }
+        Machine {
+            contents: Arc::default(),
+            keeps_texts: true,
+            now,
+            is_comparing: Arc::default(),
+            stopwatch: || Duration::ZERO,
+        }
     }
 
     fn print_of(machine: &Machine, path: &Path) -> Fingerprint {

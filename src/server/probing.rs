@@ -6,12 +6,13 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use dashmap::DashSet;
+use dashmap::{DashMap, DashSet};
+use tokio::time::timeout;
 
 use crate::{
     call::{Call, FindSaid},
@@ -23,10 +24,17 @@ use crate::{
         App,
         facts::{Contents, Machine},
     },
+    time::Timestamp,
 };
 
 /// How long an exchange waits for a look; a hook has 150 ms in all.
 const LOOK_WAIT_MAX: Duration = Duration::from_millis(20);
+/// How much longer it waits while git compares two commits: some 10 ms on a quiet machine. That is once for each move of a repository.
+const GIT_WAIT_MAX: Duration = Duration::from_millis(60);
+/// Most calls of a session that are kept for its next look; the oldest go.
+const MISSED_CALLS_MAX: usize = 64;
+/// Most sessions of which calls are kept; beyond it all are forgotten.
+const MISSED_SESSIONS_MAX: usize = 256;
 /// Most looks under way. Each that hangs, on a mount that does not answer, holds a thread.
 const LOOKS_MAX: usize = 8;
 
@@ -36,6 +44,42 @@ pub(crate) struct Probing {
     contents: Arc<Contents>,
     looking: DashSet<SessionId>,
     count: AtomicUsize,
+    /// The calls of exchanges whose look came too late, for the next one.
+    missed: DashMap<SessionId, Missed>,
+}
+
+/// Calls that no look has had.
+#[derive(Debug, Clone, Default)]
+struct Missed {
+    /// Since when they may have run.
+    since: Timestamp,
+    /// Oldest first.
+    calls: Vec<Call>,
+}
+
+impl Probing {
+    /// The calls that no look has had, `calls` behind them.
+    fn take_missed(&self, session: &SessionId, calls: Vec<Call>) -> (Option<Timestamp>, Vec<Call>) {
+        match self.missed.remove(session) {
+            None => (None, calls),
+            Some((_, Missed { since, calls: mut all })) => {
+                all.extend(calls);
+                (Some(since), all)
+            }
+        }
+    }
+
+    /// Keeps calls, which may have run since `since`, for the next look of the session.
+    fn keep_missed(&self, session: &SessionId, since: Timestamp, calls: &[Call]) {
+        if calls.is_empty() {
+            return;
+        }
+        if self.missed.len() >= MISSED_SESSIONS_MAX {
+            self.missed.clear();
+        }
+        let newest = calls.get(calls.len().saturating_sub(MISSED_CALLS_MAX)..).unwrap_or_default();
+        self.missed.insert(session.clone(), Missed { since, calls: newest.to_vec() });
+    }
 }
 
 /// What a harness says that a look needs.
@@ -87,26 +131,40 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     if !is_asked {
         return Vec::new();
     }
-    let Some(looking) = Looking::begin(app, &exchange.session) else { return Vec::new() };
     let now = app.now();
     let asked = app.engine.probed(exchange.session.clone(), exchange.harness.workspace.clone(), now).await;
     let Ok((view, settings)) = asked else { return Vec::new() };
+    let probing = app.registry.probing();
+    let Said { calls, transcript, said_changed } = said;
+    let (missed_since, calls) = probing.take_missed(&exchange.session, calls);
+    let known_since = view.known.calling_since.unwrap_or(view.known.heard_at);
+    let since = missed_since.map_or(known_since, |missed| missed.min(known_since));
+    let Some(looking) = Looking::begin(app, &exchange.session) else {
+        probing.keep_missed(&exchange.session, since, &calls);
+        return Vec::new();
+    };
+    let calls = Arc::new(calls);
+    let kept = Arc::clone(&calls);
+    let is_comparing = Arc::new(AtomicBool::new(false));
+    let compares = Arc::clone(&is_comparing);
     let (session, point) = (exchange.session.clone(), exchange.point);
     let workspace = exchange.harness.workspace.clone().or_else(|| view.known.workspace.clone());
     let utc_offset = (app.utc_offset)(now);
     let temporary = std::env::temp_dir().to_string_lossy().into_owned();
-    let look = tokio::task::spawn_blocking(move || {
+    let mut look = tokio::task::spawn_blocking(move || {
         let contents = Arc::clone(&looking.app.registry.probing().contents);
         let stopwatch = looking.app.since_boot;
-        let facts = Machine { contents, keeps_texts: settings.files.lines, now, stopwatch };
+        let facts =
+            Machine { contents, keeps_texts: settings.files.lines, now, is_comparing: compares, stopwatch };
         let moment = Moment {
             session: &session,
             point,
             now,
             workspace: workspace.as_deref(),
-            calls: &said.calls,
-            transcript: said.transcript.as_deref(),
-            said_changed: said.said_changed,
+            calls: &calls,
+            calls_since: missed_since,
+            transcript: transcript.as_deref(),
+            said_changed,
             temporary: &temporary,
             others: &view.others,
             utc_offset,
@@ -115,16 +173,43 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
         drop(looking);
         found
     });
-    match tokio::time::timeout(LOOK_WAIT_MAX, look).await {
-        Ok(Ok(found)) => found,
+    let mut looked = timeout(LOOK_WAIT_MAX, &mut look).await;
+    if looked.is_err() && is_comparing.load(Ordering::Relaxed) {
+        looked = timeout(GIT_WAIT_MAX, &mut look).await;
+    }
+    match looked {
+        Ok(Ok(found)) => return found,
         // A probe that panics, or the daemon's end.
         Ok(Err(error)) => {
             tracing::warn!(session = %exchange.session, %error, "a look at the files ended early");
-            Vec::new()
         }
         Err(_) => {
             tracing::debug!(session = %exchange.session, "looking takes too long; the next exchange looks again");
-            Vec::new()
         }
+    }
+    probing.keep_missed(&exchange.session, since, &kept);
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_no_look_has_had_are_kept_for_the_next_one_within_bounds() {
+        let probing = Probing::default();
+        let (session, at) = (SessionId::new("s"), Timestamp::from_millis);
+        let call = |number: usize| Call { command: Some(number.to_string()), ..Call::default() };
+        assert_eq!(probing.take_missed(&session, vec![call(1)]), (None, vec![call(1)]));
+        probing.keep_missed(&session, at(5), &[call(1)]);
+        assert_eq!(probing.take_missed(&session, vec![call(2)]), (Some(at(5)), vec![call(1), call(2)]));
+        assert_eq!(probing.take_missed(&session, Vec::new()), (None, Vec::new()));
+        probing.keep_missed(&session, at(5), &(0..100).map(call).collect::<Vec<_>>());
+        let (_, kept) = probing.take_missed(&session, Vec::new());
+        assert_eq!((kept.len(), kept.last()), (MISSED_CALLS_MAX, Some(&call(99))));
+        for number in 0..MISSED_SESSIONS_MAX + 10 {
+            probing.keep_missed(&SessionId::new(&number.to_string()), at(5), &[call(1)]);
+        }
+        assert!(probing.missed.len() <= MISSED_SESSIONS_MAX);
     }
 }

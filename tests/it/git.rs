@@ -242,6 +242,7 @@ impl Session {
             now,
             workspace: Some(&self.workspace),
             calls,
+            calls_since: None,
             transcript: None,
             said_changed: None,
             temporary: "/tmp",
