@@ -13,6 +13,9 @@ use crate::{
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId, Tokens},
 };
 
+/// What a line begins with that a user sees.
+pub const LINE_BEGIN: &str = "aside: ";
+
 /// What a harness says at an injection point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
@@ -363,6 +366,9 @@ pub struct Injection {
     pub id: InjectionId,
     /// The notifications as one text, in the format that was asked for.
     pub text: Arc<str>,
+    /// What is in it, in one sentence for a person. No text but that of `line` has it, so whoever shows the text to a user puts it first.
+    #[serde(default)]
+    pub sentence: Arc<str>,
     /// The role of the message it belongs in.
     pub role: Role,
     /// What is in it, in the order of the text.

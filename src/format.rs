@@ -36,6 +36,7 @@ mod fence;
 mod json;
 pub mod line;
 mod markdown;
+pub mod sentence;
 mod toon;
 mod xml;
 
@@ -51,6 +52,7 @@ use crate::{
 };
 
 pub use cut::shorten;
+pub use sentence::sentence;
 
 /// One notification to be written.
 #[derive(Debug, Clone, Copy)]
@@ -285,15 +287,16 @@ notifications[2]:
     fn lines_are_one_a_notification_and_one_for_what_is_left_out() {
         let text = written(Format::Line);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 4, "{text}");
-        assert!(lines[0].starts_with("aside: ci check (critical): 95% id=7fq2kd {"), "{text}");
+        assert_eq!(lines.len(), 5, "{text}");
+        assert_eq!(lines[0], "aside: ci check (critical) and 2 more: 95%");
+        assert!(lines[1].starts_with("aside: ci check (critical): 95% id=7fq2kd {"), "{text}");
         assert!(
-            lines[2].starts_with("aside: ci check (high, untrusted source webhook, redelivered): "),
+            lines[3].starts_with("aside: ci check (high, untrusted source webhook, redelivered): "),
             "{text}"
         );
         let more =
             "aside: 3 more pending: ci_check 2; tool_failure 1; 4 events evicted from a full queue: lint 4";
-        assert_eq!(lines[3], more);
+        assert_eq!(lines[4], more);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! changes nothing), [`Injector::release`] (what was decided leaves under a lease, with the answer remembered for its carrier). A notification is at any time in exactly one place: in the queue, under a lease, or ended with
 //! a [`LedgerEntry`]. It does not know how text is written, what else the engine does, or what time it is.
 
+mod asks;
 mod budget;
 mod epoch;
 mod handover;
@@ -39,7 +40,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{SessionId, Severity},
-    exchange::{Answer, Carries, Decision, Directive, Exchange, Injection, InjectionId, Released},
+    exchange::{Answer, Decision, Directive, Exchange, Injection, InjectionId, Released},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId},
     session::{SessionState, Wake},
@@ -47,6 +48,7 @@ use crate::{
 };
 
 use self::{
+    asks::is_withheld,
     epoch::Told,
     held::Held,
     lease::{Answers, Lease, Leases},
@@ -55,6 +57,7 @@ use self::{
 };
 
 pub use self::{
+    asks::Asks,
     budget::{CARRIER_CHARS_MAX, Candidate, Decided, Fitted, Limits, Offer, Writer, fit},
     epoch::TOLD_MAX,
     handover::{Earlier, Left, Marks},
@@ -231,12 +234,12 @@ impl Injector {
         let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
         let candidates: Vec<Candidate> =
             self.queue.first_due(others_max, is_due).into_iter().map(candidate).collect();
-        let directive = self.directive(exchange, &candidates);
+        let asks = self.asks(exchange, &candidates);
         let standing = self.standing_directive(exchange);
-        if is_withheld(exchange, directive.as_ref()) {
+        if is_withheld(exchange, asks) {
             return Offer { standing, ..Offer::default() };
         }
-        Offer { candidates, due: self.queue.count_due(is_due), directive, standing }
+        Offer { candidates, due: self.queue.count_due(is_due), asks, standing }
     }
 
     /// How many events of each subscriber were evicted with their notifications and the next injection is to say so.
@@ -368,19 +371,13 @@ impl Injector {
         }
     }
 
-    fn directive(&self, exchange: &Exchange, candidates: &[Candidate]) -> Option<Directive> {
-        match exchange.point {
-            InjectionPoint::TurnEnd if self.continuations < CONTINUATIONS_MAX => {
-                reason(candidates, asks_to_continue).map(|reason| Directive::Continue { reason })
-            }
-            InjectionPoint::BeforeTool => {
-                reason(candidates, asks_to_cancel).map(|reason| Directive::Cancel { reason })
-            }
-            InjectionPoint::TurnEnd
-            | InjectionPoint::Immediate
-            | InjectionPoint::TurnStart
-            | InjectionPoint::AfterTool => None,
-        }
+    fn asks(&self, exchange: &Exchange, candidates: &[Candidate]) -> Option<Asks> {
+        let asks = match exchange.point {
+            InjectionPoint::TurnEnd => (self.continuations < CONTINUATIONS_MAX).then_some(Asks::ToContinue),
+            InjectionPoint::BeforeTool => Some(Asks::ToCancel),
+            InjectionPoint::Immediate | InjectionPoint::TurnStart | InjectionPoint::AfterTool => None,
+        };
+        asks.filter(|asks| candidates.iter().any(|candidate| asks.is_asked_by(candidate)))
     }
 
     /// What a call is told that was made together with one that gave way.
@@ -417,7 +414,7 @@ impl Injector {
         now: Timestamp,
     ) -> Injection {
         if let Some(Directive::Cancel { reason }) = directive
-            && fitted.chosen.iter().any(asks_to_cancel)
+            && fitted.chosen.iter().any(|chosen| Asks::ToCancel.is_asked_by(chosen))
         {
             self.held = Some(Held::new(exchange, reason, injection, now));
         }
@@ -457,7 +454,7 @@ impl Injector {
             self.run_out(oldest);
         }
         let (id, role) = (injection.clone(), point::role(exchange.point));
-        Injection { id, text: fitted.text.into(), role, notifications }
+        Injection { id, text: fitted.text.into(), sentence: fitted.sentence.into(), role, notifications }
     }
 
     fn run_out(&mut self, lease: Lease) {
@@ -539,35 +536,6 @@ impl Injector {
             reason,
         });
     }
-}
-
-/// Whether the carrier cannot take text because nothing asks for what it does besides.
-fn is_withheld(exchange: &Exchange, directive: Option<&Directive>) -> bool {
-    let is_bound = match exchange.carries {
-        Carries::Always => false,
-        Carries::OnlyToContinue => exchange.point == InjectionPoint::TurnEnd,
-        Carries::OnlyToCancel => exchange.point == InjectionPoint::BeforeTool,
-    };
-    is_bound && directive.is_none()
-}
-
-/// Who asks, in one line; `None` when nobody does.
-fn reason(candidates: &[Candidate], asks: impl Fn(&Candidate) -> bool) -> Option<Arc<str>> {
-    let asking = candidates.iter().filter(|candidate| asks(candidate));
-    let subscribers: BTreeSet<&str> =
-        asking.map(|candidate| candidate.notification.subscriber.as_str()).collect();
-    let subscribers: Vec<&str> = subscribers.into_iter().collect();
-    (!subscribers.is_empty()).then(|| format!("critical: {}", subscribers.join(", ")).into())
-}
-
-/// Whether it is a reason to let the agent go on at the end of its turn.
-fn asks_to_continue(candidate: &Candidate) -> bool {
-    candidate.notification.priority == Priority::Critical
-}
-
-/// Whether it is a reason to put text in place of a tool call.
-fn asks_to_cancel(candidate: &Candidate) -> bool {
-    candidate.notification.priority == Priority::Critical && !candidate.has_cancelled
 }
 
 fn is_worth_repeating(notification: &Notification) -> bool {

@@ -155,6 +155,10 @@ impl injector::Writer for Text<'_> {
         format::write(self.format, self.injection, &items, &overflow)
     }
 
+    fn sentence(&self, about: &[&Candidate]) -> String {
+        format::sentence(&about.iter().map(|candidate| item(candidate)).collect::<Vec<_>>())
+    }
+
     fn tokens(&self, text: &str) -> Tokens {
         tokens::estimate(text)
     }

@@ -226,9 +226,12 @@ impl Case<'_> {
         if self.is_over() {
             prop_assert_eq!(lines.pop(), Some("aside: 3 more pending: ci 3"));
         }
+        let breaks = |c: char| c.is_control() || "<\u{2028}\u{2029}".contains(c);
+        let what = if self.said.len() > 1 { lines.remove(0) } else { "" };
+        prop_assert!(!what.contains(breaks) && !what.contains(['{', '[']), "{:?}", what);
+        self.check_what(what)?;
         prop_assert_eq!(lines.len(), self.said.len());
         for (line, value) in lines.into_iter().zip(self.contents()) {
-            let breaks = |c: char| c.is_control() || "<\u{2028}\u{2029}".contains(c);
             prop_assert!(
                 !line.contains(breaks) && line.chars().count() <= line::LINE_CHARS_MAX,
                 "{:?}",
@@ -243,6 +246,23 @@ impl Case<'_> {
                 prop_assert_eq!(&told["content"], value);
             }
         }
+        Ok(())
+    }
+
+    /// What the line before several lines says; only the words behind a critical one are a payload's.
+    fn check_what(&self, what: &str) -> Result<(), TestCaseError> {
+        let Some((_, marks, first)) = self.said.first().filter(|_| self.said.len() > 1) else {
+            return Ok(());
+        };
+        let is_critical = Priority::ALL[*first] == Priority::Critical;
+        let others = format!(") and {} more", self.said.len() - 1);
+        let is_right = if is_critical {
+            // The name of a long source leaves no room for the rest.
+            what.starts_with("aside: ci check (critical") && (marks.is_untrusted || what.contains(&others))
+        } else {
+            what == format!("aside: {} ci checks", self.said.len())
+        };
+        prop_assert!(is_right && what.chars().count() <= 100, "{}", what);
         Ok(())
     }
 

@@ -2,20 +2,22 @@
 
 use std::{fmt, path::PathBuf};
 
+use crate::exchange::Injection;
+
 /// Where a client takes messages, and in which form.
 #[derive(Clone)]
 pub struct MessageSocket {
     /// An absolute path.
     pub path: PathBuf,
     pub(super) token: Option<String>,
-    /// Writes a text as the client takes it, with the token.
-    pub(super) write: fn(Option<&str>, &str) -> String,
+    /// Writes an injection as the client takes it, with the token.
+    pub(super) write: fn(Option<&str>, &Injection) -> String,
 }
 
 impl MessageSocket {
-    /// What is written to the socket to hand over `text`.
-    pub fn message(&self, text: &str) -> String {
-        (self.write)(self.token.as_deref(), text)
+    /// What is written to the socket to hand over `injection`.
+    pub fn message(&self, injection: &Injection) -> String {
+        (self.write)(self.token.as_deref(), injection)
     }
 }
 

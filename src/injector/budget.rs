@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::Asks;
 use crate::{
     exchange::{Budget, Directive},
     ledger::Redelivered,
@@ -91,8 +92,8 @@ pub struct Offer {
     pub candidates: Vec<Candidate>,
     /// How many of each subscriber are due at the point, the candidates included.
     pub due: BTreeMap<SubscriberId, u32>,
-    /// What the harness is asked to do if it gets some of the candidates.
-    pub directive: Option<Directive>,
+    /// What some of the candidates ask the harness to do if it gets them.
+    pub asks: Option<Asks>,
     /// What it is asked to do otherwise.
     pub standing: Option<Directive>,
 }
@@ -113,6 +114,8 @@ pub struct Fitted {
     pub chosen: Vec<Candidate>,
     /// The text, as it will be sent.
     pub text: String,
+    /// What is in it, in one sentence for a person.
+    pub sentence: String,
     /// Its estimated size.
     pub tokens: Tokens,
 }
@@ -121,6 +124,9 @@ pub struct Fitted {
 pub trait Writer {
     /// Writes the chosen ones, and how many are left out, in as much detail as it says.
     fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String;
+
+    /// What these tell of, in one sentence for a person; they are in the order of a text.
+    fn sentence(&self, about: &[&Candidate]) -> String;
 
     /// Counts the tokens of a text.
     fn tokens(&self, text: &str) -> Tokens;
@@ -134,7 +140,11 @@ pub trait Writer {
 /// Shape: the first of the candidates, as many as fit. Where the first alone is too large, the line about those left out is made
 /// shorter, and then the notification is cut. Nothing leaves when there is no candidate, or no room for a frame and a mark.
 pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Decided {
-    let Offer { candidates, due, directive, standing } = offer;
+    let Offer { candidates, due, asks, standing } = offer;
+    let directive = asks.map(|asks| {
+        let asking: Vec<&Candidate> = candidates.iter().filter(|one| asks.is_asked_by(one)).collect();
+        asks.for_reason(writer.sentence(&asking).into())
+    });
     let fitted = choose(candidates, &due, limits, writer);
     let directive = directive.filter(|_| fitted.is_some()).or(standing);
     Decided { fitted, directive }
@@ -155,7 +165,8 @@ fn choose(
         .or_else(|| fitting.first_cut(candidates.first_mut()?).map(|text| (1, text)))?;
     candidates.truncate(count);
     let Written { text, tokens } = written;
-    Some(Fitted { chosen: candidates, text, tokens })
+    let sentence = writer.sentence(&candidates.iter().collect::<Vec<_>>());
+    Some(Fitted { chosen: candidates, text, sentence, tokens })
 }
 
 struct Fitting<'a, W> {
@@ -266,7 +277,7 @@ mod tests {
         if more > 0 {
             due.insert(SubscriberId::new("late"), more);
         }
-        Offer { candidates, due, directive: None, standing: None }
+        Offer { candidates, due, asks: None, standing: None }
     }
 
     /// Contents joined by spaces, then how many are left out; a token is a byte, and a cut content ends with `~`.
@@ -285,6 +296,10 @@ mod tests {
                 (_, Detail::Subscribers) => format!(" +{left_out}"),
             };
             contents.join(" ") + &left
+        }
+
+        fn sentence(&self, about: &[&Candidate]) -> String {
+            about.len().to_string()
         }
 
         fn tokens(&self, text: &str) -> Tokens {

@@ -30,6 +30,10 @@ impl Writer for Framed {
         text + "</n>"
     }
 
+    fn sentence(&self, about: &[&Candidate]) -> String {
+        about.len().to_string()
+    }
+
     fn tokens(&self, text: &str) -> Tokens {
         Tokens(u32::try_from(text.len().div_ceil(4)).expect("short"))
     }

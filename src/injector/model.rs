@@ -9,6 +9,7 @@ use super::{
     *,
 };
 use crate::{
+    exchange::Carries,
     notification::{Activation, Interrupt, NotificationId},
     session::WakeKind,
 };

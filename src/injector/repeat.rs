@@ -26,7 +26,8 @@ impl Injector {
         let fitted = (!chosen.is_empty()).then(|| {
             let text = writer.write(&chosen, &Counts::new(&BTreeMap::new(), Detail::Total), Detail::Total);
             let tokens = writer.tokens(&text);
-            Fitted { chosen, text, tokens }
+            let sentence = writer.sentence(&chosen.iter().collect::<Vec<_>>());
+            Fitted { chosen, text, sentence, tokens }
         });
         Decided { fitted, directive: record.directive.clone() }
     }

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     event::{Scope, Seq},
+    exchange::Carries,
     notification::{Nature, Resolution, State, StateKey},
 };
 
@@ -115,7 +116,7 @@ fn only_to_cancel(turn: &str, carrier: &str) -> Exchange {
 }
 
 fn cancel(subscriber: &str) -> Option<Directive> {
-    Some(Directive::Cancel { reason: format!("critical: {subscriber}").into() })
+    Some(Directive::Cancel { reason: subscriber.into() })
 }
 
 #[test]
@@ -207,8 +208,7 @@ fn a_carrier_that_never_changes_is_noticed_once() {
 
 #[test]
 fn the_end_of_a_turn_goes_on_only_for_something_critical_and_twice_in_a_row_at_most() {
-    let go_on =
-        |subscriber: &str| Some(Directive::Continue { reason: format!("critical: {subscriber}").into() });
+    let go_on = |subscriber: &str| Some(Directive::Continue { reason: subscriber.into() });
     let mut story = Story::new();
     story.push("normal", Normal, AfterTool);
     assert!(story.exchange(&only_to_continue("c1"), 0).is_empty());

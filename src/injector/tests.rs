@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     event::{Scope, Seq},
-    exchange::Role,
+    exchange::{Carries, Role},
     notification::{Activation, Counts, Cut, Detail, Interrupt, Nature, NotificationId, Tokens},
 };
 
@@ -61,12 +61,17 @@ impl Story {
     }
 }
 
-/// Texts that take no room.
+/// Texts that take no room, and sentences that name subscribers.
 pub(super) struct Brief;
 
 impl Writer for Brief {
     fn write(&self, _: &[Candidate], _: &Counts, _: Detail) -> String {
         String::new()
+    }
+
+    fn sentence(&self, about: &[&Candidate]) -> String {
+        let names: Vec<&str> = about.iter().map(|one| one.notification.subscriber.as_str()).collect();
+        names.join(" ")
     }
 
     fn tokens(&self, _: &str) -> Tokens {

@@ -104,6 +104,7 @@ fn an_answer_that_is_asked_for_again_is_no_other_injection() {
     let injection = Injection {
         id: InjectionId::new("abc123"),
         text: "t".into(),
+        sentence: "s".into(),
         role: Role::Tool,
         notifications: Vec::new(),
     };

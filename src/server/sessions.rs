@@ -460,6 +460,7 @@ mod tests {
         let injection = |name| Injection {
             id: InjectionId::new(name),
             text: "a: 1".into(),
+            sentence: "ci (high): 1".into(),
             role: Role::Tool,
             notifications: Vec::new(),
         };

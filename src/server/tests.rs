@@ -191,6 +191,7 @@ fn injection() -> Answer {
     let injection = Injection {
         id: InjectionId::new("a1"),
         text: "ci: failed".into(),
+        sentence: "ci (high): failed".into(),
         role: Role::Tool,
         notifications: vec![released],
     };

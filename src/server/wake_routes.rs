@@ -277,7 +277,7 @@ async fn hand_over(
     let answer = perform(app, std::iter::empty::<EventRef<'_>>(), &exchange).await;
     let answer = answer.map_err(|error| io::Error::other(error.to_string()))?;
     let Some(injection) = answer.injection else { return Ok(()) };
-    let lines = socket.message(&injection.text);
+    let lines = socket.message(&injection);
     let write = async {
         connection.write_all(lines.as_bytes()).await?;
         connection.shutdown().await

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::support::{
     drive::Drive,
-    written::{CUT, Said, read},
+    written::{CUT, Said, assert_sentence, read},
 };
 
 /// Longer than any window of a subscriber that takes part, and than the dedupe windows.
@@ -192,6 +192,7 @@ impl Stage {
             let said = read(format, text, expected.len());
             let expected = with_cuts(&said, expected_of(format, expected));
             assert_eq!(said, expected, "{format:?}\n{text}");
+            assert_sentence(injection);
         }
     }
 }

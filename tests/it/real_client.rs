@@ -8,6 +8,7 @@ mod contexts;
 mod detectors;
 mod files;
 mod sessions;
+mod sight;
 mod terminal;
 mod waking;
 
@@ -73,16 +74,22 @@ fn texts(message: &Value) -> Vec<&str> {
     found
 }
 
-/// How often `words` stand in these messages. The sentence that a monitor's line begins with only repeats what stands behind it, so it
-/// does not count.
+/// How often `words` stand in these messages. The sentence that a text begins with only repeats what stands behind it, so behind its first
+/// words it does not count.
 fn count(messages: &[Value], words: &str) -> usize {
     let lines = messages.iter().flat_map(texts).flat_map(str::lines);
-    lines.map(|line| behind_sentence(line).matches(words).count()).sum()
+    lines.map(|line| less_sentence(line).matches(words).count()).sum()
 }
 
-fn behind_sentence(line: &str) -> &str {
-    let behind = line.split_once("aside: ").and_then(|(_, line)| line.rsplit_once(" id="));
-    behind.map_or(line, |(_, behind)| behind)
+fn less_sentence(line: &str) -> String {
+    let begins = ["aside: ", "aside held this back: ", "aside (automated notification): "];
+    let Some(end) = begins.iter().find_map(|begin| Some(line.find(begin)? + begin.len())) else {
+        return line.to_owned();
+    };
+    let (begin, sentence) = line.split_at(end);
+    // In a monitor's line the content follows.
+    let behind = sentence.rsplit_once(" id=").map_or("", |(_, behind)| behind);
+    format!("{begin}{behind}")
 }
 
 /// The index of the first message in which `words` stand.

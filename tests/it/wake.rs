@@ -130,7 +130,12 @@ fn what_waits_with_a_critical_one_is_printed_whole_as_far_as_the_client_shows_it
     }
     let length: usize = burst.iter().map(|line| line.chars().count()).sum();
     assert!(length <= 2_900 && burst.iter().all(|line| line.chars().count() <= 481), "{burst:#?}");
-    assert!(burst[0].starts_with("aside: tool failure (critical): now timeout"), "{burst:#?}");
+    assert!(burst[0].starts_with("aside: tool failure (critical) and "), "{burst:#?}");
+    assert!(
+        burst[0].contains(" more: now timeout, error mmm") && burst[0].chars().count() <= 101,
+        "{burst:#?}"
+    );
+    assert!(burst[1].starts_with("aside: tool failure (critical): now timeout"), "{burst:#?}");
     let told: Vec<&String> =
         marks.iter().filter(|mark| burst.iter().any(|line| line.contains(*mark))).collect();
     assert!(told.len() >= 3, "{burst:#?}");

@@ -8,13 +8,17 @@ use serde_json::json;
 
 use crate::{
     event::SessionId,
+    exchange::Injection,
     harness::{Headers, claude::CAPS, message_socket::MessageSocket},
 };
 
 /// How a client names a run that ends with its last turn.
 const ONE_SHOT: &str = "sdk-cli";
+/// What a message begins with, before the sentence that says what it is about. No person types it, so a prompt that begins like this is
+/// known to be a message.
+pub(super) const INTRO: &str = "aside (automated notification): ";
 /// What stands before the text, as the client introduces a message as one of another agent.
-pub(super) const INTRO: &str = "Automated notification of the aside daemon; no person or agent wrote it.";
+const NOBODY: &str = "This comes from the aside daemon; no person or agent wrote it.";
 
 /// The socket that a hook's environment names, from `aside-message-socket`, `aside-message-token`, `aside-session` and
 /// `aside-entrypoint`.
@@ -29,9 +33,10 @@ pub(super) fn from_headers(session: &SessionId, header: Headers<'_>) -> Option<M
 }
 
 /// Lines of JSON.
-fn write(token: Option<&str>, text: &str) -> String {
+fn write(token: Option<&str>, injection: &Injection) -> String {
     let auth = token.map(|token| json!({ "type": "auth", "token": token }));
-    let content = format!("{INTRO}\n\n{text}");
+    let Injection { sentence, text, .. } = injection;
+    let content = format!("{INTRO}{sentence}\n\n{NOBODY}\n\n{text}");
     let message = json!({ "type": "user", "message": { "role": "user", "content": content } });
     auth.into_iter().chain([message]).map(|line| format!("{line}\n")).collect()
 }
@@ -39,7 +44,10 @@ fn write(token: Option<&str>, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::header_text;
+    use crate::{
+        exchange::{InjectionId, Role},
+        harness::header_text,
+    };
 
     fn socket(headers: &[(&str, &str)]) -> Option<MessageSocket> {
         let header = |name: &str| {
@@ -59,10 +67,18 @@ mod tests {
         let found = socket(&full).expect("a socket");
         assert_eq!(found.path.to_str(), Some("/run/a b.sock"));
         assert!(!format!("{found:?}").contains("secret"));
+        let injection = Injection {
+            id: InjectionId::new("i1"),
+            text: "<notifications>\n</notifications>".into(),
+            sentence: "tool failure (critical): deploy timeout".into(),
+            role: Role::User,
+            notifications: Vec::new(),
+        };
         assert_eq!(
-            found.message("<notifications>\n</notifications>"),
+            found.message(&injection),
             "{\"type\":\"auth\",\"token\":\"secret\"}\n{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\
-             \"Automated notification of the aside daemon; no person or agent wrote it.\\n\\n<notifications>\\n</notifications>\"}}\n"
+             \"aside (automated notification): tool failure (critical): deploy timeout\\n\\n\
+             This comes from the aside daemon; no person or agent wrote it.\\n\\n<notifications>\\n</notifications>\"}}\n"
         );
         let one_shot =
             [("aside-session", "s1"), ("aside-message-socket", "/a"), ("aside-entrypoint", "sdk-cli")];

@@ -1,9 +1,11 @@
 //! What goes back to a hook: one line of JSON, or nothing.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::{
-    exchange::{Answer, Directive, Injection},
+    exchange::{Answer, Directive, Injection, LINE_BEGIN},
     harness::{HookCall, claude::CAPS},
 };
 
@@ -11,7 +13,7 @@ use crate::{
 /// for nothing.
 const NOT_RUN: &str = "\n\nThe call was held back so that this could be read first; it was not run. The same call can be made again.";
 
-/// What the reason of a call that is not run begins with. It is all that a user sees of it at a terminal.
+/// What the reason of a call that is not run begins with. Its first line is all that a user sees of it at a terminal.
 const HELD_BACK: &str = "aside held this back: ";
 
 /// Most characters of the reason behind [`HELD_BACK`]; it names subscribers, and one line of a terminal has no room for more.
@@ -26,12 +28,13 @@ pub fn reply(call: &HookCall, answer: &Answer) -> Option<String> {
     let system_message = answer.notice.as_deref();
     let hook_specific_output = match (&answer.directive, &answer.injection) {
         (Some(Directive::Cancel { reason }), injection) => Some(deny(&call.hook, reason, injection.as_ref())),
-        (Some(Directive::Continue { .. }) | None, Some(injection)) => Some(Output {
-            hook_event_name: &call.hook,
-            additional_context: Some(&injection.text),
-            permission_decision: None,
-            permission_decision_reason: None,
-        }),
+        (Some(Directive::Continue { .. }), Some(injection)) => {
+            // The client shows its user the text for which the agent goes on, so it begins with what it is about. The sentence is
+            // within what `CAPS` keeps in reserve.
+            let text = format!("{LINE_BEGIN}{}\n\n{}", injection.sentence, injection.text);
+            Some(context(&call.hook, text.into()))
+        }
+        (None, Some(injection)) => Some(context(&call.hook, Cow::Borrowed(&injection.text))),
         (Some(Directive::Continue { .. }) | None, None) => None,
     };
     if hook_specific_output.is_none() && system_message.is_none() {
@@ -39,6 +42,15 @@ pub fn reply(call: &HookCall, answer: &Answer) -> Option<String> {
     }
     let stdout = Stdout { system_message, hook_specific_output };
     Some(serde_json::to_string(&stdout).expect("strings in structs always serialize"))
+}
+
+fn context<'a>(hook: &'a str, text: Cow<'a, str>) -> Output<'a> {
+    Output {
+        hook_event_name: hook,
+        additional_context: Some(text),
+        permission_decision: None,
+        permission_decision_reason: None,
+    }
 }
 
 /// Holds a call back. Of calls that are made together, all but one have no text of their own: it stands with that one.
@@ -73,7 +85,7 @@ struct Stdout<'a> {
 struct Output<'a> {
     hook_event_name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    additional_context: Option<&'a str>,
+    additional_context: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     permission_decision: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -82,7 +82,9 @@ fn events_carry_what_the_hook_said_and_where() {
         "aside-message-socket" => Some("/a".to_owned()),
         _ => None,
     });
-    let message: Value = serde_json::from_str(&pushed.expect("a socket").message("a: 1")).expect("JSON");
+    let message: Value =
+        serde_json::from_str(&pushed.expect("a socket").message(&injection("a: 1".into(), "ci (high): 1")))
+            .expect("JSON");
     let pushed = parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w",
         "prompt_id": "q", "prompt": message["message"]["content"] }));
     let end = parse_json(json!({ "hook_event_name": "SessionEnd", "session_id": "s", "reason": "logout" }));
@@ -103,6 +105,11 @@ fn events_carry_what_the_hook_said_and_where() {
             r#"s:session.end:logout:1000 claude-code debug s - {"harness":"claude-code","reason":"logout"}"#,
         ]
     );
+}
+
+fn injection(text: Arc<str>, sentence: &str) -> Injection {
+    let id = InjectionId::new("i1");
+    Injection { id, text, sentence: sentence.into(), role: Role::System, notifications: Vec::new() }
 }
 
 #[test]
@@ -179,12 +186,10 @@ fn the_reply_is_one_line_of_the_documented_shape_or_nothing() {
     let notice = Answer { notice: Some("aside: 1 waiting for you: ci".into()), ..empty.clone() };
     let shown = "{\"systemMessage\":\"aside: 1 waiting for you: ci\"}";
     assert_eq!(reply(&call, &notice).as_deref(), Some(shown));
-    let injection = Injection {
-        id: InjectionId::new("i1"),
-        text: "<notifications count=\"1\">\ntool_fail: \u{e9}\n</notifications>".into(),
-        role: Role::System,
-        notifications: Vec::new(),
-    };
+    let injection = injection(
+        "<notifications count=\"1\">\ntool_fail: \u{e9}\n</notifications>".into(),
+        "tool failure (high): \u{e9}",
+    );
     assert_eq!(
         reply(&call, &Answer { injection: Some(injection), ..empty }).as_deref(),
         Some(
@@ -192,6 +197,21 @@ fn the_reply_is_one_line_of_the_documented_shape_or_nothing() {
              \"<notifications count=\\\"1\\\">\\ntool_fail: \u{e9}\\n</notifications>\"}}"
         )
     );
+}
+
+#[test]
+fn the_text_for_which_an_agent_goes_on_begins_with_what_it_is_about() {
+    let call = parse_json(json!({ "hook_event_name": "Stop", "session_id": "s" }));
+    let room = usize::try_from(exchange(&call).budget.max_chars.expect("limited")).expect("small");
+    let injection = injection("x".repeat(room).into(), &"y".repeat(100));
+    let directive = Some(Directive::Continue { reason: "budget exceeded (critical): token".into() });
+    let answer =
+        Answer { injection: Some(injection), pending: 0, check_before_tool: false, directive, notice: None };
+    let said: Value = serde_json::from_str(&reply(&call, &answer).expect("a reply")).expect("JSON");
+    let context = said["hookSpecificOutput"]["additionalContext"].as_str().expect("a text");
+    assert!(context.starts_with("aside: yyy") && context.contains("y\n\nx"), "{context}");
+    // From 10,000 on the client shows a file name in place of the text.
+    assert!(context.chars().count() < 10_000, "{}", context.chars().count());
 }
 
 #[test]
@@ -322,12 +342,7 @@ fn the_reply_before_a_tool_is_that_it_was_not_run_and_why() {
         "tool_use_id": "t1" }));
     assert_eq!(exchange(&call).carries, Carries::OnlyToCancel);
     let room = usize::try_from(exchange(&call).budget.max_chars.expect("limited")).expect("small");
-    let injection = Injection {
-        id: InjectionId::new("i1"),
-        text: "x".repeat(room).into(),
-        role: Role::System,
-        notifications: Vec::new(),
-    };
+    let injection = injection("x".repeat(room).into(), "budget exceeded (critical): token");
     let said = |injection: Option<Injection>, reason: &str| {
         let directive = Some(Directive::Cancel { reason: reason.into() });
         let answer = Answer { injection, pending: 0, check_before_tool: false, directive, notice: None };

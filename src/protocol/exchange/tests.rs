@@ -148,6 +148,7 @@ fn an_answer_shows_what_is_released_and_nothing_when_there_is_nothing_to_do() {
     answer.injection = Some(Injection {
         id: InjectionId::new("a1"),
         text: "tool_fail: grep".into(),
+        sentence: "tool failure (high): grep".into(),
         role: Role::Tool,
         notifications: vec![Released {
             id: NotificationId::new("n1"),

@@ -107,7 +107,7 @@ impl Seat {
     /// The same where no daemon runs until a hook starts one.
     pub(super) fn taken_first() -> Self {
         let home = Self::home(&["--autostart"]);
-        Self::at(home, None, Vec::new(), &[])
+        Self::at(Arc::new(home), None, Vec::new(), &[])
     }
 
     /// The same with a client that starts no monitors.
@@ -124,8 +124,18 @@ impl Seat {
     }
 
     fn with_plugin(turns: Vec<Turn>, args: &[&str], change: impl FnOnce(&Home)) -> Self {
-        let home = Self::home(&[]);
+        let home = Self::home_with_plugin();
         change(&home);
+        Self::served_at(home, turns, args)
+    }
+
+    /// A home for [`Self::served_at`], for turns that have something happen in it.
+    pub(super) fn home_with_plugin() -> Arc<Home> {
+        Arc::new(Self::home(&[]))
+    }
+
+    /// The same with a daemon in this home.
+    pub(super) fn served_at(home: Arc<Home>, turns: Vec<Turn>, args: &[&str]) -> Self {
         let daemon = home.serve();
         Self::at(home, Some(daemon), turns, args)
     }
@@ -138,8 +148,7 @@ impl Seat {
         home
     }
 
-    fn at(home: Home, daemon: Option<Daemon>, turns: Vec<Turn>, args: &[&str]) -> Self {
-        let home = Arc::new(home);
+    fn at(home: Arc<Home>, daemon: Option<Daemon>, turns: Vec<Turn>, args: &[&str]) -> Self {
         let api = Api::playing(turns);
         let terminal = start(&home, &api, args);
         Self { terminal, daemon, api, home, can_be_woken: can_be_woken() }
@@ -256,6 +265,11 @@ impl Seat {
             has(&read("cmdline"), "attach") && has(&read("environ"), &socket)
         };
         processes.filter(|process| is_ours(process.path())).count()
+    }
+
+    /// Whether `words` are to be seen, sooner or later.
+    pub(super) fn sees(&self, words: &str) -> bool {
+        within(PATIENCE, || self.terminal.screen().contains(words))
     }
 
     /// What there is to see, for whoever wonders why a test failed.

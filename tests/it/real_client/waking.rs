@@ -19,7 +19,7 @@ const WAKE_MAX: Duration = Duration::from_secs(2);
 /// What stands in the line of a monitor and nowhere else.
 const BY_MONITOR: &str = "{\"subscriber\":\"tool_failure\",\"severity\"";
 /// What a message at the client's socket begins with.
-const BY_SOCKET: &str = "Automated notification of the aside daemon";
+const BY_SOCKET: &str = "aside (automated notification): ";
 
 /// Publishes something critical, and gives what the model is shown for it, as request `number`.
 fn woken(seat: &Seat, words: &str, number: usize) -> Vec<Value> {

@@ -372,6 +372,7 @@ mod tests {
         let injection = Injection {
             id: InjectionId::new("k2q7"),
             text: "<n id=\"k2q7\">\n\nnone</n>".into(),
+            sentence: "tools (high): none".into(),
             role: Role::Tool,
             notifications: vec![released],
         };

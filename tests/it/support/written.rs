@@ -3,7 +3,7 @@
 //! Each reader fails the test when the text is not exactly one block of its format, or when something in it opens, closes or forges
 //! another one.
 
-use aside::{exchange::Format, format::line::LINE_CHARS_MAX, toon};
+use aside::{exchange::Format, format::line::LINE_CHARS_MAX, notification::Priority, toon};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -79,7 +79,7 @@ pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
             Said::Documents(documents.map(|(level, document)| (level, items(document, count))).collect())
         }
         Format::Json => Said::Contents(read_json(text, count)),
-        Format::Line => Said::Contents(read_lines(text)),
+        Format::Line => Said::Contents(read_lines(text, count)),
     }
 }
 
@@ -180,15 +180,48 @@ fn read_json(text: &str, count: usize) -> Vec<Value> {
 }
 
 /// A line a notification: a sentence, the injection's name, JSON, and nothing that anything could take for the end of the line. One
-/// that was cut says where all of it is seen, and holds [`CUT`] for its content.
-fn read_lines(text: &str) -> Vec<Value> {
-    text.split('\n').map(read_line).collect()
+/// that was cut says where all of it is seen, and holds [`CUT`] for its content. Before several stands one with a sentence alone.
+fn read_lines(text: &str, count: usize) -> Vec<Value> {
+    let mut lines = text.split('\n');
+    if count > 1 {
+        let what = lines.next().expect("a first line");
+        assert_one_line(what, SENTENCE_LINE_CHARS_MAX);
+        assert!(what.starts_with("aside: ") && !what.contains(['{', '[', '"']), "{what}");
+    }
+    lines.map(read_line).collect()
+}
+
+/// As many characters as a client shows of what a monitor prints.
+const SENTENCE_LINE_CHARS_MAX: usize = 100;
+
+/// Checks that the sentence of an injection is one line, and begins with what no payload has a part in.
+pub(crate) fn assert_sentence(injection: &aside::exchange::Injection) {
+    let (sentence, released) = (&*injection.sentence, &injection.notifications);
+    assert_one_line(&format!("aside: {sentence}"), SENTENCE_LINE_CHARS_MAX);
+    assert!(!sentence.contains(['{', '}', '[', ']', '>', '"', '\\']), "{sentence}");
+    let first = released.first().expect("something was released");
+    let subject = first.subscriber.as_str().replace('_', " ");
+    let head = format!("{subject} ({}", first.priority);
+    let begins = |head: &str| {
+        sentence.strip_prefix(head).is_some_and(|words| words.is_empty() || words.starts_with(": "))
+    };
+    let is_right = match released.len() {
+        1 => begins(&format!("{head})")),
+        count if first.priority == Priority::Critical => begins(&format!("{head}) and {} more", count - 1)),
+        // Numbers, and words of subscribers.
+        _ => sentence.chars().all(|c| c.is_ascii_alphanumeric() || ", ".contains(c)),
+    };
+    assert!(is_right, "{sentence}");
+}
+
+fn assert_one_line(line: &str, chars_max: usize) {
+    let ends = |c: char| c.is_control() || "<\u{2028}\u{2029}".contains(c);
+    assert!(!line.contains(ends), "more than one line, or a bracket, in\n{line:?}");
+    assert!(line.chars().count() <= chars_max, "{line}");
 }
 
 fn read_line(line: &str) -> Value {
-    let ends = |c: char| c.is_control() || "<\u{2028}\u{2029}".contains(c);
-    assert!(!line.contains(ends), "more than one line, or a bracket, in\n{line:?}");
-    assert!(line.chars().count() <= LINE_CHARS_MAX, "{line}");
+    assert_one_line(line, LINE_CHARS_MAX);
     let is_id = |id: &str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let at = line.find(['{', '[']).expect("something behind the sentence");
     let (sentence, rest) = line.split_at(at);
