@@ -293,7 +293,8 @@ pub struct Answer {
     pub check_before_tool: bool,
     /// What the harness is asked to do besides.
     pub directive: Option<Directive>,
-    /// One line for the user, not for the agent: what waits for the user's word. Told once of each notification.
+    /// One line for the user, not for the agent: what waits for the user's word, said of each notification once, and what is
+    /// delivered with this answer.
     pub notice: Option<Arc<str>>,
 }
 

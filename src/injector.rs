@@ -12,6 +12,7 @@ mod epoch;
 mod handover;
 mod held;
 mod lease;
+mod notice;
 mod point;
 mod queue;
 mod recent;
@@ -68,6 +69,15 @@ pub use self::{
 
 /// How often in a row an agent is asked to go on at the end of its turn, so that no subscriber keeps a turn from ending.
 pub const CONTINUATIONS_MAX: u32 = 2;
+
+/// How what is decided leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// How long an injection may stay unconfirmed.
+    pub lease: Duration,
+    /// Whether the user is shown what was delivered, where the harness can show a line.
+    pub has_delivery_notice: bool,
+}
 
 /// What became of a notification that was handed in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,17 +266,21 @@ impl Injector {
         exchange: &Exchange,
         decided: Decided,
         injection: &InjectionId,
-        lease: Duration,
+        terms: Terms,
         now: Timestamp,
     ) -> Answer {
         let Decided { fitted, directive } = decided;
+        let Terms { lease, has_delivery_notice } = terms;
         self.note_released(exchange, fitted.is_some(), directive.as_ref());
+        let notice = exchange.shows_notices.then(|| {
+            let delivered = notice::of_delivery(fitted.as_ref(), directive.as_ref());
+            notice::line(&mut self.queue, delivered.filter(|_| has_delivery_notice))
+        });
         let injection =
             fitted.map(|fitted| self.open_lease(exchange, fitted, directive.as_ref(), injection, lease, now));
         let (pending, _) = self.pending();
-        let notice = exchange.shows_notices.then(|| self.notice()).flatten();
         let check_before_tool = self.check_before_tool();
-        let answer = Answer { injection, pending, check_before_tool, directive, notice };
+        let answer = Answer { injection, pending, check_before_tool, directive, notice: notice.flatten() };
         self.answers.insert(exchange, answer.clone(), lease, now);
         answer
     }
@@ -393,15 +407,6 @@ impl Injector {
         if is_released || !is_withheld(exchange, None) {
             self.releases_all = false;
         }
-    }
-
-    /// One line for the user about what waits for their word and was not shown before.
-    fn notice(&mut self) -> Option<Arc<str>> {
-        let shown = self.queue.show_to_user();
-        let subscribers: Vec<&str> = shown.iter().map(SubscriberId::as_str).collect();
-        let line =
-            || format!("aside: {} waiting for you: {}", self.queue.len_for_user(), subscribers.join(", "));
-        (!subscribers.is_empty()).then(|| line().into())
     }
 
     fn open_lease(

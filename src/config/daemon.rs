@@ -58,6 +58,7 @@ const INJECTION: InjectionSettings = InjectionSettings {
     max_chars: 8_000,
     format: Format::Xml,
     lease: Duration::from_secs(15 * 60),
+    delivery_notice: true,
 };
 /// Fewest and most notifications of an injection.
 const MAX_NOTIFICATIONS_LIMITS: RangeInclusive<u32> = 1..=100;
@@ -234,6 +235,7 @@ fn read_injection(section: &mut Section<'_>) -> InjectionSettings {
     let max_chars = section.read("max_chars", |value| values::integer(value, MAX_CHARS_LIMITS));
     let format = section.read("format", |value| values::word(value, &Format::ALL, Format::as_str));
     let lease = section.read("lease", |value| values::duration(value, LEASE_LIMITS));
+    let delivery_notice = section.read("delivery_notice", values::flag);
     check_frames(section, max_tokens, max_chars);
     InjectionSettings {
         max_notifications: max_notifications.unwrap_or(INJECTION.max_notifications),
@@ -241,6 +243,7 @@ fn read_injection(section: &mut Section<'_>) -> InjectionSettings {
         max_chars: max_chars.unwrap_or(INJECTION.max_chars),
         format: format.unwrap_or(INJECTION.format),
         lease: lease.unwrap_or(INJECTION.lease),
+        delivery_notice: delivery_notice.unwrap_or(INJECTION.delivery_notice),
     }
 }
 
@@ -355,7 +358,7 @@ mod tests {
             "[journal]\ndurability = \"interval\"\ninterval = \"1s\"\n\
              compress = false\nretain_age = \"90d\"\nretain_bytes = \"off\"\n\
              [http]\nlisten = \"[::1]:80\"\ntoken_file = \"/run/token\"\n\
-             [injection]\nformat = \"toon\"\nlease = \"1h30m\"\nmax_tokens = 1_000\n",
+             [injection]\nformat = \"toon\"\nlease = \"1h30m\"\nmax_tokens = 1_000\ndelivery_notice = false\n",
         );
         assert!(settings.found.is_empty(), "{:?}", settings.found);
         assert_eq!(settings.daemon.journal.durability, Durability::Interval(Duration::from_secs(1)));
@@ -369,5 +372,6 @@ mod tests {
         );
         assert_eq!((settings.injection.format, settings.injection.max_tokens), (Format::Toon, Tokens(1_000)));
         assert_eq!(settings.injection.lease, Duration::from_secs(5_400));
+        assert!(!settings.injection.delivery_notice);
     }
 }

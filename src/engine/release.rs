@@ -13,7 +13,7 @@ use crate::{
     event::Seq,
     exchange::{Answer, Exchange, Format, InjectionId, Release, ReleaseRecord, Trigger},
     format::{self, Overflow},
-    injector::{self, Candidate, Decided, Limits, Replayed},
+    injector::{self, Candidate, Decided, Limits, Replayed, Terms},
     ledger::ConfirmedBy,
     notification::{Counts, Cut, Detail, InjectionPoint, Notification, Priority, SubscriberId, Tokens},
     time::Timestamp,
@@ -97,7 +97,7 @@ impl Engine {
     fn release(&mut self, seq: Seq, exchange: &Exchange, release: &Release, now: Timestamp) -> Answer {
         let settings = &self.rules.injection;
         let limits = limits(settings).lowered_to(&exchange.budget);
-        let lease = settings.lease;
+        let terms = Terms { lease: settings.lease, has_delivery_notice: settings.delivery_notice };
         let injection = match release {
             Release::Recorded(Some(record)) => record.injection.clone(),
             Release::Decide | Release::Recorded(None) => injection_id(exchange, seq, now),
@@ -122,7 +122,7 @@ impl Engine {
         if let Some(fitted) = &decided.fitted {
             self.tally.count_injection(fitted);
         }
-        session.injector.release(exchange, decided, &injection, lease, now)
+        session.injector.release(exchange, decided, &injection, terms, now)
     }
 }
 

@@ -58,6 +58,7 @@ impl CompiledRules {
                 max_chars: 8_000,
                 format: Format::Xml,
                 lease: Duration::from_secs(15 * 60),
+                delivery_notice: true,
             },
             sessions: SessionSettings {
                 queue_len_max: 1_000,
@@ -95,6 +96,8 @@ pub struct InjectionSettings {
     pub format: Format,
     /// How long a released injection may stay unconfirmed.
     pub lease: Duration,
+    /// Whether the user is shown a line about what was delivered, where the harness can show one.
+    pub delivery_notice: bool,
 }
 
 /// How long sessions and what waits for them are kept.

@@ -83,7 +83,8 @@ proptest! {
                 }
             }
             let id = InjectionId::new(&format!("i{turn}"));
-            injector.release(&exchange, decided, &id, Duration::from_secs(900), Timestamp::ZERO);
+            let terms = Terms { lease: Duration::from_secs(900), has_delivery_notice: true };
+            injector.release(&exchange, decided, &id, terms, Timestamp::ZERO);
             prop_assert!(due == 0 || injector.pending().0 < before);
         }
         let rest = injector.pending().0;

@@ -400,7 +400,8 @@ impl Pair {
         assert!(usize::try_from(due).expect("small") >= offer.candidates.len());
         let decided = fit(offer, &limits, &Brief);
         let id = InjectionId::new(&format!("i{}", self.naive.releases.len()));
-        let answer = self.injector.release(exchange, decided, &id, Duration::from_millis(LEASE_MS), now);
+        let terms = Terms { lease: Duration::from_millis(LEASE_MS), has_delivery_notice: true };
+        let answer = self.injector.release(exchange, decided, &id, terms, now);
         let (expected, goes_on) = self.naive.exchange(exchange, self.now);
         let released = answer.injection.map_or(Vec::new(), |injection| injection.notifications);
         let names: Vec<NotificationId> = released.iter().map(|released| released.id.clone()).collect();

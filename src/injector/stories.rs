@@ -1,17 +1,18 @@
-//! What is delivered once more and what is not, and calls that give way together, told as short stories in simulated time.
+//! What is delivered once more and what is not, calls that give way together, and what a user is shown, told as short stories in simulated
+//! time.
 
 use super::{
-    tests::{Story, exchange, in_turn, names, notification, only_to_continue},
+    tests::{Brief, Story, TERMS, exchange, in_turn, limits, names, notification, only_to_continue},
     *,
 };
 use crate::{
     event::{Scope, Seq},
     exchange::Carries,
-    notification::{Nature, Resolution, State, StateKey},
+    notification::{Activation, Nature, Resolution, State, StateKey},
 };
 
 use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
-use Priority::{Critical, High, Normal};
+use Priority::{Critical, High, Low, Normal};
 
 fn push(story: &mut Story, name: &str, priority: Priority, nature: Nature) {
     let unresolved = match nature {
@@ -194,7 +195,8 @@ fn a_carrier_that_never_changes_is_noticed_once() {
     let mut story = Story::new();
     let same = exchange(AfterTool, "main");
     let id = InjectionId::new("i1");
-    story.injector.release(&same, Decided::default(), &id, Duration::from_secs(900), Timestamp::ZERO);
+    let terms = Terms { lease: Duration::from_secs(900), has_delivery_notice: true };
+    story.injector.release(&same, Decided::default(), &id, terms, Timestamp::ZERO);
     let mut shown = Vec::new();
     for second in (0..200).step_by(10) {
         let now = Timestamp::from_millis(second * 1_000);
@@ -268,4 +270,45 @@ fn a_turn_with_another_name_begins_the_count_of_continuations_anew() {
         is_continued.push(story.answer(&at_end, n * 1_000).directive.is_some());
     }
     assert_eq!(is_continued, [true, true, false, true]);
+}
+
+fn told(carrier: &str) -> Exchange {
+    Exchange { shows_notices: true, ..exchange(AfterTool, carrier) }
+}
+
+#[test]
+fn the_user_is_shown_what_was_delivered_unless_it_is_low_and_what_waits_for_them_in_the_same_line() {
+    let for_user =
+        |name: &str| Notification { activation: Activation::Prompt, ..notification(name, Normal, AfterTool) };
+    let mut story = Story::new();
+    story.push("low", Low, AfterTool);
+    assert_eq!(story.answer(&told("c1"), 0).notice, None);
+    story.push("low#2", Low, AfterTool);
+    story.push("file", Normal, AfterTool);
+    assert_eq!(story.answer(&told("c2"), 200).notice.as_deref(), Some("aside: file low"));
+    assert_eq!(story.answer(&told("c2"), 300).notice.as_deref(), Some("aside: file low"), "the same again");
+    story.injector.push(Arc::new(for_user("offer")));
+    assert_eq!(story.answer(&told("c3"), 400).notice.as_deref(), Some("aside: 1 waiting for you: offer"));
+    story.injector.push(Arc::new(for_user("plan")));
+    story.push("ci", High, AfterTool);
+    let both = "aside: 2 waiting for you: plan; delivered: ci";
+    assert_eq!(story.answer(&told("c4"), 600).notice.as_deref(), Some(both));
+    story.push("ci#2", High, AfterTool);
+    assert_eq!(story.answer(&exchange(AfterTool, "c5"), 800).notice, None, "nobody can be shown it");
+    story.push("budget", Critical, Immediate);
+    let held = story.answer(&Exchange { shows_notices: true, ..exchange(BeforeTool, "c6") }, 1_000);
+    assert_eq!((held.notice, held.directive.is_some()), (None, true), "the harness shows the reason");
+}
+
+#[test]
+fn a_delivery_is_not_shown_where_that_is_switched_off() {
+    let mut story = Story::new();
+    story.push("ci", High, AfterTool);
+    let limits = limits(10);
+    let decided = fit(story.injector.offer(&told("c1"), &limits), &limits, &Brief);
+    let terms = Terms { has_delivery_notice: false, ..TERMS };
+    let answer =
+        story.injector.release(&told("c1"), decided, &InjectionId::new("i1"), terms, Timestamp::ZERO);
+    let sentence = answer.injection.map(|injection| injection.sentence);
+    assert_eq!((sentence.as_deref(), answer.notice), (Some("ci"), None));
 }

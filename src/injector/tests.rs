@@ -10,7 +10,7 @@ use crate::{
 use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
 use Priority::{Critical, High, Low, Normal};
 
-const LEASE: Duration = Duration::from_millis(2_000);
+pub(super) const TERMS: Terms = Terms { lease: Duration::from_millis(2_000), has_delivery_notice: true };
 const QUEUE_LEN_MAX: u32 = 100;
 
 /// An injector with the verbs of a story: times in milliseconds, notifications by name, `subscriber#n` being made by
@@ -48,7 +48,7 @@ impl Story {
         let decided = fit(offer, &limits, &Brief);
         self.injections += 1;
         let id = InjectionId::new(&format!("i{}", self.injections));
-        self.injector.release(exchange, decided, &id, LEASE, now)
+        self.injector.release(exchange, decided, &id, TERMS, now)
     }
 
     pub(super) fn timeout(&mut self, now: u64) {
@@ -337,9 +337,9 @@ fn a_lease_that_ran_out_early_is_not_waited_for() {
         let exchange = in_turn(&turn.to_string(), exchange(AfterTool, &turn.to_string()));
         story.exchange(&exchange, if turn == 0 { 0 } else { 500 });
     }
-    assert_eq!(story.injector.poll_timeout(), Some(Timestamp::from_millis(500) + LEASE));
+    assert_eq!(story.injector.poll_timeout(), Some(Timestamp::from_millis(500) + TERMS.lease));
     story.timeout(2_000);
-    assert_eq!(story.injector.poll_timeout(), Some(Timestamp::from_millis(500) + LEASE));
+    assert_eq!(story.injector.poll_timeout(), Some(Timestamp::from_millis(500) + TERMS.lease));
 }
 
 #[test]

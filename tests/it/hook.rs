@@ -152,7 +152,7 @@ fn captures() -> Vec<(String, String)> {
     files.into_iter().map(read).collect()
 }
 
-/// The text that a hook's output gives to the model; checks that nothing else is there.
+/// The text that a hook's output gives to the model; checks that nothing else is there but a line for the user.
 fn told(name: &str, stdin: &str, output: &Output) -> Option<String> {
     assert!(output.status.success() && output.stderr.is_empty(), "{name}: {output:?}");
     if output.stdout.is_empty() {
@@ -162,7 +162,9 @@ fn told(name: &str, stdin: &str, output: &Output) -> Option<String> {
     let said: Value = serde_json::from_slice(&output.stdout).expect("one JSON value");
     let context = at(&said, "/hookSpecificOutput/additionalContext").as_str().expect("a text").to_owned();
     let expected = json!({ "hookEventName": at(&input, "/hook_event_name"), "additionalContext": context });
-    assert_eq!(said, json!({ "hookSpecificOutput": expected }), "{name}");
+    let line = at(&said, "/systemMessage").as_str().expect("a line");
+    assert!(line.starts_with("aside: ") && line.chars().count() <= 100, "{name}: {line}");
+    assert_eq!(said, json!({ "systemMessage": line, "hookSpecificOutput": expected }), "{name}");
     Some(context)
 }
 
@@ -311,9 +313,11 @@ fn under_load_no_hook_fails_and_none_tells_twice() {
     let mut told = BTreeSet::new();
     for output in &outputs {
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        // The line for the user only repeats what stands in the text.
         let stdout = String::from_utf8_lossy(&output.stdout);
-        for (at, _) in stdout.match_indices("tool-") {
-            let name = stdout[at..].split(|c: char| !c.is_alphanumeric() && c != '-').next().expect("a name");
+        let (_, text) = stdout.split_once("additionalContext").unwrap_or_default();
+        for (at, _) in text.match_indices("tool-") {
+            let name = text[at..].split(|c: char| !c.is_alphanumeric() && c != '-').next().expect("a name");
             assert!(told.insert(name.to_owned()), "{name} was told twice");
         }
     }

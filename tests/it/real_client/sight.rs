@@ -1,6 +1,21 @@
 //! What the user sees of it in the client: one sentence, whatever was delivered and by which way.
 
-use super::{api::Turn, bash, fail, terminal::Seat};
+use super::{api::Turn, bash, count, fail, place, terminal::Seat};
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn what_was_delivered_is_one_line_for_the_user_and_nothing_of_it_reaches_the_model() {
+    let seat = Seat::taken(&[], &["go"]);
+    seat.next_request(1);
+    let session = seat.idle_session();
+    seat.fail_for(&session, "marker_told");
+    let request = seat.prompt("and now");
+    assert_eq!(count(&request, "marker_told"), 1);
+    let line = "aside: tool failure (high): marker_told timeout";
+    assert!(seat.sees(line), "{}", seat.sight());
+    let later = seat.prompt("and later");
+    assert_eq!([place(&request, line), place(&later, line)], [None, None], "{later:?}");
+}
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]

@@ -1,0 +1,37 @@
+//! The line that a harness shows to its user: what waits for their word, and what the agent has just been given.
+
+use std::sync::Arc;
+
+use super::{Fitted, queue::Queue};
+use crate::{
+    exchange::{Directive, LINE_BEGIN},
+    notification::{Priority, SubscriberId},
+};
+
+/// What the user is shown of what leaves; nothing of what is of low priority only, nor where the harness shows the reason of a
+/// directive.
+pub(super) fn of_delivery<'f>(fitted: Option<&'f Fitted>, directive: Option<&Directive>) -> Option<&'f str> {
+    let fitted = fitted.filter(|_| directive.is_none())?;
+    let is_worth_it = |priority: Priority| priority > Priority::Low;
+    fitted
+        .chosen
+        .iter()
+        .any(|chosen| is_worth_it(chosen.notification.priority))
+        .then_some(fitted.sentence.as_str())
+}
+
+/// The line with both parts; `None` when there is nothing to say. What waits is said of each notification once.
+pub(super) fn line(queue: &mut Queue, delivered: Option<&str>) -> Option<Arc<str>> {
+    let shown = queue.show_to_user();
+    let subscribers: Vec<&str> = shown.iter().map(SubscriberId::as_str).collect();
+    let waiting = (!subscribers.is_empty())
+        .then(|| format!("{} waiting for you: {}", queue.len_for_user(), subscribers.join(", ")));
+    let said = match (waiting, delivered) {
+        (None, None) => return None,
+        (Some(waiting), None) => waiting,
+        (None, Some(delivered)) => delivered.to_owned(),
+        // What waits goes first: a payload has no part in it.
+        (Some(waiting), Some(delivered)) => format!("{waiting}; delivered: {delivered}"),
+    };
+    Some(format!("{LINE_BEGIN}{said}").into())
+}
