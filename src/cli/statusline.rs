@@ -1,4 +1,4 @@
-//! `aside statusline`: how many notifications wait, behind whatever the user's own status line shows.
+//! `aside statusline`: how many notifications wait and how urgent they are, behind whatever the user's own status line shows.
 //!
 //! A harness draws its status line often and waits for it, so a daemon that is absent or late costs the user's line nothing.
 
@@ -84,9 +84,9 @@ mod tests {
     fn the_count_stands_behind_the_users_own_line() {
         for (own, pending, expected) in [
             ("", None, ""),
-            ("", Some("aside: 3"), "aside: 3"),
+            ("", Some("aside 3 high"), "aside 3 high"),
             ("main*\n", None, "main*"),
-            ("one\ntwo\n", Some("aside: 3"), "one\ntwo | aside: 3"),
+            ("one\ntwo\n", Some("aside 3 high"), "one\ntwo | aside 3 high"),
         ] {
             assert_eq!(joined(own, pending), expected);
         }

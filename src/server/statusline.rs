@@ -1,4 +1,4 @@
-//! The status line of a harness: how many notifications wait, and a warning when its context becomes full.
+//! The status line of a harness: how many notifications wait and how urgent they are, and a warning when its context becomes full.
 
 use axum::{
     body::Body,
@@ -9,6 +9,7 @@ use axum::{
 
 use crate::{
     harness::kind::Kind,
+    protocol::views::SessionView,
     server::{
         App,
         error::{ApiError, ErrorBody},
@@ -18,10 +19,13 @@ use crate::{
     },
 };
 
+/// What stands before the numbers; a full circle, as other status lines mark what is new.
+const DOT: char = '\u{25cf}';
+
 /// Takes what a client tells its status line.
 ///
-/// Answers 200 with the text to show, such as `aside: 3`, or 204 when nothing waits. Publishes a `budget.token.warning` when the
-/// context has become nearly full since the status line was drawn before.
+/// Answers 200 with the text to show, how many wait and how urgent they are, or 204 when nothing waits. Publishes a
+/// `budget.token.warning` when the context has become nearly full since the status line was drawn before.
 #[utoipa::path(
     post, path = "/v1/statusline/{harness}", tag = "sessions",
     params(("harness" = String, Path, description = "The harness, such as `claude`")),
@@ -45,9 +49,40 @@ pub(crate) async fn status_line(
     {
         app.append(records_of(std::iter::once(event.as_ref()))?).await?;
     }
-    let count = found.map_or(0, |found| found.pending.saturating_add(found.for_user));
-    if count == 0 {
-        return Ok(StatusCode::NO_CONTENT.into_response());
+    Ok(match found.as_ref().and_then(text) {
+        Some(text) => ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+/// What is shown of a session: how many are as urgent as the most urgent one, how many more there are, and how many wait for the user's
+/// word.
+fn text(session: &SessionView) -> Option<String> {
+    let SessionView { pending, at_top, for_user, .. } = *session;
+    let most = session.top.map(|top| format!("{at_top} {top}"));
+    let others = pending.saturating_sub(at_top);
+    let others = (others > 0).then(|| format!("{others} more"));
+    let for_user = (for_user > 0).then(|| format!("{for_user} for you"));
+    let parts: Vec<String> = most.into_iter().chain(others).chain(for_user).collect();
+    (!parts.is_empty()).then(|| format!("aside {DOT} {}", parts.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::tests::session;
+
+    #[test]
+    fn it_says_how_urgent_what_waits_is_and_nothing_when_nothing_waits() {
+        for (pending, top, at_top, for_user, expected) in [
+            (0, None, 0, 0, None),
+            (2, Some("high"), 2, 0, Some("aside \u{25cf} 2 high")),
+            (7, Some("critical"), 1, 0, Some("aside \u{25cf} 1 critical, 6 more")),
+            (3, Some("low"), 3, 1, Some("aside \u{25cf} 3 low, 1 for you")),
+            (0, None, 0, 2, Some("aside \u{25cf} 2 for you")),
+        ] {
+            let waiting = SessionView { pending, top, at_top, for_user, ..session("s1", 0) };
+            assert_eq!(text(&waiting).as_deref(), expected);
+        }
     }
-    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("aside: {count}")).into_response())
 }

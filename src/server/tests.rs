@@ -283,7 +283,7 @@ fn waiting(id: &str) -> WaitingView {
     }
 }
 
-fn session(id: &str, pending: u32) -> SessionView {
+pub(super) fn session(id: &str, pending: u32) -> SessionView {
     SessionView {
         id: id.to_owned(),
         is_open: true,
@@ -292,6 +292,7 @@ fn session(id: &str, pending: u32) -> SessionView {
         seen_at: "1970-01-01T00:00:01Z".to_owned(),
         pending,
         top: (pending > 0).then_some("high"),
+        at_top: pending,
         for_user: 0,
         state: "idle",
         wake: None,

@@ -375,7 +375,10 @@ fn a_prompt_is_shown_to_the_user_who_decides() {
         .spawn()
         .expect("the program runs");
     statusline.stdin.take().expect("piped").write_all(b"{\"session_id\":\"s1\"}").expect("read");
-    assert_eq!(text(&statusline.wait_with_output().expect("it ends").stdout), "main | aside: 1");
+    assert_eq!(
+        text(&statusline.wait_with_output().expect("it ends").stdout),
+        "main | aside \u{25cf} 1 for you"
+    );
     let listed = home.print(&["inbox"]);
     assert!(listed.contains("high offers") && listed.contains("for the user of s1"), "{listed}");
     let id = listed.split_whitespace().next().expect("an id");

@@ -232,7 +232,7 @@ async fn a_context_that_becomes_full_is_told_once_until_it_was_not() {
     for (used, events) in [("79", 0), ("81", 1), ("90", 1), ("10", 1), ("80", 2)] {
         let body = format!("{{\"session_id\":\"s1\",\"context_window\":{{\"used_percentage\":{used}}}}}");
         let reply = send_asked(&mut daemon, post("/v1/statusline/claude", "application/json", body)).await;
-        assert_eq!((reply.status, reply.body.as_str()), (StatusCode::OK, "aside: 2"));
+        assert_eq!((reply.status, reply.body.as_str()), (StatusCode::OK, "aside \u{25cf} 2 high"));
         assert_eq!(journaled(&app, 1), vec![("event", "budget.token.warning".to_owned()); events], "{used}");
     }
     let refused = send_asked(&mut daemon, post("/v1/statusline/claude", "application/json", "{")).await;

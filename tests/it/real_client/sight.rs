@@ -39,7 +39,7 @@ fn a_call_that_is_held_back_and_an_end_that_goes_on_say_why_in_their_first_line(
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_wake_is_a_sentence() {
+fn a_wake_is_a_sentence_and_the_status_line_says_what_waits() {
     let seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     if seat.can_be_woken {
@@ -47,4 +47,7 @@ fn a_wake_is_a_sentence() {
         seat.next_request(2);
         assert!(seat.sees("aside: tool failure (critical): marker_wake timeout"), "{}", seat.sight());
     }
+    let session = seat.idle_session();
+    seat.fail_for(&session, "marker_waits");
+    assert!(seat.sees("aside \u{25cf} 1 high"), "{}", seat.sight());
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     api::{Api, Turn},
@@ -140,11 +140,18 @@ impl Seat {
         Self::at(home, Some(daemon), turns, args)
     }
 
-    /// A home in which aside is installed as a plugin, with these options.
+    /// A home in which aside is installed as a plugin, with these options, and as the status line.
     fn home(options: &[&str]) -> Home {
         let home = Home::new();
         settle(&home);
         aside(&home, &[&["install", "claude-code", "--plugin", &plugin(&home)], options].concat());
+        let settings = home.path("claude/settings.json");
+        let text = fs::read_to_string(&settings).expect("it is settled");
+        let mut json: Value = serde_json::from_str(&text).expect("JSON");
+        json["statusLine"] = json!({
+            "type": "command", "command": concat!(env!("CARGO_BIN_EXE_aside"), " statusline claude"), "refreshInterval": 1,
+        });
+        fs::write(&settings, json.to_string()).expect("written");
         home
     }
 
