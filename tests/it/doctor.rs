@@ -186,7 +186,9 @@ fn a_socket_or_state_that_is_open_to_others_is_found() {
 #[test]
 fn a_file_of_the_client_that_cannot_be_read_is_told_with_the_reason() {
     let (home, daemon) = installed();
-    fs::create_dir_all(home.path("home/.claude/settings.json")).expect("a folder in its place");
+    let settings = home.path("home/.claude/settings.json");
+    fs::remove_file(&settings).expect("it has the status line");
+    fs::create_dir_all(&settings).expect("a folder in its place");
     let said = remedy(&home, "hooks");
     assert!(said.contains("settings.json: Is a directory") && said.ends_with(": repair the file"), "{said}");
     assert_eq!(daemon.stop().status.code(), Some(0));

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::support::daemon::{Home, text};
 
 const OURS_IN_SETTINGS: [&str; 4] = ["install", "claude-code", "--settings", "--statusline"];
+const WITHOUT_STATUS_LINE: [&str; 3] = ["install", "claude-code", "--no-statusline"];
 const UNINSTALL: [&str; 2] = ["uninstall", "claude-code"];
 
 #[test]
@@ -123,11 +124,71 @@ fn a_settings_file_keeps_everything_that_is_not_ours() {
         let after = fs::read_to_string(&path).expect("there");
         if name.starts_with("our_") {
             insta::assert_snapshot!("settings_without_our_older_form", after);
-        } else {
-            assert_eq!(after, before, "{name}: taken out again");
-            assert_eq!(files(&client(&home)).len(), 1, "{name}: something is left");
+            continue;
+        }
+        assert_eq!(after, before, "{name}: taken out again");
+        assert_eq!(files(&client(&home)).len(), 1, "{name}: something is left");
+
+        for after_that in [&["install", "claude-code"][..], &WITHOUT_STATUS_LINE, &OURS_IN_SETTINGS] {
+            print(&home, &["install", "claude-code"]);
+            print(&home, after_that);
+            print(&home, &UNINSTALL);
+            let left = [("settings.json".to_owned(), before.clone())];
+            assert_eq!(files(&client(&home)), left, "{name}: after {after_that:?}");
         }
     }
+}
+
+#[test]
+fn the_status_line_shows_what_waits_unless_it_shows_something_else_or_is_not_wanted() {
+    let home = Home::new();
+    let path = client(&home).join("settings.json");
+    let set = |path: &Path| -> Value {
+        let settings: Value = serde_json::from_str(&fs::read_to_string(path).expect("there")).expect("JSON");
+        settings["statusLine"].clone()
+    };
+    print(&home, &["install", "claude-code"]);
+    let ours = format!("{} statusline claude", env!("CARGO_BIN_EXE_aside"));
+    assert_eq!(set(&path), serde_json::json!({ "type": "command", "command": ours, "refreshInterval": 5 }));
+    assert_eq!(
+        print(&home, &WITHOUT_STATUS_LINE).lines().next(),
+        Some("removed ~/home/.claude/settings.json")
+    );
+    assert!(print(&home, &WITHOUT_STATUS_LINE).starts_with("everything is installed already\n"));
+    print(&home, &UNINSTALL);
+    assert_eq!(files(&client(&home)), []);
+
+    let own = r#"{ "statusLine": { "type": "command", "command": "line" } }"#;
+    settings(&home, "settings.json", own.as_bytes());
+    let note = "note: the status line in ~/home/.claude/settings.json stays as it is; with --statusline it shows what waits too\n";
+    for args in [&["install", "claude-code"][..], &["install", "claude-code", "--settings"]] {
+        assert!(print(&home, args).contains(note), "{args:?}");
+        assert_eq!(set(&path)["command"], "line", "{args:?}");
+    }
+    print(&home, &OURS_IN_SETTINGS);
+    let wrapped = set(&path);
+    assert!(
+        wrapped["command"].as_str().is_some_and(|command| command.ends_with(" --wrap line")),
+        "{wrapped}"
+    );
+    assert!(
+        print(&home, &["install", "claude-code", "--settings"])
+            .starts_with("everything is installed already")
+    );
+    print(&home, &["install", "claude-code", "--settings", "--no-statusline"]);
+    assert_eq!(set(&path)["command"], "line");
+    print(&home, &UNINSTALL);
+    assert_eq!(files(&client(&home)), [("settings.json".to_owned(), own.to_owned())]);
+
+    // A project's line would stand in the place of the user's own.
+    let local = home.path("work/.claude/settings.local.json");
+    assert!(print(&home, &["install", "claude-code", "--project"]).contains(note));
+    assert_eq!(set(&local), Value::Null);
+    fs::remove_file(&path).expect("removed");
+    print(&home, &["install", "claude-code", "--project"]);
+    assert_eq!(set(&local)["command"], ours);
+    print(&home, &["uninstall", "claude-code", "--project"]);
+    assert!(!home.path("work/.claude").exists());
 }
 
 #[test]
@@ -143,7 +204,7 @@ fn what_the_user_changes_later_stays_when_ours_goes() {
 }
 
 #[test]
-fn the_plugin_is_all_that_an_installation_adds_and_goes_whole() {
+fn the_plugin_and_a_status_line_are_all_that_an_installation_adds_and_go_whole() {
     let home = Home::new();
     let said = print(&home, &["install", "claude-code"]);
     insta::assert_snapshot!("install_says", said);
@@ -154,9 +215,9 @@ fn the_plugin_is_all_that_an_installation_adds_and_goes_whole() {
         .map(|(name, text)| format!("== {name}\n{text}"))
         .collect();
     insta::assert_snapshot!("plugin", listing.replace(env!("CARGO_BIN_EXE_aside"), "/bin/aside"));
-    assert_eq!(installed.len(), 3, "{installed:?}");
+    assert_eq!(installed.len(), 4, "{installed:?}");
     print(&home, &UNINSTALL);
-    assert!(!client(&home).join("skills").exists(), "{:?}", files(&client(&home)));
+    assert!(!client(&home).exists(), "{:?}", files(&client(&home)));
     assert_eq!(print(&home, &UNINSTALL), "nothing of aside is installed\n");
 }
 
@@ -169,7 +230,7 @@ fn an_installation_moves_older_hooks_of_ours_out_of_the_settings() {
     let note = "note: the plugin in ~/home/.claude/skills/aside takes the place of the hooks in ~/home/.claude/settings.json\n";
     assert!(said.contains(note), "{said}");
     let after: Value = serde_json::from_str(&fs::read_to_string(&path).expect("there")).expect("JSON");
-    assert_eq!(after, serde_json::json!({ "model": "opus" }));
+    assert_eq!((&after["model"], after.get("hooks")), (&Value::from("opus"), None));
     let hooks = fs::read_to_string(client(&home).join("skills/aside/hooks/hooks.json")).expect("there");
     let hooks: Value = serde_json::from_str(&hooks).expect("JSON");
     let args = |event: &str| hooks["hooks"][event][0]["hooks"][0]["args"].clone();

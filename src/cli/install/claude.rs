@@ -14,7 +14,7 @@ use super::{
     plan::{Plan, backup_path, holds_file, read, remove_empty},
     plugin::{self, Choice},
     settings::{Settings, is_program},
-    status_line,
+    status_line::{self, Wish},
 };
 use crate::cli::client_program::{self, Version};
 
@@ -32,7 +32,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".", conflicts_with = "plugin")]
     project: Option<PathBuf>,
     /// Write the plugin into DIR as a marketplace of its own, and say how the client adds it
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["statusline", "settings"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["statusline", "no_statusline", "settings"])]
     plugin: Option<PathBuf>,
     /// Put the hooks into the user's settings.json instead of a plugin; nothing wakes an idle session then
     #[arg(long, conflicts_with_all = ["project", "plugin"])]
@@ -40,9 +40,12 @@ pub(in crate::cli) struct Args {
     /// Let the first hook of a session start the daemon if none runs
     #[arg(long)]
     autostart: bool,
-    /// Show what waits in the client's status line; one of your own goes on inside it
-    #[arg(long)]
+    /// Show what waits in the client's status line also if you have one of your own, which goes on inside it
+    #[arg(long, conflicts_with = "no_statusline")]
     statusline: bool,
+    /// Leave the client's status line alone, and take ours out of it
+    #[arg(long)]
+    no_statusline: bool,
     /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -56,6 +59,16 @@ pub(in crate::cli) struct RemoveArgs {
     /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
+}
+
+impl Args {
+    fn status_line(&self) -> Wish {
+        match (self.statusline, self.no_statusline) {
+            (true, _) => Wish::Always,
+            (false, true) => Wish::Never,
+            (false, false) => Wish::UnlessThereIsOne,
+        }
+    }
 }
 
 /// Where Claude Code keeps what concerns an installation.
@@ -128,7 +141,7 @@ pub(super) fn install(args: &Args) -> Result<Outcome, InstallError> {
         if !places.project.is_dir() {
             return Err(InstallError::NoProject { path: places.project });
         }
-        project(&mut outcome, &places, &choice, args.statusline)?;
+        project(&mut outcome, &places, &choice, args.status_line())?;
     } else if args.settings || is_too_old {
         if is_too_old {
             outcome.note(&format!("the client loads plugins of its own from {PLUGIN_SINCE} on; until then the hooks are in its settings, and nothing wakes an idle session"));
@@ -142,12 +155,9 @@ pub(super) fn install(args: &Args) -> Result<Outcome, InstallError> {
                 plugin.display()
             ));
         }
-        edit(&mut outcome.plan, &places.user_settings(), |settings| {
-            settings.put_hooks(&choice.hooks())?;
-            if args.statusline { status_line::put(settings, &choice.program) } else { Ok(()) }
-        })?;
+        put_hooks(&mut outcome, &places.user_settings(), &choice, args.status_line(), &[])?;
     } else {
-        user_plugin(&mut outcome, &places, &choice, args.statusline)?;
+        user_plugin(&mut outcome, &places, &choice, args.status_line())?;
     }
     outcome.next(&[
         if args.autostart {
@@ -197,7 +207,7 @@ fn user_plugin(
     outcome: &mut Outcome,
     places: &Places,
     choice: &Choice,
-    has_status_line: bool,
+    wish: Wish,
 ) -> Result<(), InstallError> {
     let folder = places.plugin();
     refuse_foreign(&folder, &folder.join(plugin::MANIFEST_FILE))?;
@@ -211,26 +221,49 @@ fn user_plugin(
             places.user_settings().display()
         ));
     }
-    edit(&mut outcome.plan, &places.user_settings(), |settings| {
+    let settings = places.user_settings();
+    if wish == Wish::Never {
+        return clean(outcome, &settings);
+    }
+    let has_status_line = status_line::is_put(outcome, &settings, wish, &[])?;
+    edit(&mut outcome.plan, &settings, read(&settings)?, |settings| {
         settings.remove_hooks()?;
         if has_status_line { status_line::put(settings, &choice.program) } else { Ok(()) }
     })
 }
 
-/// Hooks in the file that has ours already, else in the one that belongs to this user alone: a colleague without aside would see an
-/// error at every step.
-fn project(
+/// Hooks in the settings file at `path`, and the status line as the user wants it; that of `others` holds there too.
+fn put_hooks(
     outcome: &mut Outcome,
-    places: &Places,
+    path: &Path,
     choice: &Choice,
-    has_status_line: bool,
+    wish: Wish,
+    others: &[PathBuf],
 ) -> Result<(), InstallError> {
-    let [local, shared] = places.project_settings();
-    let path = if hooks_in(&local)?.is_empty() && !hooks_in(&shared)?.is_empty() { shared } else { local };
-    edit(&mut outcome.plan, &path, |settings| {
+    let has_status_line = status_line::is_put(outcome, path, wish, others)?;
+    let base = if wish == Wish::Never { less_ours(path)? } else { read(path)? };
+    edit(&mut outcome.plan, path, base, |settings| {
         settings.put_hooks(&choice.hooks())?;
         if has_status_line { status_line::put(settings, &choice.program) } else { Ok(()) }
     })
+}
+
+/// A settings file's text as it was, or would be, without ours; `None` if there is no such file then.
+fn less_ours(path: &Path) -> Result<Option<String>, InstallError> {
+    let Some(present) = read(path)? else { return Ok(None) };
+    let original = read(&backup_path(path))?;
+    let failed = |why| InstallError::Settings { path: path.to_owned(), why };
+    let text = cleaned(&present, original.as_deref()).map_err(failed)?;
+    Ok(Some(text).filter(|text| !text.is_empty() || original.is_some()))
+}
+
+/// Hooks in the file that has ours already, else in the one that belongs to this user alone: a colleague without aside would see an
+/// error at every step.
+fn project(outcome: &mut Outcome, places: &Places, choice: &Choice, wish: Wish) -> Result<(), InstallError> {
+    let [local, shared] = places.project_settings();
+    let path = if hooks_in(&local)?.is_empty() && !hooks_in(&shared)?.is_empty() { shared } else { local };
+    // The one that the client would show there without ours, wherever it is set.
+    put_hooks(outcome, &path, choice, wish, &places.all_settings())
 }
 
 fn plugin_folder(outcome: &mut Outcome, folder: &Path, choice: &Choice) -> Result<(), InstallError> {
@@ -305,23 +338,32 @@ fn parse(path: &Path, text: &str) -> Result<Settings, InstallError> {
     Settings::parse(text).map_err(|why| InstallError::Settings { path: path.to_owned(), why })
 }
 
-/// Changes a settings file; one that is not there is made if there is something to put into it.
+/// Has a settings file hold `base` with this change; one that is not there is made if there is something to put into it, and goes if
+/// nothing is left in it.
 fn edit(
     plan: &mut Plan,
     path: &Path,
+    base: Option<String>,
     change: impl FnOnce(&Settings) -> Result<(), super::settings::SettingsError>,
 ) -> Result<(), InstallError> {
-    let before = read(path)?;
-    let settings = parse(path, before.as_deref().unwrap_or_default())?;
+    let had_ours = settings_at(path)?.is_some_and(|settings| has_ours(&settings));
+    let settings = parse(path, base.as_deref().unwrap_or_default())?;
     change(&settings).map_err(|why| InstallError::Settings { path: path.to_owned(), why })?;
     let mut after = settings.text();
-    if before.is_none() {
+    if base.is_none() {
         if settings.is_empty() {
             return Ok(());
         }
         after.push('\n');
     }
-    Ok(plan.edit(path.to_owned(), Some(after))?)
+    if !had_ours {
+        return Ok(plan.edit(path.to_owned(), Some(after))?);
+    }
+    // Its first change left a copy, or made the file.
+    if settings.is_empty() && read(&backup_path(path))?.is_none() {
+        return Ok(plan.remove(path.to_owned())?);
+    }
+    Ok(plan.write(path.to_owned(), after)?)
 }
 
 /// Takes everything of ours out of a settings file, and puts its first state back if nobody else changed it since.
@@ -331,7 +373,7 @@ fn clean(outcome: &mut Outcome, path: &Path) -> Result<(), InstallError> {
     let original = read(&copy)?;
     let failed = |why| InstallError::Settings { path: path.to_owned(), why };
     let after = cleaned(&before, original.as_deref()).map_err(failed)?;
-    if after.is_empty() && original.is_none() {
+    if after != before && after.is_empty() && original.is_none() {
         outcome.plan.remove(path.to_owned())?;
         outcome.emptied.extend(path.parent().map(|folder| (folder.to_owned(), folder.to_owned())));
     } else if after != before {
@@ -361,14 +403,16 @@ fn cleaned(text: &str, original: Option<&str>) -> Result<String, super::settings
         status_line::remove(settings, original_settings.as_ref());
         Ok(settings.text())
     };
-    let has_status_line = status_line::is_ours(&settings);
+    let (has_hooks, has_status_line) = (!settings.our_hooks().is_empty(), status_line::is_ours(&settings));
     let stripped = strip(&settings)?;
     if let Some(original) = original
         && let Ok(again) = Settings::parse(original)
         && !has_ours(&again)
     {
         let choice = Choice { program: plugin::NAME.to_owned(), autostart: false };
-        again.put_hooks(&choice.hooks())?;
+        if has_hooks {
+            again.put_hooks(&choice.hooks())?;
+        }
         if has_status_line {
             status_line::put(&again, &choice.program)?;
         }

@@ -1,9 +1,16 @@
-//! The status line in a settings file: only one may be configured, so another one is wrapped and never replaced.
+//! The status line in a settings file: only one may be configured, so another one is left alone, or wrapped if the user wants that, and
+//! never replaced.
+
+use std::path::{Path, PathBuf};
 
 use jsonc_parser::cst::{CstObject, CstStringLit};
 use serde_json::json;
 
-use super::settings::{Settings, SettingsError, input, is_program, shape};
+use super::{
+    InstallError, Outcome,
+    claude::settings_at,
+    settings::{Settings, SettingsError, input, is_program, shape},
+};
 
 /// The words after the program that make a status line ours.
 const WORDS: [&str; 2] = ["statusline", "claude"];
@@ -12,6 +19,56 @@ const WRAP: &str = "--wrap";
 const REFRESH: &str = "refreshInterval";
 /// How often it is drawn then, in seconds: soon enough for somebody who looks, and a few milliseconds of work each time.
 const REFRESH_SECONDS: u32 = 5;
+
+/// Where the user wants to see what waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// In the status line, unless they have one of their own.
+    UnlessThereIsOne,
+    /// In the status line, around their own if they have one.
+    Always,
+    /// Not there.
+    Never,
+}
+
+/// Whether the status line becomes ours in the file at `settings`; that of `others` holds there too. Says what stays as it is.
+///
+/// Errors: a file that cannot be read.
+pub(super) fn is_put(
+    outcome: &mut Outcome,
+    settings: &Path,
+    wish: Wish,
+    others: &[PathBuf],
+) -> Result<bool, InstallError> {
+    match wish {
+        Wish::Always => Ok(true),
+        Wish::Never => Ok(false),
+        Wish::UnlessThereIsOne => {
+            let others = others.iter().map(PathBuf::as_path);
+            let foreign = foreign(std::iter::once(settings).chain(others))?;
+            if let Some(file) = foreign {
+                outcome.note(&format!(
+                    "the status line in {} stays as it is; with --statusline it shows what waits too",
+                    file.display()
+                ));
+            }
+            Ok(foreign.is_none())
+        }
+    }
+}
+
+/// The first of these files that has a status line which is not ours.
+fn foreign<'p>(files: impl Iterator<Item = &'p Path>) -> Result<Option<&'p Path>, InstallError> {
+    for file in files {
+        let settings = settings_at(file)?;
+        let has_one =
+            |settings: &Settings| settings.value().get("statusLine").is_some() && !is_ours(settings);
+        if settings.as_ref().is_some_and(has_one) {
+            return Ok(Some(file));
+        }
+    }
+    Ok(None)
+}
 
 /// Makes the status line ours; one that is there already goes on inside it.
 ///
