@@ -318,9 +318,9 @@ impl Injector {
         (u32::try_from(for_agent).unwrap_or(u32::MAX), self.queue.top_priority())
     }
 
-    /// How many of those that wait for the agent are as urgent as the most urgent one.
-    pub fn pending_at_top(&self) -> u32 {
-        u32::try_from(self.queue.len_of_top()).unwrap_or(u32::MAX)
+    /// How many notifications of that priority wait for the agent.
+    pub fn pending_of(&self, priority: Priority) -> u32 {
+        self.queue.len_of(priority)
     }
 
     /// How many notifications wait for the user's word.

@@ -145,7 +145,7 @@ fn session(session: &OpenSession<'_>, threshold: Priority) -> SessionView {
         seen_at: session.last_seen.to_string(),
         pending,
         top: top.map(Priority::as_str),
-        at_top: session.injector.pending_at_top(),
+        top_count: top.map_or(0, |top| session.injector.pending_of(top)),
         for_user: session.injector.for_user(),
         state: session.state.as_str(),
         wake: wake.as_ref().map(|wake| wake.kind.as_str()),

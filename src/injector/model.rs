@@ -485,6 +485,10 @@ impl Pair {
         let top = for_agent.iter().map(|known| known.notification.priority).max();
         let count = |of: &[&Known]| u32::try_from(of.len()).expect("few");
         assert_eq!(self.injector.pending(), (count(&for_agent), top));
+        for priority in Priority::ALL {
+            let of_it = for_agent.iter().filter(|known| known.notification.priority == priority).count();
+            assert_eq!(self.injector.pending_of(priority), u32::try_from(of_it).expect("few"));
+        }
         assert_eq!(self.injector.for_user(), count(&for_user));
         let on_its_way = view.leases.into_iter().flat_map(|lease| lease.notifications).count();
         let leased = |known: &&Known| matches!(known.place, Place::Lease(_));

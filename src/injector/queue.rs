@@ -422,12 +422,11 @@ impl Queue {
         for_agent.map(|lane| lane.urgency.0)
     }
 
-    /// How many do not wait for the user and are as urgent as the most urgent one of them.
-    pub(super) fn len_of_top(&self) -> usize {
-        let Some(top) = self.top_priority() else { return 0 };
-        let for_agent = self.lanes_of(Reverse(top)).filter(|lane| lane.hold != Hold::User);
-        let counts = for_agent.filter_map(|lane| self.counts.get(&lane)).flat_map(BTreeMap::values);
-        counts.map(|count| usize::try_from(*count).unwrap_or(usize::MAX)).sum()
+    /// How many of that priority do not wait for the user.
+    pub(super) fn len_of(&self, priority: Priority) -> u32 {
+        let of_it = |lane: &Lane| lane.hold != Hold::User && lane.urgency.0 == priority;
+        let lanes = self.counts.iter().filter(|(lane, _)| of_it(lane));
+        lanes.flat_map(|(_, counts)| counts.values()).sum()
     }
 
     /// The priority of the least urgent one.

@@ -276,9 +276,10 @@ pub struct SessionView {
     /// The most urgent one's priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top: Option<&'static str>,
-    /// How many are as urgent as that one; the status line says it, the JSON does not.
-    #[serde(skip)]
-    pub at_top: u32,
+    /// How many have that priority.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schema(required = false)]
+    pub top_count: u32,
     /// Notifications that wait for the user's word.
     pub for_user: u32,
     /// Where it stands: `idle`, `streaming`, `tool_pending`, `tool_complete`, `continuing` or `interrupted`.

@@ -58,9 +58,9 @@ pub(crate) async fn status_line(
 /// What is shown of a session: how many are as urgent as the most urgent one, how many more there are, and how many wait for the user's
 /// word.
 fn text(session: &SessionView) -> Option<String> {
-    let SessionView { pending, at_top, for_user, .. } = *session;
-    let most = session.top.map(|top| format!("{at_top} {top}"));
-    let others = pending.saturating_sub(at_top);
+    let SessionView { pending, top_count, for_user, .. } = *session;
+    let most = session.top.map(|top| format!("{top_count} {top}"));
+    let others = pending.saturating_sub(top_count);
     let others = (others > 0).then(|| format!("{others} more"));
     let for_user = (for_user > 0).then(|| format!("{for_user} for you"));
     let parts: Vec<String> = most.into_iter().chain(others).chain(for_user).collect();
@@ -74,14 +74,14 @@ mod tests {
 
     #[test]
     fn it_says_how_urgent_what_waits_is_and_nothing_when_nothing_waits() {
-        for (pending, top, at_top, for_user, expected) in [
+        for (pending, top, top_count, for_user, expected) in [
             (0, None, 0, 0, None),
             (2, Some("high"), 2, 0, Some("aside \u{25cf} 2 high")),
             (7, Some("critical"), 1, 0, Some("aside \u{25cf} 1 critical, 6 more")),
             (3, Some("low"), 3, 1, Some("aside \u{25cf} 3 low, 1 for you")),
             (0, None, 0, 2, Some("aside \u{25cf} 2 for you")),
         ] {
-            let waiting = SessionView { pending, top, at_top, for_user, ..session("s1", 0) };
+            let waiting = SessionView { pending, top, top_count, for_user, ..session("s1", 0) };
             assert_eq!(text(&waiting).as_deref(), expected);
         }
     }

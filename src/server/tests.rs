@@ -292,7 +292,7 @@ pub(super) fn session(id: &str, pending: u32) -> SessionView {
         seen_at: "1970-01-01T00:00:01Z".to_owned(),
         pending,
         top: (pending > 0).then_some("high"),
-        at_top: pending,
+        top_count: pending,
         for_user: 0,
         state: "idle",
         wake: None,
