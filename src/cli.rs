@@ -1,8 +1,8 @@
 //! The commands that people and scripts type, one file each.
 //!
 //! A command reads its arguments, makes requests to the daemon and prints what comes back; what happens is decided there.
-//! Output goes to stdout and is plain, short and aligned, or JSON where `--json` asks for it; an error is printed once, by
-//! `main`. Exit codes: 0, 1 for a failure, 2 for arguments that make no sense.
+//! Output goes to stdout and is short and aligned, or JSON where `--json` asks for it; `terminal.rs` says how it is written for a
+//! terminal or a pipe. An error is printed once, by `main`. Exit codes: 0, 1 for a failure, 2 for arguments that make no sense.
 
 mod attach;
 mod backup;
@@ -29,6 +29,7 @@ mod status;
 mod statusline;
 mod table;
 mod tail;
+mod terminal;
 mod token;
 mod up;
 mod why;
@@ -58,6 +59,7 @@ use crate::{
     server::TokensError,
 };
 use paths::{Paths, PathsError};
+use terminal::Terminal;
 
 /// Reads the word of a harness.
 fn harness() -> impl TypedValueParser<Value = &'static Kind> {
@@ -87,6 +89,9 @@ struct Cli {
     /// Folder of the journal [default: $ASIDE_STATE, or aside in the XDG state folder]
     #[arg(long, global = true, value_name = "DIR", help_heading = PLACES)]
     state: Option<OsString>,
+    /// Write times exactly and in UTC, not as `3m ago`
+    #[arg(long, global = true)]
+    utc: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -163,6 +168,7 @@ struct Context<'a> {
     paths: Result<Paths, PathsError>,
     client: Client,
     out: &'a mut dyn Write,
+    terminal: Terminal,
 }
 
 /// Why a command failed; its text follows "failed to".
@@ -355,7 +361,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
     let client = Client::new(socket, ANSWER_TIMEOUT);
     // Not locked: what `run` passes on is written by threads of its own.
     let mut stdout = io::stdout();
-    let context = Context { paths: Paths::from_env(variable), client, out: &mut stdout };
+    let terminal = Terminal::of_stdout(cli.utc, |name| env::var_os(name));
+    let context = Context { paths: Paths::from_env(variable), client, out: &mut stdout, terminal };
     dispatch(cli.command, context)
 }
 
@@ -500,7 +507,8 @@ mod tests {
 
     pub(super) fn context<'a>(daemon: &FakeDaemon, out: &'a mut Vec<u8>) -> Context<'a> {
         let paths = Paths { socket: daemon.socket().to_owned(), config: "c".into(), state: "s".into() };
-        Context { client: Client::new(paths.socket.clone(), ANSWER_TIMEOUT), paths: Ok(paths), out }
+        let client = Client::new(paths.socket.clone(), ANSWER_TIMEOUT);
+        Context { client, paths: Ok(paths), out, terminal: terminal::tests::pipe() }
     }
 
     #[test]

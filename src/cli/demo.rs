@@ -11,7 +11,7 @@ use std::{
     env,
     ffi::OsStr,
     fs::{self, Permissions},
-    io::{self, BufRead, BufReader, IsTerminal},
+    io::{self, BufRead, BufReader},
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::PathBuf,
     process::{self, Child, Command, Stdio},
@@ -51,14 +51,18 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
-    let has_colours = !args.plain && io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none();
-    let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    context.terminal.has_colours &= !args.plain;
     let place = Place::make().map_err(CliError::Demo)?;
     let daemon = Daemon::start(&place).map_err(CliError::Demo)?;
-    let screen = Screen::new(columns, has_colours);
+    let screen = Screen::new(&context.terminal);
     let client = Client::new(place.socket(), ANSWER_TIMEOUT);
     let mut turn = Turn {
-        context: Context { client, paths: context.paths.clone(), out: &mut *context.out },
+        context: Context {
+            client,
+            paths: context.paths.clone(),
+            out: &mut *context.out,
+            terminal: context.terminal.clone(),
+        },
         screen,
         place: &place,
         carriers: 0,

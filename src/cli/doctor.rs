@@ -14,7 +14,11 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::{CliError, Context, table::one_line};
+use super::{
+    CliError, Context,
+    table::one_line,
+    terminal::{Terminal, Tone},
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -30,6 +34,9 @@ pub(super) struct Args {
 enum Harness {
     ClaudeCode,
 }
+
+/// Columns of the longest verdict.
+const VERDICT_WIDTH: usize = 4;
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,16 +87,23 @@ impl Check {
         json!({ "name": name, "verdict": verdict.as_str(), "found": found, "remedy": remedy })
     }
 
-    fn line(&self, width: usize) -> String {
+    /// What was found, beside a name padded to `width`; a terminal gets it broken into lines, a pipe as one.
+    fn line(&self, width: usize, terminal: &Terminal) -> String {
         let Self { name, verdict, found, remedy } = self;
         let remedy = remedy.as_deref().map(|remedy| format!(" -> {}", one_line(remedy))).unwrap_or_default();
-        format!("{:4}  {name:width$}  {}{remedy}\n", verdict.as_str(), one_line(found))
+        let indent = VERDICT_WIDTH + width + 4;
+        let found = terminal.wrap(&format!("{}{remedy}", one_line(found)), indent, indent);
+        let verdict = format!("{:VERDICT_WIDTH$}", verdict.as_str());
+        format!("{}  {name:width$}  {found}\n", terminal.paint(Tone::of(verdict.trim_end()), &verdict))
     }
 }
 
 /// Makes all checks; gives 1 if one of them failed.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, CliError> {
     let Harness::ClaudeCode = args.harness;
+    if args.json {
+        context.terminal.moments.zone = None;
+    }
     let checks = checks(context);
     let has_failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
     let text = if args.json {
@@ -97,7 +111,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
         format!("{}\n", json!({ "ok": !has_failed, "checks": list }))
     } else {
         let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
-        checks.iter().map(|check| check.line(width)).collect()
+        checks.iter().map(|check| check.line(width, &context.terminal)).collect()
     };
     context.print(&text)?;
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -123,11 +137,18 @@ fn checks(context: &Context<'_>) -> Vec<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::terminal::tests::{of_width, pipe};
 
     #[test]
-    fn a_check_is_one_line_whatever_was_found() {
+    fn a_check_is_one_line_whatever_was_found_unless_a_terminal_is_too_narrow() {
         let check = Check::warn("hooks", "a\nb", "do\nthis");
-        assert_eq!(check.line(7), "warn  hooks    a b -> do this\n");
-        assert_eq!(Check::ok("daemon", "up").line(7), "ok    daemon   up\n");
+        assert_eq!(check.line(7, &pipe()), "warn  hooks    a b -> do this\n");
+        assert_eq!(Check::ok("daemon", "up").line(7, &pipe()), "ok    daemon   up\n");
+        let long = Check::fail("daemon", "nothing answers at /run/user/1000/aside/aside.sock", "aside up");
+        let expected = "\
+fail  daemon   nothing answers at
+               /run/user/1000/aside/aside.sock -> aside up
+";
+        assert_eq!(long.line(7, &of_width(60)), expected);
     }
 }

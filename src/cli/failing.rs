@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{CliError, Context, parse, table::one_line};
+use super::{CliError, Context, parse, table::one_line, terminal::Terminal};
 
 /// What of a subscriber failed.
 #[derive(Deserialize)]
@@ -18,10 +18,11 @@ pub(super) struct Failing {
 
 impl Failing {
     /// One line about it.
-    pub(super) fn text(&self, subscriber: &str) -> String {
+    pub(super) fn text(&self, subscriber: &str, terminal: &Terminal) -> String {
         let Self { file, line, message, times, last_at } = self;
+        let last = terminal.moment(last_at);
         let line = line.map_or_else(String::new, |line| format!(":{line}"));
-        format!("{subscriber}: {file}{line} failed {times} times, last at {last_at}: {}", one_line(message))
+        format!("{subscriber}: {file}{line} failed {times} times, last {last}: {}", one_line(message))
     }
 }
 
@@ -43,7 +44,8 @@ pub(super) fn lines(context: &Context<'_>) -> Result<BTreeMap<String, Vec<String
     let doing = "read the status";
     let status: Status = parse(doing, &context.ask(doing, "GET", "/v1/status", None)?)?;
     let lines = |(id, own): (String, Subscriber)| {
-        let lines: Vec<String> = own.failing.iter().map(|failing| failing.text(&id)).collect();
+        let lines: Vec<String> =
+            own.failing.iter().map(|failing| failing.text(&id, &context.terminal)).collect();
         (!lines.is_empty()).then_some((id, lines))
     };
     Ok(status.subscribers.into_iter().filter_map(lines).collect())

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CliError, Context, failing::Failing, parse, reload::Config, table};
+use super::{CliError, Context, failing::Failing, parse, reload::Config, table, terminal::Terminal};
 
 /// Characters of the rules' hash that are shown; enough to see whether they changed.
 const HASH_CHARS: usize = 12;
@@ -25,7 +25,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let status: Value = parse(doing, &context.ask(doing, "GET", "/v1/status", None)?)?;
     let text = match (args.json, Status::deserialize(&status)) {
         (true, _) => format!("{status}\n"),
-        (false, Ok(known)) => known.text(),
+        (false, Ok(known)) => known.text(&context.terminal),
         // A daemon of another version; what it says is shown as it comes.
         (false, Err(_)) => table::pairs(&status),
     };
@@ -157,7 +157,7 @@ impl Tokens {
 }
 
 impl Status {
-    fn text(&self) -> String {
+    fn text(&self, terminal: &Terminal) -> String {
         let Self { journal, projection, rules, config, events, notifications, tokens, sessions, .. } = self;
         let hash: String = rules.hash.chars().take(HASH_CHARS).collect();
         let full = journal.full.as_ref().map(|what| format!("; FULL: {what}")).unwrap_or_default();
@@ -181,11 +181,11 @@ impl Status {
         });
         let problems = journal.problems.iter().chain(config.problems());
         let problems: String = problems.map(|problem| format!("PROBLEM: {problem}\n")).collect();
-        format!("{}{problems}{}", table::pairs(&lines), self.subscribers())
+        format!("{}{problems}{}", table::pairs(&lines), self.subscribers(terminal))
     }
 
     /// Those that did something; of the others only how many there are.
-    fn subscribers(&self) -> String {
+    fn subscribers(&self, terminal: &Terminal) -> String {
         let did_something = |subscriber: &Subscriber| {
             subscriber.batched > 0 || subscriber.created > 0 || !subscriber.ended.is_empty()
         };
@@ -202,7 +202,7 @@ impl Status {
         let failing = self
             .subscribers
             .iter()
-            .flat_map(|(id, own)| own.failing.iter().map(move |one| one.text(id) + "\n"));
+            .flat_map(|(id, own)| own.failing.iter().map(move |one| one.text(id, terminal) + "\n"));
         let failing: String = failing.collect();
         if !failing.is_empty() {
             text.push_str(&format!("\nFAILING\n{failing}"));

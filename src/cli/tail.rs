@@ -2,15 +2,19 @@
 
 use serde_json::Value;
 
-use super::{CliError, Context, refusal, table::one_line};
+use super::{
+    CliError, Context, refusal,
+    table::one_line,
+    terminal::{self, Terminal, Tone},
+};
 use crate::{
     client::{StreamEvent, percent_encode},
     event::{Pattern, Seq, Severity},
 };
 
 const DOING: &str = "follow the events";
-/// Width of a time to the millisecond; a whole second is written shorter.
-const TIME_WIDTH: usize = 24;
+/// Width of a time of today, to the millisecond.
+const TIME_WIDTH: usize = 12;
 /// Width of the longest severity.
 const SEVERITY_WIDTH: usize = 8;
 
@@ -38,7 +42,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     })?;
     while let Some(event) = stream.next_event().map_err(failed)? {
         let value: Value = super::parse(DOING, event.data.as_bytes())?;
-        let line = if args.json { event.data } else { line(&event, &value) };
+        let line = if args.json { event.data } else { line(&event, &value, &context.terminal) };
         context.print(&format!("{line}\n"))?;
     }
     Err(CliError::StreamEnded)
@@ -56,19 +60,23 @@ fn path(args: &Args) -> String {
     }
 }
 
-fn line(event: &StreamEvent, value: &Value) -> String {
+/// One line about an event; a terminal gets as much of it as it shows.
+fn line(event: &StreamEvent, value: &Value, terminal: &Terminal) -> String {
     let text = |name| value.get(name).and_then(Value::as_str).map_or("-".to_owned(), one_line);
     let payload = value.get("payload").map_or(String::new(), |payload| one_line(&payload.to_string()));
     let addressee =
         |name| value.get(name).and_then(Value::as_str).map(|text| format!(" {name}={}", one_line(text)));
     let scope = addressee("session").or_else(|| addressee("workspace")).unwrap_or_default();
+    let place =
+        format!("{:>6} {:TIME_WIDTH$}", one_line(&event.id), terminal.moments.exact(&text("timestamp")));
+    let (severity, what) =
+        (text("severity"), format!("{} {}{scope} {payload}", text("type"), text("source")));
+    let begin = terminal::width(&place) + 1 + terminal::width(&severity).max(SEVERITY_WIDTH) + 1;
     format!(
-        "{:>6} {:TIME_WIDTH$} {:SEVERITY_WIDTH$} {} {}{scope} {payload}",
-        one_line(&event.id),
-        text("timestamp"),
-        text("severity"),
-        text("type"),
-        text("source"),
+        "{} {} {}",
+        terminal.paint(Tone::Dim, &place),
+        terminal.paint(Tone::of(&severity), &format!("{severity:SEVERITY_WIDTH$}")),
+        terminal.cut_after(begin, &what),
     )
 }
 
@@ -89,8 +97,8 @@ mod tests {
         assert_eq!(
             run_against(&daemon, &["tail"]),
             Err(format!(
-                "     7 2026-11-21T12:00:00Z     error    task.failed run workspace=/w {{\"task\":\"t\\n\"}}\n\
-                 \x20    8 -                        debug    task.started run \n{ended}"
+                "     7 12:00:00.000 error    task.failed run workspace=/w {{\"task\":\"t\\n\"}}\n\
+                 \x20    8 -            debug    task.started run \n{ended}"
             ))
         );
         assert_eq!(

@@ -139,6 +139,8 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("base64", Where::Only(&["protocol/"])),
     ("toml", Where::Only(&["config.rs", "config/", "event/catalogue.rs"])),
     ("annotate_snippets", Where::Only(&["config.rs", "config/"])),
+    ("anstyle", Where::Only(&["cli/terminal.rs"])),
+    ("unicode_width", Where::Only(&["cli/terminal.rs"])),
     ("clap", Where::Only(&["cli.rs", "cli/"])),
     ("clap_complete", Where::Only(&["cli/generated.rs"])),
     ("clap_mangen", Where::Only(&["cli/generated.rs"])),

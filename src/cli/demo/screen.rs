@@ -1,5 +1,7 @@
 //! Two columns: what happens, and beside it what the agent sees.
 
+use crate::cli::terminal::{Terminal, Tone};
+
 /// Columns of the whole picture unless the terminal has fewer.
 const WIDTH_MAX: usize = 110;
 /// Fewest columns in which both sides can be read; a narrower terminal wraps them.
@@ -7,71 +9,55 @@ const WIDTH_MIN: usize = 72;
 /// What stands between the two sides.
 const GAP: &str = " | ";
 
-const BOLD: &str = "\u{1b}[1m";
-const DIM: &str = "\u{1b}[2m";
-const GREEN: &str = "\u{1b}[32m";
-const PLAIN: &str = "\u{1b}[0m";
-
 /// How the picture is drawn.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Screen {
     left: usize,
     right: usize,
-    has_colours: bool,
+    terminal: Terminal,
 }
 
 impl Screen {
-    /// A screen of `columns`, of which no more than [`WIDTH_MAX`] are used.
-    pub(super) fn new(columns: Option<usize>, has_colours: bool) -> Self {
-        let width = columns.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX);
-        let left = (width - GAP.chars().count()) * 2 / 5;
-        Self { left, right: width - GAP.chars().count() - left, has_colours }
+    /// As wide as the terminal, but no wider than [`WIDTH_MAX`].
+    pub(super) fn new(terminal: &Terminal) -> Self {
+        let width = terminal.columns.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX);
+        let left = (width - GAP.len()) * 2 / 5;
+        Self { left, right: width - GAP.len() - left, terminal: terminal.clone() }
     }
 
     /// The names of the two sides, and a line below them.
-    pub(super) fn header(self) -> String {
-        let names = self.row("what happens", BOLD, "what the agent sees", BOLD);
+    pub(super) fn header(&self) -> String {
+        let names = self.row(("what happens", Tone::Heading), ("what the agent sees", Tone::Heading));
         names + &"-".repeat(self.left) + "-+-" + &"-".repeat(self.right) + "\n"
     }
 
     /// One step: `happens` on the left; on the right `sees`, or that nothing was added.
-    pub(super) fn step(self, happens: &str, sees: Option<&str>) -> String {
+    pub(super) fn step(&self, happens: &str, sees: Option<&str>) -> String {
         let right = match sees {
             Some(text) => wrap(text, self.right),
             None => vec!["(nothing: not one byte is added)".to_owned()],
         };
-        let colour = if sees.is_some() { GREEN } else { DIM };
+        let tone = if sees.is_some() { Tone::Good } else { Tone::Dim };
         let left = wrap(happens, self.left);
         let mut drawn: String = (0..left.len().max(right.len()))
             .map(|line| {
                 let of = |side: &[String]| side.get(line).cloned().unwrap_or_default();
-                self.row(&of(&left), "", &of(&right), colour)
+                self.row((&of(&left), Tone::Plain), (&of(&right), tone))
             })
             .collect();
-        drawn.push_str(&self.row("", "", "", ""));
+        drawn.push_str(&self.row(("", Tone::Plain), ("", Tone::Plain)));
         drawn
     }
 
     /// A line that stands under both sides.
-    pub(super) fn heading(self, text: &str) -> String {
-        format!("{}\n", self.coloured(text, BOLD))
+    pub(super) fn heading(&self, text: &str) -> String {
+        format!("{}\n", self.terminal.paint(Tone::Heading, text))
     }
 
-    fn row(self, left: &str, left_colour: &str, right: &str, right_colour: &str) -> String {
-        let padding = " ".repeat(self.left.saturating_sub(left.chars().count()));
-        let line = format!(
-            "{}{padding}{GAP}{}",
-            self.coloured(left, left_colour),
-            self.coloured(right, right_colour)
-        );
-        format!("{}\n", line.trim_end())
-    }
-
-    fn coloured(self, text: &str, colour: &str) -> String {
-        if !self.has_colours || colour.is_empty() || text.is_empty() {
-            return text.to_owned();
-        }
-        format!("{colour}{text}{PLAIN}")
+    fn row(&self, left: (&str, Tone), right: (&str, Tone)) -> String {
+        let padding = " ".repeat(self.left.saturating_sub(left.0.chars().count()));
+        let paint = |(text, tone): (&str, Tone)| self.terminal.paint(tone, text);
+        format!("{}\n", format!("{}{padding}{GAP}{}", paint(left), paint(right)).trim_end())
     }
 }
 
@@ -98,10 +84,11 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::terminal::tests::{of_width, pipe};
 
     #[test]
     fn both_sides_stand_beside_each_other() {
-        let screen = Screen::new(Some(72), false);
+        let screen = Screen::new(&of_width(72));
         let text =
             "tool_fail: grep timeout\nerror: a message that is so long that it does not fit into the column";
         let drawn = screen.header() + &screen.step("grep fails", Some(text)) + &screen.step("a read", None);
@@ -125,9 +112,10 @@ a read                      | (nothing: not one byte is added)
 
     #[test]
     fn colours_change_no_width() {
-        let plain = Screen::new(None, false).step("a", Some("b"));
-        let coloured = Screen::new(None, true).step("a", Some("b"));
-        let stripped = [BOLD, DIM, GREEN, PLAIN].iter().fold(coloured, |text, code| text.replace(code, ""));
-        assert_eq!(stripped, plain);
+        let plain = Screen::new(&pipe()).step("a", Some("b"));
+        let coloured = Screen::new(&Terminal { has_colours: true, ..pipe() }).step("a", Some("b"));
+        assert_ne!(coloured, plain);
+        let codes = ["\u{1b}[32m", "\u{1b}[0m"];
+        assert_eq!(codes.iter().fold(coloured, |text, code| text.replace(code, "")), plain);
     }
 }

@@ -1,0 +1,231 @@
+//! How text is written for whoever reads it: the terminal's width, colours by meaning, and times.
+//!
+//! All of it is found out once, when a command starts, and passed on as data. A pipe gets no colour and lines of any length.
+
+mod moments;
+
+use std::{
+    borrow::Cow,
+    ffi::OsString,
+    io::{self, IsTerminal},
+    iter,
+};
+
+use anstyle::{AnsiColor, Style};
+use jiff::tz::TimeZone;
+use rustix::termios::tcgetwinsize;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+pub(super) use self::moments::Moments;
+use crate::{daemon::Clock, time::Timestamp};
+
+/// Columns of a terminal that does not tell how many it has.
+const COLUMNS_UNKNOWN: usize = 80;
+/// Fewest columns that text is broken to; a narrower terminal breaks it again.
+const COLUMNS_MIN: usize = 40;
+/// What stands in place of what was cut: one column wide.
+const CUT_MARK: char = '\u{2026}';
+
+/// What a piece of text means; decides its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Tone {
+    #[default]
+    Plain,
+    /// The head of a column or a section.
+    Heading,
+    /// An id or a time: what the eye passes over.
+    Dim,
+    Good,
+    Warning,
+    Bad,
+}
+
+impl Tone {
+    /// The meaning of a severity, a priority, a verdict or a state.
+    pub(super) fn of(word: &str) -> Self {
+        match word {
+            "critical" | "error" | "fail" => Self::Bad,
+            "high" | "warning" | "warn" => Self::Warning,
+            "ok" | "confirmed" => Self::Good,
+            "debug" | "low" | "suspended" => Self::Dim,
+            _ => Self::Plain,
+        }
+    }
+
+    const fn style(self) -> Style {
+        match self {
+            Self::Plain => Style::new(),
+            Self::Heading => Style::new().bold(),
+            Self::Dim => Style::new().dimmed(),
+            Self::Good => AnsiColor::Green.on_default(),
+            Self::Warning => AnsiColor::Yellow.on_default(),
+            Self::Bad => AnsiColor::Red.on_default(),
+        }
+    }
+}
+
+/// What the output is written to.
+#[derive(Debug, Clone)]
+pub(super) struct Terminal {
+    /// Columns of the terminal; `None` for what is no terminal, whose lines are neither cut nor broken.
+    pub(super) columns: Option<usize>,
+    /// Whether tones are shown.
+    pub(super) has_colours: bool,
+    /// How times are written.
+    pub(super) moments: Moments,
+}
+
+impl Terminal {
+    /// What stdout is; with `is_utc`, times are written exactly.
+    pub(super) fn of_stdout(is_utc: bool, variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let stdout = io::stdout();
+        let is_terminal = stdout.is_terminal();
+        let size = || tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
+        let columns = || size().filter(|columns| *columns > 0).unwrap_or(COLUMNS_UNKNOWN);
+        let zone: Option<fn() -> TimeZone> = if is_utc { None } else { Some(TimeZone::system) };
+        Self {
+            columns: is_terminal.then(columns),
+            has_colours: is_terminal && wants_colours(&variable),
+            moments: Moments { now: Clock::starting_at(Timestamp::ZERO).now(), zone },
+        }
+    }
+
+    /// `text` in the colour of its meaning.
+    pub(super) fn paint(&self, tone: Tone, text: &str) -> String {
+        if !self.has_colours || tone == Tone::Plain || text.is_empty() {
+            return text.to_owned();
+        }
+        let style = tone.style();
+        format!("{style}{text}{style:#}")
+    }
+
+    /// What follows `begin` columns of a line, cut where the terminal ends.
+    pub(super) fn cut_after<'t>(&self, begin: usize, rest: &'t str) -> Cow<'t, str> {
+        let cut = |columns: usize| cut(rest, columns.max(COLUMNS_MIN).saturating_sub(begin));
+        self.columns.map_or(Cow::Borrowed(rest), cut)
+    }
+
+    /// `text`, which begins after `begin` columns, broken at spaces where the terminal ends; what follows is indented by `indent`.
+    pub(super) fn wrap(&self, text: &str, begin: usize, indent: usize) -> String {
+        let Some(columns) = self.columns else { return text.to_owned() };
+        let columns = columns.max(COLUMNS_MIN).max(indent + COLUMNS_MIN / 2);
+        let mut wrapped = String::new();
+        let (mut at, mut has_word) = (begin, false);
+        for (index, word) in text.split(' ').enumerate() {
+            let width = word.width();
+            if has_word && width > 0 && at + 1 + width > columns {
+                wrapped.truncate(wrapped.trim_end().len());
+                wrapped.push('\n');
+                wrapped.extend(iter::repeat_n(' ', indent));
+                (at, has_word) = (indent, false);
+            } else if index > 0 {
+                wrapped.push(' ');
+                at += 1;
+            }
+            wrapped.push_str(word);
+            at += width;
+            has_word |= width > 0;
+        }
+        wrapped
+    }
+
+    /// When something was or will be, for people: `3m ago`.
+    pub(super) fn moment(&self, at: &str) -> String {
+        self.moments.relative(at)
+    }
+}
+
+/// Whether a terminal's user wants colours.
+///
+/// Source: <https://no-color.org>, and terminfo's name of a terminal that can do nothing.
+fn wants_colours(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let is_refused = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !is_refused && variable("TERM").is_none_or(|terminal| terminal != "dumb")
+}
+
+/// How many columns a text takes up.
+pub(super) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The beginning of `text`, if it is wider than `columns`, and a mark.
+fn cut(text: &str, columns: usize) -> Cow<'_, str> {
+    if text.width() <= columns {
+        return text.into();
+    }
+    let (mut left, mut end) = (columns.saturating_sub(1), 0);
+    for (at, c) in text.char_indices() {
+        let width = c.width().unwrap_or(0);
+        if width > left {
+            break;
+        }
+        (left, end) = (left - width, at + c.len_utf8());
+    }
+    format!("{}{CUT_MARK}", text.get(..end).unwrap_or_default()).into()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A pipe at half past noon, in UTC.
+    pub(in crate::cli) fn pipe() -> Terminal {
+        let now = "2026-11-21T12:30:00Z".parse().expect("a time");
+        Terminal { columns: None, has_colours: false, moments: Moments { now, zone: Some(|| TimeZone::UTC) } }
+    }
+
+    /// A terminal of this width without colours, at the same time.
+    pub(in crate::cli) fn of_width(columns: usize) -> Terminal {
+        Terminal { columns: Some(columns), ..pipe() }
+    }
+
+    #[test]
+    fn a_text_that_is_too_wide_is_cut_with_a_mark() {
+        for (text, columns, shown) in [
+            ("abcdef", 6, "abcdef"),
+            ("abcdefg", 6, "abcde\u{2026}"),
+            // Two columns each, so that one column stays empty.
+            ("\u{8a9e}\u{8a9e}\u{8a9e}", 5, "\u{8a9e}\u{8a9e}\u{2026}"),
+            ("\u{8a9e}\u{8a9e}\u{8a9e}", 4, "\u{8a9e}\u{2026}"),
+            ("abc", 0, "\u{2026}"),
+        ] {
+            assert_eq!(cut(text, columns), shown, "{text}");
+        }
+        let line = "x".repeat(90);
+        assert_eq!(of_width(80).cut_after(10, &line).width(), 70);
+        assert_eq!(pipe().cut_after(10, &line), line);
+    }
+
+    #[test]
+    fn a_long_text_is_broken_at_spaces_and_what_follows_is_indented() {
+        let text = "one two three four five six seven eight nine ten";
+        let expected = "one two three four five six seven\n    eight nine ten";
+        assert_eq!(of_width(40).wrap(text, 4, 4), expected);
+        assert_eq!(pipe().wrap(text, 4, 4), text);
+        // A word that fits nowhere stands alone.
+        let long = "x".repeat(50);
+        assert_eq!(of_width(40).wrap(&format!("a {long} b"), 0, 2), format!("a\n  {long}\n  b"));
+        assert_eq!(of_width(40).wrap("  a  b", 0, 2), "  a  b");
+    }
+
+    #[test]
+    fn colours_are_for_terminals_whose_user_wants_them() {
+        for (no_color, term, wants) in [
+            (None, Some("xterm"), true),
+            (None, None, true),
+            (Some(""), Some("xterm"), true),
+            (Some("1"), Some("xterm"), false),
+            (None, Some("dumb"), false),
+        ] {
+            let variable = |name: &str| match name {
+                "NO_COLOR" => no_color.map(OsString::from),
+                _ => term.map(OsString::from),
+            };
+            assert_eq!(wants_colours(variable), wants, "{no_color:?} {term:?}");
+        }
+        let coloured = Terminal { has_colours: true, ..pipe() };
+        assert_eq!(coloured.paint(Tone::of("error"), "e"), "\u{1b}[31me\u{1b}[0m");
+        assert_eq!(coloured.paint(Tone::of("info"), "i"), "i");
+        assert_eq!(pipe().paint(Tone::Bad, "e"), "e");
+    }
+}

@@ -1,0 +1,110 @@
+//! Times: relative and local for people, or exactly and in UTC.
+
+use jiff::{Zoned, tz::TimeZone};
+
+use crate::{cli::table::one_line, time::Timestamp};
+
+const MINUTE: i64 = 60;
+const HOUR: i64 = 60 * MINUTE;
+
+/// How times are written.
+#[derive(Debug, Clone)]
+pub(in crate::cli) struct Moments {
+    /// When the command runs.
+    pub(in crate::cli) now: Timestamp,
+    /// Finds out where its user lives, once a time is written; `None` to write times as the daemon gives them: RFC 3339 in UTC.
+    pub(in crate::cli) zone: Option<fn() -> TimeZone>,
+}
+
+impl Moments {
+    /// How long ago, or in how long: in the unit that matters within a day, else the day and the time of it.
+    ///
+    /// Shape: `3m ago`, `in 12m`, `5h ago`, `yesterday 14:02`, `Nov 9 14:02`, `2025-11-09 14:02`; what is no time stays as it is.
+    pub(in crate::cli) fn relative(&self, at: &str) -> String {
+        let Some((at, now)) = self.local(at) else { return one_line(at) };
+        let ago = now.timestamp().as_second() - at.timestamp().as_second();
+        let (distance, unit) = match ago.abs() {
+            seconds @ 0..MINUTE => (seconds, 's'),
+            seconds @ MINUTE..HOUR => (seconds / MINUTE, 'm'),
+            seconds if at.date() == now.date() => (seconds / HOUR, 'h'),
+            _ => return day(&at, &now),
+        };
+        if ago < 0 { format!("in {distance}{unit}") } else { format!("{distance}{unit} ago") }
+    }
+
+    /// The time of the day, to the millisecond, with the day unless it is today.
+    pub(in crate::cli) fn exact(&self, at: &str) -> String {
+        match self.local(at) {
+            Some((at, now)) if at.date() == now.date() => at.strftime("%H:%M:%S.%3f").to_string(),
+            Some((at, _)) => at.strftime("%Y-%m-%d %H:%M:%S.%3f").to_string(),
+            None => one_line(at),
+        }
+    }
+
+    /// This time and the present one, where the user lives; `None` if times are written as they come.
+    fn local(&self, at: &str) -> Option<(Zoned, Zoned)> {
+        let zone = self.zone?();
+        let at: jiff::Timestamp = at.parse().ok()?;
+        let now = jiff::Timestamp::from_millisecond(i64::try_from(self.now.as_millis()).ok()?).ok()?;
+        Some((at.to_zoned(zone.clone()), now.to_zoned(zone)))
+    }
+}
+
+/// The day and the time of it, as seen from `now`.
+fn day(at: &Zoned, now: &Zoned) -> String {
+    let date = at.date();
+    let named = if now.date().yesterday().ok() == Some(date) {
+        "yesterday %H:%M"
+    } else if now.date().tomorrow().ok() == Some(date) {
+        "tomorrow %H:%M"
+    } else if date.year() == now.date().year() {
+        "%b %-d %H:%M"
+    } else {
+        "%Y-%m-%d %H:%M"
+    };
+    at.strftime(named).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::{self, TimeZone};
+
+    use super::*;
+
+    fn at_noon(zone: Option<fn() -> TimeZone>) -> Moments {
+        Moments { now: "2026-11-21T12:00:00Z".parse().expect("a time"), zone }
+    }
+
+    #[test]
+    fn a_time_is_told_by_its_distance_or_its_day() {
+        let moments = at_noon(Some(|| TimeZone::fixed(tz::offset(1))));
+        for (at, shown) in [
+            ("2026-11-21T12:00:00.4Z", "0s ago"),
+            ("2026-11-21T11:59:18Z", "42s ago"),
+            ("2026-11-21T11:56:30Z", "3m ago"),
+            ("2026-11-21T12:12:30Z", "in 12m"),
+            ("2026-11-21T07:00:00Z", "5h ago"),
+            ("2026-11-21T14:59:00Z", "in 2h"),
+            // 23:30 where the user lives is the day before, 00:10 is not.
+            ("2026-11-20T23:10:00Z", "12h ago"),
+            ("2026-11-20T22:30:00Z", "yesterday 23:30"),
+            ("2026-11-22T10:00:00Z", "tomorrow 11:00"),
+            ("2026-11-09T13:02:00Z", "Nov 9 14:02"),
+            ("2025-11-09T13:02:00Z", "2025-11-09 14:02"),
+            ("soon\u{1b}[31m", "soon"),
+        ] {
+            assert_eq!(moments.relative(at), shown, "{at}");
+        }
+    }
+
+    #[test]
+    fn an_exact_time_is_local_unless_utc_is_asked_for() {
+        let moments = at_noon(Some(|| TimeZone::fixed(tz::offset(1))));
+        assert_eq!(moments.exact("2026-11-21T11:56:30.25Z"), "12:56:30.250");
+        assert_eq!(moments.exact("2026-11-20T11:56:30Z"), "2026-11-20 12:56:30.000");
+        let moments = at_noon(None);
+        for at in ["2026-11-21T11:56:30.25Z", "2026-11-20T11:56:30Z"] {
+            assert_eq!((moments.relative(at), moments.exact(at)), (at.to_owned(), at.to_owned()));
+        }
+    }
+}
