@@ -38,9 +38,11 @@ exit 1
 ";
 /// How it is called.
 const TESTS_COMMAND: &str = "./tests.sh";
-/// Where the events came from, and where they come from otherwise.
-const ORIGIN: &str = "The agent is scripted; all events but those of ./tests.sh are the demo's own.
-In a session they come from `aside run`, from hooks, and from publishers.
+/// What is said first.
+const ORIGIN: &str = "The agent is scripted and the events are made up; only ./tests.sh really runs.";
+/// Where events come from otherwise.
+const FOR_REAL: &str = "In a session, events come from `aside run`, from hooks and from publishers.
+For real: aside up && aside install claude-code
 ";
 
 #[derive(Debug, clap::Args)]
@@ -88,7 +90,7 @@ struct Turn<'a> {
 impl Turn<'_> {
     fn play(&mut self) -> Result<(), CliError> {
         let header = self.screen.header();
-        self.context.print(&header)?;
+        self.context.print(&format!("{ORIGIN}\n\n{header}"))?;
         self.exchange("turn_start", "The user asks: fix the login.\n[turn_start]")?;
 
         let mut tests = self.start_tests().map_err(CliError::Demo)?;
@@ -188,7 +190,7 @@ impl Turn<'_> {
             "{} events, about {raw} tokens as they came.\nThe agent was told in about {told}, each thing once.",
             published.len()
         ));
-        self.context.print(&format!("{summary}{ORIGIN}For real: aside up && aside install claude-code\n"))
+        self.context.print(&format!("{summary}{FOR_REAL}"))
     }
 
     /// Every event of the journal up to the last one of the turn, as whoever follows it gets it.

@@ -21,7 +21,9 @@ fn the_demo_shows_what_the_picture_in_the_readme_shows() {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     assert_eq!(fs::read_dir(&temporary).expect("a folder").count(), 0, "something is left behind");
 
-    let drawn = draw(&steady(&String::from_utf8(output.stdout).expect("text")));
+    let shown = String::from_utf8(output.stdout).expect("text");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let drawn = draw(&steady(&shown));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PICTURE);
     if env::var_os("ASIDE_BLESS").is_some() {
         fs::write(&path, &drawn).expect("written");
@@ -58,15 +60,17 @@ fn draw(text: &str) -> String {
          .new {{ fill: #a3be8c }} .none {{ fill: #6b7689 }} .title {{ font-weight: bold }}</style>\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#1f2430\"/>\n"
     );
+    let names =
+        text.lines().position(|line| line.starts_with("what happens")).expect("the two sides are named");
     for (index, line) in text.lines().enumerate() {
         let y = MARGIN + (index + 1) * LINE_HEIGHT - 5;
         let (left, right) = match line.find(" | ").or_else(|| line.ends_with(" |").then(|| line.len() - 2)) {
             Some(gap) => line.split_at(gap),
             None => (line, ""),
         };
-        let left_class = if right.is_empty() || index == 0 { "title" } else { "left" };
+        let left_class = if right.is_empty() || index == names { "title" } else { "left" };
         let right_class = match () {
-            () if index == 0 => "title",
+            () if index == names => "title",
             () if right.contains("(nothing") => "none",
             () => "new",
         };

@@ -2,10 +2,10 @@
 
 use crate::cli::terminal::{Terminal, Tone};
 
-/// Columns of the whole picture unless the terminal has fewer.
-const WIDTH_MAX: usize = 110;
+/// Columns of the whole picture unless the terminal has fewer: those of the usual one.
+const WIDTH_MAX: usize = 80;
 /// Fewest columns in which both sides can be read; a narrower terminal wraps them.
-const WIDTH_MIN: usize = 72;
+const WIDTH_MIN: usize = 60;
 /// What stands between the two sides.
 const GAP: &str = " | ";
 
@@ -117,5 +117,15 @@ a read                      | (nothing: not one byte is added)
         assert_ne!(coloured, plain);
         let codes = ["\u{1b}[32m", "\u{1b}[0m"];
         assert_eq!(codes.iter().fold(coloured, |text, code| text.replace(code, "")), plain);
+    }
+
+    #[test]
+    fn the_usual_terminal_is_wide_enough() {
+        let long = "a word or two, ".repeat(10);
+        for terminal in [pipe(), of_width(80), of_width(200)] {
+            let screen = Screen::new(&terminal);
+            let drawn = screen.header() + &screen.step(&long, Some(&long));
+            assert!(drawn.lines().all(|line| line.chars().count() <= 80), "{drawn}");
+        }
     }
 }
