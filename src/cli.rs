@@ -15,6 +15,7 @@ mod exchange;
 mod failing;
 mod generated;
 mod history;
+mod ids;
 mod inbox;
 mod install;
 mod journal;
@@ -258,6 +259,14 @@ pub enum CliError {
         /// Why.
         source: io::Error,
     },
+    /// An id is shortened so far that it could be several.
+    #[error("tell which id `{text}` means; more than one begins so: {ids}")]
+    Ambiguous {
+        /// What was given.
+        text: String,
+        /// Some of those.
+        ids: String,
+    },
     /// Nothing was installed or taken out, or not all of it.
     #[error("change the installation")]
     Install(#[source] install::InstallError),
@@ -388,7 +397,7 @@ fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliE
         Command::Inbox(args) => inbox::run(&args, &mut context)?,
         Command::Attach(args) => attach::run(&args, &context.client)?,
         Command::Statusline(args) => statusline::run(&args, context.client.socket())?,
-        Command::Run(args) => return run::run(&args, &context.client).map(ExitCode::from),
+        Command::Run(args) => return run::run(args, &context).map(ExitCode::from),
         Command::Token(args) => token::run(&args, &mut context)?,
         Command::Check(args) => check::run(&args, &mut context)?,
         Command::Journal(args) => journal::run(&args, &mut context)?,

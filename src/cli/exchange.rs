@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{CliError, Context, parse, workspace_or_current};
+use super::{CliError, Context, ids, parse, workspace_or_current};
 use crate::{client::percent_encode, exchange::Format, notification::InjectionPoint};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The conversation; its first exchange opens it
+    /// The conversation, whose first exchange opens it: its whole id, or `b1c2@shop` as `aside sessions` names it
     session: String,
     /// Where the agent stands: turn_start, before_tool, after_tool, turn_end or immediate
     point: InjectionPoint,
@@ -39,7 +39,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let doing = "exchange";
-    let path = format!("/v1/sessions/{}/exchange", percent_encode(&args.session));
+    let session = ids::addressee(&args.session, context)?;
+    let path = format!("/v1/sessions/{}/exchange", percent_encode(&session));
     let body = context.ask(doing, "POST", &path, Some(&request(args)))?;
     if body.is_empty() {
         return context.print(if args.json { "{}\n" } else { "" });

@@ -3,7 +3,13 @@
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{CliError, Context, parse, table};
+use super::{
+    CliError, Context, Refusal,
+    ids::{self, Names, ShortIds},
+    parse,
+    table::one_line,
+    terminal::{self, Terminal, Tone},
+};
 use crate::client::percent_encode;
 
 /// What waits for a session that is not open.
@@ -20,7 +26,7 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Args)]
 struct List {
-    /// Only what waits for this session
+    /// Only what waits for this session, as `aside sessions` names it
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// Print the daemon's answer as JSON
@@ -38,7 +44,7 @@ enum Decision {
 
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The notification, as `aside inbox` names it
+    /// The notification, as `aside inbox` names it, or the beginning of its id; `last` is the newest
     id: String,
     /// Only in the queue of this session
     #[arg(long, value_name = "ID")]
@@ -68,14 +74,46 @@ struct Waiting {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     match &args.decision {
         None => list(&args.list, context),
-        Some(Decision::Dismiss(which)) => decide("dismiss the notification", "dismiss", which, context),
-        Some(Decision::Discuss(which)) => decide("hand over the notification", "discuss", which, context),
+        Some(Decision::Dismiss(which)) => {
+            let id = decide("dismiss the notification", "dismiss", which, context)?;
+            confirm("dismissed", &id, context)
+        }
+        Some(Decision::Discuss(which)) => {
+            let id = decide("hand over the notification", "discuss", which, context)?;
+            confirm("handed to the agent:", &id, context)
+        }
     }
 }
 
-fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>) -> Result<(), CliError> {
-    let path = format!("/v1/notifications/{}/{verb}", percent_encode(&which.id));
-    context.ask(doing, "POST", &(path + &query(which.session.as_deref())), None).map(drop)
+/// Says what was done.
+fn confirm(done: &str, id: &str, context: &mut Context<'_>) -> Result<(), CliError> {
+    let done = context.terminal.paint(Tone::Good, done);
+    context.print(&format!("{done} {}\n", one_line(id)))
+}
+
+/// Does what was decided; gives the notification's whole id.
+fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>) -> Result<String, CliError> {
+    let session = which.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
+    let query = query(session.as_deref());
+    let tell = |id: &str| {
+        let path = format!("/v1/notifications/{}/{verb}{query}", percent_encode(id));
+        context.ask(doing, "POST", &path, None).map(drop)
+    };
+    let nothing =
+        || CliError::Refused { doing, refusal: Refusal { field: None, message: "nothing waits".to_owned() } };
+    if which.id == ids::LAST {
+        let newest = ids::waiting(&which.id, session.as_deref(), context)?.ok_or_else(nothing)?;
+        return tell(&newest).map(|()| newest);
+    }
+    match tell(&which.id) {
+        Err(refused @ CliError::Refused { .. }) => {
+            match ids::waiting(&which.id, session.as_deref(), context)?.filter(|id| *id != which.id) {
+                Some(id) => tell(&id).map(|()| id),
+                None => Err(refused),
+            }
+        }
+        done => done.map(|()| which.id.clone()),
+    }
 }
 
 fn query(session: Option<&str>) -> String {
@@ -83,7 +121,7 @@ fn query(session: Option<&str>) -> String {
 }
 
 /// The path of the page that begins at `from`, or of the first one.
-fn page(session: Option<&str>, from: Option<&str>) -> String {
+pub(super) fn page(session: Option<&str>, from: Option<&str>) -> String {
     let query = query(session);
     let sign = if query.is_empty() { '?' } else { '&' };
     let from = from.map(|from| format!("{sign}from={}", percent_encode(from))).unwrap_or_default();
@@ -92,18 +130,23 @@ fn page(session: Option<&str>, from: Option<&str>) -> String {
 
 /// Prints what waits, page by page: it may be a million, and the daemon answers with a thousand at once.
 fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
+    let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
         let mut all: Vec<Value> = Vec::new();
-        each_page(args.session.as_deref(), context, |page, _| {
+        each_page(session.as_deref(), context, |page, _| {
             all.extend(page);
             Ok(())
         })?;
         return context.print(&format!("{}\n", json!({ "notifications": all })));
     }
+    let names = Names::ask(context);
     let mut is_empty = true;
-    each_page(args.session.as_deref(), context, |page: Vec<Waiting>, context| {
+    each_page(session.as_deref(), context, |page: Vec<Waiting>, context| {
         is_empty &= page.is_empty();
-        context.print(&page.iter().map(shown).collect::<String>())
+        let ids = ShortIds::of_notifications(page.iter().map(|one| &*one.id));
+        let shown = |one: &Waiting| one.shown(&ids.short(&one.id), &names, &context.terminal);
+        let text: String = page.iter().map(shown).collect();
+        context.print(&text)
     })?;
     if is_empty { context.print("nothing waits\n") } else { Ok(()) }
 }
@@ -128,29 +171,29 @@ fn each_page<'c, T: DeserializeOwned>(
 }
 
 impl Waiting {
-    fn whom(&self) -> String {
-        match (self.waits_for.as_str(), &self.session, &self.workspace) {
+    /// A line about it, and what it says below.
+    fn shown(&self, id: &str, names: &Names, terminal: &Terminal) -> String {
+        let id = one_line(id);
+        let age = terminal.moments.age(self.age_ms);
+        let priority = one_line(&self.priority);
+        let rest = format!("{}, {age}, for {}", self.subscriber, self.whom(names, terminal));
+        let begin = terminal::width(&id) + terminal::width(&priority) + 3;
+        let (id, rest) = (terminal.paint(Tone::Dim, &id), terminal.wrap(&one_line(&rest), begin, 4));
+        let mut text = format!("{id}  {} {rest}\n", terminal.paint(Tone::of(&priority), &priority));
+        for line in self.text.lines() {
+            text.push_str(&format!("    {}\n", terminal.wrap(&one_line(line), 4, 6)));
+        }
+        text
+    }
+
+    fn whom(&self, names: &Names, terminal: &Terminal) -> String {
+        let name = |session: &Option<String>| session.as_ref().map(|session| names.name(session));
+        match (self.waits_for.as_str(), name(&self.session), &self.workspace) {
             (NEXT_SESSION, Some(session), _) => format!("{session}, which is not open"),
-            (NEXT_SESSION, None, Some(folder)) => format!("the next session in {folder}"),
+            (NEXT_SESSION, None, Some(folder)) => format!("the next session in {}", terminal.folder(folder)),
             (NEXT_SESSION, None, None) => "the next session".to_owned(),
             (who, session, _) => format!("the {who} of {}", session.as_deref().unwrap_or("-")),
         }
-    }
-}
-
-/// A line about it, and what it says below.
-fn shown(waiting: &Waiting) -> String {
-    let Waiting { id, subscriber, priority, age_ms, text, .. } = waiting;
-    let head = format!("{id}  {priority} {subscriber}, {} old, for {}", age(*age_ms), waiting.whom());
-    let body: String = text.lines().map(|line| format!("    {}\n", table::one_line(line))).collect();
-    format!("{}\n{body}", table::one_line(&head))
-}
-
-fn age(ms: u64) -> String {
-    match ms / 1_000 {
-        seconds @ 0..60 => format!("{seconds}s"),
-        seconds @ 60..3_600 => format!("{}m", seconds / 60),
-        seconds => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
     }
 }
 
@@ -170,12 +213,13 @@ mod tests {
         );
         assert_eq!(
             run_against(&daemon, &["inbox", "--session", "s 1"]).as_deref(),
-            Ok("n1  high ci_check, 2m old, for the user of s1\n    ci: a\n    b: 2\n\
-                n2  low ci_check, 0s old, for the next session in /w\n    c: 3\n\
-                n3  low ci_check, 0s old, for the next session\n    c: 3\n\
-                n4  low ci_check, 0s old, for s9, which is not open\n    c: 3\n")
+            Ok("n1  high ci_check, 2m ago, for the user of s1\n    ci: a\n    b: 2\n\
+                n2  low ci_check, 0s ago, for the next session in /w\n    c: 3\n\
+                n3  low ci_check, 0s ago, for the next session\n    c: 3\n\
+                n4  low ci_check, 0s ago, for s9, which is not open\n    c: 3\n")
         );
-        assert!(daemon.requests()[0].starts_with("GET /v1/inbox?session=s%201 HTTP/1.1\r\n"));
+        let asked = daemon.requests();
+        assert!(asked.last().expect("one").starts_with("GET /v1/inbox?session=s%201 HTTP/1.1\r\n"));
         let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[]}"#);
         assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok("nothing waits\n"));
     }
@@ -205,18 +249,46 @@ mod tests {
         assert_eq!(found["notifications"].as_array().map(Vec::len), Some(2));
     }
 
+    const DONE: &str = "HTTP/1.1 204 No Content\r\n\r\n";
+
     #[test]
     fn a_decision_names_its_notification() {
-        for (verb, session) in [("dismiss", None), ("discuss", Some("s1"))] {
-            let daemon = FakeDaemon::answering(&["HTTP/1.1 204 No Content\r\n\r\n"]);
+        for (verb, session, done) in
+            [("dismiss", None, "dismissed n1\n"), ("discuss", Some("s1"), "handed to the agent: n1\n")]
+        {
+            let daemon = FakeDaemon::answering(&[DONE]);
             let mut args = vec!["inbox", verb, "n1"];
             args.extend(session.iter().flat_map(|session| ["--session", *session]));
-            assert_eq!(run_against(&daemon, &args).as_deref(), Ok(""));
+            assert_eq!(run_against(&daemon, &args).as_deref(), Ok(done));
             let expected = format!(
                 "POST /v1/notifications/n1/{verb}{} HTTP/1.1\r\n",
                 session.map(|session| format!("?session={session}")).unwrap_or_default()
             );
-            assert!(daemon.requests()[0].starts_with(&expected), "{:?}", daemon.requests());
+            let asked = daemon.requests();
+            assert!(asked.last().expect("one").starts_with(&expected), "{asked:?}");
         }
+    }
+
+    #[test]
+    fn a_decision_takes_the_beginning_of_an_id_or_the_newest() {
+        let list = r#"{"notifications":[{"id":"na71da67fe2fd","age_ms":90},{"id":"na71ffffffff0","age_ms":20},{"id":"nb02da67fe2fd","age_ms":50}]}"#;
+        for (text, asked_for) in [
+            ("na71d", Ok("na71da67fe2fd")),
+            ("last", Ok("na71ffffffff0")),
+            (
+                "na71",
+                Err("tell which id `na71` means; more than one begins so: na71da67fe2fd, na71ffffffff0"),
+            ),
+            ("nc02", Err("dismiss the notification: there is none")),
+        ] {
+            let done = format!("POST /v1/notifications/{}/dismiss", asked_for.unwrap_or("-"));
+            let daemon = FakeDaemon::answering_paths(&[("/v1/inbox", list), (&done, "")]);
+            let said = run_against(&daemon, &["inbox", "dismiss", text]);
+            let expected = asked_for.map(|id| format!("dismissed {id}\n")).map_err(str::to_owned);
+            assert_eq!(said, expected, "{text}");
+        }
+        let nothing = FakeDaemon::answering_paths(&[("/v1/inbox", r#"{"notifications":[]}"#)]);
+        let said = run_against(&nothing, &["inbox", "discuss", "last"]);
+        assert_eq!(said, Err("hand over the notification: nothing waits".to_owned()));
     }
 }

@@ -20,7 +20,7 @@ use std::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, json};
 
-use super::{CliError, Context, Refusal, absolute_folder, parse, refusal, workspace_or_current};
+use super::{CliError, Context, Refusal, absolute_folder, ids, parse, refusal, workspace_or_current};
 use crate::event::{EventType, Severity};
 
 const DOING: &str = "publish";
@@ -49,7 +49,7 @@ pub(super) struct Args {
     /// The component it comes from [default: cli]
     #[arg(long, requires = "event_type")]
     source: Option<String>,
-    /// The session it is for
+    /// The session it is for: its whole id, or `b1c2@shop` as `aside sessions` names it
     #[arg(long, value_name = "ID", requires = "event_type")]
     session: Option<String>,
     /// The folder it concerns [default: the current one]
@@ -93,12 +93,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -> Result<(), CliError> {
     let mut payload = args.input.as_ref().map(|name| read_payload(name)).transpose()?.unwrap_or_default();
     payload.extend(parse_pairs(&args.pairs)?);
+    let session = args.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
     let fields = [
         ("id", args.id.clone().map(Value::from)),
         ("type", Some(event_type.as_str().into())),
         ("source", Some(args.source.as_deref().unwrap_or(SOURCE).into())),
         ("severity", args.severity.map(|severity| severity.as_str().into())),
-        ("session", args.session.clone().map(Value::from)),
+        ("session", session.map(Value::from)),
         ("workspace", args.default_workspace().map(Value::from)),
         ("payload", Some(Value::Object(payload))),
     ];

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{CliError, Refusal, refusal, workspace_or_current};
+use super::{CliError, Context, Refusal, ids, refusal, workspace_or_current};
 use crate::client::{Client, ClientError};
 use child::{Ending, Running, Sink};
 use command_line::command_line;
@@ -35,7 +35,7 @@ pub(super) struct Args {
     /// What the task is called [default: the name of the program]
     #[arg(long)]
     name: Option<String>,
-    /// The session that the events are for
+    /// The session that the events are for: its whole id, or `b1c2@shop` as `aside sessions` names it
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// The folder that the events concern [default: the current one]
@@ -50,8 +50,9 @@ pub(super) struct Args {
 }
 
 /// Runs the command; gives the code to exit with.
-pub(super) fn run(args: &Args, client: &Client) -> Result<u8, CliError> {
-    run_with(args, client, [Box::new(io::stdout()), Box::new(io::stderr())], &mut io::stderr())
+pub(super) fn run(mut args: Args, context: &Context<'_>) -> Result<u8, CliError> {
+    args.session = args.session.map(|text| ids::addressee(&text, context)).transpose()?;
+    run_with(&args, &context.client, [Box::new(io::stdout()), Box::new(io::stderr())], &mut io::stderr())
 }
 
 fn run_with(

@@ -1,4 +1,4 @@
-//! How text is written for whoever reads it: the terminal's width, colours by meaning, and times.
+//! How text is written for whoever reads it: the terminal's width, colours by meaning, times and folders.
 //!
 //! All of it is found out once, when a command starts, and passed on as data. A pipe gets no colour and lines of any length.
 
@@ -73,6 +73,8 @@ pub(super) struct Terminal {
     pub(super) has_colours: bool,
     /// How times are written.
     pub(super) moments: Moments,
+    /// The user's home, which is written as `~`.
+    pub(super) home: Option<String>,
 }
 
 impl Terminal {
@@ -87,6 +89,7 @@ impl Terminal {
             columns: is_terminal.then(columns),
             has_colours: is_terminal && wants_colours(&variable),
             moments: Moments { now: Clock::starting_at(Timestamp::ZERO).now(), zone },
+            home: variable("HOME").and_then(|home| home.into_string().ok()).filter(|home| home.len() > 1),
         }
     }
 
@@ -127,6 +130,15 @@ impl Terminal {
             has_word |= width > 0;
         }
         wrapped
+    }
+
+    /// A folder with `~` for the user's home.
+    pub(super) fn folder(&self, path: &str) -> String {
+        let inside = self.home.as_deref().and_then(|home| path.strip_prefix(home));
+        match inside {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("~{rest}"),
+            Some(_) | None => path.to_owned(),
+        }
     }
 
     /// When something was or will be, for people: `3m ago`.
@@ -171,7 +183,12 @@ pub(super) mod tests {
     /// A pipe at half past noon, in UTC.
     pub(in crate::cli) fn pipe() -> Terminal {
         let now = "2026-11-21T12:30:00Z".parse().expect("a time");
-        Terminal { columns: None, has_colours: false, moments: Moments { now, zone: Some(|| TimeZone::UTC) } }
+        Terminal {
+            columns: None,
+            has_colours: false,
+            moments: Moments { now, zone: Some(|| TimeZone::UTC) },
+            home: Some("/home/u".to_owned()),
+        }
     }
 
     /// A terminal of this width without colours, at the same time.
@@ -227,5 +244,14 @@ pub(super) mod tests {
         assert_eq!(coloured.paint(Tone::of("error"), "e"), "\u{1b}[31me\u{1b}[0m");
         assert_eq!(coloured.paint(Tone::of("info"), "i"), "i");
         assert_eq!(pipe().paint(Tone::Bad, "e"), "e");
+    }
+
+    #[test]
+    fn a_folder_in_the_home_is_written_short() {
+        for (path, shown) in
+            [("/home/u/work", "~/work"), ("/home/u", "~"), ("/home/user", "/home/user"), ("/srv", "/srv")]
+        {
+            assert_eq!(pipe().folder(path), shown);
+        }
     }
 }

@@ -1,22 +1,31 @@
 //! `aside why`: what became of one event, notification or injection, in words on a page.
 
+mod words;
+
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{CliError, Context, failing, history::Projection, parse, table::one_line};
+use self::words::Line;
+use super::{
+    CliError, Context, Refusal, failing,
+    history::Projection,
+    ids::{self, Names},
+    parse,
+    table::one_line,
+    terminal::{self, Tone},
+};
 use crate::client::percent_encode;
 
 const DOING: &str = "look it up";
 /// What is said of what the history has no line of any more.
 const FORGOTTEN: &str = "nobody knows any more: it is older than the history";
-/// Width of a time to the millisecond; a whole second is written shorter.
-const TIME_WIDTH: usize = 24;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The id of an event, a notification or an injection, or an event's position in the journal
+    /// The id of an event, a notification or an injection, its beginning if it is one of the newest thousand, or an event's position in
+    /// the journal; `last` is the newest notification
     id: String,
     /// Print the daemon's answer as JSON
     #[arg(long)]
@@ -75,21 +84,6 @@ struct Notification {
     content: String,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Line {
-    at: Option<String>,
-    what: String,
-    subscriber: Option<String>,
-    notification: Option<String>,
-    session: Option<String>,
-    injection: Option<String>,
-    by: Option<String>,
-    reason: Option<String>,
-    detail: Option<String>,
-    events: Vec<u64>,
-}
-
 /// What the id names.
 enum Found {
     Notification(Vec<u8>),
@@ -104,31 +98,58 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         let answer: Value = parse(DOING, body)?;
         return context.print(&format!("{answer}\n"));
     }
+    let names = Names::ask(context);
+    let page = Page { context, names };
     let text = match found {
         Found::Notification(body) => {
             let NotificationAnswer { notification, events, history, projection } = parse(DOING, &body)?;
-            notification.text(&events)? + &became(&history, FORGOTTEN, context) + &projection.lag()
+            page.notification(&notification, &events)?
+                + &page.became(&history, FORGOTTEN)
+                + &page.next(words::next(&history))
+                + &projection.lag()
         }
         Found::Event(body) => {
             let EventAnswer { event, history, projection } = parse(DOING, &body)?;
             let event: Event = parse(DOING, event.get().as_bytes())?;
-            let head = format!("event {}\n  {}\n", event.line(), one_line(event.payload.get()));
             let none = unknown(event.seq, projection.seq);
-            head + &became(&history, none, context) + &projection.lag()
+            page.line(0, &format!("event {}", page.event(&event)))
+                + &page.line(2, event.payload.get())
+                + &page.became(&history, none)
+                + &page.next(words::next(&history))
+                + &projection.lag()
         }
         Found::Injection(body) => {
             let InjectionAnswer { injections } = parse(DOING, &body)?;
             let texts: Result<Vec<String>, CliError> =
-                injections.iter().map(|injection| injection.text(context)).collect();
-            texts?.join("\n")
+                injections.iter().map(|injection| page.injection(injection)).collect();
+            let notification = injections.iter().find_map(|injection| injection.notifications.first());
+            let next = notification.map(|id| format!("aside why {id} shows the events behind it"));
+            texts?.join("\n") + &page.next(next)
         }
     };
     context.print(&text)
 }
 
+/// Looks for `text` as it is, else for what it is short for.
+fn look_up(text: &str, context: &Context<'_>) -> Result<Found, CliError> {
+    let refused = match text {
+        ids::LAST => CliError::Refused { doing: DOING, refusal: Refusal::default() },
+        _ => match look_up_id(text, context) {
+            Err(refused @ CliError::Refused { .. }) => refused,
+            other => return other,
+        },
+    };
+    match ids::of_history(text, context) {
+        Ok(Some(id)) => look_up_id(&id, context),
+        Err(ambiguous @ CliError::Ambiguous { .. }) => Err(ambiguous),
+        // A history that cannot be read was said to be so before.
+        Ok(None) | Err(_) => Err(none(text, refused)),
+    }
+}
+
 /// Asks for a notification, an event and an injection, in this order; the history may not be readable, then the journal may know an
 /// event.
-fn look_up(id: &str, context: &Context<'_>) -> Result<Found, CliError> {
+fn look_up_id(id: &str, context: &Context<'_>) -> Result<Found, CliError> {
     let name = percent_encode(id);
     let ask = |what: &str| context.ask(DOING, "GET", &format!("/v1/{what}/{name}"), None);
     let refused = match ask("notifications") {
@@ -139,28 +160,9 @@ fn look_up(id: &str, context: &Context<'_>) -> Result<Found, CliError> {
         other => return other.map(Found::Notification),
     };
     match ask("injections") {
-        Err(CliError::Refused { .. }) => Err(none(id, refused)),
+        Err(CliError::Refused { .. }) => Err(refused),
         other => other.map(Found::Injection),
     }
-}
-
-/// What was written down, or that there is `none`, and what is still to come.
-fn became(history: &[Line], none: &str, context: &Context<'_>) -> String {
-    let mut text = "\nwhat became of it\n".to_owned();
-    if history.is_empty() {
-        text.push_str(&format!("  {none}\n"));
-    }
-    for line in history {
-        let at = line.at.as_deref().unwrap_or("-");
-        text.push_str(&format!("  {at:TIME_WIDTH$}  {}\n", one_line(&line.words())));
-    }
-    text.extend(history.last().and_then(Line::outlook));
-    let failing = failing::lines(context).unwrap_or_default();
-    let concerned: BTreeSet<&str> = history.iter().filter_map(|line| line.subscriber.as_deref()).collect();
-    for line in concerned.into_iter().filter_map(|id| failing.get(id)).flatten() {
-        text.push_str(&format!("\nfailing now: {line}\n"));
-    }
-    text
 }
 
 /// What is said of an event of which nothing is known, when the history has come to `projected`.
@@ -169,161 +171,104 @@ fn unknown(event: u64, projected: u64) -> &'static str {
 }
 
 /// Says that the name is of none of them; what else the daemon says stays.
-fn none(id: &str, mut error: CliError) -> CliError {
-    if let CliError::Refused { refusal, .. } = &mut error
-        && refusal.message.starts_with("there is no event")
-    {
-        refusal.message = format!("there is no event, notification or injection `{id}`");
+fn none(text: &str, mut error: CliError) -> CliError {
+    if let CliError::Refused { refusal, .. } = &mut error {
+        if text == ids::LAST {
+            refusal.message = "no notification was made yet".to_owned();
+        } else if refusal.message.starts_with("there is no event") {
+            refusal.message = format!("there is no event, notification or injection `{text}`");
+        }
     }
     error
 }
 
-impl Injection {
-    /// The text as it was given, and what became of each notification in it.
-    fn text(&self, context: &Context<'_>) -> Result<String, CliError> {
-        let Self { id, session, timestamp, role, .. } = self;
-        let head = format!("injection {id}: given to session {session} at {timestamp}, role {role}");
-        let mut text = one_line(&head) + "\n";
-        for line in self.text.lines() {
-            text.push_str(&format!("  {}\n", one_line(line)));
-        }
-        for notification in &self.notifications {
-            let path = format!("/v1/notifications/{}", percent_encode(notification));
-            let body = context.ask(DOING, "GET", &path, None)?;
-            let NotificationAnswer { notification, history, .. } = parse(DOING, &body)?;
-            text.push_str(&format!("\n{}", notification.head()));
-            text.push_str(&became(&history, FORGOTTEN, context));
-        }
-        Ok(text)
-    }
+/// What is printed, and what it needs to know.
+struct Page<'p, 'c> {
+    context: &'p Context<'c>,
+    names: Names,
 }
 
-impl Event {
-    fn line(&self) -> String {
-        let Self { seq, id, event_type, severity, source, timestamp, .. } = self;
-        one_line(&format!("{id} ({seq}): {event_type}, {severity}, from {source} at {timestamp}"))
-    }
-}
-
-impl Notification {
-    fn head(&self) -> String {
-        let Self { id, subscriber, priority, inject_at, tokens, .. } = self;
-        format!("notification {id}: {subscriber}, {priority}, {inject_at}, about {tokens} tokens\n")
+impl Page<'_, '_> {
+    /// A line of any text, without what moves a cursor; where a terminal ends it goes on below.
+    fn line(&self, indent: usize, text: &str) -> String {
+        let blanks = " ".repeat(indent);
+        format!("{blanks}{}\n", self.context.terminal.wrap(&one_line(text), indent, indent + 2))
     }
 
-    fn text(&self, events: &[Box<RawValue>]) -> Result<String, CliError> {
-        let mut text = self.head();
-        for line in self.content.lines() {
-            text.push_str(&format!("  {}\n", one_line(line)));
-        }
-        text.push_str("\nmade of\n");
+    fn lines(&self, text: &str) -> String {
+        text.lines().map(|line| self.line(2, line)).collect()
+    }
+
+    fn event(&self, event: &Event) -> String {
+        let Event { seq, id, event_type, severity, source, timestamp, .. } = event;
+        let at = self.context.terminal.moment(timestamp);
+        format!("{id} ({seq}): {event_type}, {severity}, from {source}, {at}")
+    }
+
+    fn head(&self, notification: &Notification) -> String {
+        let Notification { id, subscriber, priority, inject_at, tokens, .. } = notification;
+        self.line(
+            0,
+            &format!("notification {id}: {subscriber}, {priority}, {inject_at}, about {tokens} tokens"),
+        )
+    }
+
+    fn notification(
+        &self,
+        notification: &Notification,
+        events: &[Box<RawValue>],
+    ) -> Result<String, CliError> {
+        let mut text = self.head(notification) + &self.lines(&notification.content) + "\nmade of\n";
         for event in events {
             let event: Event = parse(DOING, event.get().as_bytes())?;
-            text.push_str(&format!("  {}\n", event.line()));
+            text.push_str(&self.line(2, &self.event(&event)));
         }
         Ok(text)
     }
-}
 
-impl Line {
-    fn words(&self) -> String {
-        let of = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
-        let (subscriber, notification) = (of(&self.subscriber), of(&self.notification));
-        let session = of(&self.session);
-        match self.what.as_str() {
-            "unmatched" => "no subscriber asked for it".to_owned(),
-            "held_back" if self.reason.as_deref() == Some("source_rate") => {
-                "held back: its source was over its rate".to_owned()
-            }
-            "held_back" => "held back: its chain of causes is too long".to_owned(),
-            "batched" => format!("waited in a batch of {subscriber}"),
-            "event_ended" => format!("{subscriber} {}", self.end_of_event()),
-            "created" => {
-                let count = self.events.len();
-                let events = if count == 1 { "event" } else { "events" };
-                format!("{subscriber} made {notification} of {count} {events}")
-            }
-            "unclaimed" => format!("{notification} waits for a session: none that it concerns is open"),
-            "queued" => format!("{notification} waits in session {session}"),
-            "injected" => {
-                let (injection, point) = (of(&self.injection), of(&self.by));
-                let again = match self.detail.as_deref() {
-                    None => "",
-                    Some("context_lost") => ", once more, as the context that it was in is gone",
-                    Some(_) => ", once more, as nothing showed that it had arrived",
-                };
-                format!(
-                    "{notification} was given to session {session} at {point} in injection {injection}{again}"
-                )
-            }
-            "confirmed" => {
-                let how = match self.by.as_deref() {
-                    Some("ack") => "the harness said so",
-                    Some("seen") => "it stands in the transcript",
-                    _ => "the session went on after it",
-                };
-                format!("{notification} arrived in session {session}: {how}")
-            }
-            "returned" => {
-                format!("{notification} went back to the queue of session {session}: it did not arrive")
-            }
-            "recalled" => {
-                format!(
-                    "{notification} waits once more for session {session}: it still holds, and the context that it was in is gone"
-                )
-            }
-            "notification_ended" => {
-                let place = self.session.as_ref().map(|session| format!(" in session {session}"));
-                format!("{notification} ended{}: {}", place.unwrap_or_default(), self.end_of_notification())
-            }
-            other => format!("{other} {}", of(&self.reason)),
+    /// The text as it was given, and what became of each notification in it.
+    fn injection(&self, injection: &Injection) -> Result<String, CliError> {
+        let Injection { id, session, timestamp, role, text, notifications } = injection;
+        let (session, at) = (self.names.name(session), self.context.terminal.moment(timestamp));
+        let head = format!("injection {id}: given to session {session}, {at}, role {role}");
+        let mut page = self.line(0, &head) + &self.lines(text);
+        for notification in notifications {
+            let path = format!("/v1/notifications/{}", percent_encode(notification));
+            let body = self.context.ask(DOING, "GET", &path, None)?;
+            let NotificationAnswer { notification, history, .. } = parse(DOING, &body)?;
+            page.push_str(&format!("\n{}{}", self.head(&notification), self.became(&history, FORGOTTEN)));
         }
+        Ok(page)
     }
 
-    fn end_of_event(&self) -> String {
-        let detail = self.detail.as_deref().unwrap_or_default();
-        match self.reason.as_deref() {
-            Some("filtered") if detail.contains(' ') => format!("did not take it: its {detail}"),
-            Some("filtered") => format!("did not take it: its {detail} did not let it pass"),
-            Some("duplicate") => format!("counted it as a repeat {detail}"),
-            Some("over_rate") => {
-                format!("was over its rate ({detail}) and counts it in its next notification")
-            }
-            Some("subscriber_off") => "is switched off".to_owned(),
-            Some("superseded") => "has a newer one about the same state".to_owned(),
-            Some("withdrawn") => "withdrew it: what it says was resolved".to_owned(),
-            Some("resolves") => "withdraws what this resolves, if it is pending".to_owned(),
-            Some(other) => format!("ended it: {other} {detail}").trim_end().to_owned(),
-            None => "ended it".to_owned(),
+    /// What was written down, or that there is `none`, and what fails at this moment.
+    fn became(&self, history: &[Line], none: &str) -> String {
+        let terminal = &self.context.terminal;
+        let mut text = "\nwhat became of it\n".to_owned();
+        if history.is_empty() {
+            text.push_str(&self.line(2, none));
         }
+        let at =
+            |line: &Line| line.at.as_ref().map_or_else(|| "-".to_owned(), |at| terminal.moments.exact(at));
+        let width = history.iter().map(|line| terminal::width(&at(line))).max().unwrap_or(0);
+        for line in history {
+            let words = one_line(&line.words(&self.names));
+            let (at, begin) = (format!("{:width$}", at(line)), 2 + width + 2);
+            let at = terminal.paint(Tone::Dim, &at);
+            text.push_str(&format!("  {at}  {}\n", terminal.wrap(&words, begin, begin)));
+        }
+        let failing = failing::lines(self.context).unwrap_or_default();
+        let concerned: BTreeSet<&str> =
+            history.iter().filter_map(|line| line.subscriber.as_deref()).collect();
+        for line in concerned.into_iter().filter_map(|id| failing.get(id)).flatten() {
+            text.push_str(&format!("\n{}", self.line(0, &format!("failing now: {line}"))));
+        }
+        text
     }
 
-    fn end_of_notification(&self) -> String {
-        match self.reason.as_deref() {
-            Some("expired") => "it was not worth telling any more".to_owned(),
-            Some("queue_overflow") => {
-                "the queue was full, and it was the oldest of the least important".to_owned()
-            }
-            Some("session_gone") => "the session ended before".to_owned(),
-            Some("uncertain") => "nothing showed that it arrived, and it is not told twice".to_owned(),
-            Some("subscriber_off") => "its subscriber was switched off".to_owned(),
-            Some("superseded") => "a newer one about the same state took its place".to_owned(),
-            Some("withdrawn") => "what it says was resolved".to_owned(),
-            Some("dismissed") => "you dismissed it".to_owned(),
-            Some(other) => other.to_owned(),
-            None => "for no known reason".to_owned(),
-        }
-    }
-
-    /// What is still to come, if the last line leaves something open.
-    fn outlook(&self) -> Option<String> {
-        let open = match self.what.as_str() {
-            "batched" => "its batch is still open",
-            "injected" => "nothing has shown yet that it arrived",
-            "queued" | "returned" | "recalled" => "it waits for an exchange that may carry it",
-            _ => return None,
-        };
-        Some(format!("\n{open}\n"))
+    /// What a person can do next.
+    fn next(&self, next: Option<String>) -> String {
+        next.map_or_else(String::new, |next| format!("\n{}", self.line(0, &format!("next: {next}"))))
     }
 }
 
@@ -349,53 +294,18 @@ notification n1: ci, high, after_tool, about 9 tokens
   job: build
 
 made of
-  e1 (12): ci.check.failed, error, from ci at 2026-11-21T12:00:00Z
+  e1 (12): ci.check.failed, error, from ci, 30m ago
 
 what became of it
-  2026-11-21T12:00:02Z      ci made n1 of 1 event
-  2026-11-21T12:00:02Z      n1 waits in session s1
-  2026-11-21T12:00:05Z      n1 was given to session s1 at after_tool in injection abc123
-  2026-11-21T12:00:09Z      n1 arrived in session s1: the session went on after it
+  12:00:02.000  ci made n1 of 1 event
+  12:00:02.000  n1 waits in session s1
+  12:00:05.000  n1 was given to session s1 at after_tool in injection abc123
+  12:00:09.000  n1 arrived in session s1: the session went on after it
+
+next: nothing to do; aside why abc123 shows the text as the agent has it
 ";
         let daemon = FakeDaemon::answering_json(200, &body);
         assert_eq!(run_against(&daemon, &["why", "n1"]).as_deref(), Ok(expected));
-    }
-
-    #[test]
-    fn every_way_an_event_ends_has_its_words() {
-        for (line, words) in [
-            (r#"{"what":"unmatched"}"#, "no subscriber asked for it"),
-            (r#"{"what":"held_back","reason":"causes"}"#, "held back: its chain of causes is too long"),
-            (r#"{"what":"held_back","reason":"source_rate"}"#, "held back: its source was over its rate"),
-            (
-                r#"{"what":"event_ended","subscriber":"ci","reason":"filtered","detail":"severity_filter"}"#,
-                "ci did not take it: its severity_filter did not let it pass",
-            ),
-            (
-                r#"{"what":"event_ended","subscriber":"ci","reason":"duplicate","detail":"of 7"}"#,
-                "ci counted it as a repeat of 7",
-            ),
-            (
-                r#"{"what":"event_ended","subscriber":"ci","reason":"filtered","detail":"where could not be evaluated"}"#,
-                "ci did not take it: its where could not be evaluated",
-            ),
-            (r#"{"what":"event_ended","subscriber":"ci","reason":"subscriber_off"}"#, "ci is switched off"),
-            (
-                r#"{"what":"injected","notification":"n1","session":"s1","injection":"i1","by":"turn_start","detail":"context_lost"}"#,
-                "n1 was given to session s1 at turn_start in injection i1, once more, as the context that it was in is gone",
-            ),
-            (
-                r#"{"what":"injected","notification":"n1","session":"s1","injection":"i1","by":"turn_start","detail":"unconfirmed"}"#,
-                "n1 was given to session s1 at turn_start in injection i1, once more, as nothing showed that it had arrived",
-            ),
-            (
-                r#"{"what":"notification_ended","notification":"n1","session":"s1","reason":"uncertain"}"#,
-                "n1 ended in session s1: nothing showed that it arrived, and it is not told twice",
-            ),
-        ] {
-            let line: super::Line = serde_json::from_str(line).expect("a line");
-            assert_eq!(line.words(), words);
-        }
     }
 
     #[test]
@@ -411,15 +321,17 @@ what became of it
             ("/v1/notifications/n1", notification),
         ]);
         let expected = "\
-injection abc123: given to session s1 at 2026-11-21T12:00:05Z, role tool
+injection abc123: given to session s1, 29m ago, role tool
   ci: failed
   job: build
 
 notification n1: ci, high, after_tool, about 9 tokens
 
 what became of it
-  2026-11-21T12:00:05Z      n1 was given to session s1 at after_tool in injection abc123
-  2026-11-21T12:00:09Z      n1 arrived in session s1: it stands in the transcript
+  12:00:05.000  n1 was given to session s1 at after_tool in injection abc123
+  12:00:09.000  n1 arrived in session s1: it stands in the transcript
+
+next: aside why n1 shows the events behind it
 ";
         assert_eq!(run_against(&daemon, &["why", "abc123"]).as_deref(), Ok(expected));
     }
@@ -429,5 +341,41 @@ what became of it
         let daemon = FakeDaemon::answering_json(404, r#"{"error":{"message":"there is no event `x`"}}"#);
         let error = run_against(&daemon, &["why", "x"]);
         assert_eq!(error, Err("look it up: there is no event, notification or injection `x`".to_owned()));
+    }
+
+    #[test]
+    fn an_id_may_be_cut_short_and_last_is_the_newest_notification() {
+        let notification = |id: &str| {
+            format!(
+                r#"{{"notification":{{"id":"{id}","subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"a: 1"}},
+                "events":[],"projection":{{"seq":20,"behind":0}},"history":[]}}"#
+            )
+        };
+        let list = r#"{"notifications":[{"id":"na71da67fe2fd","deliveries":[{"injection":"abc123"}]},{"id":"nb02da67fe2fd","deliveries":[]}]}"#;
+        let daemon = FakeDaemon::answering_paths(&[
+            ("/v1/notifications/na71da67fe2fd", &notification("na71da67fe2fd")),
+            ("/v1/notifications/nb02da67fe2fd", &notification("nb02da67fe2fd")),
+            ("/v1/injections/abc123", r#"{"injections":[]}"#),
+            ("/v1/notifications?limit=1", list),
+            ("/v1/notifications?limit=1000", list),
+            (
+                "/v1/events?limit=1000",
+                r#"{"events":[{"event":{"id":"abc9"}},{"event":{"id":"nb02da67ffff"}}]}"#,
+            ),
+        ]);
+        for (text, begin) in [
+            ("last", "notification na71da67fe2fd: "),
+            ("na71", "notification na71da67fe2fd: "),
+            ("nb02da67fe", "notification nb02da67fe2fd: "),
+        ] {
+            let said = run_against(&daemon, &["why", text]).expect("found");
+            assert!(said.starts_with(begin), "{text}: {said}");
+        }
+        assert_eq!(run_against(&daemon, &["why", "abc1"]).as_deref(), Ok(""));
+        let error = run_against(&daemon, &["why", "nb02"]).expect_err("it could be two");
+        assert!(error.ends_with("begins so: nb02da67fe2fd, nb02da67ffff"), "{error}");
+        let none = FakeDaemon::answering_json(200, r#"{"notifications":[]}"#);
+        let error = run_against(&none, &["why", "last"]);
+        assert_eq!(error, Err("look it up: no notification was made yet".to_owned()));
     }
 }

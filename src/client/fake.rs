@@ -61,9 +61,13 @@ impl FakeDaemon {
         Self::answering(&[&format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}")])
     }
 
-    /// Answers a request with the JSON body of the first of `answers` whose path it names, else with 404.
+    /// Answers a request with the JSON body of the first of `answers` whose path it names, else with 404; a path without a method is
+    /// one of GET.
     pub(crate) fn answering_paths(answers: &[(&str, &str)]) -> Self {
-        let own = |(path, body): &(&str, &str)| (format!("GET {path} "), (*body).to_owned());
+        let own = |(path, body): &(&str, &str)| {
+            let method = if path.starts_with('/') { "GET " } else { "" };
+            (format!("{method}{path} "), (*body).to_owned())
+        };
         let answers: Vec<(String, String)> = answers.iter().map(own).collect();
         Self::start_with(move |request, connection| {
             let found = answers.iter().find(|(start, _)| request.starts_with(start));

@@ -41,6 +41,11 @@ impl Moments {
         }
     }
 
+    /// How long ago something was that is so many milliseconds old.
+    pub(in crate::cli) fn age(&self, age_ms: u64) -> String {
+        self.relative(&Timestamp::from_millis(self.now.as_millis().saturating_sub(age_ms)).to_string())
+    }
+
     /// This time and the present one, where the user lives; `None` if times are written as they come.
     fn local(&self, at: &str) -> Option<(Zoned, Zoned)> {
         let zone = self.zone?();
@@ -95,6 +100,7 @@ mod tests {
         ] {
             assert_eq!(moments.relative(at), shown, "{at}");
         }
+        assert_eq!(moments.age(125_000), "2m ago");
     }
 
     #[test]
@@ -106,5 +112,6 @@ mod tests {
         for at in ["2026-11-21T11:56:30.25Z", "2026-11-20T11:56:30Z"] {
             assert_eq!((moments.relative(at), moments.exact(at)), (at.to_owned(), at.to_owned()));
         }
+        assert_eq!(moments.age(1_000), "2026-11-21T11:59:59Z");
     }
 }

@@ -1,0 +1,394 @@
+//! Short ids: how an id is written for people, and what they mean by one.
+//!
+//! Shape: a long id is written as its shortest beginning that no other one of the same list has. Every command that takes the id
+//! of something that is there takes such a beginning of at least [`SHORT_CHARS_MIN`] characters. A session is named `b1c2@shop`,
+//! with the folder that it works in; both `b1c2` and `b1c2@shop` mean it. A subagent's id has two parts, `b1c2/a7f3`, of which
+//! each is shortened.
+
+use std::{collections::BTreeSet, ops::Bound};
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::{CliError, Context, inbox, parse, table::one_line};
+
+/// Fewest characters of the beginning of an id that stand for it.
+const SHORT_CHARS_MIN: usize = 4;
+/// Fewest characters that are written of a notification's id. There are many of them, so one that is unique in a short list would
+/// often not be in a long one.
+const NOTIFICATION_CHARS_MIN: usize = 6;
+/// Ids up to this length are written whole: somebody has chosen them.
+const WHOLE_CHARS_MAX: usize = 12;
+/// Most ids that an error about a beginning of several names.
+const NAMED_MAX: usize = 5;
+/// What stands for the newest one.
+pub(super) const LAST: &str = "last";
+/// Between the id of a session and that of its subagent.
+const PART: char = '/';
+/// Between a session's id and its folder's name.
+const AT: char = '@';
+/// How many of the newest notifications and events are looked through for a beginning.
+const LOOKED_THROUGH: usize = 1_000;
+/// Most pages of the inbox that are.
+const INBOX_PAGES_MAX: usize = 10;
+
+const DOING: &str = "find what is meant";
+
+/// The ids of a list, to write each of them short.
+#[derive(Debug, Default)]
+pub(super) struct ShortIds {
+    /// The ids of sessions and of everything else without parts.
+    heads: BTreeSet<String>,
+    /// The ids of subagents.
+    tails: BTreeSet<String>,
+    chars_min: usize,
+}
+
+impl ShortIds {
+    pub(super) fn of_sessions<'i>(ids: impl IntoIterator<Item = &'i str>) -> Self {
+        Self::of(ids, SHORT_CHARS_MIN)
+    }
+
+    pub(super) fn of_notifications<'i>(ids: impl IntoIterator<Item = &'i str>) -> Self {
+        Self::of(ids, NOTIFICATION_CHARS_MIN)
+    }
+
+    fn of<'i>(ids: impl IntoIterator<Item = &'i str>, chars_min: usize) -> Self {
+        let mut short = Self { chars_min, ..Self::default() };
+        for id in ids {
+            let (head, tail) = parts(id);
+            short.heads.insert(head.to_owned());
+            short.tails.extend(tail.map(str::to_owned));
+        }
+        short
+    }
+
+    /// `id`, one of the list, as short as it can be.
+    pub(super) fn short(&self, id: &str) -> String {
+        let (head, tail) = parts(id);
+        let tail = tail.map(|tail| format!("{PART}{}", self.part(tail, &self.tails)));
+        self.part(head, &self.heads).to_owned() + &tail.unwrap_or_default()
+    }
+
+    fn part<'i>(&self, id: &'i str, all: &BTreeSet<String>) -> &'i str {
+        if id.chars().count() <= WHOLE_CHARS_MAX {
+            return id;
+        }
+        let before = all.range::<str, _>((Bound::Unbounded, Bound::Excluded(id))).next_back();
+        let after = all.range::<str, _>((Bound::Excluded(id), Bound::Unbounded)).next();
+        let common =
+            |other: &String| id.chars().zip(other.chars()).take_while(|(own, other)| own == other).count();
+        let needed = before.into_iter().chain(after).map(|other| common(other) + 1).max().unwrap_or(0);
+        let end = id.char_indices().nth(needed.max(self.chars_min));
+        end.and_then(|(end, _)| id.get(..end)).unwrap_or(id)
+    }
+}
+
+fn parts(id: &str) -> (&str, Option<&str>) {
+    id.split_once(PART).map_or((id, None), |(head, tail)| (head, Some(tail)))
+}
+
+/// Whether `text` is the beginning of `id`, part by part.
+fn begins(id: &str, text: &str) -> bool {
+    let part = |id: &str, text: &str| {
+        id == text || (text.chars().count() >= SHORT_CHARS_MIN && id.starts_with(text))
+    };
+    match (parts(id), parts(text)) {
+        ((id, None), (text, None)) => part(id, text),
+        ((id, Some(id_tail)), (text, Some(text_tail))) => part(id, text) && part(id_tail, text_tail),
+        ((_, None), (_, Some(_))) | ((_, Some(_)), (_, None)) => false,
+    }
+}
+
+/// The one of `ids` that `text` is, or else is the beginning of; `None` if there is none.
+///
+/// Errors: it is the beginning of several.
+fn pick<'i>(text: &str, ids: impl IntoIterator<Item = &'i str>) -> Result<Option<String>, CliError> {
+    let mut found: BTreeSet<&str> = BTreeSet::new();
+    for id in ids {
+        if id == text {
+            return Ok(Some(id.to_owned()));
+        }
+        if begins(id, text) {
+            found.insert(id);
+        }
+    }
+    match found.len() {
+        0 | 1 => Ok(found.first().map(|id| (*id).to_owned())),
+        count => {
+            let named: Vec<String> = found.into_iter().take(NAMED_MAX).map(one_line).collect();
+            let more = count.saturating_sub(NAMED_MAX);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            Err(CliError::Ambiguous { text: text.to_owned(), ids: named.join(", ") + &more })
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Sessions {
+    sessions: Vec<Session>,
+}
+
+/// A session, as far as it is needed to name it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Session {
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) harness: Harness,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Harness {
+    pub(super) workspace: Option<String>,
+}
+
+impl Session {
+    /// The name of its folder, without those above it.
+    fn folder(&self) -> Option<&str> {
+        self.harness.workspace.as_deref()?.rsplit('/').find(|name| !name.is_empty())
+    }
+
+    /// How it is named: `b1c2@shop`.
+    pub(super) fn name(&self, ids: &ShortIds) -> String {
+        let id = ids.short(&self.id);
+        self.folder().map_or_else(|| id.clone(), |folder| format!("{id}{AT}{folder}"))
+    }
+}
+
+/// The names of sessions, by id.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    sessions: Vec<Session>,
+    ids: ShortIds,
+}
+
+impl Names {
+    pub(super) fn of(sessions: Vec<Session>) -> Self {
+        let ids = ShortIds::of_sessions(sessions.iter().map(|session| &*session.id));
+        Self { sessions, ids }
+    }
+
+    /// The names of the sessions that the daemon has; none if it does not say.
+    pub(super) fn ask(context: &Context<'_>) -> Self {
+        Self::of(sessions(context, "/v1/sessions"))
+    }
+
+    /// How the session with this id is named; one that is not among them by as much as is needed to tell it from those.
+    pub(super) fn name(&self, id: &str) -> String {
+        let known = self.sessions.iter().find(|session| session.id == id);
+        known.map_or_else(|| self.ids.short(id), |session| session.name(&self.ids))
+    }
+}
+
+/// The sessions at `path`; none if the daemon does not tell of them, since what is asked for is told all the same.
+fn sessions(context: &Context<'_>, path: &str) -> Vec<Session> {
+    let body = context.ask(DOING, "GET", path, None);
+    let found = body.and_then(|body| parse(DOING, &body));
+    found.map_or_else(|_| Vec::new(), |Sessions { sessions }| sessions)
+}
+
+/// The session that `text` means; `text` itself if the daemon has none that is named so.
+///
+/// Errors: it is the beginning of several.
+pub(super) fn session(text: &str, context: &Context<'_>) -> Result<String, CliError> {
+    for path in ["/v1/sessions", "/v1/history/sessions?limit=1000"] {
+        if let Some(id) = pick_session(text, &sessions(context, path))? {
+            return Ok(id);
+        }
+    }
+    Ok(text.to_owned())
+}
+
+/// The session that `text` means where also one that is not there yet can be meant: only `b1c2@shop` is short for another id.
+///
+/// Errors: it is the beginning of several.
+pub(super) fn addressee(text: &str, context: &Context<'_>) -> Result<String, CliError> {
+    if !text.contains(AT) {
+        return Ok(text.to_owned());
+    }
+    let found = pick_session(text, &sessions(context, "/v1/sessions"))?;
+    Ok(found.unwrap_or_else(|| text.to_owned()))
+}
+
+fn pick_session(text: &str, sessions: &[Session]) -> Result<Option<String>, CliError> {
+    if let Some(id) = pick(text, sessions.iter().map(|session| &*session.id))? {
+        return Ok(Some(id));
+    }
+    let Some((id, folder)) = text.rsplit_once(AT) else { return Ok(None) };
+    let there = sessions.iter().filter(|session| session.folder() == Some(folder));
+    pick(id, there.map(|session| &*session.id))
+}
+
+/// A notification of the inbox.
+#[derive(Deserialize)]
+struct Waiting {
+    id: String,
+    age_ms: u64,
+}
+
+#[derive(Deserialize)]
+struct InboxPage {
+    notifications: Vec<Waiting>,
+    next: Option<String>,
+}
+
+/// The notification of the inbox, or of one session's part of it, that `text` means, which may be `last`: the newest one; `None` if
+/// there is none.
+///
+/// Errors: it is the beginning of several; the inbox cannot be read.
+pub(super) fn waiting(
+    text: &str,
+    session: Option<&str>,
+    context: &Context<'_>,
+) -> Result<Option<String>, CliError> {
+    let mut waiting = Vec::new();
+    let mut from: Option<String> = None;
+    for _ in 0..INBOX_PAGES_MAX {
+        let page: InboxPage = get(context, &inbox::page(session, from.as_deref()))?;
+        waiting.extend(page.notifications);
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    if text == LAST {
+        return Ok(waiting.into_iter().min_by_key(|one| one.age_ms).map(|one| one.id));
+    }
+    pick(text, waiting.iter().map(|one| &*one.id))
+}
+
+#[derive(Deserialize)]
+struct NotificationPage {
+    notifications: Vec<Notification>,
+}
+
+#[derive(Deserialize)]
+struct Notification {
+    id: String,
+    #[serde(default)]
+    deliveries: Vec<Delivery>,
+}
+
+#[derive(Deserialize)]
+struct Delivery {
+    injection: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct EventPage {
+    events: Vec<EventLine>,
+}
+
+#[derive(Deserialize)]
+struct EventLine {
+    event: Event,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    id: String,
+}
+
+/// The notification, injection or event among the newest that `text` is the beginning of, or the newest notification if it is
+/// `last`; `None` if there is none.
+///
+/// Errors: it is the beginning of several; the history cannot be read.
+pub(super) fn of_history(text: &str, context: &Context<'_>) -> Result<Option<String>, CliError> {
+    if text == LAST {
+        let page: NotificationPage = get(context, "/v1/notifications?limit=1")?;
+        return Ok(page.notifications.into_iter().next().map(|newest| newest.id));
+    }
+    let notifications: NotificationPage = get(context, &format!("/v1/notifications?limit={LOOKED_THROUGH}"))?;
+    let events: EventPage = get(context, &format!("/v1/events?limit={LOOKED_THROUGH}"))?;
+    let injections = notifications.notifications.iter().flat_map(|one| &one.deliveries);
+    let injections = injections.filter_map(|delivery| delivery.injection.as_deref());
+    let ids = notifications.notifications.iter().map(|one| &*one.id);
+    pick(text, ids.chain(injections).chain(events.events.iter().map(|line| &*line.event.id)))
+}
+
+fn get<T: DeserializeOwned>(context: &Context<'_>, path: &str) -> Result<T, CliError> {
+    parse(DOING, &context.ask(DOING, "GET", path, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "b1c2d3e4-0000-4000-8000-000000000001";
+    const B: &str = "b1c2d3e5-0000-4000-8000-000000000002";
+    const C: &str = "0a9b8c7d-0000-4000-8000-000000000003";
+
+    #[test]
+    fn a_long_id_is_written_as_its_shortest_beginning_that_is_its_own() {
+        let child = format!("{C}/a7f3e2d1c0b9a8f7");
+        let ids = ShortIds::of_sessions([A, B, C, "demo", "demo-2", &*child]);
+        for (id, short) in [
+            (A, "b1c2d3e4"),
+            (B, "b1c2d3e5"),
+            (C, "0a9b"),
+            ("demo", "demo"),
+            ("demo-2", "demo-2"),
+            (&*child, "0a9b/a7f3"),
+            // One that is not in the list.
+            ("b1c2d3e6-0000-4000-8000-000000000004", "b1c2d3e6"),
+        ] {
+            assert_eq!(ids.short(id), short);
+        }
+        let long = "\u{e9}".repeat(20);
+        assert_eq!(ShortIds::of_notifications([&*long]).short(&long), "\u{e9}".repeat(6));
+    }
+
+    fn picked(text: &str) -> Result<Option<String>, String> {
+        let child = format!("{C}/a7f3e2d1c0b9a8f7");
+        pick(text, [A, B, C, "demo", "demo-2", &*child]).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_id_is_meant_whole_or_by_a_beginning_that_is_its_own() {
+        let child = format!("{C}/a7f3e2d1c0b9a8f7");
+        for (text, id) in [
+            (A, Some(A)),
+            ("b1c2d3e4", Some(A)),
+            ("b1c2d3e5-", Some(B)),
+            // A subagent is no other session with the same beginning.
+            ("0a9b", Some(C)),
+            ("0a9b/a7f3", Some(&*child)),
+            ("0a9b/a7", None),
+            // Whole, though another one begins so.
+            ("demo", Some("demo")),
+            ("demo-", Some("demo-2")),
+            ("0a9", None),
+            ("ffff", None),
+        ] {
+            assert_eq!(picked(text), Ok(id.map(str::to_owned)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_beginning_of_several_is_refused_with_a_few_of_them() {
+        let expected = format!("tell which id `b1c2` means; more than one begins so: {A}, {B}");
+        assert_eq!(picked("b1c2"), Err(expected));
+        let many: Vec<String> = (0..8).map(|n| format!("aaaa{n}")).collect();
+        let error = pick("aaaa", many.iter().map(String::as_str)).expect_err("ambiguous").to_string();
+        assert!(error.ends_with("begins so: aaaa0, aaaa1, aaaa2, aaaa3, aaaa4 and 3 more"), "{error}");
+    }
+
+    #[test]
+    fn a_session_is_named_with_its_folder_and_meant_by_that() {
+        let session = |id: &str, folder: Option<&str>| Session {
+            id: id.to_owned(),
+            harness: Harness { workspace: folder.map(str::to_owned) },
+        };
+        let sessions = [session(A, Some("/w/shop")), session(B, Some("/w/api/")), session("demo", None)];
+        let names = Names::of(sessions.to_vec());
+        for (id, name) in [(A, "b1c2d3e4@shop"), (B, "b1c2d3e5@api"), ("demo", "demo"), (C, "0a9b")] {
+            assert_eq!(names.name(id), name);
+        }
+        let meant = |text: &str| pick_session(text, &sessions).ok().flatten();
+        assert_eq!(meant("b1c2d3e4@shop").as_deref(), Some(A));
+        // The folder tells apart what the beginning does not.
+        assert_eq!(meant("b1c2@api").as_deref(), Some(B));
+        assert_eq!(meant("b1c2@elsewhere"), None);
+        assert_eq!(meant("b1c2"), None);
+    }
+}
