@@ -19,6 +19,7 @@ mod ids;
 mod inbox;
 mod install;
 mod journal;
+mod overview;
 pub mod paths;
 mod publish;
 mod rebuild;
@@ -78,7 +79,8 @@ const PLACES: &str = "Places";
 #[command(
     name = "aside",
     version,
-    about = "Tells AI agents what happened, at the next safe point of their turn."
+    about = "Tells AI agents what happened, at the next safe point of their turn.",
+    after_help = "Without a command: who is here, what waits, what was delivered last, and where events come from."
 )]
 struct Cli {
     /// Socket of the daemon [default: $ASIDE_SOCKET, or aside/aside.sock in $XDG_RUNTIME_DIR]
@@ -94,7 +96,7 @@ struct Cli {
     #[arg(long, global = true)]
     utc: bool,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,7 +115,7 @@ enum Command {
     Serve(serve::Args),
     /// Have the daemon read the configuration again
     Reload(reload::Args),
-    /// Show how the daemon is
+    /// Show how the daemon is, as `aside` alone does, or what it counted
     Status(status::Args),
     /// Publish an event
     Publish(publish::Args),
@@ -357,7 +359,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
         };
         flag.clone().or_else(|| env::var_os(name))
     };
-    if let Command::Hook { name, start } = &cli.command {
+    if let Some(Command::Hook { name, start }) = &cli.command {
         if let Ok(socket) = Paths::socket_from_env(variable) {
             if *start {
                 start_if_absent(&socket);
@@ -375,7 +377,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
     dispatch(cli.command, context)
 }
 
-fn dispatch(command: Command, mut context: Context<'_>) -> Result<ExitCode, CliError> {
+fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCode, CliError> {
+    let Some(command) = command else {
+        return overview::run(&mut context).map(|()| ExitCode::SUCCESS);
+    };
     match command {
         Command::Install(args) => install::run(&args, &mut context)?,
         Command::Uninstall(args) => install::remove(&args, &mut context)?,
@@ -565,27 +570,5 @@ mod tests {
         ] {
             assert_eq!(workspace_or_current(given), Some(expected), "{given:?}");
         }
-    }
-
-    #[test]
-    fn status_and_sessions_show_what_the_daemon_says() {
-        let daemon = FakeDaemon::answering_json(200, r#"{"version":"0.1.0","events":{"total":3}}"#);
-        assert_eq!(
-            run_against(&daemon, &["status"]).as_deref(),
-            Ok("version       0.1.0\nevents.total  3\n")
-        );
-        assert_eq!(
-            run_against(&daemon, &["status", "--json"]).as_deref(),
-            Ok("{\"version\":\"0.1.0\",\"events\":{\"total\":3}}\n")
-        );
-        assert!(daemon.requests()[0].starts_with("GET /v1/status HTTP/1.1\r\n"));
-
-        let daemon = FakeDaemon::answering_json(200, r#"{"sessions":[{"id":"s1","pending":2}]}"#);
-        assert_eq!(run_against(&daemon, &["sessions"]).as_deref(), Ok("id  pending\ns1  2\n"));
-        let daemon = FakeDaemon::answering_json(200, r#"{"sessions":[]}"#);
-        assert_eq!(run_against(&daemon, &["sessions"]).as_deref(), Ok("no sessions\n"));
-        let daemon = FakeDaemon::answering_json(200, "[1]");
-        let error = run_against(&daemon, &["sessions"]).expect_err("another shape");
-        assert!(error.starts_with("list the sessions: the daemon's answer is of another shape"), "{error}");
     }
 }

@@ -19,6 +19,7 @@ use super::{
     table::one_line,
     terminal::{Terminal, Tone},
 };
+pub(super) use round_trip::{SOURCE, is_probe};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

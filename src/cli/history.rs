@@ -1,19 +1,26 @@
 //! `aside history`: the events that a subscriber asked for, or the notifications, newest first.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{CliError, Context, parse, table};
+use super::{
+    CliError, Context, doctor,
+    ids::{self, Names, ShortIds},
+    parse,
+    table::{Cell, Table},
+};
 use crate::client::percent_encode;
 
 const DOING: &str = "read the history";
+/// Most pages that are read to fill one from which the probes of `aside doctor` are left out.
+const PAGES_MAX: usize = 10;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// List the notifications instead of the events
     #[arg(long)]
     notifications: bool,
-    /// Only what concerns this session
+    /// Only what concerns this session, as `aside sessions` names it
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// Only events of these types, such as `ci.**`
@@ -49,6 +56,9 @@ pub(super) struct Args {
     /// Go on where the list before ended
     #[arg(long, value_name = "NEXT")]
     cursor: Option<String>,
+    /// List the probes of `aside doctor` too
+    #[arg(long)]
+    all: bool,
     /// Print the daemon's answer as JSON
     #[arg(long)]
     json: bool,
@@ -73,12 +83,13 @@ struct EventLine {
 
 #[derive(Deserialize)]
 struct Event {
+    seq: u64,
     timestamp: String,
     #[serde(rename = "type")]
     event_type: String,
     severity: String,
     source: String,
-    id: String,
+    session: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -90,6 +101,7 @@ struct Ended {
 #[derive(Deserialize)]
 struct Notification {
     id: String,
+    session: Option<String>,
     created_at: String,
     subscriber: String,
     priority: String,
@@ -113,21 +125,18 @@ pub(super) struct Projection {
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
-    let body = context.ask(DOING, "GET", &path(args), None)?;
+    let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
-        let answer: Value = parse(DOING, &body)?;
+        let path = path(args, session.as_deref(), &args.limit, args.cursor.as_deref());
+        let answer: Value = parse(DOING, &context.ask(DOING, "GET", &path, None)?)?;
         return context.print(&format!("{answer}\n"));
     }
-    let page: Page = parse(DOING, &body)?;
-    let rows: Vec<Value> = if args.notifications {
-        page.notifications.iter().map(Notification::row).collect()
-    } else {
-        page.events.iter().map(EventLine::row).collect()
-    };
-    let mut text = match (rows.as_slice(), args.notifications) {
-        ([], true) => "nothing\n".to_owned(),
-        ([], false) => "nothing that a subscriber asked for; `aside why ID` finds any event\n".to_owned(),
-        _ => table::table(&rows),
+    let page = read(args, session.as_deref(), context)?;
+    let table = page.table(args.notifications, &Names::ask(context), context);
+    let mut text = match (table.is_empty(), args.notifications) {
+        (true, true) => "nothing\n".to_owned(),
+        (true, false) => "nothing that a subscriber asked for; `aside why ID` finds any event\n".to_owned(),
+        (false, _) => table.text(&context.terminal),
     };
     if let Some(next) = &page.next {
         text.push_str(&format!("\nolder ones: --cursor {next}\n"));
@@ -136,25 +145,97 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     context.print(&text)
 }
 
-fn path(args: &Args) -> String {
+/// Reads as many entries as are wanted, without those of probes unless they are wanted too; so it may take more than one page.
+fn read(args: &Args, session: Option<&str>, context: &Context<'_>) -> Result<Page, CliError> {
+    let ask = |limit: &str, cursor: Option<&str>| -> Result<Page, CliError> {
+        parse(DOING, &context.ask(DOING, "GET", &path(args, session, limit, cursor), None)?)
+    };
+    let mut page = ask(&args.limit, args.cursor.as_deref())?;
+    let Some(limit) = args.limit.parse::<usize>().ok().filter(|_| args.leaves_out_probes()) else {
+        return Ok(page);
+    };
+    page.leave_out_probes();
+    for _ in 1..PAGES_MAX {
+        let missing = limit.saturating_sub(page.len());
+        let Some(next) = page.next.take_if(|_| missing > 0) else { break };
+        let mut older = ask(&missing.to_string(), Some(&next))?;
+        older.leave_out_probes();
+        page.events.append(&mut older.events);
+        page.notifications.append(&mut older.notifications);
+        page.next = older.next;
+    }
+    Ok(page)
+}
+
+impl Args {
+    /// Whether probes are left out: not when all is wanted, or what only they have.
+    fn leaves_out_probes(&self) -> bool {
+        !self.all && self.session.is_none() && self.source.as_deref() != Some(doctor::SOURCE)
+    }
+}
+
+impl Page {
+    fn len(&self) -> usize {
+        self.events.len() + self.notifications.len()
+    }
+
+    fn leave_out_probes(&mut self) {
+        self.events.retain(|line| !doctor::is_probe(line.event.session.as_deref()));
+        self.notifications.retain(|one| !doctor::is_probe(one.session.as_deref()));
+    }
+
+    fn table(&self, is_of_notifications: bool, names: &Names, context: &Context<'_>) -> Table {
+        let terminal = &context.terminal;
+        let made = self.events.iter().flat_map(|line| &line.notifications);
+        let ids = self.notifications.iter().map(|one| &one.id).chain(made);
+        let ids = ShortIds::of_notifications(ids.map(String::as_str));
+        if is_of_notifications {
+            let mut table = Table::new(["TIME", "ID", "SUBSCRIBER", "PRIORITY", "STANDS", "CONTENT"]);
+            for one in &self.notifications {
+                table.row([
+                    Cell::dim(&terminal.moment(&one.created_at)),
+                    Cell::dim(&ids.short(&one.id)),
+                    Cell::plain(&one.subscriber),
+                    Cell::word(&one.priority),
+                    Cell::plain(&one.stands(names)),
+                    Cell::lines(&one.content),
+                ]);
+            }
+            return table;
+        }
+        let mut table = Table::new(["TIME", "SEQ", "SEVERITY", "TYPE", "SOURCE", "BECAME"]);
+        for line in &self.events {
+            let Event { seq, timestamp, event_type, severity, source, session: _ } = &line.event;
+            table.row([
+                Cell::dim(&terminal.moment(timestamp)),
+                Cell::dim(&seq.to_string()),
+                Cell::word(severity),
+                Cell::plain(event_type),
+                Cell::plain(source),
+                Cell::plain(&line.became(&ids)),
+            ]);
+        }
+        table
+    }
+}
+
+fn path(args: &Args, session: Option<&str>, limit: &str, cursor: Option<&str>) -> String {
+    let workspace = args.workspace.as_deref().map(super::absolute_folder);
     let parameters = [
-        ("session", &args.session),
-        ("type", &args.event_type),
-        ("source", &args.source),
-        ("severity", &args.severity),
-        ("until", &args.until),
-        ("subscriber", &args.subscriber),
-        ("priority", &args.priority),
-        ("state", &args.stands),
-        ("since", &args.since),
-        ("cursor", &args.cursor),
-        ("workspace", &args.workspace.as_deref().map(super::absolute_folder)),
+        ("session", session),
+        ("type", args.event_type.as_deref()),
+        ("source", args.source.as_deref()),
+        ("severity", args.severity.as_deref()),
+        ("until", args.until.as_deref()),
+        ("subscriber", args.subscriber.as_deref()),
+        ("priority", args.priority.as_deref()),
+        ("state", args.stands.as_deref()),
+        ("since", args.since.as_deref()),
+        ("cursor", cursor),
+        ("workspace", workspace.as_deref()),
     ];
-    let mut path = format!(
-        "/v1/{}?limit={}",
-        if args.notifications { "notifications" } else { "events" },
-        percent_encode(&args.limit)
-    );
+    let what = if args.notifications { "notifications" } else { "events" };
+    let mut path = format!("/v1/{what}?limit={}", percent_encode(limit));
     for (name, value) in parameters {
         if let Some(value) = value {
             path.push_str(&format!("&{name}={}", percent_encode(value)));
@@ -164,29 +245,25 @@ fn path(args: &Args) -> String {
 }
 
 impl EventLine {
-    fn row(&self) -> Value {
+    fn became(&self, ids: &ShortIds) -> String {
         let ended = self.ended.iter().map(|ended| match &ended.subscriber {
             Some(subscriber) => format!("{} ({subscriber})", ended.reason),
             None => ended.reason.clone(),
         });
-        let mut became: Vec<String> = self.notifications.iter().cloned().chain(ended).collect();
-        if became.is_empty() {
-            became.push("in an open batch".to_owned());
-        }
-        let Event { timestamp, event_type, severity, source, id } = &self.event;
-        json!({ "time": timestamp, "type": event_type, "severity": severity, "source": source, "id": id, "became": became.join(", ") })
+        let made = self.notifications.iter().map(|id| ids.short(id));
+        let became: Vec<String> = made.chain(ended).collect();
+        if became.is_empty() { "in an open batch".to_owned() } else { became.join(", ") }
     }
 }
 
 impl Notification {
-    fn row(&self) -> Value {
+    fn stands(&self, names: &Names) -> String {
         let stands = self.deliveries.iter().map(|delivery| {
             let state = delivery.reason.as_ref().unwrap_or(&delivery.state);
-            delivery.session.as_ref().map_or_else(|| state.clone(), |session| format!("{session}: {state}"))
+            let named = delivery.session.as_ref().map(|session| names.name(session));
+            named.map_or_else(|| state.clone(), |session| format!("{session}: {state}"))
         });
-        let Self { id, created_at, subscriber, priority, content, .. } = self;
-        json!({ "time": created_at, "id": id, "subscriber": subscriber, "priority": priority,
-            "stands": stands.collect::<Vec<_>>().join(", "), "content": content })
+        stands.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -207,23 +284,27 @@ impl Projection {
 mod tests {
     use crate::{cli::tests::run_against, client::fake::FakeDaemon};
 
-    fn asked(daemon: &FakeDaemon) -> String {
-        daemon.requests()[0].lines().next().unwrap_or_default().to_owned()
+    /// What was asked of the history.
+    fn asked(daemon: &FakeDaemon) -> Vec<String> {
+        let requests = daemon.requests();
+        let lines = requests.iter().filter_map(|request| request.lines().next());
+        let asked = lines.filter_map(|line| line.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1"));
+        asked.filter(|path| !path.contains("sessions")).map(str::to_owned).collect()
     }
 
     #[test]
     fn events_are_listed_with_what_became_of_them_and_how_far_the_list_goes() {
         let body = r#"{"events":[
             {"event":{"seq":9,"id":"e9","type":"ci.check.failed","source":"ci","severity":"error","timestamp":"2026-11-21T12:00:00Z","payload":{}},
-             "notifications":["n1","n2"],"ended":[{"subscriber":"large","reason":"filtered"}]},
+             "notifications":["n1","na71da67fe2fd"],"ended":[{"subscriber":"large","reason":"filtered"}]},
             {"event":{"seq":8,"id":"e8","type":"fs.file.modified","source":"fs","severity":"info","timestamp":"2026-11-21T11:00:00Z","payload":{}},
              "notifications":[],"ended":[]}],
             "next":"8","unmatched":3,"projection":{"seq":9,"behind":4}}"#;
         let daemon = FakeDaemon::answering_json(200, body);
         let expected = "\
-time                  type              severity  source  id  became
-2026-11-21T12:00:00Z  ci.check.failed   error     ci      e9  n1, n2, filtered (large)
-2026-11-21T11:00:00Z  fs.file.modified  info      fs      e8  in an open batch
+TIME     SEQ  SEVERITY  TYPE              SOURCE  BECAME
+30m ago  9    error     ci.check.failed   ci      n1, na71da, filtered (large)
+1h ago   8    info      fs.file.modified  fs      in an open batch
 
 older ones: --cursor 8
 
@@ -231,23 +312,53 @@ the history is 4 records behind
 ";
         let shown = run_against(&daemon, &["history", "--type", "ci.**", "--since", "2h", "--limit", "2"]);
         assert_eq!(shown.as_deref(), Ok(expected));
-        assert_eq!(asked(&daemon), "GET /v1/events?limit=2&type=ci.%2A%2A&since=2h HTTP/1.1");
+        assert_eq!(asked(&daemon), ["/v1/events?limit=2&type=ci.%2A%2A&since=2h"]);
     }
 
     #[test]
     fn notifications_are_listed_with_where_they_stand() {
-        let body = r#"{"notifications":[{"id":"n1","created_at":"2026-11-21T12:00:00Z","subscriber":"ci","priority":"high","content":"ci: failed",
+        let body = r#"{"notifications":[{"id":"n1","created_at":"2026-11-20T12:00:00Z","subscriber":"ci","priority":"high","content":"ci: failed\njob: build",
             "deliveries":[{"session":"s1","state":"ended","reason":"expired","at":"x"},{"state":"unclaimed","at":"x"}]}],
             "projection":{"seq":9,"behind":0}}"#;
         let daemon = FakeDaemon::answering_json(200, body);
         let expected = "\
-time                  id  subscriber  priority  stands                  content
-2026-11-21T12:00:00Z  n1  ci          high      s1: expired, unclaimed  ci: failed
+TIME             ID  SUBSCRIBER  PRIORITY  STANDS                  CONTENT
+yesterday 12:00  n1  ci          high      s1: expired, unclaimed  ci: failed; job: build
 ";
         let shown =
             run_against(&daemon, &["history", "--notifications", "--session", "s1", "--stands", "ended"]);
         assert_eq!(shown.as_deref(), Ok(expected));
-        assert_eq!(asked(&daemon), "GET /v1/notifications?limit=20&session=s1&state=ended HTTP/1.1");
+        assert_eq!(asked(&daemon), ["/v1/notifications?limit=20&session=s1&state=ended"]);
+    }
+
+    #[test]
+    fn probes_are_left_out_and_their_places_filled_unless_all_is_wanted() {
+        let event = |seq: u64, session: &str| {
+            format!(
+                r#"{{"event":{{"seq":{seq},"id":"e","type":"a.b","source":"s","severity":"info","timestamp":"2026-11-21T12:00:00Z","session":"{session}"}},
+                "notifications":[],"ended":[]}}"#
+            )
+        };
+        let page = |events: &[String], next: &str| {
+            format!(
+                r#"{{"events":[{}],"next":"{next}","projection":{{"seq":9,"behind":0}}}}"#,
+                events.join(",")
+            )
+        };
+        let probe = |seq: u64| event(seq, "doctor-0199/doctor");
+        let daemon = FakeDaemon::answering_paths(&[
+            ("/v1/events?limit=3", &page(&[probe(9), event(8, "doctor-work"), probe(7)], "7")),
+            ("/v1/events?limit=2&cursor=7", &page(&[event(6, "s1"), probe(5)], "5")),
+            ("/v1/events?limit=1&cursor=5", &page(&[event(4, "s1")], "4")),
+        ]);
+        let seqs = |args: &[&str]| -> Vec<String> {
+            let shown = run_against(&daemon, &[&["history", "--limit", "3"], args].concat()).expect("shown");
+            assert!(shown.contains("older ones: --cursor "), "{shown}");
+            let rows = shown.lines().skip(1).take_while(|line| !line.is_empty());
+            rows.filter_map(|row| row.split_whitespace().nth(2).map(str::to_owned)).collect()
+        };
+        assert_eq!(seqs(&[]), ["8", "6", "4"]);
+        assert_eq!(seqs(&["--all"]), ["9", "8", "7"]);
     }
 
     #[test]

@@ -59,16 +59,17 @@ struct Page<T> {
     next: Option<String>,
 }
 
+/// A notification that waits.
 #[derive(Deserialize)]
-struct Waiting {
-    id: String,
+pub(super) struct Waiting {
+    pub(super) id: String,
     session: Option<String>,
     workspace: Option<String>,
     subscriber: String,
-    priority: String,
+    pub(super) priority: String,
     waits_for: String,
-    age_ms: u64,
-    text: String,
+    pub(super) age_ms: u64,
+    pub(super) text: String,
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
@@ -193,6 +194,17 @@ impl Waiting {
             (NEXT_SESSION, None, Some(folder)) => format!("the next session in {}", terminal.folder(folder)),
             (NEXT_SESSION, None, None) => "the next session".to_owned(),
             (who, session, _) => format!("the {who} of {}", session.as_deref().unwrap_or("-")),
+        }
+    }
+
+    /// Whom it waits for, in a word or two.
+    pub(super) fn briefly(&self, names: &Names, terminal: &Terminal) -> String {
+        let name = |session: &Option<String>| session.as_ref().map(|session| names.name(session));
+        match (self.waits_for.as_str(), name(&self.session), &self.workspace) {
+            (NEXT_SESSION, None, Some(folder)) => format!("next in {}", terminal.folder(folder)),
+            (NEXT_SESSION, None, None) => "next session".to_owned(),
+            ("user", Some(session), _) => format!("you, {session}"),
+            (_, session, _) => session.unwrap_or_default(),
         }
     }
 }

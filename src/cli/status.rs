@@ -1,41 +1,57 @@
 //! `aside status`: how the daemon is.
 //!
-//! What is shown fits on a screen: a line each for the journal, rules, events, notifications and sessions, and a table of the
-//! subscribers that did something. `--json` has all of it.
+//! It is the screen of `aside` alone, and with `--verbose` what was counted: a line each for the journal, rules, events,
+//! notifications and sessions, and a table of the subscribers that did something. `--json` has all of it.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CliError, Context, failing::Failing, parse, reload::Config, table, terminal::Terminal};
+use super::{
+    CliError, Context,
+    failing::Failing,
+    overview, parse,
+    reload::Config,
+    table::{self, Cell, Table},
+    terminal::Terminal,
+};
 
 /// Characters of the rules' hash that are shown; enough to see whether they changed.
 const HASH_CHARS: usize = 12;
 
-#[derive(Debug, clap::Args)]
+const DOING: &str = "read the status";
+
+#[derive(Debug, Default, clap::Args)]
 pub(super) struct Args {
+    /// Show what was counted too: events, notifications, tokens, the journal, each subscriber
+    #[arg(long, short)]
+    verbose: bool,
     /// Print the daemon's answer as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "verbose")]
     json: bool,
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
-    let doing = "read the status";
-    let status: Value = parse(doing, &context.ask(doing, "GET", "/v1/status", None)?)?;
+    let status: Value = parse(DOING, &context.ask(DOING, "GET", "/v1/status", None)?)?;
+    let terminal = &context.terminal;
     let text = match (args.json, Status::deserialize(&status)) {
         (true, _) => format!("{status}\n"),
-        (false, Ok(known)) => known.text(&context.terminal),
+        (false, Ok(known)) => {
+            let counts = if args.verbose { format!("\n{}", known.counts(terminal)) } else { String::new() };
+            overview::screen(&known, context)? + &counts
+        }
         // A daemon of another version; what it says is shown as it comes.
-        (false, Err(_)) => table::pairs(&status),
+        (false, Err(_)) => table::pairs(&status, terminal),
     };
     context.print(&text)
 }
 
 type Counts = BTreeMap<String, u64>;
 
+/// What the daemon counts.
 #[derive(Deserialize)]
-struct Status {
+pub(super) struct Status {
     version: String,
     pid: u32,
     started_at: String,
@@ -137,8 +153,8 @@ struct Subscriber {
 }
 
 impl Journal {
-    fn files(&self) -> String {
-        let since = self.first_at.as_ref().map(|at| format!(" of {at}")).unwrap_or_default();
+    fn files(&self, terminal: &Terminal) -> String {
+        let since = self.first_at.as_ref().map(|at| format!(", {}", terminal.moment(at))).unwrap_or_default();
         let (first, segments, packed) = (self.first, self.segments, self.packed);
         let mut text = format!("{} in {segments} from record {first}{since}", size(self.bytes));
         if packed > 0 {
@@ -157,19 +173,35 @@ impl Tokens {
 }
 
 impl Status {
-    fn text(&self, terminal: &Terminal) -> String {
-        let Self { journal, projection, rules, config, events, notifications, tokens, sessions, .. } = self;
+    /// Which daemon it is, and since when.
+    pub(super) fn daemon(&self) -> String {
+        format!("aside {} runs: process {}, up {}", self.version, self.pid, up(self.uptime_ms))
+    }
+
+    /// What somebody has to look at, a line each; none if all is well.
+    pub(super) fn troubles(&self, terminal: &Terminal) -> Vec<String> {
+        let Self { journal, projection, config, subscribers, .. } = self;
+        let full = journal.full.iter().map(|what| format!("journal FULL: {what}"));
+        let failed = journal.failed.iter().map(|why| format!("journal FAILED: {why}"));
+        let history = projection.failed.iter().map(|why| format!("history FAILED: {why}"));
+        let refused = config.trouble().map(|trouble| format!("configuration {trouble}"));
+        let problems = journal.problems.iter().chain(config.problems()).cloned();
+        let failing = subscribers
+            .iter()
+            .flat_map(|(id, own)| own.failing.iter().map(move |one| one.text(id, terminal)));
+        full.chain(failed).chain(history).chain(refused).chain(problems).chain(failing).collect()
+    }
+
+    /// What was counted since the journal's first record.
+    fn counts(&self, terminal: &Terminal) -> String {
+        let Self { journal, projection, rules, events, notifications, tokens, sessions, .. } = self;
         let hash: String = rules.hash.chars().take(HASH_CHARS).collect();
-        let full = journal.full.as_ref().map(|what| format!("; FULL: {what}")).unwrap_or_default();
-        let failed = journal.failed.as_ref().map(|why| format!("; FAILED: {why}")).unwrap_or_default();
-        let trouble =
-            config.trouble().map(|trouble| format!("; configuration {trouble}")).unwrap_or_default();
         let lines = json!({
-            "aside": format!("{}, process {}, up {} since {}", self.version, self.pid, up(self.uptime_ms), self.started_at),
-            "journal": format!("{} records, {} synced, durability {}{full}{failed}", journal.head, journal.synced, journal.durability),
-            "files": journal.files(),
+            "started": terminal.moment(&self.started_at),
+            "journal": format!("{} records, {} synced, durability {}", journal.head, journal.synced, journal.durability),
+            "files": journal.files(terminal),
             "history": projection.text(),
-            "rules": format!("{} subscribers enabled, {} disabled, hash {hash}{trouble}", rules.enabled, rules.disabled),
+            "rules": format!("{} subscribers enabled, {} disabled, hash {hash}", rules.enabled, rules.disabled),
             "events": format!("{} published, {} unmatched, {} held back{}", events.published, events.unmatched, events.held_back, ended(&events.ended)),
             "notifications": format!(
                 "{} created, {} injected, {} confirmed, {} pending, {} unclaimed{}{}",
@@ -179,9 +211,7 @@ impl Status {
             "tokens": tokens.text(),
             "sessions": format!("{} open, {} waiting", sessions.open, sessions.waiting),
         });
-        let problems = journal.problems.iter().chain(config.problems());
-        let problems: String = problems.map(|problem| format!("PROBLEM: {problem}\n")).collect();
-        format!("{}{problems}{}", table::pairs(&lines), self.subscribers(terminal))
+        table::pairs(&lines, terminal) + &self.subscribers(terminal)
     }
 
     /// Those that did something; of the others only how many there are.
@@ -191,25 +221,17 @@ impl Status {
         };
         let (busy, idle): (Vec<_>, Vec<_>) =
             self.subscribers.iter().partition(|(_, subscriber)| did_something(subscriber));
-        let row = |(id, subscriber): &(&String, &Subscriber)| {
-            let state = if subscriber.enabled { "on" } else { "off" };
-            json!({
-                "subscriber": id, "state": state, "created": subscriber.created, "rows": subscriber.rows,
-                "ended": words(&subscriber.ended),
-            })
-        };
-        let mut text = String::new();
-        let failing = self
-            .subscribers
-            .iter()
-            .flat_map(|(id, own)| own.failing.iter().map(move |one| one.text(id, terminal) + "\n"));
-        let failing: String = failing.collect();
-        if !failing.is_empty() {
-            text.push_str(&format!("\nFAILING\n{failing}"));
+        let mut table = Table::new(["SUBSCRIBER", "STATE", "CREATED", "ROWS", "ENDED"]);
+        for (id, subscriber) in busy {
+            table.row([
+                Cell::plain(id),
+                Cell::plain(if subscriber.enabled { "on" } else { "off" }),
+                Cell::plain(&subscriber.created.to_string()),
+                Cell::plain(&subscriber.rows.to_string()),
+                Cell::plain(&words(&subscriber.ended)),
+            ]);
         }
-        if !busy.is_empty() {
-            text.push_str(&format!("\n{}", table::table(&busy.iter().map(row).collect::<Vec<_>>())));
-        }
+        let mut text = if table.is_empty() { String::new() } else { format!("\n{}", table.text(terminal)) };
         match idle.len() {
             0 => {}
             1 => text.push_str("\n1 subscriber had no event yet\n"),
@@ -221,10 +243,9 @@ impl Status {
 
 impl Projection {
     fn text(&self) -> String {
-        let failed = self.failed.as_ref().map(|why| format!("; FAILED: {why}")).unwrap_or_default();
         match self.behind {
-            0 => format!("up to date{failed}"),
-            behind => format!("{behind} records behind, at {}{failed}", self.seq),
+            0 => "up to date".to_owned(),
+            behind => format!("{behind} records behind, at {}", self.seq),
         }
     }
 }
@@ -340,17 +361,27 @@ mod tests {
         }
     }
 
-    fn shown(status: &StatusView) -> Result<String, String> {
+    fn daemon_with(status: &StatusView) -> FakeDaemon {
         let body = serde_json::to_string(status).expect("text and numbers");
-        run_against(&FakeDaemon::answering_json(200, &body), &["status"])
+        FakeDaemon::answering_paths(&[
+            ("/v1/status", &body),
+            ("/v1/sessions", r#"{"sessions":[]}"#),
+            ("/v1/inbox?limit=100", r#"{"notifications":[]}"#),
+            ("/v1/notifications?limit=100", r#"{"notifications":[]}"#),
+            ("/v1/events?since=1d&limit=200", r#"{"events":[]}"#),
+        ])
+    }
+
+    fn shown(status: &StatusView, args: &[&str]) -> String {
+        run_against(&daemon_with(status), args).expect("shown")
     }
 
     #[test]
-    fn the_status_of_a_daemon_fits_on_a_screen() {
+    fn what_was_counted_comes_below_the_screen() {
         let expected = "\
-aside          0.1.0, process 7, up 1h 2m since 2026-11-21T08:23:01Z
+started        4h ago
 journal        96 records, 93 synced, durability sync
-files          1.5 MiB in 2 from record 1 of 2026-11-20T08:00:00Z, 1 packed from 1.0 MiB to 1000 bytes
+files          1.5 MiB in 2 from record 1, yesterday 08:00, 1 packed from 1.0 MiB to 1000 bytes
 history        up to date
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 held back; ended: 3 duplicate, 2 filtered
@@ -358,59 +389,69 @@ notifications  3 created, 2 injected, 1 confirmed, 0 pending, 0 unclaimed; ended
 tokens         about 100 injected, 80 fewer than the payloads as they came
 sessions       1 open, 0 waiting
 
-subscriber  state  created  rows  ended
+SUBSCRIBER  STATE  CREATED  ROWS  ENDED
 deploys     on     2        9     3 duplicate, 2 filtered
 old         off    1        0
 
 2 subscribers had no event yet
 ";
-        assert_eq!(shown(&status()).as_deref(), Ok(expected));
+        let screen = shown(&status(), &["status"]);
+        assert!(screen.starts_with("aside 0.1.0 runs: process 7, up 1h 2m\n"), "{screen}");
+        assert_eq!(shown(&status(), &["status", "--verbose"]), format!("{screen}\n{expected}"));
+        assert_eq!(shown(&status(), &[]), screen);
     }
 
     #[test]
-    fn a_journal_that_takes_nothing_more_is_said() {
-        let mut status = status();
-        status.journal.failed = Some("the disk is full".to_owned());
-        let text = shown(&status).expect("shown");
-        assert!(text.contains("durability sync; FAILED: the disk is full\n"), "{text}");
-        status.journal.failed = None;
-        status.journal.full = Some("the disk is full: no space".to_owned());
-        let text = shown(&status).expect("shown");
-        assert!(text.contains("durability sync; FULL: the disk is full: no space\n"), "{text}");
-        status.journal.problems = vec!["a.seg is damaged at byte 30".to_owned()];
-        let text = shown(&status).expect("shown");
-        assert!(text.contains("\nPROBLEM: a.seg is damaged at byte 30\n"), "{text}");
-    }
-
-    #[test]
-    fn files_that_are_not_in_force_are_said_with_what_is_wrong() {
-        let mut status = status();
-        status.config = ConfigView {
+    fn what_somebody_has_to_look_at_comes_first() {
+        let well = status();
+        let mut full = status();
+        full.journal.full = Some("the disk is full: no space".to_owned());
+        full.journal.problems = vec!["a.seg is damaged at byte 30".to_owned()];
+        let mut failed = status();
+        failed.journal.failed = Some("the disk is full".to_owned());
+        failed.projection = ProjectionView { seq: 90, behind: 6, failed: Some("no space".to_owned()) };
+        let mut refused = status();
+        refused.config = ConfigView {
             state: ConfigView::REFUSED,
             read_at: "2026-11-21T09:00:00Z".to_owned(),
             errors: 1,
             warnings: 0,
             problems: vec!["ci.toml:2:6: `id` must be a string, not an integer".to_owned()],
         };
-        let text = shown(&status).expect("shown");
-        let refused =
-            "; configuration REFUSED at 2026-11-21T09:00:00Z with 1 error; the rules of before hold\n";
-        assert!(text.contains(refused), "{text}");
-        assert!(text.contains("\nPROBLEM: ci.toml:2:6: `id` must be a string, not an integer\n"), "{text}");
-        status.config.state = ConfigView::PARTLY;
-        let text = shown(&status).expect("shown");
-        assert!(text.contains("; configuration read with 1 error at 2026-11-21T09:00:00Z; what"), "{text}");
+        let mut partly = refused.clone();
+        partly.config.state = ConfigView::PARTLY;
+        partly.config.problems.clear();
+        for (status, troubles) in [
+            (well, ""),
+            (
+                full,
+                "PROBLEM: journal FULL: the disk is full: no space\nPROBLEM: a.seg is damaged at byte 30\n",
+            ),
+            (failed, "PROBLEM: journal FAILED: the disk is full\nPROBLEM: history FAILED: no space\n"),
+            (
+                refused,
+                "PROBLEM: configuration REFUSED at 2026-11-21T09:00:00Z with 1 error; the rules of before hold\n\
+                 PROBLEM: ci.toml:2:6: `id` must be a string, not an integer\n",
+            ),
+            (
+                partly,
+                "PROBLEM: configuration read with 1 error at 2026-11-21T09:00:00Z; what has errors is not used as it stands\n",
+            ),
+        ] {
+            let screen = shown(&status, &["status"]);
+            let begin = format!("aside 0.1.0 runs: process 7, up 1h 2m\n{troubles}\n");
+            assert!(screen.starts_with(&begin), "{screen}");
+        }
     }
 
     #[test]
-    fn a_history_that_is_behind_or_does_not_go_on_is_said() {
-        let mut status = status();
-        status.projection = ProjectionView { seq: 90, behind: 6, failed: None };
-        let text = shown(&status).expect("shown");
-        assert!(text.contains("history        6 records behind, at 90\n"), "{text}");
-        status.projection.failed = Some("the disk is full".to_owned());
-        let text = shown(&status).expect("shown");
-        assert!(text.contains("6 records behind, at 90; FAILED: the disk is full\n"), "{text}");
+    fn the_answer_stands_as_it_came_where_that_is_asked_for_or_it_is_not_known() {
+        let daemon = FakeDaemon::answering_json(200, r#"{"version":"0.1.0","events":{"total":3}}"#);
+        let pairs = "version       0.1.0\nevents.total  3\n";
+        assert_eq!(run_against(&daemon, &["status"]).as_deref(), Ok(pairs));
+        let json = "{\"version\":\"0.1.0\",\"events\":{\"total\":3}}\n";
+        assert_eq!(run_against(&daemon, &["status", "--json"]).as_deref(), Ok(json));
+        assert!(daemon.requests()[0].starts_with("GET /v1/status HTTP/1.1\r\n"));
     }
 
     #[test]

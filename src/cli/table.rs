@@ -1,61 +1,30 @@
-//! JSON as aligned plain text for people.
-//!
-//! What the daemon answers is shown whole, whatever keys it has: an object as one line a key, a list of objects as a table. An
-//! object within an object gives dotted names: `events.total`.
+//! Aligned text for people: a table, or one line a key of JSON of any shape.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::terminal::{Terminal, Tone, cut, cut_beginning, width};
 use crate::event::clean_text;
 
-/// Longest cell of a table, in characters; more would push the others off the screen.
-const CELL_CHARS_MAX: usize = 60;
+/// What stands between two columns.
+const GAP: &str = "  ";
+/// Columns that the last column keeps, as it is cut before the others are.
+const LAST_WIDTH_MIN: usize = 16;
+/// Columns that every other one keeps.
+const WIDTH_MIN: usize = 6;
 
-/// One line a key, values aligned.
-pub(super) fn pairs(value: &Value) -> String {
+/// One line a key, values aligned. An object within an object gives dotted names: `events.total`.
+pub(super) fn pairs(value: &Value, terminal: &Terminal) -> String {
     let mut fields = Vec::new();
     flatten("", value, &mut fields);
-    let width = fields.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    fields.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
-}
-
-/// A header and one line an object; the columns are the keys in the order in which they first occur.
-pub(super) fn table(rows: &[Value]) -> String {
-    let rows: Vec<Vec<(String, String)>> = rows
-        .iter()
-        .map(|row| {
-            let mut fields = Vec::new();
-            flatten("", row, &mut fields);
-            fields
-        })
-        .collect();
-    let mut columns: Vec<&str> = Vec::new();
-    for (name, _) in rows.iter().flatten() {
-        if !columns.contains(&name.as_str()) {
-            columns.push(name);
-        }
-    }
-    let cell = |row: &[(String, String)], column: &str| {
-        row.iter().find(|(name, _)| name == column).map_or("-".to_owned(), |(_, value)| cut(value))
+    let names = fields.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
+    let indent = names + GAP.len();
+    let line = |(name, value): &(String, String)| {
+        let line = format!("{name:names$}{GAP}{}", terminal.wrap(value, indent, indent));
+        line.trim_end().to_owned() + "\n"
     };
-    let mut lines = vec![columns.iter().map(|column| (*column).to_owned()).collect::<Vec<_>>()];
-    lines.extend(rows.iter().map(|row| columns.iter().map(|column| cell(row, column)).collect()));
-    align(&lines)
-}
-
-fn align(lines: &[Vec<String>]) -> String {
-    let mut text = String::new();
-    for line in lines {
-        let mut padded = String::new();
-        for (index, cell) in line.iter().enumerate() {
-            let widths = lines.iter().filter_map(|line| line.get(index)).map(|cell| cell.chars().count());
-            let width = widths.max().unwrap_or(0);
-            padded.push_str(&format!("{cell:width$}  "));
-        }
-        text.extend([padded.trim_end(), "\n"]);
-    }
-    text
+    fields.iter().map(line).collect()
 }
 
 fn flatten(prefix: &str, value: &Value, fields: &mut Vec<(String, String)>) {
@@ -83,11 +52,115 @@ pub(super) fn one_line(text: &str) -> String {
     clean.replace(['\n', '\t'], " ")
 }
 
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(CELL_CHARS_MAX) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+/// One cell of a table: a line of clean text, and what it means.
+#[derive(Debug, Clone)]
+pub(super) struct Cell {
+    text: String,
+    tone: Tone,
+    /// Whether its end says more than its beginning.
+    is_path: bool,
+}
+
+impl Cell {
+    pub(super) fn plain(text: &str) -> Self {
+        Self::toned(Tone::Plain, text)
     }
+
+    /// What the eye passes over.
+    pub(super) fn dim(text: &str) -> Self {
+        Self::toned(Tone::Dim, text)
+    }
+
+    /// A severity, a priority or a state, in its own colour.
+    pub(super) fn word(word: &str) -> Self {
+        Self::toned(Tone::of(word), word)
+    }
+
+    pub(super) fn toned(tone: Tone, text: &str) -> Self {
+        Self { text: one_line(text), tone, is_path: false }
+    }
+
+    /// A folder, which is cut at its beginning.
+    pub(super) fn path(path: &str) -> Self {
+        Self { is_path: true, ..Self::plain(path) }
+    }
+
+    /// Lines of a notification's text as one: `tool_fail: grep timeout; error: took 30 s`.
+    pub(super) fn lines(text: &str) -> Self {
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        Self::plain(&lines.join("; "))
+    }
+
+    fn cut(&self, columns: usize) -> Cow<'_, str> {
+        if self.is_path { cut_beginning(&self.text, columns) } else { cut(&self.text, columns) }
+    }
+}
+
+/// A header and lines of cells.
+///
+/// Shape: as wide as its cells on a pipe. On a terminal no wider than that: first the last column is cut, then the widest ones.
+pub(super) struct Table {
+    headers: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    pub(super) fn new<const N: usize>(headers: [&'static str; N]) -> Self {
+        Self { headers: headers.to_vec(), rows: Vec::new() }
+    }
+
+    pub(super) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
+        debug_assert_eq!(N, self.headers.len(), "a cell for each header");
+        self.rows.push(cells.into());
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(super) fn text(&self, terminal: &Terminal) -> String {
+        let header: Vec<Cell> =
+            self.headers.iter().map(|header| Cell::toned(Tone::Heading, header)).collect();
+        let lines: Vec<&Vec<Cell>> = std::iter::once(&header).chain(&self.rows).collect();
+        let widest = |index: usize| {
+            lines.iter().filter_map(|line| line.get(index)).map(|cell| width(&cell.text)).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.headers.len()).map(widest).collect();
+        let widths = terminal.columns.map_or(widths.clone(), |columns| fit(widths, columns));
+        lines.iter().map(|line| aligned(line, &widths, terminal)).collect()
+    }
+}
+
+/// Widths that fit into `columns`, as far as every column keeps what it needs.
+fn fit(mut widths: Vec<usize>, columns: usize) -> Vec<usize> {
+    let gaps = GAP.len() * widths.len().saturating_sub(1);
+    let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(columns);
+    if let Some(last) = widths.last_mut() {
+        let spare = last.saturating_sub(LAST_WIDTH_MIN).min(excess);
+        *last -= spare;
+        excess -= spare;
+    }
+    while excess > 0 {
+        let Some(widest) = widths.iter_mut().filter(|width| **width > WIDTH_MIN).max() else { break };
+        *widest -= 1;
+        excess -= 1;
+    }
+    widths
+}
+
+/// One line of cells, without blanks at its end.
+fn aligned(cells: &[Cell], widths: &[usize], terminal: &Terminal) -> String {
+    let (mut line, mut blanks) = (String::new(), 0);
+    for (cell, columns) in cells.iter().zip(widths) {
+        let shown = cell.cut(*columns);
+        if !shown.is_empty() {
+            line.extend(std::iter::repeat_n(' ', blanks));
+            line.push_str(&terminal.paint(cell.tone, &shown));
+            blanks = 0;
+        }
+        blanks += columns.saturating_sub(width(&shown)) + GAP.len();
+    }
+    line + "\n"
 }
 
 #[cfg(test)]
@@ -95,31 +168,77 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cli::terminal::tests::{of_width, pipe};
 
     #[test]
     fn an_object_is_one_aligned_line_a_key() {
         let status = json!({ "version": "0.1.0", "events": { "total": 12, "duplicate": 0 }, "tcp": null, "sinks": [],
             "note": "a\n\u{1b}[31mb" });
         assert_eq!(
-            pairs(&status),
+            pairs(&status, &pipe()),
             "version           0.1.0\nevents.total      12\nevents.duplicate  0\ntcp               -\n\
              sinks             []\nnote              a b\n"
         );
     }
 
+    fn sessions() -> Table {
+        let mut table = Table::new(["NAME", "FOLDER", "STATE", "LAST"]);
+        table.row([
+            Cell::dim("b1c2@shop"),
+            Cell::path("~/work/customers/shop"),
+            Cell::word("idle"),
+            Cell::lines("tool_fail: grep\u{1b}[31m\n\n  error: took 30 s\n"),
+        ]);
+        table.row([Cell::dim("\u{8a9e}"), Cell::path("/w"), Cell::word(""), Cell::plain("")]);
+        table
+    }
+
     #[test]
-    fn a_list_is_a_table_whose_columns_are_all_keys() {
-        let long = "x".repeat(70);
-        let rows = [
-            json!({ "id": "s1", "harness": { "name": "claude-code" } }),
-            json!({ "id": long, "pending": 2 }),
-        ];
-        let cell = "x".repeat(60) + "...";
-        let expected = [
-            format!("{:63}  harness.name  pending\n", "id"),
-            format!("{:63}  claude-code   -\n", "s1"),
-            format!("{cell}  -             2\n"),
-        ];
-        assert_eq!(table(&rows), expected.concat());
+    fn a_table_on_a_pipe_is_whole_and_has_no_blanks_at_the_end_of_a_line() {
+        let expected = "\
+NAME       FOLDER                 STATE  LAST
+b1c2@shop  ~/work/customers/shop  idle   tool_fail: grep; error: took 30 s
+\u{8a9e}         /w
+";
+        assert_eq!(sessions().text(&pipe()), expected);
+        assert_eq!(sessions().text(&of_width(80)), expected);
+    }
+
+    #[test]
+    fn a_table_is_cut_to_its_terminal_the_last_column_first() {
+        let expected = "\
+NAME       FOLDER                 STATE  LAST
+b1c2@shop  ~/work/customers/shop  idle   tool_fail: grep; er\u{2026}
+\u{8a9e}         /w
+";
+        assert_eq!(sessions().text(&of_width(61)), expected);
+        let expected = "\
+NAME       FOLDER          STATE  LAST
+b1c2@shop  \u{2026}ustomers/shop  idle   tool_fail: gr\u{2026}
+\u{8a9e}         /w
+";
+        assert_eq!(sessions().text(&of_width(48)), expected);
+    }
+
+    #[test]
+    fn widths_are_cut_no_further_than_can_be_read() {
+        for (widths, columns, fitted) in [
+            (vec![9, 21, 40], 80, vec![9, 21, 40]),
+            (vec![9, 21, 40], 60, vec![9, 21, 26]),
+            (vec![9, 21, 40], 40, vec![9, 14, 13]),
+            (vec![9, 21, 40], 10, vec![6, 6, 6]),
+            (vec![9, 3, 2], 5, vec![6, 3, 2]),
+        ] {
+            assert_eq!(fit(widths, columns), fitted, "{columns}");
+        }
+    }
+
+    #[test]
+    fn colours_change_no_width() {
+        let plain = sessions().text(&of_width(50));
+        let coloured = sessions().text(&Terminal { has_colours: true, ..of_width(50) });
+        assert_ne!(coloured, plain);
+        let codes = ["\u{1b}[1m", "\u{1b}[2m", "\u{1b}[0m"];
+        assert_eq!(codes.iter().fold(coloured, |text, code| text.replace(code, "")), plain);
     }
 }

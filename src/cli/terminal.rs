@@ -161,7 +161,7 @@ pub(super) fn width(text: &str) -> usize {
 }
 
 /// The beginning of `text`, if it is wider than `columns`, and a mark.
-fn cut(text: &str, columns: usize) -> Cow<'_, str> {
+pub(super) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     if text.width() <= columns {
         return text.into();
     }
@@ -174,6 +174,22 @@ fn cut(text: &str, columns: usize) -> Cow<'_, str> {
         (left, end) = (left - width, at + c.len_utf8());
     }
     format!("{}{CUT_MARK}", text.get(..end).unwrap_or_default()).into()
+}
+
+/// The end of `text`, if it is wider than `columns`, after a mark.
+pub(super) fn cut_beginning(text: &str, columns: usize) -> Cow<'_, str> {
+    if text.width() <= columns {
+        return text.into();
+    }
+    let (mut left, mut start) = (columns.saturating_sub(1), text.len());
+    for (at, c) in text.char_indices().rev() {
+        let width = c.width().unwrap_or(0);
+        if width > left {
+            break;
+        }
+        (left, start) = (left - width, at);
+    }
+    format!("{CUT_MARK}{}", text.get(start..).unwrap_or_default()).into()
 }
 
 #[cfg(test)]
@@ -198,15 +214,15 @@ pub(super) mod tests {
 
     #[test]
     fn a_text_that_is_too_wide_is_cut_with_a_mark() {
-        for (text, columns, shown) in [
-            ("abcdef", 6, "abcdef"),
-            ("abcdefg", 6, "abcde\u{2026}"),
+        for (text, columns, beginning, end) in [
+            ("abcdef", 6, "abcdef", "abcdef"),
+            ("abcdefg", 6, "abcde\u{2026}", "\u{2026}cdefg"),
             // Two columns each, so that one column stays empty.
-            ("\u{8a9e}\u{8a9e}\u{8a9e}", 5, "\u{8a9e}\u{8a9e}\u{2026}"),
-            ("\u{8a9e}\u{8a9e}\u{8a9e}", 4, "\u{8a9e}\u{2026}"),
-            ("abc", 0, "\u{2026}"),
+            ("\u{8a9e}\u{8a9e}\u{8a9e}", 5, "\u{8a9e}\u{8a9e}\u{2026}", "\u{2026}\u{8a9e}\u{8a9e}"),
+            ("\u{8a9e}\u{8a9e}\u{8a9e}", 4, "\u{8a9e}\u{2026}", "\u{2026}\u{8a9e}"),
+            ("abc", 0, "\u{2026}", "\u{2026}"),
         ] {
-            assert_eq!(cut(text, columns), shown, "{text}");
+            assert_eq!((&*cut(text, columns), &*cut_beginning(text, columns)), (beginning, end), "{text}");
         }
         let line = "x".repeat(90);
         assert_eq!(of_width(80).cut_after(10, &line).width(), 70);

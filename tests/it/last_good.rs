@@ -38,7 +38,7 @@ fn a_slip_of_the_pen_takes_no_subscriber_from_the_next_start() {
             .said(&format!("what was in force of it before is used until its errors are mended file={file}"));
         assert!(told(&home, "a").contains(&"each".to_owned()));
         let status = home.print(&["status"]);
-        assert!(status.contains("; configuration read with 2 errors at "), "{status}");
+        assert!(status.contains("PROBLEM: configuration read with 2 errors at "), "{status}");
         assert!(
             status.contains(&format!("PROBLEM: {file}:5:1: unknown key `typs`; did you mean `types`?")),
             "{status}"

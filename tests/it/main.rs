@@ -24,6 +24,7 @@ mod real_client;
 mod recovery;
 mod reference;
 mod scenario;
+mod screens;
 mod snapshots;
 mod socket;
 mod subscribers;

@@ -20,9 +20,19 @@ pub(super) const NAME: &str = "round trip";
 const EVENT_TYPE: &str = "tool.call.failure";
 /// The made-up subagent.
 const AGENT: &str = "doctor";
+/// Where its event comes from.
+pub(in crate::cli) const SOURCE: &str = "doctor";
+/// What the made-up session's id begins with.
+const SESSION: &str = "doctor-";
+
+/// Whether this is the session of a round trip, about which nobody asks who looks at what happened.
+pub(in crate::cli) fn is_probe(session: Option<&str>) -> bool {
+    let parts = session.and_then(|session| session.split_once('/'));
+    parts.is_some_and(|(parent, agent)| parent.starts_with(SESSION) && agent == AGENT)
+}
 
 pub(super) fn check(client: &Client) -> Check {
-    let id = format!("doctor-{}", Uuid::now_v7());
+    let id = format!("{SESSION}{}", Uuid::now_v7());
     let outcome = try_out(client, &id);
     // The daemon closes a session that nobody uses; this one should not be seen until then.
     let closing = json!({ "hook_event_name": "SubagentStop", "session_id": id, "agent_id": AGENT, "agent_type": AGENT });
@@ -42,7 +52,7 @@ pub(super) fn check(client: &Client) -> Check {
 fn try_out(client: &Client, id: &str) -> Result<usize, String> {
     let session = format!("{id}/{AGENT}");
     let event = json!({
-        "id": id, "type": EVENT_TYPE, "source": "doctor", "session": session,
+        "id": id, "type": EVENT_TYPE, "source": SOURCE, "session": session,
         "payload": { "tool_name": "doctor", "error_type": "none", "error_message": "a test of the way" },
     });
     let answer = client

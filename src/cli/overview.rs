@@ -1,0 +1,222 @@
+//! `aside` alone: one screen that says who is here, what waits, what was delivered last, and where events come from.
+//!
+//! Shape: a line about the daemon, a line for each trouble, then four parts of a few lines each. A part that cannot be read says
+//! why, and the others are there all the same.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::{
+    CliError, Context, doctor,
+    ids::{Names, ShortIds},
+    inbox::Waiting,
+    parse,
+    sessions::{self, Sessions},
+    status::{self, Status},
+    table::{Cell, Table, one_line},
+    terminal::Tone,
+};
+use crate::{client::ClientError, notification::Priority, time::Timestamp};
+
+/// Most rows of each table, so that all of them fit on a screen of 24 lines.
+const ROWS_MAX: usize = 3;
+/// Most sources that are named.
+const SOURCES_MAX: usize = 6;
+
+const DOING: &str = "look at the daemon";
+
+/// What is said where no daemon runs.
+const HOW_TO_START: &str = "
+  aside up                    start it in the background
+  aside install claude-code   put it into Claude Code
+  aside demo                  see what an agent receives, without a daemon
+  aside --help                every command
+";
+
+/// Prints the screen, also where no daemon runs.
+pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
+    match status::run(&status::Args::default(), context) {
+        Err(CliError::Client { source: ClientError::NoDaemon { socket, .. }, .. }) => {
+            let head = format!("no daemon runs at {}", one_line(&socket.display().to_string()));
+            let head = context.terminal.paint(Tone::Warning, &context.terminal.wrap(&head, 0, 2));
+            context.print(&format!("{head}\n{HOW_TO_START}"))
+        }
+        shown => shown,
+    }
+}
+
+/// The screen for a daemon that runs.
+pub(super) fn screen(status: &Status, context: &Context<'_>) -> Result<String, CliError> {
+    let terminal = &context.terminal;
+    let mut text = format!("{}\n", terminal.paint(Tone::Good, &one_line(&status.daemon())));
+    for trouble in status.troubles(terminal) {
+        let line = terminal.wrap(&format!("PROBLEM: {}", one_line(&trouble)), 0, 2);
+        text.push_str(&format!("{}\n", terminal.paint(Tone::Bad, &line)));
+    }
+    let list = Sessions::read(DOING, &context.ask(DOING, "GET", sessions::PATH, None)?)?;
+    let names = &list.names;
+    for part in [here(&list, context), waiting(names, context), delivered(names, context), sources(context)] {
+        text.push_str(&format!("\n{part}"));
+    }
+    Ok(text)
+}
+
+fn here(list: &Sessions, context: &Context<'_>) -> String {
+    if list.len() == 0 {
+        return "no session is here: one opens with the first hook or exchange of an agent\n".to_owned();
+    }
+    list.table("SESSION", ROWS_MAX, &context.terminal).text(&context.terminal)
+        + &more(list.len(), "aside sessions")
+}
+
+/// What stands below a table of the first few of `count`.
+fn more(count: usize, command: &str) -> String {
+    match count.saturating_sub(ROWS_MAX) {
+        0 => String::new(),
+        more => format!("and {more} more: {command}\n"),
+    }
+}
+
+#[derive(Deserialize)]
+struct Inbox {
+    notifications: Vec<Waiting>,
+    next: Option<String>,
+}
+
+fn waiting(names: &Names, context: &Context<'_>) -> String {
+    let Inbox { notifications: mut waiting, next } = match get(context, "/v1/inbox?limit=100") {
+        Ok(inbox) => inbox,
+        Err(error) => return unknown("what waits", &error),
+    };
+    if waiting.is_empty() {
+        return "nothing waits\n".to_owned();
+    }
+    let ids = ShortIds::of_notifications(waiting.iter().map(|one| &*one.id));
+    waiting.sort_by_key(|one| (Reverse(one.priority.parse::<Priority>().ok()), Reverse(one.age_ms)));
+    let mut table = Table::new(["WAITS", "PRIORITY", "FOR", "MADE", "TEXT"]);
+    for one in waiting.iter().take(ROWS_MAX) {
+        table.row([
+            Cell::dim(&ids.short(&one.id)),
+            Cell::word(&one.priority),
+            Cell::plain(&one.briefly(names, &context.terminal)),
+            Cell::dim(&context.terminal.moments.age(one.age_ms)),
+            Cell::lines(&one.text),
+        ]);
+    }
+    let more = match next {
+        Some(_) => {
+            format!("and more than {} more: aside inbox\n", waiting.len() - ROWS_MAX.min(waiting.len()))
+        }
+        None => more(waiting.len(), "aside inbox"),
+    };
+    table.text(&context.terminal) + &more
+}
+
+#[derive(Deserialize)]
+struct Notifications {
+    notifications: Vec<Notification>,
+}
+
+#[derive(Deserialize)]
+struct Notification {
+    subscriber: String,
+    content: String,
+    deliveries: Vec<Delivery>,
+}
+
+#[derive(Deserialize)]
+struct Delivery {
+    session: Option<String>,
+    state: String,
+    at: String,
+}
+
+fn delivered(names: &Names, context: &Context<'_>) -> String {
+    let newest: Notifications = match get(context, "/v1/notifications?limit=100") {
+        Ok(newest) => newest,
+        Err(error) => return unknown("what was delivered", &error),
+    };
+    let mut delivered: Vec<(&Notification, &Delivery, &str)> = newest
+        .notifications
+        .iter()
+        .flat_map(|one| one.deliveries.iter().map(move |delivery| (one, delivery)))
+        .filter(|(_, delivery)| matches!(&*delivery.state, "injected" | "confirmed"))
+        .filter_map(|(one, delivery)| Some((one, delivery, delivery.session.as_deref()?)))
+        .filter(|(_, _, session)| !doctor::is_probe(Some(session)))
+        .collect();
+    if delivered.is_empty() {
+        return "nothing was delivered yet\n".to_owned();
+    }
+    delivered.sort_by_cached_key(|(_, delivery, _)| Reverse(delivery.at.parse::<Timestamp>().ok()));
+    let mut table = Table::new(["DELIVERED", "TO", "SUBSCRIBER", "TEXT"]);
+    for (one, delivery, session) in delivered.into_iter().take(ROWS_MAX) {
+        table.row([
+            Cell::dim(&context.terminal.moment(&delivery.at)),
+            Cell::plain(&names.name(session)),
+            Cell::plain(&one.subscriber),
+            Cell::lines(&one.content),
+        ]);
+    }
+    table.text(&context.terminal)
+}
+
+#[derive(Deserialize)]
+struct Events {
+    events: Vec<EventLine>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct EventLine {
+    event: Event,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    source: String,
+    session: Option<String>,
+    timestamp: String,
+}
+
+/// Where events come from: how many of the last day's each source has published, and when the newest.
+fn sources(context: &Context<'_>) -> String {
+    let Events { events, next } = match get(context, "/v1/events?since=1d&limit=200") {
+        Ok(events) => events,
+        Err(error) => return unknown("the sources of events", &error),
+    };
+    let mut sources: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    let events = events.iter().map(|line| &line.event);
+    for event in events.filter(|event| !doctor::is_probe(event.session.as_deref())) {
+        sources.entry(&event.source).or_insert((0, &event.timestamp)).0 += 1;
+    }
+    if sources.is_empty() {
+        return "no source published for a subscriber today; try: aside run -- COMMAND\n".to_owned();
+    }
+    let mut sources: Vec<(&str, (usize, &str))> = sources.into_iter().collect();
+    sources.sort_by_key(|(source, (count, _))| (Reverse(*count), *source));
+    let terminal = &context.terminal;
+    let shown: Vec<String> = sources
+        .iter()
+        .take(SOURCES_MAX)
+        .map(|(source, (count, at))| format!("{} {count} ({})", one_line(source), terminal.moment(at)))
+        .collect();
+    let more = match sources.len().saturating_sub(SOURCES_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let of = if next.is_some() { "of the last 200 events" } else { "of the events of 24 h" };
+    let head = "SOURCES";
+    let line = format!("{}{more}, {of}", shown.join(", "));
+    let indent = head.len() + 2;
+    format!("{}  {}\n", terminal.paint(Tone::Heading, head), terminal.wrap(&line, indent, indent))
+}
+
+/// What is said of a part that the daemon does not tell of.
+fn unknown(what: &str, error: &CliError) -> String {
+    format!("{what} is not known: failed to {}\n", one_line(&error.to_string()))
+}
+
+fn get<T: DeserializeOwned>(context: &Context<'_>, path: &str) -> Result<T, CliError> {
+    parse(DOING, &context.ask(DOING, "GET", path, None)?)
+}

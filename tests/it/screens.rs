@@ -1,0 +1,159 @@
+//! What commands print for people: on a pipe, and on a terminal that is too narrow for it.
+
+use std::{fs::File, io::Read, process::Stdio};
+
+use rustix::{
+    pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
+    termios::{Winsize, tcsetwinsize},
+};
+use serde_json::json;
+
+use crate::{
+    socket::EACH,
+    support::daemon::{Home, eventually, text},
+};
+
+const SESSION: &str = "b1c2d3e4-0000-4000-8000-000000000001";
+
+fn home() -> Home {
+    Home::with(&[("subscribers/each.toml", EACH)])
+}
+
+/// Has the session receive one notification, and another one wait for it.
+fn fill(home: &Home) {
+    let workspace = "/srv/customers/of-the-region/north/shop";
+    let exchange = |carrier: &str| {
+        let body =
+            json!({ "point": "after_tool", "carrier": carrier, "harness": { "workspace": workspace } });
+        home.exchange(SESSION, &body)
+    };
+    exchange("c1");
+    home.publish(&json!({ "type": "test.each", "source": "ci", "session": SESSION, "payload": { "n": 1 } }));
+    assert_eq!(exchange("c2").status(), 200);
+    let long = "a long message that no line of a narrow terminal has room for, ".repeat(3);
+    home.publish(
+        &json!({ "type": "test.each", "source": "ci", "session": SESSION, "payload": { "n": long } }),
+    );
+    eventually("it is in the history", || {
+        let all = home.get("/v1/notifications");
+        (all["notifications"].as_array().map(Vec::len) == Some(2)).then_some(())
+    });
+}
+
+#[test]
+fn one_screen_says_what_there_is_and_how_to_start_what_is_not() {
+    let home = home();
+    let absent = home.print(&[]);
+    assert!(absent.starts_with(&format!("no daemon runs at {}\n", home.socket().display())), "{absent}");
+    assert!(absent.contains("\n  aside up  "), "{absent}");
+    assert_eq!(home.run(&["status"]).status.code(), Some(1));
+
+    let _daemon = home.serve();
+    let empty = home.print(&[]);
+    for said in ["no session is here", "nothing waits", "nothing was delivered yet", "no source published"] {
+        assert!(empty.contains(&format!("\n{said}")), "{empty}");
+    }
+    fill(&home);
+    let screen = home.print(&[]);
+    let lines: Vec<&str> = screen.lines().collect();
+    assert!(lines.len() < 24, "{screen}");
+    for (line, begin) in [
+        (0, "aside 0."),
+        (2, "SESSION "),
+        (3, "b1c2@shop  /srv/customers/"),
+        (5, "WAITS "),
+        (8, "DELIVERED "),
+        (11, "SOURCES  ci 2 ("),
+    ] {
+        assert!(lines[line].starts_with(begin), "{begin}: {screen}");
+    }
+    assert!(lines[3].contains("  idle  ") || lines[3].contains("  tool complete  "), "{screen}");
+    assert!(lines[3].contains("  1 (1 high)  "), "{screen}");
+    let exact = home.print(&["--utc"]);
+    assert!(!exact.contains(" ago") && exact.contains("Z"), "{exact}");
+}
+
+#[test]
+fn what_a_person_types_short_is_found() {
+    let home = home();
+    let _daemon = home.serve();
+    fill(&home);
+    let newest = home.get("/v1/notifications")["notifications"][0]["id"].as_str().expect("an id").to_owned();
+    assert!(home.print(&["why", "last"]).starts_with(&format!("notification {newest}: each, ")));
+    assert!(home.print(&["why", &newest[..8]]).starts_with(&format!("notification {newest}: each, ")));
+    for session in ["b1c2", "b1c2@shop", SESSION] {
+        let listed = home.print(&["inbox", "--session", session]);
+        assert!(
+            listed.contains("high each, ") && listed.contains("for the agent of b1c2@shop\n"),
+            "{listed}"
+        );
+    }
+    // Publishing by the beginning of an id alone would be for a session of that name.
+    let said = home.print(&["publish", "test.each", "n=3", "--session", "b1c2@shop"]);
+    assert!(said.contains(&format!("each takes it for session {SESSION}\n")), "{said}");
+    let said = home.print(&["publish", "test.each", "n=4", "--session", "b1c2"]);
+    assert!(said.contains("for session b1c2, which is not open yet"), "{said}");
+
+    assert_eq!(home.print(&["inbox", "dismiss", &newest[..8]]), format!("dismissed {newest}\n"));
+    let refused = home.run(&["inbox", "dismiss", &newest[..8]]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("there is no waiting notification"), "{refused:?}");
+}
+
+/// What a command prints on a terminal of `columns`.
+fn on_terminal(home: &Home, columns: u16, variables: &[(&str, &str)], args: &[&str]) -> String {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it can be used");
+    tcsetwinsize(&terminal, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })
+        .expect("a size");
+    let other_end =
+        ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("its other end");
+    let mut command = home.command(args);
+    command.stdout(other_end).stderr(Stdio::inherit()).envs(variables.iter().copied());
+    let mut child = command.spawn().expect("the program runs");
+    drop(command);
+    let mut shown = Vec::new();
+    // The terminal ends with an error once nobody has its other end.
+    File::from(terminal).read_to_end(&mut shown).ok();
+    assert!(child.wait().expect("it ends").success(), "{args:?}");
+    text(&shown).replace("\r\n", "\n")
+}
+
+/// The text without colours, and whether there were any.
+fn without_colours(shown: &str) -> (String, bool) {
+    let mut parts = shown.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rest = parts.map(|part| part.split_once('m').expect("a colour").1);
+    let plain = rest.fold(first, |text, part| text + part);
+    let has_colours = plain != shown;
+    (plain, has_colours)
+}
+
+#[test]
+fn everything_fits_a_terminal_of_eighty_columns_and_has_colours_only_there() {
+    let home = home();
+    let _daemon = home.serve();
+    fill(&home);
+    for args in [
+        &[][..],
+        &["status", "--verbose"],
+        &["sessions"],
+        &["inbox"],
+        &["history"],
+        &["history", "--notifications"],
+        &["why", "last"],
+    ] {
+        let (plain, has_colours) = without_colours(&on_terminal(&home, 80, &[], args));
+        assert!(has_colours, "{args:?}: {plain}");
+        for line in plain.lines() {
+            assert!(line.chars().count() <= 80, "{args:?}: {line}");
+            assert_eq!(line.trim_end(), line, "{args:?}");
+        }
+        for variables in [[("NO_COLOR", "1")], [("TERM", "dumb")]] {
+            assert!(!without_colours(&on_terminal(&home, 80, &variables, args)).1, "{args:?} {variables:?}");
+        }
+        assert!(!home.print(args).contains('\u{1b}'), "{args:?}");
+    }
+    let narrow = without_colours(&on_terminal(&home, 60, &[], &["sessions"])).0;
+    assert!(narrow.contains("  \u{2026}") && narrow.contains("north/shop  "), "{narrow}");
+}
