@@ -19,6 +19,7 @@ mod ids;
 mod inbox;
 mod install;
 mod journal;
+mod logs;
 mod overview;
 pub mod paths;
 mod publish;
@@ -117,6 +118,8 @@ enum Command {
     Reload(reload::Args),
     /// Show how the daemon is, as `aside` alone does, or what it counted
     Status(status::Args),
+    /// Show the last lines of the daemon's log
+    Logs(logs::Args),
     /// Publish an event
     Publish(publish::Args),
     /// Follow the events as they come
@@ -284,6 +287,9 @@ pub enum CliError {
     /// A command cannot be watched.
     #[error("run the command")]
     Run(#[source] io::Error),
+    /// The daemon's log cannot be shown.
+    #[error("show the daemon's log: {0}")]
+    Log(String),
     /// The daemon did not start.
     #[error("start the daemon")]
     Runtime(#[source] io::Error),
@@ -392,6 +398,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Serve(args) => serve::run(&args, context.paths.map_err(CliError::Paths)?)?,
         Command::Reload(args) => reload::run(&args, &mut context)?,
         Command::Status(args) => status::run(&args, &mut context)?,
+        Command::Logs(args) => logs::run(&args, &mut context)?,
         Command::Publish(args) => publish::run(&args, &mut context)?,
         Command::Tail(args) => tail::run(&args, &mut context)?,
         Command::Sessions(args) => sessions::run(&args, &mut context)?,

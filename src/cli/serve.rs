@@ -23,6 +23,7 @@ use self::{
 };
 use super::{CliError, paths::Paths};
 use crate::daemon::{self, Passed, ServeOptions, Watcher};
+pub(super) use log_file::older as older_log;
 
 /// Worker threads of the runtime: one for the engine's loop, one for the connections beside it.
 const WORKER_THREADS: usize = 2;

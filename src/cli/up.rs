@@ -28,6 +28,8 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often, and with what pause, it is looked whether a daemon that another start began listens.
 const LOOKS: (u32, Duration) = (100, Duration::from_millis(50));
+/// The log of a daemon in the background, in the state folder.
+pub(super) const LOG_FILE: &str = "daemon.log";
 /// Lines of the log that are shown when the daemon does not start.
 const LOG_LINES_SHOWN: usize = 12;
 
@@ -188,7 +190,7 @@ impl Log {
         };
         let folder = fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
         folder.map_err(failed("make the state folder", state))?;
-        let path = state.join("daemon.log");
+        let path = state.join(LOG_FILE);
         let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
         let opened = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
         let (begin, file) = opened.map_err(failed("open the log", &path))?;

@@ -1,6 +1,10 @@
 //! What commands print for people: on a pipe, and on a terminal that is too narrow for it.
 
-use std::{fs::File, io::Read, process::Stdio};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    process::Stdio,
+};
 
 use rustix::{
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
@@ -156,4 +160,41 @@ fn everything_fits_a_terminal_of_eighty_columns_and_has_colours_only_there() {
     }
     let narrow = without_colours(&on_terminal(&home, 60, &[], &["sessions"])).0;
     assert!(narrow.contains("  \u{2026}") && narrow.contains("north/shop  "), "{narrow}");
+}
+
+#[test]
+fn the_log_is_shown_and_followed_where_it_is_a_file() {
+    let home = home();
+    let refused = home.run(&["logs"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("there is none at "), "{refused:?}");
+
+    let log = home.path("its.log").display().to_string();
+    let daemon = home.serve_with(&["--log-file", &log]);
+    let shown = home.print(&["logs"]);
+    assert!(shown.contains(" info aside::daemon: ready "), "{shown}");
+    let mut follower =
+        home.command(&["logs", "--follow", "-n", "0"]).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut lines = BufReader::new(follower.stdout.take().expect("piped")).lines();
+    // Whether it has come to follow yet cannot be seen, so there is more than one thing to see.
+    let seen = std::thread::scope(|scope| {
+        let seeing = scope.spawn(move || lines.next().expect("a line").expect("text"));
+        eventually("the follower shows a line", || {
+            home.print(&["reload"]);
+            seeing.is_finished().then_some(())
+        });
+        seeing.join().expect("read")
+    });
+    assert!(seen.contains(" aside::daemon::reload: "), "{seen}");
+    follower.kill().expect("it runs");
+    follower.wait().expect("it was started here");
+    assert_eq!(daemon.stop().status.code(), Some(0));
+
+    let _piped = home.serve();
+    let refused = home.run(&["logs"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        text(&refused.stderr).contains("writes it to a pipe of the program that started it"),
+        "{refused:?}"
+    );
 }

@@ -55,7 +55,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// The name of the file before the one at `path`.
-fn older(path: &Path) -> PathBuf {
+pub(in crate::cli) fn older(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
     name.into()
