@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, ops::Bound};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{CliError, Context, inbox, parse, table::one_line};
+use super::{CliError, Context, doctor, inbox, parse, table::one_line};
 
 /// Fewest characters of the beginning of an id that stand for it.
 const SHORT_CHARS_MIN: usize = 4;
@@ -28,6 +28,8 @@ const PART: char = '/';
 const AT: char = '@';
 /// How many of the newest notifications and events are looked through for a beginning.
 const LOOKED_THROUGH: usize = 1_000;
+/// How many of the newest notifications are looked through for one that is no probe of `aside doctor`.
+const PROBES_MAX: usize = 100;
 /// Most pages of the inbox that are.
 const INBOX_PAGES_MAX: usize = 10;
 
@@ -265,6 +267,7 @@ struct NotificationPage {
 #[derive(Deserialize)]
 struct Notification {
     id: String,
+    session: Option<String>,
     #[serde(default)]
     deliveries: Vec<Delivery>,
 }
@@ -290,13 +293,14 @@ struct Event {
 }
 
 /// The notification, injection or event among the newest that `text` is the beginning of, or the newest notification if it is
-/// `last`; `None` if there is none.
+/// `last`, those of probes apart; `None` if there is none.
 ///
 /// Errors: it is the beginning of several; the history cannot be read.
 pub(super) fn of_history(text: &str, context: &Context<'_>) -> Result<Option<String>, CliError> {
     if text == LAST {
-        let page: NotificationPage = get(context, "/v1/notifications?limit=1")?;
-        return Ok(page.notifications.into_iter().next().map(|newest| newest.id));
+        let page: NotificationPage = get(context, &format!("/v1/notifications?limit={PROBES_MAX}"))?;
+        let is_real = |one: &Notification| !doctor::is_probe(one.session.as_deref());
+        return Ok(page.notifications.into_iter().find(is_real).map(|newest| newest.id));
     }
     let notifications: NotificationPage = get(context, &format!("/v1/notifications?limit={LOOKED_THROUGH}"))?;
     let events: EventPage = get(context, &format!("/v1/events?limit={LOOKED_THROUGH}"))?;

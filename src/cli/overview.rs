@@ -146,7 +146,7 @@ fn delivered(names: &Names, context: &Context<'_>) -> String {
         .filter(|(_, _, session)| !doctor::is_probe(Some(session)))
         .collect();
     if delivered.is_empty() {
-        return "nothing was delivered yet\n".to_owned();
+        return "nothing was delivered lately\n".to_owned();
     }
     delivered.sort_by_cached_key(|(_, delivery, _)| Reverse(delivery.at.parse::<Timestamp>().ok()));
     let mut table = Table::new(["DELIVERED", "TO", "SUBSCRIBER", "TEXT"]);

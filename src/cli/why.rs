@@ -352,11 +352,12 @@ next: aside why n1 shows the events behind it
             )
         };
         let list = r#"{"notifications":[{"id":"na71da67fe2fd","deliveries":[{"injection":"abc123"}]},{"id":"nb02da67fe2fd","deliveries":[]}]}"#;
+        let probe = r#"[{"id":"nffffffffffff","session":"doctor-1/doctor"},"#;
         let daemon = FakeDaemon::answering_paths(&[
             ("/v1/notifications/na71da67fe2fd", &notification("na71da67fe2fd")),
             ("/v1/notifications/nb02da67fe2fd", &notification("nb02da67fe2fd")),
             ("/v1/injections/abc123", r#"{"injections":[]}"#),
-            ("/v1/notifications?limit=1", list),
+            ("/v1/notifications?limit=100", &list.replacen('[', probe, 1)),
             ("/v1/notifications?limit=1000", list),
             (
                 "/v1/events?limit=1000",

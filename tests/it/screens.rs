@@ -54,7 +54,8 @@ fn one_screen_says_what_there_is_and_how_to_start_what_is_not() {
 
     let _daemon = home.serve();
     let empty = home.print(&[]);
-    for said in ["no session is here", "nothing waits", "nothing was delivered yet", "no source published"] {
+    for said in ["no session is here", "nothing waits", "nothing was delivered lately", "no source published"]
+    {
         assert!(empty.contains(&format!("\n{said}")), "{empty}");
     }
     fill(&home);
