@@ -7,6 +7,7 @@ mod client;
 mod contexts;
 mod detectors;
 mod files;
+mod repository;
 mod sessions;
 mod sight;
 mod terminal;
