@@ -63,10 +63,17 @@ impl Engine {
                 if wake.is_some() {
                     session.injector.woken();
                 }
-                self.close_due(exchange, now);
-                let answer = self.release(seq, exchange, release, now);
-                self.note_point(exchange, &answer, now);
-                (answer, true)
+                let is_late = exchange.trigger == Trigger::Wake && wake.is_none();
+                let has_released = matches!(release, Release::Recorded(Some(_)));
+                if is_late && !has_released {
+                    // Another exchange was quicker: what waits leaves with the turn that it began.
+                    (session.injector.unanswered(), false)
+                } else {
+                    self.close_due(exchange, now);
+                    let answer = self.release(seq, exchange, release, now);
+                    self.note_point(exchange, &answer, now);
+                    (answer, true)
+                }
             }
         };
         self.settle_session(&exchange.session);

@@ -32,8 +32,8 @@ impl Injector {
         Decided { fitted, directive: record.directive.clone() }
     }
 
-    /// The answer to an exchange of which nothing left, as the process died before: nothing is released, and nothing is kept for its
-    /// carrier.
+    /// The answer to an exchange with which nothing leaves, as the process died before, or as it is for a wake that nothing asks for any
+    /// more: nothing is released, and nothing is kept for its carrier.
     pub fn unanswered(&self) -> Answer {
         let (pending, _) = self.pending();
         let check_before_tool = self.check_before_tool();
