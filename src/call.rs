@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use self::command::absolute;
 
-/// Finds in a part of a harness's record of a conversation the files, by absolute paths, of which its client told the agent by itself that
-/// they changed.
+/// Finds in a part of a harness's record of a conversation the files, by absolute paths, that its client announced as changed by itself.
 pub type FindSaid = fn(&[u8]) -> Vec<String>;
 
 /// One call that has ended.

@@ -244,7 +244,7 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
         explained: &git.explained,
     };
     let files = files::look(&known.files, moment, &given, facts);
-    let others = others::look(&mut around.others, moment, settings.others);
+    let others = others::look(&mut around.others, moment, around.git.top(), settings.others);
     let disk = disk::look(&mut around.disk, moment, &settings.disk, facts);
     let findings = [git.findings, files.findings, others, disk].concat();
     let findings = pause::sum_up(findings, known.heard_at, moment, &settings.pause);

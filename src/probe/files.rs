@@ -63,7 +63,7 @@ pub(super) struct Looked {
     pub(super) findings: Vec<Finding>,
 }
 
-/// What a look is given beside the moment.
+/// What a look is given besides the moment.
 #[derive(Debug)]
 pub(super) struct Given<'a> {
     pub(super) settings: &'a Settings,
@@ -136,7 +136,7 @@ impl Look<'_> {
                 state: self.state(observed),
                 read: observed.hash(),
                 is_own,
-                is_told: false,
+                is_announced: false,
                 said: Said::Open,
                 noted: 0,
             };
@@ -162,22 +162,22 @@ impl Look<'_> {
         let Some(change) = self.change(path, file, observed) else { return };
         if self.given.explained.contains(path) {
             self.note_change(path, file, &change, observed, |file| {
-                (file.is_own, file.is_told) = (false, true)
+                (file.is_own, file.is_announced) = (false, true)
             });
             return;
         }
         match self.author(path, observed) {
             Author::Own => {
                 self.note_change(path, file, &change, observed, |file| {
-                    (file.is_own, file.is_told) = (true, false)
+                    (file.is_own, file.is_announced) = (true, false)
                 });
             }
-            Author::Other(by) => self.tell(path, file, &change, observed, Some(&by), false),
+            Author::Other(by) => self.announce(path, file, &change, observed, Some(&by), false),
             Author::Unknown { during_a_command } => {
                 if let Some(said) = self.by_client(path, file) {
                     self.note_said(path, file, observed, said);
                 } else {
-                    self.tell(path, file, &change, observed, None, during_a_command);
+                    self.announce(path, file, &change, observed, None, during_a_command);
                 }
             }
         }
@@ -202,7 +202,7 @@ impl Look<'_> {
                 None
             }
             (_, Observed::Present { hash, .. }) => {
-                let is_restored = file.is_told && hash.is_some() && hash == file.read;
+                let is_restored = file.is_announced && hash.is_some() && hash == file.read;
                 Some(if is_restored { Change::Restored } else { Change::Modified })
             }
         }
@@ -271,7 +271,7 @@ impl Look<'_> {
         }
     }
 
-    fn tell(
+    fn announce(
         &mut self,
         path: &Arc<str>,
         file: &File,
@@ -304,7 +304,7 @@ impl Look<'_> {
         let finding = Finding { event_type, severity: Severity::Info, name, payload: Value::Object(payload) };
         self.looked.findings.push(finding);
         self.note_change(path, file, change, observed, |file| {
-            (file.is_own, file.is_told, file.said) = (false, true, Said::Done);
+            (file.is_own, file.is_announced, file.said) = (false, true, Said::Done);
         });
     }
 

@@ -54,6 +54,13 @@ pub struct Known {
     open: Option<Moved>,
 }
 
+impl Known {
+    /// The folder that the files of the repository are in, if there is one.
+    pub(super) fn top(&self) -> Option<&str> {
+        self.repository.as_ref().map(|repository| repository.top.as_str())
+    }
+}
+
 /// When the calls that ended with an exchange can have run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
@@ -170,14 +177,14 @@ impl Look<'_, '_> {
         let since = since.map_or(0, |(entry, _)| self.time_of(entry));
         match (open, self.sum_up(&moves, &authors)) {
             (None, None) => false,
-            (Some(open), None) => self.tell_or_keep(open, since),
-            (None, Some(moved)) => self.tell_or_keep(moved, since),
+            (Some(open), None) => self.report_or_keep(open, since),
+            (None, Some(moved)) => self.report_or_keep(moved, since),
             (Some(open), Some(moved)) if moved.by.is_none() => {
-                self.tell_or_keep(open.followed_by(moved), since)
+                self.report_or_keep(open.followed_by(moved), since)
             }
             (Some(open), Some(moved)) => {
                 self.next.open = Some(open);
-                self.tell(moved, since);
+                self.report(moved, since);
                 true
             }
         }
@@ -257,7 +264,7 @@ impl Look<'_, '_> {
         (!moved.is_undone()).then_some(moved)
     }
 
-    fn tell_or_keep(&mut self, moved: Moved, since: u64) -> bool {
+    fn report_or_keep(&mut self, moved: Moved, since: u64) -> bool {
         if moved.is_undone() {
             return false;
         }
@@ -265,11 +272,11 @@ impl Look<'_, '_> {
             self.next.open = Some(moved);
             return false;
         }
-        self.tell(moved, since);
+        self.report(moved, since);
         true
     }
 
-    fn tell(&mut self, moved: Moved, since: u64) {
+    fn report(&mut self, moved: Moved, since: u64) {
         let changed = if moved.changes_files() {
             self.changed_between(moved.from.at.as_str(), moved.to.at.as_str(), since)
         } else {
@@ -307,7 +314,7 @@ impl Look<'_, '_> {
         Changed::find(&paths, repository, since_s, files, facts)
     }
 
-    /// Looks at the stash. What is told is what somebody else put there or took from it if that changed files which the session knows;
+    /// Looks at the stash. What is reported is what somebody else put there or took from it if that changed files which the session knows;
     /// another stash is none of its business.
     fn stash(&mut self) {
         let now = &self.seen.repository;

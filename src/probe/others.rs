@@ -1,4 +1,4 @@
-//! Other sessions that work in the same folder: said once of each. What they change is said of the files and of the repository.
+//! Other sessions that work in the same folder or repository: said once of each. What they change is said of the files and of the repository.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Finding, Moment, Switch, name_towards};
-use crate::event::{SessionId, Severity};
+use crate::{
+    event::{SessionId, Severity},
+    probe,
+};
 
 /// For how long after something was heard of it a session counts as one that works.
 const PRESENT_FOR: Duration = Duration::from_secs(15 * 60);
@@ -19,13 +22,21 @@ const SAID_MAX: usize = 64;
 pub struct Known(BTreeSet<SessionId>);
 
 /// Finds the sessions that work here and were not said yet.
-pub(super) fn look(known: &mut Known, moment: &Moment<'_>, settings: Switch) -> Vec<Finding> {
+///
+/// Shape: `repository` is the folder of that which the session works in.
+pub(super) fn look(
+    known: &mut Known,
+    moment: &Moment<'_>,
+    repository: Option<&str>,
+    settings: Switch,
+) -> Vec<Finding> {
     if !settings.enabled {
         return Vec::new();
     }
     let is_present = |heard_at| moment.now.since(heard_at) <= PRESENT_FOR;
     let unsaid = moment.others.iter().filter(|other| {
         other.is_open
+            && works_in(&other.known, moment.workspace, repository)
             && is_present(other.known.heard_at)
             && !is_of_one_conversation(moment.session, &other.session)
             && !known.0.contains(&other.session)
@@ -42,8 +53,34 @@ pub(super) fn look(known: &mut Known, moment: &Moment<'_>, settings: Switch) -> 
     vec![Finding { event_type: "session.other.present", severity: Severity::Info, name, payload }]
 }
 
+/// Whether a session works in this folder or this repository. One that was started in a folder above all others works in none of them.
+fn works_in(other: &probe::Known, workspace: Option<&str>, repository: Option<&str>) -> bool {
+    let is_same = |own: Option<&str>, other: Option<&str>| own.is_some() && own == other;
+    is_same(workspace, other.workspace.as_deref()) || is_same(repository, other.around.git.top())
+}
+
 /// Whether one is a subagent of the other, or both are of a third.
 fn is_of_one_conversation(one: &SessionId, other: &SessionId) -> bool {
     let root = |id: &SessionId| id.as_str().split('/').next().unwrap_or_default().to_owned();
     root(one) == root(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_works_in_a_folder_or_in_its_repository_and_not_below_it() {
+        let other =
+            |workspace: &str| probe::Known { workspace: Some(workspace.into()), ..probe::Known::default() };
+        for (workspace, repository, other_workspace, expected) in [
+            (Some("/w"), None, "/w", true),
+            (Some("/w"), None, "/", false),
+            (Some("/w/a"), Some("/w"), "/w/b", false),
+            (None, None, "/w", false),
+        ] {
+            let works = works_in(&other(other_workspace), workspace, repository);
+            assert_eq!(works, expected, "{workspace:?} {other_workspace}");
+        }
+    }
 }

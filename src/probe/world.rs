@@ -31,7 +31,7 @@ struct Node {
     is_readable: bool,
 }
 
-/// Files and sessions at a time that only moves when it is told to.
+/// Files and sessions at a time that only moves when a test says so.
 #[derive(Debug, Default)]
 pub(super) struct World {
     files: BTreeMap<String, Node>,

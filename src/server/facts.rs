@@ -1,7 +1,7 @@
 //! What probes ask, answered from the file system.
 //!
 //! Contents are hashed once for each state of a file, and the texts of small files are kept so that changed lines can be named; both in
-//! memory only, within bounds. Everything here may block, on a network mount for ever, so it runs beside the handlers
+//! memory only, within bounds. Everything here may block, on a network mount for ever, so it runs on threads of its own
 //! (`server/probing.rs`).
 
 use std::{

@@ -118,17 +118,21 @@ impl Drop for Looking {
     }
 }
 
-/// The events that probes publish with `exchange`, before it.
-///
-/// Shape: none at the points at which nothing they find would be delivered, and none when they do not answer in time.
-pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Event> {
-    let is_asked = match exchange.point {
+/// Whether what probes find would be delivered with this exchange.
+fn is_asked(exchange: &Exchange) -> bool {
+    match exchange.point {
         // A session that is resumed is asked with its first prompt.
         InjectionPoint::TurnStart => exchange.begins != Begins::Resumed && exchange.trigger == Trigger::Agent,
         InjectionPoint::AfterTool => true,
         InjectionPoint::Immediate | InjectionPoint::BeforeTool | InjectionPoint::TurnEnd => false,
-    };
-    if !is_asked {
+    }
+}
+
+/// The events that probes publish with `exchange`, before it.
+///
+/// Shape: none at the points at which nothing they find would be delivered, and none when they do not answer in time.
+pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Event> {
+    if !is_asked(exchange) {
         return Vec::new();
     }
     let now = app.now();
@@ -139,6 +143,11 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     let (missed_since, calls) = probing.take_missed(&exchange.session, calls);
     let known_since = view.known.calling_since.unwrap_or(view.known.heard_at);
     let since = missed_since.map_or(known_since, |missed| missed.min(known_since));
+    let workspace = exchange.harness.workspace.clone().or_else(|| view.known.workspace.clone());
+    if workspace.is_none() && calls.is_empty() && view.known.files.paths().next().is_none() {
+        // A session that works nowhere, as many of a server do, has nothing that could differ.
+        return Vec::new();
+    }
     let Some(looking) = Looking::begin(app, &exchange.session) else {
         probing.keep_missed(&exchange.session, since, &calls);
         return Vec::new();
@@ -148,7 +157,6 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     let is_comparing = Arc::new(AtomicBool::new(false));
     let compares = Arc::clone(&is_comparing);
     let (session, point) = (exchange.session.clone(), exchange.point);
-    let workspace = exchange.harness.workspace.clone().or_else(|| view.known.workspace.clone());
     let utc_offset = (app.utc_offset)(now);
     let temporary = std::env::temp_dir().to_string_lossy().into_owned();
     let mut look = tokio::task::spawn_blocking(move || {

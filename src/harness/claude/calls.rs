@@ -63,7 +63,7 @@ fn changed_by_command(response: &str) -> Vec<String> {
     names.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// The files of which a part of a transcript says that the client told its agent of a change.
+/// The files that the client announced as changed, as a part of a transcript says.
 pub(super) fn said_changed(transcript: &[u8]) -> Vec<String> {
     #[derive(Deserialize)]
     struct Line {
@@ -75,8 +75,9 @@ pub(super) fn said_changed(transcript: &[u8]) -> Vec<String> {
         filename: String,
     }
     let lines = transcript.split(|byte| *byte == b'\n');
-    let told = lines.filter(|line| memchr::memmem::find(line, EDITED_TEXT_FILE.as_bytes()).is_some());
-    told.filter_map(|line| serde_json::from_slice::<Line>(line).ok())
+    let announced = lines.filter(|line| memchr::memmem::find(line, EDITED_TEXT_FILE.as_bytes()).is_some());
+    announced
+        .filter_map(|line| serde_json::from_slice::<Line>(line).ok())
         .filter(|line| line.attachment.r#type == EDITED_TEXT_FILE)
         .map(|line| line.attachment.filename)
         .collect()

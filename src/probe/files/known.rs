@@ -29,9 +29,9 @@ pub struct File {
     /// The session's own command made this state.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_own: bool,
-    /// It was notified of this state.
+    /// This state was announced to it.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub(super) is_told: bool,
+    pub(super) is_announced: bool,
     /// What the client says by itself of such a file.
     #[serde(default, skip_serializing_if = "Said::is_open")]
     pub(super) said: Said,
@@ -123,7 +123,7 @@ impl Known {
 
     /// Whether this session made the state that `path` has now, as far as its fingerprint says.
     pub(super) fn wrote(&self, path: &str, now: &Observed) -> bool {
-        let is_writer = |file: &File| file.is_own || file.by == TouchKind::Written && !file.is_told;
+        let is_writer = |file: &File| file.is_own || file.by == TouchKind::Written && !file.is_announced;
         match now {
             Observed::Absent => {
                 self.files.get(path).is_some_and(|file| file.is_own && file.state == State::Absent)
