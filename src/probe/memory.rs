@@ -16,6 +16,9 @@ use crate::{
 
 /// Most sessions that are remembered; beyond it the one that was silent for longest is forgotten.
 const SESSIONS_MAX: usize = 1_000;
+/// Most files that all sessions know together, at some 250 bytes each in memory and in a snapshot; beyond it the session that was silent
+/// for longest is forgotten.
+const FILES_MAX: usize = 65_536;
 /// Most other sessions that a probe is given: those of the same folder that were heard of last.
 const OTHERS_MAX: usize = 16;
 /// For how long a session that says nothing counts as one that may have changed something.
@@ -54,7 +57,9 @@ impl Memory {
             },
             _ => None,
         };
-        let known = self.known_mut(&SessionId::new(session));
+        let session = SessionId::new(session);
+        let is_noted = noted.is_some();
+        let known = self.known_mut(&session);
         if let Some(folder) = event.workspace.filter(|folder| known.workspace.as_deref() != Some(*folder)) {
             known.workspace = Some(folder.into());
         }
@@ -67,6 +72,22 @@ impl Memory {
                     _ => None,
                 };
             }
+        }
+        if is_noted {
+            self.bound_files(&session);
+        }
+    }
+
+    /// Forgets sessions, but not `session`, until all files together are within their bound.
+    fn bound_files(&mut self, session: &SessionId) {
+        let count = |sessions: &BTreeMap<SessionId, Arc<Known>>| -> usize {
+            sessions.values().map(|known| known.files.len()).sum()
+        };
+        while count(&self.sessions) > FILES_MAX {
+            let others = self.sessions.iter().filter(|(id, known)| *id != session && known.files.len() > 0);
+            let silent = others.min_by_key(|(_, known)| known.heard_at).map(|(id, _)| id.clone());
+            let Some(silent) = silent else { return };
+            self.sessions.remove(&silent);
         }
     }
 
@@ -121,5 +142,63 @@ impl Memory {
             let Some(silent) = silent else { return };
             self.sessions.remove(&silent);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::event::{Event, Payload, Provenance, Severity};
+
+    fn noted(session: &str, count: usize) -> Event {
+        let state = json!({ "present": { "print": "1:2:3:4:5" } });
+        let file = json!({ "by": "read", "state": state });
+        let files: serde_json::Map<_, _> = (0..count).map(|n| (format!("/w/{n}"), file.clone())).collect();
+        Event {
+            id: "1".into(),
+            event_type: NOTED.parse().expect("valid"),
+            source: "aside".into(),
+            provenance: Provenance::Local,
+            severity: Severity::Debug,
+            timestamp: Timestamp::ZERO,
+            payload: Payload::from(json!({ "files": files })),
+            dedupe_key: None,
+            session: Some(SessionId::new(session)),
+            workspace: None,
+            cause: None,
+        }
+    }
+
+    #[test]
+    fn the_files_of_all_sessions_are_bounded_by_forgetting_the_one_that_is_silent() {
+        let mut memory = Memory::default();
+        let known = |memory: &Memory, session: &str| {
+            let view = memory.view(&SessionId::new(session), None, |_| true, Timestamp::ZERO);
+            view.known.files.len()
+        };
+        memory.learn(&noted("first", FILES_MAX / 2).as_ref(), Timestamp::ZERO);
+        memory.learn(&noted("second", FILES_MAX / 2).as_ref(), Timestamp::ZERO);
+        assert_eq!(known(&memory, "first"), FILES_MAX / 2);
+        let turn = Event { event_type: "agent.turn.start".parse().expect("valid"), ..noted("first", 0) };
+        memory.learn(&turn.as_ref(), Timestamp::from_millis(5));
+        memory.learn(&noted("third", 1).as_ref(), Timestamp::ZERO);
+        assert_eq!(
+            [known(&memory, "first"), known(&memory, "second"), known(&memory, "third")],
+            [FILES_MAX / 2, 0, 1]
+        );
+    }
+
+    #[test]
+    fn what_is_no_note_teaches_nothing_and_sessions_are_bounded() {
+        let mut memory = Memory::default();
+        let wrong = Event { payload: Payload::from(json!({ "files": 7 })), ..noted("s", 0) };
+        memory.learn(&wrong.as_ref(), Timestamp::ZERO);
+        assert!(memory.sessions.is_empty());
+        for number in 0..=SESSIONS_MAX {
+            memory.learn(&noted(&number.to_string(), 1).as_ref(), Timestamp::ZERO);
+        }
+        assert_eq!(memory.sessions.len(), SESSIONS_MAX);
     }
 }

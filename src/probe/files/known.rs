@@ -106,6 +106,11 @@ impl Known {
         self.files.keys()
     }
 
+    /// How many there are.
+    pub(in crate::probe) fn len(&self) -> usize {
+        self.files.len()
+    }
+
     /// Takes over what was noted.
     pub(in crate::probe) fn apply(&mut self, noted: Noted) {
         for (path, file) in noted.0 {
