@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 pub use self::known::{File, Known, Noted};
 use self::{
     author::Author,
-    known::{Observed, Said, State},
+    known::{Awaited, Observed, Said, State},
 };
 use super::{Facts, Finding, Fingerprint, Moment, facts::Entry, shown_path};
 use crate::{call::TouchKind, event::Severity, time::Timestamp};
@@ -174,8 +174,8 @@ impl Look<'_> {
             }
             Author::Other(by) => self.announce(path, file, &change, observed, Some(&by), false),
             Author::Unknown { during_a_command } => {
-                if let Some(said) = self.by_client(path, file) {
-                    self.note_said(path, file, observed, said);
+                if let Some(said) = self.by_client(path, file, observed) {
+                    self.leave_to_client(path, file, observed, said);
                 } else {
                     self.announce(path, file, &change, observed, None, during_a_command);
                 }
@@ -219,31 +219,46 @@ impl Look<'_> {
         }
     }
 
-    /// What the client says by itself of a change that aside then leaves to it; `None` when it is for aside to say.
-    fn by_client(&mut self, path: &str, file: &File) -> Option<Said> {
+    /// What of a change is left to the client, which may announce it by itself; `None` when it is for aside to say.
+    fn by_client(&mut self, path: &str, file: &File, observed: Observed) -> Option<Said> {
         let changed_files = self.moment.said_changed?;
         let transcript = Path::new(self.moment.transcript?);
-        match (file.by, file.said) {
+        match (file.by, &file.said) {
             (TouchKind::Read, _) | (_, Said::Done) => None,
             (TouchKind::Shown | TouchKind::Written, Said::Open) => match self.facts.entry(transcript) {
-                Entry::File(print) => Some(Said::Awaited(print.size)),
+                Entry::File(print) => {
+                    let state = self.state(observed);
+                    Some(Said::Awaited(Awaited { state, from: print.size, is_late: false }))
+                }
                 Entry::Absent | Entry::Folder | Entry::Other | Entry::Unknown => None,
             },
-            (TouchKind::Shown | TouchKind::Written, Said::Awaited(from)) => {
+            (TouchKind::Shown | TouchKind::Written, Said::Awaited(awaited)) => {
+                let from = awaited.from;
                 if self.said.as_ref().is_none_or(|(asked, _)| *asked != from) {
                     let text = self.facts.read(transcript, from, TRANSCRIPT_BYTES_MAX).unwrap_or_default();
                     self.said = Some((from, changed_files(&text)));
                 }
-                let (_, said) = self.said.as_ref()?;
-                said.iter().any(|said| said == path).then_some(Said::Done)
+                let has_said =
+                    self.said.as_ref().is_some_and(|(_, said)| said.iter().any(|said| said == path));
+                let late = || Said::Awaited(Awaited { is_late: true, ..awaited.clone() });
+                if has_said { Some(Said::Done) } else { (!awaited.is_late).then(late) }
             }
         }
     }
 
-    /// Notes that the client says it, or may: then what is known stays, and is compared again at the next exchange.
-    fn note_said(&mut self, path: &Arc<str>, file: &File, observed: Observed, said: Said) {
-        let state = if said == Said::Done { self.state(observed) } else { file.state.clone() };
-        self.note(path, File { state, said, ..file.clone() });
+    /// Notes what is left to the client: what the agent knows stays until it has announced the change, and is the state of its announcement
+    /// then. What changed since is announced by aside.
+    fn leave_to_client(&mut self, path: &Arc<str>, file: &File, observed: Observed, said: Said) {
+        let file = match (&file.said, said) {
+            (Said::Awaited(awaited), Said::Done) => {
+                File { state: awaited.state.clone(), said: Said::Done, ..file.clone() }
+            }
+            (_, said) => return self.note(path, File { said, ..file.clone() }),
+        };
+        self.note(path, file.clone());
+        if let Some(change) = self.change(path, &file, observed) {
+            self.announce(path, &file, &change, observed, None, false);
+        }
     }
 
     fn note_change(

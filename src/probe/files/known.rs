@@ -41,16 +41,27 @@ pub struct File {
 }
 
 /// Whether the client has announced a change by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
     /// Not yet.
     #[default]
     Open,
-    /// It may do so with the request after an exchange; what it says then stands in the transcript from this byte on.
-    Awaited(u64),
+    /// It may do so with the request after an exchange.
+    Awaited(Awaited),
     /// It has, and does so no more.
     Done,
+}
+
+/// A change that the client may announce by itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Awaited {
+    /// What it announces then.
+    pub(super) state: State,
+    /// It stands in the transcript from this byte on.
+    pub(super) from: u64,
+    /// It did not at the exchange after that; a client may be late once.
+    pub(super) is_late: bool,
 }
 
 /// One state of a file.

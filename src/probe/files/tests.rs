@@ -157,6 +157,7 @@ fn what_the_client_does_not_say_after_all_is_found() {
     world.end_calls("s", vec![wrote(A)]);
     world.write(A, "first");
     assert!(after_a_call(&mut world).is_empty());
+    assert!(after_a_call(&mut world).is_empty(), "a client may be late");
     assert_eq!(after_a_call(&mut world), ["modified path=a.rs lines=1"]);
     world.end_calls("s", vec![read(A)]);
     world.write(A, "second");
@@ -165,6 +166,25 @@ fn what_the_client_does_not_say_after_all_is_found() {
         ["modified path=a.rs lines=1"],
         "of what is only read it says nothing"
     );
+}
+
+#[test]
+fn what_changes_while_the_client_is_late_is_found() {
+    let mut world = with_read();
+    world.said_changed = Some(|text| String::from_utf8_lossy(text).lines().map(str::to_owned).collect());
+    world.write("/transcript", "");
+    world.end_calls("s", vec![wrote(A)]);
+    world.write(A, "first");
+    assert!(after_a_call(&mut world).is_empty());
+    assert!(after_a_call(&mut world).is_empty());
+    world.write("/transcript", "/w/a.rs\n");
+    world.write(A, "first\nsecond");
+    assert_eq!(
+        after_a_call(&mut world),
+        ["modified path=a.rs lines=2"],
+        "the client announced the first change"
+    );
+    assert!(after_a_call(&mut world).is_empty());
 }
 
 #[test]
