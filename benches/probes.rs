@@ -107,7 +107,7 @@ impl<'w> World<'w> {
             now: NOW,
             workspace: Some(self.workspace),
             calls,
-            calls_since: None,
+            calls_since: view.known.calls_since(None),
             transcript: None,
             said_changed: None,
             temporary: "/tmp",

@@ -30,6 +30,7 @@ pub use self::{
 use crate::{
     call::{Call, FindSaid},
     event::{Event, EventType, Payload, Provenance, SessionId, Severity, cut_text, strip_text},
+    exchange::{Begins, Exchange, Trigger},
     notification::InjectionPoint,
     time::Timestamp,
 };
@@ -58,8 +59,8 @@ pub struct Moment<'a> {
     pub workspace: Option<&'a str>,
     /// The calls that ended since the last exchange, oldest first.
     pub calls: &'a [Call],
-    /// Since when those calls may have run, where that is longer ago than the session knows: an earlier look came too late for some.
-    pub calls_since: Option<Timestamp>,
+    /// Since when those calls may have run, as [`Known::calls_since`] says.
+    pub calls_since: Timestamp,
     /// The harness's record of the conversation, where it can be read what the client said by itself.
     pub transcript: Option<&'a str>,
     /// Finds in it what the client said of files by itself; `None` when it says nothing of them.
@@ -112,6 +113,12 @@ pub struct Surroundings {
 }
 
 impl Known {
+    /// Since when calls that end now may have run; `missed`: since when those may have that an earlier look came too late for.
+    pub fn calls_since(&self, missed: Option<Timestamp>) -> Timestamp {
+        let known = self.calling_since.unwrap_or(self.heard_at);
+        missed.map_or(known, |missed| missed.min(known))
+    }
+
     fn apply(&mut self, noted: Noted) {
         let Noted { files, around } = noted;
         self.files.apply(files);
@@ -224,15 +231,23 @@ pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
     }
 }
 
+/// Whether what probes find would be delivered with this exchange.
+pub fn is_asked(exchange: &Exchange) -> bool {
+    match exchange.point {
+        // A session that is resumed is asked with its first prompt.
+        InjectionPoint::TurnStart => exchange.begins != Begins::Resumed && exchange.trigger == Trigger::Agent,
+        InjectionPoint::AfterTool => true,
+        InjectionPoint::Immediate | InjectionPoint::BeforeTool | InjectionPoint::TurnEnd => false,
+    }
+}
+
 /// Asks every probe, and gives the events to be published before the exchange, in their order: what was found, then what is noted of it. A
 /// crash between two of them leads to the same finding again, under the same id.
 pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Event> {
     let mut around = known.around.clone();
-    let known_since = known.calling_since.unwrap_or(known.heard_at);
-    let calls_since = moment.calls_since.map_or(known_since, |since| since.min(known_since));
     let mut paths = known.files.paths().map(|path| &**path);
     let git = if settings.git.enabled {
-        git::look(&known.around.git, git::Window { since: calls_since }, moment, &mut paths, facts)
+        git::look(&known.around.git, git::Window { since: moment.calls_since }, moment, &mut paths, facts)
     } else {
         git::Looked::default()
     };
@@ -240,7 +255,7 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
     let given = files::Given {
         settings: &settings.files,
         heard_at: known.heard_at,
-        calls_since,
+        calls_since: moment.calls_since,
         explained: &git.explained,
     };
     let files = files::look(&known.files, moment, &given, facts);

@@ -9,7 +9,7 @@ const VIEWERS: [&str; 11] =
 
 /// Programs that write no files of a project, whatever they are given.
 ///
-/// Source: what agents run most beside editing: looking, searching, waiting, and asking a remote machine.
+/// Source: what agents run most besides editing: looking, searching, waiting, and asking a remote machine.
 const HARMLESS: [&str; 62] = [
     "[",
     "alias",

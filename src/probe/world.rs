@@ -160,7 +160,7 @@ impl World {
             now,
             workspace: Some("/w"),
             calls,
-            calls_since: None,
+            calls_since: view.known.calls_since(None),
             transcript: Some("/transcript"),
             said_changed: self.said_changed,
             temporary: "/tmp",

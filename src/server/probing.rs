@@ -17,8 +17,7 @@ use tokio::time::timeout;
 use crate::{
     call::{Call, FindSaid},
     event::{Event, SessionId},
-    exchange::{Begins, Exchange, Trigger},
-    notification::InjectionPoint,
+    exchange::Exchange,
     probe::{self, Moment},
     server::{
         App,
@@ -118,21 +117,11 @@ impl Drop for Looking {
     }
 }
 
-/// Whether what probes find would be delivered with this exchange.
-fn is_asked(exchange: &Exchange) -> bool {
-    match exchange.point {
-        // A session that is resumed is asked with its first prompt.
-        InjectionPoint::TurnStart => exchange.begins != Begins::Resumed && exchange.trigger == Trigger::Agent,
-        InjectionPoint::AfterTool => true,
-        InjectionPoint::Immediate | InjectionPoint::BeforeTool | InjectionPoint::TurnEnd => false,
-    }
-}
-
 /// The events that probes publish with `exchange`, before it.
 ///
 /// Shape: none at the points at which nothing they find would be delivered, and none when they do not answer in time.
 pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Event> {
-    if !is_asked(exchange) {
+    if !probe::is_asked(exchange) {
         return Vec::new();
     }
     let now = app.now();
@@ -141,8 +130,7 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     let probing = app.registry.probing();
     let Said { calls, transcript, said_changed } = said;
     let (missed_since, calls) = probing.take_missed(&exchange.session, calls);
-    let known_since = view.known.calling_since.unwrap_or(view.known.heard_at);
-    let since = missed_since.map_or(known_since, |missed| missed.min(known_since));
+    let since = view.known.calls_since(missed_since);
     let workspace = exchange.harness.workspace.clone().or_else(|| view.known.workspace.clone());
     if workspace.is_none() && calls.is_empty() && view.known.files.paths().next().is_none() {
         // A session that works nowhere, as many of a server do, has nothing that could differ.
@@ -170,7 +158,7 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
             now,
             workspace: workspace.as_deref(),
             calls: &calls,
-            calls_since: missed_since,
+            calls_since: since,
             transcript: transcript.as_deref(),
             said_changed,
             temporary: &temporary,

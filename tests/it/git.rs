@@ -242,7 +242,7 @@ impl Session {
             now,
             workspace: Some(&self.workspace),
             calls,
-            calls_since: None,
+            calls_since: view.known.calls_since(None),
             transcript: None,
             said_changed: None,
             temporary: "/tmp",
