@@ -102,17 +102,11 @@ impl<'w> World<'w> {
             stopwatch: || Duration::ZERO,
         };
         let moment = Moment {
-            session: &self.session,
-            point: InjectionPoint::AfterTool,
-            now: NOW,
             workspace: Some(self.workspace),
             calls,
             calls_since: view.known.calls_since(None),
-            transcript: None,
-            said_changed: None,
-            temporary: "/tmp",
             others: &view.others,
-            utc_offset: 0,
+            ..Moment::new(&self.session, InjectionPoint::AfterTool, NOW)
         };
         probe::look(&view.known, &moment, &self.settings, &facts)
     }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use self::command::absolute;
 
-/// Finds in a part of a harness's record of a conversation the files, by absolute paths, that its client announced as changed by itself.
-pub type FindSaid = fn(&[u8]) -> Vec<String>;
+/// The field of `agent.turn.end` with the ids of the commands that go on in the background.
+pub const RUNNING: &str = "running";
 
 /// One call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,6 +25,10 @@ pub struct Call {
     pub touched: Vec<Touch>,
     /// The names of files that its result says it has changed.
     pub said_changed: Vec<String>,
+    /// What its harness calls the command that goes on in the background.
+    pub started: Option<String>,
+    /// The commands in the background whose end its result, or its harness in its stead, reports.
+    pub ended: Vec<String>,
 }
 
 /// One file that a call touched.
@@ -77,7 +81,7 @@ impl Call {
         });
         let touched: Vec<Touch> = touched.collect();
         let says_something = !touched.is_empty() || command.is_some();
-        says_something.then_some(Self { command, in_background, touched, said_changed: Vec::new() })
+        says_something.then_some(Self { command, in_background, touched, ..Self::default() })
     }
 }
 

@@ -60,7 +60,7 @@ use crate::{
     matcher::Matcher,
     notification::{InjectionPoint, Notification, NotificationId, SubscriberId},
     pipeline::{Failing, Pipeline, rule::Activity},
-    probe,
+    probe::{self, memory::Changes},
     session::SessionState,
     time::Timestamp,
 };
@@ -281,9 +281,9 @@ impl Engine {
         self.sessions.view(id)
     }
 
-    /// What the probes of an exchange of `id` are given; the session works in `workspace`.
-    pub fn probed(&self, id: &SessionId, workspace: Option<&str>, now: Timestamp) -> probe::View {
-        self.probes.view(id, workspace, |other| self.sessions.get(other).is_some(), now)
+    /// What changed of what sessions know since this was asked before.
+    pub fn take_known(&mut self) -> Option<Changes> {
+        self.probes.has_changes().then(|| self.probes.take_changes())
     }
 
     /// The session in which the process goes on that was in `id`; `id` itself when none is known.

@@ -25,6 +25,7 @@ pub mod notification;
 pub mod session;
 pub mod tokens;
 pub mod toon;
+pub mod transcript;
 
 // Decides: the parts of the engine, which do not know each other.
 pub mod detector;

@@ -7,6 +7,8 @@
 //! The content of files never enters the journal. Another probe is a file here, a field of [`Surroundings`] and of [`Settings`], and its
 //! line in [`look`].
 
+pub mod background;
+pub mod context;
 pub mod disk;
 pub mod facts;
 pub mod files;
@@ -18,7 +20,11 @@ pub mod pause;
 #[cfg(test)]
 mod world;
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,11 +34,12 @@ pub use self::{
     memory::{Memory, View},
 };
 use crate::{
-    call::{Call, FindSaid},
+    call::{Call, TouchKind},
     event::{Event, EventType, Payload, Provenance, SessionId, Severity, cut_text, strip_text},
     exchange::{Begins, Exchange, Trigger},
     notification::InjectionPoint,
     time::Timestamp,
+    transcript::{Gauge, Transcript},
 };
 
 /// The type of the event that carries what a probe noted.
@@ -57,20 +64,46 @@ pub struct Moment<'a> {
     pub now: Timestamp,
     /// The folder that the session works in, absolute.
     pub workspace: Option<&'a str>,
-    /// The calls that ended since the last exchange, oldest first.
+    /// The calls that ended since the last exchange, oldest first; before a tool, the one that begins.
     pub calls: &'a [Call],
     /// Since when those calls may have run, as [`Known::calls_since`] says.
     pub calls_since: Timestamp,
-    /// The harness's record of the conversation, where it can be read what the client said by itself.
-    pub transcript: Option<&'a str>,
-    /// Finds in it what the client said of files by itself; `None` when it says nothing of them.
-    pub said_changed: Option<FindSaid>,
+    /// What the harness writes down of the conversation, and what the client says by itself.
+    pub transcript: Option<Transcript<'a>>,
+    /// How full the context is, as far as the client says so elsewhere.
+    pub gauge: Option<Gauge>,
+    /// Whether the context begins anew: it was compacted or cleared.
+    pub has_new_context: bool,
+    /// With how many tokens the context of each model is full, as sessions have learnt.
+    pub limits: &'a BTreeMap<String, u64>,
     /// The folder of temporary files.
     pub temporary: &'a str,
     /// The other sessions that work in, under or above the same folder, the one that was heard of last first.
     pub others: &'a [Other],
     /// What the wall clock here is ahead of UTC, in seconds.
     pub utc_offset: i32,
+}
+
+impl<'a> Moment<'a> {
+    /// One of which nothing else is known: nobody else works there, and no call has ended.
+    pub const fn new(session: &'a SessionId, point: InjectionPoint, now: Timestamp) -> Self {
+        static NO_LIMITS: BTreeMap<String, u64> = BTreeMap::new();
+        Self {
+            session,
+            point,
+            now,
+            workspace: None,
+            calls: &[],
+            calls_since: Timestamp::ZERO,
+            transcript: None,
+            gauge: None,
+            has_new_context: false,
+            limits: &NO_LIMITS,
+            temporary: "/tmp",
+            others: &[],
+            utc_offset: 0,
+        }
+    }
 }
 
 /// Another session that works here.
@@ -110,6 +143,10 @@ pub struct Surroundings {
     pub others: others::Known,
     /// The disks that are nearly full.
     pub disk: disk::Known,
+    /// How full its context is.
+    pub context: context::Known,
+    /// The commands that it left running.
+    pub background: background::Known,
 }
 
 impl Known {
@@ -163,6 +200,10 @@ pub struct Settings {
     pub disk: disk::Settings,
     /// `[sources.time]`.
     pub pause: pause::Settings,
+    /// `[sources.context]`.
+    pub context: context::Settings,
+    /// `[sources.background]`.
+    pub background: background::Settings,
 }
 
 /// A source that is on or off.
@@ -231,19 +272,25 @@ pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
     }
 }
 
-/// Whether what probes find would be delivered with this exchange.
-pub fn is_asked(exchange: &Exchange) -> bool {
+/// Whether what probes find would be delivered with this exchange; `calls` are those that ended, or, before a tool, the one that begins.
+pub fn is_asked(exchange: &Exchange, calls: &[Call]) -> bool {
     match exchange.point {
         // A session that is resumed is asked with its first prompt.
         InjectionPoint::TurnStart => exchange.begins != Begins::Resumed && exchange.trigger == Trigger::Agent,
         InjectionPoint::AfterTool => true,
-        InjectionPoint::Immediate | InjectionPoint::BeforeTool | InjectionPoint::TurnEnd => false,
+        InjectionPoint::BeforeTool => {
+            calls.iter().flat_map(|call| &call.touched).any(|touch| touch.by == TouchKind::Written)
+        }
+        InjectionPoint::Immediate | InjectionPoint::TurnEnd => false,
     }
 }
 
 /// Asks every probe, and gives the events to be published before the exchange, in their order: what was found, then what is noted of it. A
 /// crash between two of them leads to the same finding again, under the same id.
 pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Event> {
+    if moment.point == InjectionPoint::BeforeTool {
+        return look_before_a_call(known, moment, settings, facts);
+    }
     let mut around = known.around.clone();
     let mut paths = known.files.paths().map(|path| &**path);
     let git = if settings.git.enabled {
@@ -261,13 +308,42 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
     let files = files::look(&known.files, moment, &given, facts);
     let others = others::look(&mut around.others, moment, around.git.top(), settings.others);
     let disk = disk::look(&mut around.disk, moment, &settings.disk, facts);
-    let findings = [git.findings, files.findings, others, disk].concat();
+    let context = context::look(&mut around.context, moment, &settings.context, facts);
+    let background = background::look(&mut around.background, moment, settings.background, facts);
+    let findings = [git.findings, files.findings, others, disk, context, background].concat();
     let findings = pause::sum_up(findings, known.heard_at, moment, &settings.pause);
     let around = (around != known.around).then_some(around);
-    let noted = Noted { files: files.noted, around };
+    events(findings, Noted { files: files.noted, around }, moment)
+}
+
+/// Asks only whether the call that begins would overwrite what the agent does not know.
+fn look_before_a_call(
+    known: &Known,
+    moment: &Moment<'_>,
+    settings: &Settings,
+    facts: &dyn Facts,
+) -> Vec<Event> {
+    let given = files::Given {
+        settings: &settings.files,
+        heard_at: known.heard_at,
+        calls_since: moment.now,
+        explained: &BTreeSet::new(),
+    };
+    let files = files::guard::look(&known.files, moment, &given, facts);
+    events(files.findings, Noted { files: files.noted, around: None }, moment)
+}
+
+fn events(findings: Vec<Finding>, noted: Noted, moment: &Moment<'_>) -> Vec<Event> {
     let found = findings.into_iter().map(|finding| finding.into_event(moment));
     let parts = noted.into_parts().into_iter().enumerate().map(|(number, part)| note(&part, number, moment));
     found.chain(parts).collect()
+}
+
+/// The last `max` bytes of a transcript; `None` when it cannot be read.
+fn end_of(transcript: Transcript<'_>, max: u64, facts: &dyn Facts) -> Option<Vec<u8>> {
+    let path = Path::new(transcript.path);
+    let Entry::File(print) = facts.entry(path) else { return None };
+    facts.read(path, print.size.saturating_sub(max), max)
 }
 
 fn note(noted: &Noted, number: usize, moment: &Moment<'_>) -> Event {

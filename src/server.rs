@@ -21,6 +21,7 @@ mod hooks;
 mod idle;
 mod inbox;
 mod intake;
+mod knowledge;
 mod lines;
 mod matching;
 mod metrics;

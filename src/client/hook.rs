@@ -40,6 +40,9 @@ const HOOK_STDOUT_BYTES_MAX: u64 = 1024 * 1024;
 /// One size, as the first allocation of each size costs the static build two page faults.
 const REQUEST_BYTES: usize = 8 * 1024;
 
+/// The header that says how long the caller waits in all, in milliseconds, where that is not [`HOOK_DEADLINE`].
+const TIMEOUT_HEADER: &str = "aside-timeout-ms";
+
 /// The headers that a hook call may have. In their values bytes other than printable ASCII, and `%`, are percent-encoded.
 const HEADERS: [&str; 6] = [
     "aside-pid",
@@ -70,7 +73,7 @@ pub const HOOK_VARIABLES: [(&str, [&str; HEADERS.len()]); 1] = [(
 /// Errors: none, by design. Without a daemon, with a broken one or a late one, nothing is printed.
 pub fn hook(name: &str, socket: &Path, variable: impl Fn(&str) -> Option<OsString>) {
     let deadline = hook_deadline(&variable);
-    if let Some(output) = answer_within(deadline, request(name, variable), socket, stdin()) {
+    if let Some(output) = answer_within(deadline, request(name, deadline, variable), socket, stdin()) {
         // A harness that has closed the pipe has gone; there is nobody to tell.
         print(&output).ok();
     }
@@ -93,10 +96,15 @@ fn print(mut output: &[u8]) -> io::Result<()> {
 }
 
 /// What goes to the daemon before what stands on stdin.
-fn request(name: &str, variable: impl Fn(&str) -> Option<OsString>) -> Request {
+fn request(name: &str, deadline: Duration, variable: impl Fn(&str) -> Option<OsString>) -> Request {
     let is_plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'%';
     let mut request = Request::new(REQUEST_BYTES, "POST", &["/v1/hooks/", &percent_encode(name)]);
     request.header("content-type", |value| value.extend_from_slice(b"application/json"));
+    if deadline != HOOK_DEADLINE {
+        request.header(TIMEOUT_HEADER, |value| {
+            value.extend_from_slice(deadline.as_millis().to_string().as_bytes())
+        });
+    }
     let of_harness = HOOK_VARIABLES.iter().filter(|(harness, _)| *harness == name);
     for (header, name) in of_harness.flat_map(|(_, variables)| HEADERS.into_iter().zip(variables)) {
         if let Some(found) = variable(name) {
@@ -140,7 +148,7 @@ mod tests {
     const PLENTY: Duration = Duration::from_secs(10);
 
     fn answer(socket: &Path, deadline: Duration, input: impl AsFd) -> Option<Vec<u8>> {
-        answer_within(deadline, request("claude", |_| None), socket, input)
+        answer_within(deadline, request("claude", HOOK_DEADLINE, |_| None), socket, input)
     }
 
     /// A pipe into which `input` goes for as long as it is read.
@@ -169,13 +177,13 @@ mod tests {
         let variable =
             |name: &str| (name == "CLAUDE_PROJECT_DIR").then(|| OsString::from("/home/\u{fc}/100% a\n"));
         let input = pipe(b"{ \"not\": even JSON \xff".as_slice());
-        let request = request("claude", variable);
+        let request = request("claude", Duration::from_secs(2), variable);
         assert_eq!(answer_within(PLENTY, request, daemon.socket(), input), Some(b"{\"a\": \"b\"}".to_vec()));
         assert_eq!(
             daemon.requests(),
             [
                 "POST /v1/hooks/claude HTTP/1.1\r\nhost: aside\r\nconnection: close\r\ncontent-type: application/json\r\n\
-              aside-project: /home/%C3%BC/100%25 a%0A\r\ncontent-length:        20\r\n\r\n{ \"not\": even JSON \u{fffd}"
+              aside-timeout-ms: 2000\r\naside-project: /home/%C3%BC/100%25 a%0A\r\ncontent-length:        20\r\n\r\n{ \"not\": even JSON \u{fffd}"
             ]
         );
     }
@@ -193,7 +201,7 @@ mod tests {
             let daemon = FakeDaemon::answering(&[answer]);
             let found = super::answer_within(
                 PLENTY,
-                request("claude", |_| None),
+                request("claude", HOOK_DEADLINE, |_| None),
                 daemon.socket(),
                 pipe(b"{}".as_slice()),
             );

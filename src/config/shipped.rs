@@ -19,6 +19,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("subscribers/message.toml", include_str!("../../subscribers/message.toml")),
     ("subscribers/other_session.toml", include_str!("../../subscribers/other_session.toml")),
     ("subscribers/reminder.toml", include_str!("../../subscribers/reminder.toml")),
+    ("subscribers/stale_file.toml", include_str!("../../subscribers/stale_file.toml")),
     ("subscribers/tool_failure.toml", include_str!("../../subscribers/tool_failure.toml")),
     ("subscribers/welcome_back.toml", include_str!("../../subscribers/welcome_back.toml")),
     ("templates/background_task.toon.j2", include_str!("../../templates/background_task.toon.j2")),
@@ -35,6 +36,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("templates/message.toon.j2", include_str!("../../templates/message.toon.j2")),
     ("templates/other_session.toon.j2", include_str!("../../templates/other_session.toon.j2")),
     ("templates/reminder.toon.j2", include_str!("../../templates/reminder.toon.j2")),
+    ("templates/stale_file.toon.j2", include_str!("../../templates/stale_file.toon.j2")),
     ("templates/tool_failure.toon.j2", include_str!("../../templates/tool_failure.toon.j2")),
     ("templates/welcome_back.toon.j2", include_str!("../../templates/welcome_back.toon.j2")),
 ];

@@ -12,14 +12,16 @@ use crate::{
     engine::rules::SourceSettings,
     pipeline::rule::Rate,
     probe::{
-        self, Switch,
+        self, Switch, background, context,
         disk::{self, Below},
-        files, pause,
+        files::{self, guard::Guard},
+        pause,
     },
 };
 
 /// The tables in `[sources]`.
-pub(super) const TABLES: [&str; 6] = ["disk", "files", "git", "loop", "sessions", "time"];
+pub(super) const TABLES: [&str; 8] =
+    ["background", "context", "disk", "files", "git", "loop", "sessions", "time"];
 
 /// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
 const REMOTE_RATE: Rate =
@@ -34,6 +36,12 @@ const IGNORED_MAX: usize = 64;
 const SIZE_UNITS: [(&str, u64); 3] = [("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 /// Largest share of a disk that counts as nearly full, in percent.
 const SHARE_MAX: u64 = 50;
+/// Smallest and largest share of a context that is said, in percent.
+const THRESHOLD_LIMITS: RangeInclusive<u8> = 1..=100;
+/// Most shares of a context that are said.
+const THRESHOLDS_MAX: usize = 4;
+/// Shortest and longest time that a client has for reporting an end.
+const GRACE_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
 /// Shortest and longest pause that is said.
 const GAP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
 
@@ -64,6 +72,8 @@ pub(super) fn read_probes(tables: &mut BTreeMap<&'static str, Section<'_>>) -> p
         others: read_switch(table(tables, "sessions")),
         disk: read_disk(table(tables, "disk")),
         pause: read_pause(table(tables, "time")),
+        context: read_context(table(tables, "context")),
+        background: read_background(table(tables, "background")),
     }
 }
 
@@ -92,6 +102,9 @@ fn read_files(section: &mut Section<'_>) -> files::Settings {
             .read("max_paths", |value| values::integer(value, PATHS_LIMITS))
             .unwrap_or(default.max_paths),
         lines: section.read("lines", values::flag).unwrap_or(default.lines),
+        guard: section
+            .read("guard", |value| values::word(value, &Guard::ALL, Guard::as_str))
+            .unwrap_or_default(),
         ignore: section.read("ignore", folder_names).unwrap_or(default.ignore),
     }
 }
@@ -99,6 +112,29 @@ fn read_files(section: &mut Section<'_>) -> files::Settings {
 fn read_pause(section: &mut Section<'_>) -> pause::Settings {
     let gap = section.read("gap", |value| values::duration(value, GAP_LIMITS));
     pause::Settings { enabled: read_enabled(section), gap: gap.unwrap_or(pause::GAP) }
+}
+
+fn read_context(section: &mut Section<'_>) -> context::Settings {
+    let default = context::Settings::default();
+    context::Settings {
+        enabled: read_enabled(section),
+        warn: section.read("warn", thresholds).unwrap_or(default.warn),
+    }
+}
+
+/// Shares of a context in percent, such as `[80, 92]`.
+fn thresholds(value: &Value<'_>) -> Parsed<Vec<u8>> {
+    let shares = values::list(value, |item| values::integer(item, THRESHOLD_LIMITS))?;
+    if shares.is_empty() || shares.len() > THRESHOLDS_MAX || !shares.is_sorted_by(|one, other| one < other) {
+        let wrong = value.error(format!("is no list of 1 to {THRESHOLDS_MAX} rising shares"));
+        return Err(vec![wrong.with_note("they are in percent: [80, 92]")]);
+    }
+    Ok(shares)
+}
+
+fn read_background(section: &mut Section<'_>) -> background::Settings {
+    let grace = section.read("grace", |value| values::duration(value, GRACE_LIMITS));
+    background::Settings { enabled: read_enabled(section), grace: grace.unwrap_or(background::GRACE) }
 }
 
 fn read_disk(section: &mut Section<'_>) -> disk::Settings {

@@ -22,7 +22,7 @@ use super::{
     watchdog::Watchdog,
 };
 use crate::{
-    engine::{Output, RequestId, SUBSCRIBER_FAILED},
+    engine::{Output, RequestId, SUBSCRIBER_FAILED, io::SessionChange},
     event::{Event, Seq, SessionId},
     exchange::{Answer, InjectionId, ReleaseRecord},
     journal::{AppendError, Closed, Journal, Pace, ReadError, Reader},
@@ -95,6 +95,7 @@ impl EventLoop {
     /// Runs until the daemon drains, then brings the engine to the journal's head.
     pub(super) async fn run(mut self) -> Result<(), LoopError> {
         let mut ticked = Seq::ZERO;
+        self.publish_all();
         let (mut is_full, mut due_since) = (self.flush().await?, None);
         while !*self.drain.borrow() {
             let deadline = self.deadline().filter(|_| self.fold.applied >= ticked);
@@ -146,6 +147,18 @@ impl EventLoop {
             }
         }
         self.close_and_catch_up().await
+    }
+
+    /// Publishes for the probes what the state holds at the start.
+    fn publish_all(&mut self) {
+        let (knowledge, engine) = (self.registry.knowledge(), &mut self.fold.engine);
+        for session in engine.sessions().filter(|session| session.is_open) {
+            knowledge.publish_open(session.id, true);
+        }
+        if let Some(changes) = engine.take_known() {
+            knowledge.publish(changes);
+        }
+        knowledge.publish_settings(Arc::clone(&engine.rules().probes));
     }
 
     /// Appends a tick and notes its position; returns whether the disk is too full for it.
@@ -230,6 +243,7 @@ impl EventLoop {
         if let Some(lag_max) = self.pace.note(records, took) {
             self.journal.set_lag_max(lag_max);
         }
+        self.registry.knowledge().publish_settings(Arc::clone(&self.fold.engine.rules().probes));
         self.journal.set_untaken(self.fold.engine.untaken());
         self.journal.consumed(self.fold.applied);
         self.feed.hand_over(&mut self.fold);
@@ -242,6 +256,10 @@ impl EventLoop {
         for record in records.iter() {
             self.fold.apply(&record)?;
             self.schedule.note_applied(record.body.len() as u64);
+            // Before anybody is answered: the next look of the same session must find what this record taught.
+            if let Some(changes) = self.fold.engine.take_known() {
+                self.registry.knowledge().publish(changes);
+            }
             let mut has_answer = false;
             while let Some(output) = self.fold.poll_output() {
                 has_answer |= matches!(output, Output::Answer { .. });
@@ -338,7 +356,12 @@ impl Outgoing {
 /// Does at once what needs no journal, and returns what does.
 fn act(registry: &Registry, output: Output) -> Option<Outgoing> {
     match output {
-        Output::Record(_) | Output::Made(_) | Output::Session(..) => None,
+        Output::Record(_) | Output::Made(_) => None,
+        Output::Session(session, change) => {
+            let is_open = !matches!(change, SessionChange::Closed { .. });
+            registry.knowledge().publish_open(&session, is_open);
+            None
+        }
         Output::Wake(pending) => {
             registry.wake(pending);
             None

@@ -1,6 +1,6 @@
 //! What the API shows of the engine, read between two records; changes nothing.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use super::fold::Fold;
 use crate::{
@@ -72,10 +72,6 @@ pub(super) fn answer(
                 unconfirmed: session.injector.unconfirmed_ids(),
             });
             drop(reply.send(standing.unwrap_or_default()));
-        }
-        Query::Probed(id, workspace, now, reply) => {
-            let view = fold.engine.probed(&id, workspace.as_deref(), now);
-            drop(reply.send((view, Arc::clone(&fold.engine.rules().probes))));
         }
         Query::Explain(event, reply) => {
             drop(reply.send((fold.engine.explain(&event), named_types(fold))));

@@ -32,6 +32,7 @@ mod report;
 mod session_file;
 mod statusline;
 mod stdin;
+mod transcript;
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -90,13 +91,16 @@ pub const KIND: Kind = Kind {
         prefixes: &["CLAUDE", "ANTHROPIC"],
     },
     message_socket: message_socket::from_headers,
-    said_changed: Some(calls::said_changed),
+    transcript: Some(&transcript::READER),
     status_line: statusline::parse,
 };
 
 /// What a prompt begins with that the client wrote itself, to tell of a background task or a monitor's line; another one is
 /// what its message socket was given.
 const WAKE_PREFIX: &str = "<task-notification>";
+
+/// Most background tasks of a turn's end that are passed on.
+const TASKS_MAX: usize = 64;
 
 /// The tools that only look: nothing is lost when they run, so a call of theirs never gives way to a text.
 const READ_ONLY_TOOLS: [&str; 17] = [
@@ -208,8 +212,11 @@ impl Call<'_> {
         Ok((vec![event], Then::Exchange(Box::new(exchange))))
     }
 
-    fn user_prompt_submit(&self) -> Result<(Vec<Event>, Then), HookError> {
+    fn user_prompt_submit(&mut self) -> Result<(Vec<Event>, Then), HookError> {
         let UserPromptSubmit { prompt } = read(self.stdin)?;
+        if prompt.starts_with(WAKE_PREFIX) {
+            self.calls = vec![call::Call { ended: transcript::task_ids(&prompt), ..call::Call::default() }];
+        }
         let is_told = [WAKE_PREFIX, message_socket::INTRO].iter().any(|begin| prompt.starts_with(begin));
         let started_by = if is_told { "client" } else { "prompt" };
         // A prompt that comes while the agent works belongs to the turn that has started already, and has its id.
@@ -235,6 +242,9 @@ impl Call<'_> {
         )?;
         if READ_ONLY_TOOLS.contains(&tool_name.as_str()) {
             return Ok((vec![event], Then::Nothing));
+        }
+        if calls::writes(&tool_name) {
+            self.calls = vec![self.call(&read(self.stdin)?)];
         }
         let exchange = Exchange {
             tool: self.tool(&tool_name),
@@ -330,14 +340,17 @@ impl Call<'_> {
     }
 
     fn stop(&self) -> Result<(Vec<Event>, Then), HookError> {
-        let Stop { stop_hook_active } = read(self.stdin)?;
+        let Stop { stop_hook_active, background_tasks } = read(self.stdin)?;
+        let running = background_tasks.map(|tasks| {
+            tasks.into_iter().take(TASKS_MAX).map(|task| clean_text(&task.id).into_owned()).collect::<Value>()
+        });
         // A turn that a hook has prolonged ends once more, under the same prompt.
         let again = if stop_hook_active { format!(":{}", self.now.as_millis()) } else { String::new() };
         let event = self.event(
             "agent.turn.end",
             Severity::Debug,
             &format!("turn.end:{}{again}", self.turn_or_time()),
-            present([("turn", self.turn())]),
+            present([("turn", self.turn()), (call::RUNNING, running)]),
         )?;
         let mut exchange = Exchange {
             carries: Carries::OnlyToContinue,

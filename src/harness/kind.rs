@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    call::FindSaid,
     event::SessionId,
     exchange::Answer,
     harness::{
@@ -12,6 +11,7 @@ use crate::{
         process::Process, session_file::SessionFile, status_line::StatusLine,
     },
     time::Timestamp,
+    transcript,
 };
 
 /// One harness.
@@ -29,8 +29,8 @@ pub struct Kind {
     pub variables: Variables,
     /// Reads from the headers of a hook call where the client of a session takes messages; `None` where it takes none.
     pub message_socket: fn(&SessionId, Headers<'_>) -> Option<MessageSocket>,
-    /// Finds in a transcript what the client says of files by itself; `None` when it says nothing of them.
-    pub said_changed: Option<FindSaid>,
+    /// Reads its transcripts; `None` where it writes none that say what probes ask.
+    pub transcript: Option<&'static transcript::Reader>,
     /// Reads what the client writes to the stdin of its status line.
     pub status_line: fn(&[u8]) -> Result<StatusLine, HookError>,
 }

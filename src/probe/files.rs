@@ -5,6 +5,7 @@
 //! the git probe explains is noted in silence. Changes that cancel out between two exchanges are none.
 
 mod author;
+pub mod guard;
 mod known;
 mod lines;
 #[cfg(test)]
@@ -18,10 +19,11 @@ use sha2::{Digest, Sha256};
 pub use self::known::{File, Known, Noted};
 use self::{
     author::Author,
+    guard::Guard,
     known::{Awaited, Observed, Said, State},
 };
 use super::{Facts, Finding, Fingerprint, Moment, facts::Entry, shown_path};
-use crate::{call::TouchKind, event::Severity, time::Timestamp};
+use crate::{call::TouchKind, event::Severity, time::Timestamp, transcript::Transcript};
 
 /// Most files of a session that are known, unless the configuration says otherwise.
 pub const PATHS_MAX: u32 = 1_024;
@@ -45,6 +47,8 @@ pub struct Settings {
     pub max_paths: u32,
     /// Whether the lines that changed are named; for that the texts of small files are kept in memory.
     pub lines: bool,
+    /// Whether a call that would overwrite a change is held back once.
+    pub guard: Guard,
     /// Names of folders whose files are left out.
     pub ignore: Vec<String>,
 }
@@ -52,7 +56,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let ignore = [".git", "node_modules", "target"].map(str::to_owned).to_vec();
-        Self { enabled: true, max_paths: PATHS_MAX, lines: true, ignore }
+        Self { enabled: true, max_paths: PATHS_MAX, lines: true, guard: Guard::Off, ignore }
     }
 }
 
@@ -91,8 +95,7 @@ pub(super) fn look(known: &Known, moment: &Moment<'_>, given: &Given<'_>, facts:
     if !given.settings.enabled {
         return Looked::default();
     }
-    let mut look =
-        Look { known, moment, given, facts, next: known.noted, looked: Looked::default(), said: None };
+    let mut look = Look::new(known, moment, given, facts);
     look.touched();
     for (path, file) in &known.files {
         if look.looked.findings.len() >= FINDINGS_MAX {
@@ -118,7 +121,11 @@ struct Look<'a> {
     said: Option<(u64, Vec<String>)>,
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
+    fn new(known: &'a Known, moment: &'a Moment<'a>, given: &'a Given<'a>, facts: &'a dyn Facts) -> Self {
+        Self { known, moment, given, facts, next: known.noted, looked: Looked::default(), said: None }
+    }
+
     /// Notes the files that the calls touched, as the agent knows them now.
     fn touched(&mut self) {
         for touch in self.moment.calls.iter().flat_map(|call| &call.touched) {
@@ -137,6 +144,7 @@ impl Look<'_> {
                 read: observed.hash(),
                 is_own,
                 is_announced: false,
+                is_held: false,
                 said: Said::Open,
                 noted: 0,
             };
@@ -162,14 +170,14 @@ impl Look<'_> {
         let Some(change) = self.change(path, file, observed) else { return };
         if self.given.explained.contains(path) {
             self.note_change(path, file, &change, observed, |file| {
-                (file.is_own, file.is_announced) = (false, true)
+                (file.is_own, file.is_announced, file.is_held) = (false, true, false)
             });
             return;
         }
         match self.author(path, observed) {
             Author::Own => {
                 self.note_change(path, file, &change, observed, |file| {
-                    (file.is_own, file.is_announced) = (true, false)
+                    (file.is_own, file.is_announced, file.is_held) = (true, false, false)
                 });
             }
             Author::Other(by) => self.announce(path, file, &change, observed, Some(&by), false),
@@ -221,8 +229,8 @@ impl Look<'_> {
 
     /// What of a change is left to the client, which may announce it by itself; `None` when it is for aside to say.
     fn by_client(&mut self, path: &str, file: &File, observed: Observed) -> Option<Said> {
-        let changed_files = self.moment.said_changed?;
-        let transcript = Path::new(self.moment.transcript?);
+        let Transcript { path: transcript, reader } = self.moment.transcript?;
+        let transcript = Path::new(transcript);
         match (file.by, &file.said) {
             (TouchKind::Read, _) | (_, Said::Done) => None,
             (TouchKind::Shown | TouchKind::Written, Said::Open) => match self.facts.entry(transcript) {
@@ -236,7 +244,7 @@ impl Look<'_> {
                 let from = awaited.from;
                 if self.said.as_ref().is_none_or(|(asked, _)| *asked != from) {
                     let text = self.facts.read(transcript, from, TRANSCRIPT_BYTES_MAX).unwrap_or_default();
-                    self.said = Some((from, changed_files(&text)));
+                    self.said = Some((from, (reader.changed)(&text)));
                 }
                 let has_said =
                     self.said.as_ref().is_some_and(|(_, said)| said.iter().any(|said| said == path));
@@ -319,7 +327,7 @@ impl Look<'_> {
         let finding = Finding { event_type, severity: Severity::Info, name, payload: Value::Object(payload) };
         self.looked.findings.push(finding);
         self.note_change(path, file, change, observed, |file| {
-            (file.is_own, file.is_announced, file.said) = (false, true, Said::Done);
+            (file.is_own, file.is_announced, file.is_held, file.said) = (false, true, false, Said::Done);
         });
     }
 

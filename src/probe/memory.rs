@@ -3,11 +3,16 @@
 //! Learns from what probes noted, and from what harnesses report of calls and turns. It is in the snapshot; what a handler looks at is
 //! a copy that costs a pointer.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Known, NOTED, Noted, Other};
+use super::{Known, NOTED, Noted, Other, context::Limit};
 use crate::{
     event::{EventRef, SessionId},
     session::OPENING_EVENT,
@@ -21,6 +26,8 @@ const SESSIONS_MAX: usize = 1_000;
 const FILES_MAX: usize = 65_536;
 /// Most other sessions that a probe is given: those of the same folder that were heard of last.
 const OTHERS_MAX: usize = 16;
+/// Most models whose limits are remembered; beyond it all are forgotten.
+const LIMITS_MAX: usize = 64;
 /// For how long a session that says nothing counts as one that may have changed something.
 const OTHERS_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -29,6 +36,20 @@ const OTHERS_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 #[serde(default)]
 pub struct Memory {
     sessions: BTreeMap<SessionId, Arc<Known>>,
+    /// With how many tokens the context of each model is full.
+    limits: Arc<BTreeMap<String, u64>>,
+    /// The sessions of which something changed since that was asked; `None` for all, as after a start.
+    #[serde(skip)]
+    changed: Option<BTreeSet<SessionId>>,
+}
+
+/// What changed of what sessions know.
+#[derive(Debug)]
+pub struct Changes {
+    /// What each of them knows now; nothing of one that was forgotten.
+    pub sessions: Vec<(SessionId, Option<Arc<Known>>)>,
+    /// With how many tokens the context of each model is full.
+    pub limits: Arc<BTreeMap<String, u64>>,
 }
 
 /// What a probe is given of it.
@@ -38,6 +59,39 @@ pub struct View {
     pub known: Arc<Known>,
     /// The other sessions that work in, under or above its folder, the one that was heard of last first.
     pub others: Vec<Other>,
+    /// With how many tokens the context of each model is full.
+    pub limits: Arc<BTreeMap<String, u64>>,
+}
+
+impl View {
+    /// Adds what another session knows, if it matters to `session`, which works in `workspace`.
+    pub fn add(
+        &mut self,
+        session: &SessionId,
+        workspace: Option<&str>,
+        (id, known): (&SessionId, &Arc<Known>),
+        is_open: impl Fn(&SessionId) -> bool,
+        now: Timestamp,
+    ) {
+        let is_near = match (workspace, known.workspace.as_deref()) {
+            (Some(own), Some(other)) => {
+                let (own, other) = (Path::new(own), Path::new(other));
+                own.starts_with(other) || other.starts_with(own)
+            }
+            (None, _) | (_, None) => false,
+        };
+        if id != session && is_near && now.since(known.heard_at) <= OTHERS_FOR {
+            self.others.push(Other { session: id.clone(), known: Arc::clone(known), is_open: is_open(id) });
+        }
+    }
+
+    /// Puts the others into their order, after the last was added.
+    pub fn order(&mut self) {
+        self.others.sort_by(|one, other| {
+            other.known.heard_at.cmp(&one.known.heard_at).then_with(|| one.session.cmp(&other.session))
+        });
+        self.others.truncate(OTHERS_MAX);
+    }
 }
 
 impl Memory {
@@ -64,9 +118,15 @@ impl Memory {
             known.workspace = Some(folder.into());
         }
         match noted {
-            Some(noted) => known.apply(noted),
+            Some(noted) => {
+                known.apply(noted);
+                if let Some(limit) = known.around.context.learnt.clone() {
+                    self.learn_limit(limit);
+                }
+            }
             None => {
                 known.heard_at = now;
+                known.around.background.learn(event, now);
                 known.calling_since = match event.event_type {
                     "tool.call.pending" => known.calling_since.or(Some(now)),
                     _ => None,
@@ -78,6 +138,18 @@ impl Memory {
         }
     }
 
+    fn learn_limit(&mut self, limit: Limit) {
+        let Limit { model, tokens } = limit;
+        if self.limits.get(&model) == Some(&tokens) {
+            return;
+        }
+        let limits = Arc::make_mut(&mut self.limits);
+        if limits.len() >= LIMITS_MAX {
+            limits.clear();
+        }
+        limits.insert(model, tokens);
+    }
+
     /// Forgets sessions, but not `session`, until all files together are within their bound.
     fn bound_files(&mut self, session: &SessionId) {
         let count = |sessions: &BTreeMap<SessionId, Arc<Known>>| -> usize {
@@ -87,7 +159,7 @@ impl Memory {
             let others = self.sessions.iter().filter(|(id, known)| *id != session && known.files.len() > 0);
             let silent = others.min_by_key(|(_, known)| known.heard_at).map(|(id, _)| id.clone());
             let Some(silent) = silent else { return };
-            self.sessions.remove(&silent);
+            self.remove(&silent);
         }
     }
 
@@ -96,6 +168,7 @@ impl Memory {
         if let Some(known) = self.sessions.get(original).cloned() {
             self.make_room();
             self.sessions.insert(copy.clone(), known);
+            self.note_change(copy);
         }
     }
 
@@ -107,31 +180,47 @@ impl Memory {
         is_open: impl Fn(&SessionId) -> bool,
         now: Timestamp,
     ) -> View {
-        let is_near = |other: &Known| match (workspace, other.workspace.as_deref()) {
-            (Some(own), Some(other)) => {
-                let (own, other) = (Path::new(own), Path::new(other));
-                own.starts_with(other) || other.starts_with(own)
-            }
-            (None, _) | (_, None) => false,
+        let known = self.sessions.get(session).cloned().unwrap_or_default();
+        let mut view = View { known, others: Vec::new(), limits: Arc::clone(&self.limits) };
+        for (id, other) in &self.sessions {
+            view.add(session, workspace, (id, other), &is_open, now);
+        }
+        view.order();
+        view
+    }
+
+    /// What changed since this was asked before; at first everything is new.
+    pub fn take_changes(&mut self) -> Changes {
+        let changed = self.changed.replace(BTreeSet::new());
+        let changed = changed.unwrap_or_else(|| self.sessions.keys().cloned().collect());
+        let state = |id: SessionId| {
+            let known = self.sessions.get(&id).cloned();
+            (id, known)
         };
-        let is_of_now = |other: &Known| now.since(other.heard_at) <= OTHERS_FOR;
-        let others =
-            self.sessions.iter().filter(|(id, other)| *id != session && is_of_now(other) && is_near(other));
-        let other = |(id, known): (&SessionId, &Arc<Known>)| Other {
-            session: id.clone(),
-            known: Arc::clone(known),
-            is_open: is_open(id),
-        };
-        let mut others: Vec<Other> = others.map(other).collect();
-        others.sort_by_key(|other| std::cmp::Reverse(other.known.heard_at));
-        others.truncate(OTHERS_MAX);
-        View { known: self.sessions.get(session).cloned().unwrap_or_default(), others }
+        Changes { sessions: changed.into_iter().map(state).collect(), limits: Arc::clone(&self.limits) }
+    }
+
+    /// Whether [`Memory::take_changes`] would give something new.
+    pub fn has_changes(&self) -> bool {
+        self.changed.as_ref().is_none_or(|changed| !changed.is_empty())
+    }
+
+    fn note_change(&mut self, session: &SessionId) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(session.clone());
+        }
+    }
+
+    fn remove(&mut self, session: &SessionId) {
+        self.sessions.remove(session);
+        self.note_change(session);
     }
 
     fn known_mut(&mut self, session: &SessionId) -> &mut Known {
         if !self.sessions.contains_key(session) {
             self.make_room();
         }
+        self.note_change(session);
         Arc::make_mut(self.sessions.entry(session.clone()).or_default())
     }
 
@@ -140,7 +229,7 @@ impl Memory {
             let silent =
                 self.sessions.iter().min_by_key(|(_, known)| known.heard_at).map(|(id, _)| id.clone());
             let Some(silent) = silent else { return };
-            self.sessions.remove(&silent);
+            self.remove(&silent);
         }
     }
 }

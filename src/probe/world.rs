@@ -15,10 +15,11 @@ use super::{
     look,
 };
 use crate::{
-    call::{Call, FindSaid, Touch, TouchKind},
+    call::{Call, Touch, TouchKind},
     event::{Event, SessionId},
     notification::InjectionPoint,
     time::Timestamp,
+    transcript::{self, Gauge, Reader, Transcript, Usage},
 };
 
 /// One file.
@@ -44,8 +45,11 @@ pub(super) struct World {
     texts: RefCell<BTreeMap<ContentHash, Arc<str>>>,
     pub(super) memory: Memory,
     pub(super) settings: Settings,
-    /// What each client said of files by itself is read from here.
-    pub(super) said_changed: Option<FindSaid>,
+    /// Reads `/transcript`, which is that of every session, if they have one.
+    reader: Option<&'static Reader>,
+    /// What every client says of its context elsewhere, and whether it begins anew.
+    pub(super) gauge: Option<Gauge>,
+    pub(super) has_new_context: bool,
 }
 
 /// What a look published: the findings, in short.
@@ -54,6 +58,13 @@ pub(super) type Found = Vec<String>;
 impl World {
     pub(super) fn new() -> Self {
         Self { now_ms: 1_000_000, ..Self::default() }
+    }
+
+    /// One in which sessions have a transcript, which is empty.
+    pub(super) fn with_transcript() -> Self {
+        let mut world = Self { reader: Some(&READER), ..Self::new() };
+        world.write("/transcript", "");
+        world
     }
 
     pub(super) fn wait(&mut self, duration: Duration) {
@@ -130,6 +141,11 @@ impl World {
         self.tell(session, "tool.call.pending", "{}");
     }
 
+    /// A hook asks before calls are made.
+    pub(super) fn before_a_call(&mut self, session: &str, calls: &[Call]) -> Found {
+        self.exchange(session, InjectionPoint::BeforeTool, calls)
+    }
+
     /// A batch of calls ends with an exchange.
     pub(super) fn end_calls(&mut self, session: &str, calls: Vec<Call>) -> Found {
         let found = self.exchange(session, InjectionPoint::AfterTool, &calls);
@@ -155,17 +171,16 @@ impl World {
         let (session, now) = (SessionId::new(session), Timestamp::from_millis(self.now_ms));
         let view = self.memory.view(&session, Some("/w"), |other| !self.ended.contains(other.as_str()), now);
         let moment = Moment {
-            session: &session,
-            point,
-            now,
             workspace: Some("/w"),
             calls,
             calls_since: view.known.calls_since(None),
-            transcript: Some("/transcript"),
-            said_changed: self.said_changed,
-            temporary: "/tmp",
+            transcript: self.reader.map(|reader| Transcript { path: "/transcript", reader }),
+            gauge: self.gauge,
+            has_new_context: self.has_new_context,
+            limits: &view.limits,
             others: &view.others,
             utc_offset: 3_600,
+            ..Moment::new(&session, point, now)
         };
         look(&view.known, &moment, &self.settings, self)
     }
@@ -177,7 +192,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, session: &str, event_type: &str, payload: &str) {
+    pub(super) fn tell(&mut self, session: &str, event_type: &str, payload: &str) {
         self.now_ms += 1;
         let (session, now) = (SessionId::new(session), Timestamp::from_millis(self.now_ms));
         let event = Event {
@@ -225,6 +240,22 @@ pub(super) fn ran(command: &str) -> Call {
 
 fn touched(path: &str, by: TouchKind) -> Call {
     Call { touched: vec![Touch { path: path.into(), by }], ..Call::default() }
+}
+
+/// Reads a transcript of lines, each of which is an announced file and the id of an end; numbers in the first one are what the model was
+/// given, and with how many tokens the client compacted that.
+static READER: Reader = Reader { changed: lines, ended: lines, context };
+
+fn lines(text: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(text).lines().map(str::to_owned).collect()
+}
+
+fn context(text: &[u8]) -> transcript::Context {
+    let first = lines(text).into_iter().next().unwrap_or_default();
+    let usage = |word: &str| word.parse().ok().map(|tokens| Usage { model: "m".to_owned(), tokens });
+    let mut numbers = first.split(' ').map(usage);
+    let mut next = || numbers.next().flatten();
+    transcript::Context { used: next(), compacted: next() }
 }
 
 impl Facts for World {

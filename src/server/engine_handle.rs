@@ -10,10 +10,8 @@ use crate::{
     exchange::{Decision, InjectionId},
     meter::Steady,
     notification::NotificationId,
-    probe,
     protocol::views::{SessionView, StatusView, WaitingView},
     server::{Pulse, error::ApiError},
-    time::Timestamp,
 };
 
 /// Most questions that wait for the event loop; it answers each in microseconds, so more than this is a loop that is stuck.
@@ -34,8 +32,6 @@ pub enum Query {
     Named(SessionId, Option<Arc<str>>, oneshot::Sender<Named>),
     /// What a hook of a session has to know before it makes an exchange, or instead of one.
     Standing(SessionId, oneshot::Sender<Standing>),
-    /// What the probes of an exchange of a session are given, which works in this folder, at this time; and the probes' settings.
-    Probed(SessionId, Option<Arc<str>>, Timestamp, oneshot::Sender<(probe::View, Arc<probe::Settings>)>),
     /// A page of what waits in the queue of a session, or of all.
     Waiting(WaitingPage, oneshot::Sender<(Vec<WaitingView>, Option<PageStart>)>),
     /// Whether something can be decided about a notification in the queue of a session, or in any.
@@ -131,16 +127,6 @@ impl EngineHandle {
     /// How a session's queue and leases stand.
     pub(crate) async fn standing(&self, session: SessionId) -> Result<Standing, ApiError> {
         self.ask(|reply| Query::Standing(session, reply)).await
-    }
-
-    /// What the probes of an exchange of a session are given.
-    pub(crate) async fn probed(
-        &self,
-        session: SessionId,
-        workspace: Option<Arc<str>>,
-        now: Timestamp,
-    ) -> Result<(probe::View, Arc<probe::Settings>), ApiError> {
-        self.ask(|reply| Query::Probed(session, workspace, now, reply)).await
     }
 
     /// A page of what waits, and where the next one begins.

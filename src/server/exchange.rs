@@ -6,7 +6,7 @@ use axum::{
     Json,
     body::Body,
     extract::{Path, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
 use sha2::{Digest, Sha256};
@@ -57,6 +57,7 @@ pub(crate) async fn exchange(
     IdSegment(session): IdSegment,
     route: Route,
     PeerPid(peer): PeerPid,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
@@ -76,7 +77,11 @@ pub(crate) async fn exchange(
     let observed = request.observed.iter().map(ParsedEvent::as_event);
     let folder = request.exchange.harness.workspace.as_deref();
     let call = |event: EventRef<'_>| Call::of_event(event.event_type, event.payload, folder);
-    let said = Said { calls: observed.clone().filter_map(call).collect(), ..Said::default() };
+    let said = Said {
+        calls: observed.clone().filter_map(call).collect(),
+        patience: probing::patience(&headers),
+        ..Said::default()
+    };
     let found = probing::look(&app, &request.exchange, said).await;
     let observed = observed.chain(found.iter().map(Event::as_ref));
     let answer = perform(&app, observed, &request.exchange).await?;

@@ -1,5 +1,7 @@
 //! Hook calls of harnesses: their stdin in, their stdout out. `harness` reads and writes the bytes.
 
+use std::time::Duration;
+
 use axum::{
     body::Body,
     extract::State,
@@ -79,7 +81,7 @@ pub(crate) async fn hook(
     {
         exchange.harness.runs_in(process);
     }
-    let stdout = answer(&app, kind, &mut call).await?;
+    let stdout = answer(&app, kind, &mut call, probing::patience(&headers)).await?;
     let took = app.meters.since(begun);
     app.meters.hook.observe(took);
     tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
@@ -104,21 +106,30 @@ pub(crate) async fn hook(
 }
 
 /// Does what a call asks for; gives what belongs on the hook's stdout.
-async fn answer(app: &App, kind: &Kind, call: &mut HookCall) -> Result<Option<String>, ApiError> {
+async fn answer(
+    app: &App,
+    kind: &Kind,
+    call: &mut HookCall,
+    patience: Option<Duration>,
+) -> Result<Option<String>, ApiError> {
     let said = Said {
         calls: std::mem::take(&mut call.calls),
         transcript: call.transcript.as_ref().map(|transcript| transcript.path.clone()),
-        said_changed: kind.said_changed,
+        reader: kind.transcript,
+        patience,
     };
+    let mut found = 0;
     if let Some(exchange) = call.then.exchange_mut() {
-        let found = probing::look(app, exchange, said).await;
-        call.observe.extend(found);
+        let events = probing::look(app, exchange, said).await;
+        found = events.len();
+        call.observe.extend(events);
     }
     let observed = call.observe.iter().map(Event::as_ref);
     match &call.then {
         Then::Exchange(exchange) => return exchanged(app, kind, call, exchange).await,
         Then::BeforeTool(exchange) => {
-            if app.engine.standing(exchange.session.clone()).await?.check_before_tool {
+            let is_held = found > 0;
+            if is_held || app.engine.standing(exchange.session.clone()).await?.check_before_tool {
                 return exchanged(app, kind, call, exchange).await;
             }
             app.append(records_of(observed)?).await?;

@@ -1,4 +1,4 @@
-//! Has the probes asked before an exchange: what a session knows comes from the event loop, what is true now from the file system.
+//! Has the probes asked before an exchange: what a session knows was published by the event loop, what is true now says the file system.
 //!
 //! Looking may block for ever, so it has a thread of its own and little time; an exchange whose look takes longer is made without it,
 //! and the next one looks again. What is published is journaled together with the exchange.
@@ -11,25 +11,36 @@ use std::{
     time::Duration,
 };
 
+use axum::http::HeaderMap;
 use dashmap::{DashMap, DashSet};
 use tokio::time::timeout;
 
 use crate::{
-    call::{Call, FindSaid},
+    call::Call,
     event::{Event, SessionId},
-    exchange::Exchange,
+    exchange::{Begins, Exchange},
     probe::{self, Moment},
     server::{
         App,
+        extract::header,
         facts::{Contents, Machine},
+        knowledge::Knowledge,
     },
     time::Timestamp,
+    transcript::{Reader, Transcript},
 };
 
-/// How long an exchange waits for a look; a hook has 150 ms in all.
-const LOOK_WAIT_MAX: Duration = Duration::from_millis(20);
-/// How much longer it waits while git compares two commits: some 10 ms on a quiet machine. That is once for each move of a repository.
-const GIT_WAIT_MAX: Duration = Duration::from_millis(60);
+/// The header in which a caller says how long it waits for its answer, in milliseconds.
+const TIMEOUT_HEADER: &str = "aside-timeout-ms";
+/// How long one waits that does not say so: what a hook has, unless its user gives it more.
+const CALLER_WAITS: Duration = Duration::from_millis(150);
+/// Longest time that a caller can say.
+const CALLER_WAITS_MAX: Duration = Duration::from_secs(60);
+/// Which part of that an exchange waits for a look: 20 of 150 ms.
+const LOOK_PART: (u32, u32) = (2, 15);
+/// How much longer it waits while git compares two commits, 60 of 150 ms; that takes some 10 ms on a quiet machine, once for each move
+/// of a repository.
+const GIT_PART: (u32, u32) = (6, 15);
 /// Most calls of a session that are kept for its next look; the oldest go.
 const MISSED_CALLS_MAX: usize = 64;
 /// Most sessions of which calls are kept; beyond it all are forgotten.
@@ -40,6 +51,8 @@ const LOOKS_MAX: usize = 8;
 /// The looks that are under way, and what they remember of files.
 #[derive(Debug, Default)]
 pub(crate) struct Probing {
+    /// What sessions know.
+    knowledge: Knowledge,
     contents: Arc<Contents>,
     looking: DashSet<SessionId>,
     count: AtomicUsize,
@@ -57,6 +70,10 @@ struct Missed {
 }
 
 impl Probing {
+    pub(crate) const fn knowledge(&self) -> &Knowledge {
+        &self.knowledge
+    }
+
     /// The calls that no look has had, `calls` behind them.
     fn take_missed(&self, session: &SessionId, calls: Vec<Call>) -> (Option<Timestamp>, Vec<Call>) {
         match self.missed.remove(session) {
@@ -86,10 +103,18 @@ impl Probing {
 pub(crate) struct Said {
     /// The calls that ended since the last exchange.
     pub(crate) calls: Vec<Call>,
-    /// The record of the conversation.
+    /// Where the transcript is.
     pub(crate) transcript: Option<String>,
-    /// Reads from it what the client says of files by itself.
-    pub(crate) said_changed: Option<FindSaid>,
+    /// Reads it.
+    pub(crate) reader: Option<&'static Reader>,
+    /// How long the caller waits for its answer, if it says so.
+    pub(crate) patience: Option<Duration>,
+}
+
+/// How long the caller of a request waits for its answer, if it says so.
+pub(crate) fn patience(headers: &HeaderMap) -> Option<Duration> {
+    let millis = header(headers, TIMEOUT_HEADER)?.parse().ok()?;
+    Some(Duration::from_millis(millis).min(CALLER_WAITS_MAX))
 }
 
 /// One look, for as long as it runs: at most one a session.
@@ -121,14 +146,14 @@ impl Drop for Looking {
 ///
 /// Shape: none at the points at which nothing they find would be delivered, and none when they do not answer in time.
 pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Event> {
-    if !probe::is_asked(exchange) {
+    if !probe::is_asked(exchange, &said.calls) {
         return Vec::new();
     }
     let now = app.now();
-    let asked = app.engine.probed(exchange.session.clone(), exchange.harness.workspace.clone(), now).await;
-    let Ok((view, settings)) = asked else { return Vec::new() };
     let probing = app.registry.probing();
-    let Said { calls, transcript, said_changed } = said;
+    let (view, settings) =
+        probing.knowledge.view(&exchange.session, exchange.harness.workspace.as_deref(), now);
+    let Said { calls, transcript, reader, patience } = said;
     let (missed_since, calls) = probing.take_missed(&exchange.session, calls);
     let since = view.known.calls_since(missed_since);
     let workspace = exchange.harness.workspace.clone().or_else(|| view.known.workspace.clone());
@@ -145,6 +170,8 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     let is_comparing = Arc::new(AtomicBool::new(false));
     let compares = Arc::clone(&is_comparing);
     let (session, point) = (exchange.session.clone(), exchange.point);
+    let gauge = app.registry.gauge_of(&session);
+    let has_new_context = matches!(exchange.begins, Begins::Compacted | Begins::Clear { .. });
     let utc_offset = (app.utc_offset)(now);
     let temporary = std::env::temp_dir().to_string_lossy().into_owned();
     let mut look = tokio::task::spawn_blocking(move || {
@@ -153,25 +180,26 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
         let facts =
             Machine { contents, keeps_texts: settings.files.lines, now, is_comparing: compares, stopwatch };
         let moment = Moment {
-            session: &session,
-            point,
-            now,
             workspace: workspace.as_deref(),
             calls: &calls,
             calls_since: since,
-            transcript: transcript.as_deref(),
-            said_changed,
+            transcript: transcript.as_deref().zip(reader).map(|(path, reader)| Transcript { path, reader }),
+            gauge,
+            has_new_context,
+            limits: &view.limits,
             temporary: &temporary,
             others: &view.others,
             utc_offset,
+            ..Moment::new(&session, point, now)
         };
         let found = probe::look(&view.known, &moment, &settings, &facts);
         drop(looking);
         found
     });
-    let mut looked = timeout(LOOK_WAIT_MAX, &mut look).await;
+    let part = |(part, of): (u32, u32)| patience.unwrap_or(CALLER_WAITS) * part / of;
+    let mut looked = timeout(part(LOOK_PART), &mut look).await;
     if looked.is_err() && is_comparing.load(Ordering::Relaxed) {
-        looked = timeout(GIT_WAIT_MAX, &mut look).await;
+        looked = timeout(part(GIT_PART), &mut look).await;
     }
     match looked {
         Ok(Ok(found)) => return found,

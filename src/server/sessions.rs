@@ -37,12 +37,14 @@ use crate::{
         connections::CONNECTIONS_MAX,
         error::{ApiError, ErrorBody},
         extract::{Params, SessionSegment},
+        knowledge::Knowledge,
         naming::Names,
         probing::Probing,
         processes::Processes,
         wake_routes::WakeRoutes,
     },
     time::Timestamp,
+    transcript::Gauge,
 };
 
 /// How long a long poll waits when it does not say, in seconds; below the minute after which idle connections tend to be cut.
@@ -57,8 +59,8 @@ const FOLLOWERS_MAX: usize = CONNECTIONS_MAX / 4 * 3;
 /// How often it is looked who is followed.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(60);
 
-/// Most sessions of which it is remembered that their context is nearly full; beyond it they may be warned of it again.
-const SESSIONS_FULL_MAX: usize = 10_000;
+/// Most sessions of which it is remembered how full their context is; beyond it all are forgotten until their status lines are drawn again.
+const GAUGES_MAX: usize = 10_000;
 
 /// What a waiting exchange gets: its answer, or the harness whose open session has its session's id.
 type Reply = Result<Answer, Arc<str>>;
@@ -77,8 +79,8 @@ pub struct Registry {
     names: Names,
     /// The looks of probes that are under way.
     probing: Probing,
-    /// Sessions whose context was nearly full when it was last heard of.
-    full: DashMap<SessionId, ()>,
+    /// How full the context of a session was when its status line was drawn.
+    gauges: DashMap<SessionId, Gauge>,
     /// When it was last asked who is followed, in milliseconds.
     followed_at: AtomicU64,
     /// Injections that were handed to a request which was gone before it took them; at most one for each open request.
@@ -102,7 +104,7 @@ impl Registry {
             hook_troubles: HookTroubles::default(),
             names: Names::default(),
             probing: Probing::default(),
-            full: DashMap::new(),
+            gauges: DashMap::new(),
             followed_at: AtomicU64::new(0),
             lost: Mutex::default(),
             has_lost: Notify::new(),
@@ -139,7 +141,7 @@ impl Registry {
     pub fn wake(&self, pending: Pending) {
         self.wake_routes.wake(&pending);
         if pending.is_closed {
-            self.full.remove(&pending.session);
+            self.gauges.remove(&pending.session);
             self.names.forget(&pending.session);
         }
         if let Some(watcher) = self.watchers.get(&pending.session) {
@@ -160,6 +162,11 @@ impl Registry {
     /// What harnesses call their sessions.
     pub(crate) const fn names(&self) -> &Names {
         &self.names
+    }
+
+    /// What sessions know.
+    pub const fn knowledge(&self) -> &Knowledge {
+        self.probing.knowledge()
     }
 
     /// The looks of probes that are under way.
@@ -185,16 +192,17 @@ impl Registry {
         &self.wake_routes
     }
 
-    /// Notes whether a session's context is nearly full; whether it has become so.
-    pub(crate) fn note_context(&self, session: &SessionId, is_full: bool) -> bool {
-        if !is_full {
-            self.full.remove(session);
-            return false;
+    /// Notes how full a session's context is.
+    pub(crate) fn note_gauge(&self, session: &SessionId, gauge: Gauge) {
+        if self.gauges.len() >= GAUGES_MAX && !self.gauges.contains_key(session) {
+            self.gauges.clear();
         }
-        if self.full.len() >= SESSIONS_FULL_MAX {
-            self.full.clear();
-        }
-        self.full.insert(session.clone(), ()).is_none()
+        self.gauges.insert(session.clone(), gauge);
+    }
+
+    /// How full a session's context is, if its client said so.
+    pub(crate) fn gauge_of(&self, session: &SessionId) -> Option<Gauge> {
+        self.gauges.get(session).map(|gauge| *gauge)
     }
 
     /// How many requests and sessions are waited for.

@@ -1,4 +1,4 @@
-//! The status line of a harness: how many notifications wait and how urgent they are, and a warning when its context becomes full.
+//! The status line of a harness: how many notifications wait and how urgent they are, and how full its context is, for the probes.
 
 use axum::{
     body::Body,
@@ -13,7 +13,6 @@ use crate::{
     server::{
         App,
         error::{ApiError, ErrorBody},
-        exchange::records_of,
         extract::{Segment, read_body},
         naming::session_of,
     },
@@ -24,8 +23,8 @@ const DOT: char = '\u{25cf}';
 
 /// Takes what a client tells its status line.
 ///
-/// Answers 200 with the text to show, how many wait and how urgent they are, or 204 when nothing waits. Publishes a
-/// `budget.token.warning` when the context has become nearly full since the status line was drawn before.
+/// Answers 200 with the text to show, how many wait and how urgent they are, or 204 when nothing waits. How full the context is, is
+/// kept for the session's next exchange.
 #[utoipa::path(
     post, path = "/v1/statusline/{harness}", tag = "sessions",
     params(("harness" = String, Path, description = "The harness, such as `claude`")),
@@ -43,11 +42,8 @@ pub(crate) async fn status_line(
     let status = (kind.status_line)(&body).map_err(|error| ApiError::unreadable(&error))?;
     let session = session_of(&app, status.session.clone(), Some(kind.caps.name)).await?;
     let found = app.engine.session(session.clone()).await?;
-    if let (Some(is_full), Some(_)) = (status.is_nearly_full(), &found)
-        && app.registry.note_context(&session, is_full)
-        && let Some(event) = status.warning(kind.caps.name, session.clone(), app.now())
-    {
-        app.append(records_of(std::iter::once(event.as_ref()))?).await?;
+    if let (Some(gauge), Some(_)) = (status.context, &found) {
+        app.registry.note_gauge(&session, gauge);
     }
     Ok(match found.as_ref().and_then(text) {
         Some(text) => ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response(),

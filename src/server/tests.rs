@@ -256,7 +256,6 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
                 drop(reply.send((id.as_str() == "s1").then(|| session("s1", pending))));
             }
             Query::Standing(_, reply) => drop(reply.send(Standing::default())),
-            Query::Probed(_, _, _, reply) => drop(reply.send(Default::default())),
             Query::Waiting(page, reply) => {
                 let next =
                     (page.limit == 1).then(|| PageStart::Session { session: SessionId::new("s:1"), skip: 1 });

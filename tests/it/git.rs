@@ -237,17 +237,11 @@ impl Session {
     fn look(&self, point: InjectionPoint, calls: &[Call], now: Timestamp) -> Vec<Event> {
         let view = self.memory.view(&self.id, Some(&self.workspace), |_| true, now);
         let moment = Moment {
-            session: &self.id,
-            point,
-            now,
             workspace: Some(&self.workspace),
             calls,
             calls_since: view.known.calls_since(None),
-            transcript: None,
-            said_changed: None,
-            temporary: "/tmp",
             others: &view.others,
-            utc_offset: 0,
+            ..Moment::new(&self.id, point, now)
         };
         let mut settings = Settings::default();
         settings.others.enabled = false;

@@ -1,11 +1,17 @@
 //! Probes in the real daemon: real files, real hooks.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{
+    cell::Cell,
+    fs::{self, File},
+    io::Write,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Home, at};
+use crate::support::daemon::{Home, at, eventually};
 
 /// One client of a session in the folder `work`.
 struct Client<'h> {
@@ -13,36 +19,65 @@ struct Client<'h> {
     session: &'static str,
     work: &'h Path,
     calls: u32,
+    /// The number of its prompt.
+    turn: Cell<u32>,
 }
 
 impl<'h> Client<'h> {
     fn new(home: &'h Home, session: &'static str, work: &'h Path) -> Self {
-        Self { home, session, work, calls: 0 }
+        Self { home, session, work, calls: 0, turn: Cell::new(1) }
     }
 
     /// Runs a hook; gives what the agent gets.
     fn hook(&self, name: &str, fields: Value) -> Option<String> {
-        let mut input = json!({ "hook_event_name": name, "session_id": self.session, "prompt_id": "p1", "cwd": self.work });
+        let said = self.answer(name, fields)?;
+        Some(at(&said, "/hookSpecificOutput/additionalContext").as_str().expect("text").to_owned())
+    }
+
+    fn answer(&self, name: &str, fields: Value) -> Option<Value> {
+        let mut input = json!({
+            "hook_event_name": name, "session_id": self.session, "prompt_id": format!("p{}", self.turn.get()), "cwd": self.work,
+            "transcript_path": self.transcript(),
+        });
         input.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
         let output = self.home.hook_of(1_000, &input.to_string());
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-        let said = (!output.stdout.is_empty()).then(|| serde_json::from_slice(&output.stdout).expect("JSON"));
-        said.map(|said: Value| {
-            at(&said, "/hookSpecificOutput/additionalContext").as_str().expect("text").to_owned()
-        })
+        (!output.stdout.is_empty()).then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
+    }
+
+    fn transcript(&self) -> PathBuf {
+        self.home.path(self.session)
+    }
+
+    /// The client appends to its transcript.
+    fn writes_down(&self, line: &Value) {
+        let mut file =
+            File::options().create(true).append(true).open(self.transcript()).expect("a transcript");
+        writeln!(file, "{line}").expect("written");
+    }
+
+    /// Why a call is not run; `None` when it is.
+    fn denied(&self, call: Value) -> Option<String> {
+        let said = self.answer("PreToolUse", call)?;
+        Some(at(&said, "/hookSpecificOutput/permissionDecisionReason").as_str().expect("text").to_owned())
     }
 
     fn prompt(&self) -> Option<String> {
+        self.turn.set(self.turn.get() + 1);
         self.hook("UserPromptSubmit", json!({ "prompt": "go on" }))
     }
 
     /// A call of `tool`, with what it is given.
     fn call(&mut self, tool: &str, input: Value) -> Option<String> {
+        self.call_that_says(tool, input, "ok")
+    }
+
+    fn call_that_says(&mut self, tool: &str, input: Value, result: &str) -> Option<String> {
         self.calls += 1;
         let id = format!("{}-{}", self.session, self.calls);
         self.hook("PreToolUse", json!({ "tool_name": tool, "tool_use_id": id, "tool_input": input.clone() }));
         let call =
-            json!({ "tool_name": tool, "tool_use_id": id, "tool_input": input, "tool_response": "ok" });
+            json!({ "tool_name": tool, "tool_use_id": id, "tool_input": input, "tool_response": result });
         self.hook("PostToolBatch", json!({ "tool_calls": [call] }))
     }
 
@@ -56,7 +91,13 @@ impl<'h> Client<'h> {
 }
 
 fn home() -> Home {
-    Home::with(&[("aside.toml", "[sources.sessions]\nenabled = false\n")])
+    with_sources("")
+}
+
+/// A home whose daemon says nothing of other sessions and of loops, with more settings.
+fn with_sources(more: &str) -> Home {
+    let settings = "[sources.sessions]\nenabled = false\n[sources.loop]\nenabled = false\n";
+    Home::with(&[("aside.toml", &format!("{settings}{more}"))])
 }
 
 #[test]
@@ -128,7 +169,7 @@ fn what_is_no_plain_file_and_what_has_a_hostile_name_harms_nothing() {
 
 #[test]
 fn a_source_that_is_off_says_nothing() {
-    let home = Home::with(&[("aside.toml", "[sources.files]\nenabled = false\n")]);
+    let home = with_sources("[sources.files]\nenabled = false\n");
     let _daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
     fs::write(work.path().join("a.rs"), "one").expect("written");
@@ -158,4 +199,119 @@ fn an_agent_loop_of_ones_own_says_what_its_calls_touch() {
     let answer = exchange("c2", json!([])).json();
     let told = at(&answer, "/text").as_str().expect("a text");
     assert!(told.contains("file_changed: a.rs"), "{told}");
+}
+
+/// What the client writes down of a message of the model, and of a compaction that it made by itself.
+fn message(tokens: u64) -> Value {
+    let usage =
+        json!({ "input_tokens": 9, "cache_creation_input_tokens": 0, "cache_read_input_tokens": tokens - 9 });
+    json!({ "type": "assistant", "isSidechain": false, "message": { "model": "m-1", "usage": usage } })
+}
+
+fn compaction(tokens: u64) -> Value {
+    let metadata = json!({ "trigger": "auto", "preTokens": tokens });
+    json!({ "type": "system", "subtype": "compact_boundary", "compactMetadata": metadata })
+}
+
+#[test]
+fn a_context_that_is_nearly_full_is_said_when_its_limit_is_known() {
+    let home = home();
+    let _daemon = home.serve();
+    let work = tempfile::tempdir().expect("a folder");
+    let mut client = Client::new(&home, "s1", work.path());
+    client.writes_down(&message(150_000));
+    assert_eq!(client.run("ls"), None, "no limit is known");
+    client.writes_down(&compaction(160_000));
+    assert_eq!(client.hook("SessionStart", json!({ "source": "compact" })), None);
+    client.writes_down(&message(20_000));
+    assert_eq!(client.run("ls"), None);
+    client.writes_down(&message(130_000));
+    let told = client.run("ls").expect("80 percent are reached");
+    assert!(told.contains("budget_warning: context 81% used (130000 of 160000)"), "{told}");
+    assert_eq!(client.run("ls"), None);
+    client.writes_down(&compaction(150_000));
+    assert_eq!(client.hook("SessionStart", json!({ "source": "compact" })), None, "it holds no more");
+    let mut other = Client::new(&home, "s2", work.path());
+    other.writes_down(&message(141_000));
+    let told = other.run("ls").expect("this model's limit is known");
+    assert!(told.contains("budget_warning: context 94% used (141000 of 150000)"), "{told}");
+}
+
+#[test]
+fn a_status_line_says_how_large_the_context_is() {
+    let home = home();
+    let _daemon = home.serve();
+    let work = tempfile::tempdir().expect("a folder");
+    let mut client = Client::new(&home, "s1", work.path());
+    client.writes_down(&message(150_000));
+    assert_eq!(client.run("ls"), None);
+    let window = json!({ "used_percentage": 75, "context_window_size": 200_000 });
+    let status = json!({ "session_id": "s1", "context_window": window }).to_string();
+    let drawn = home.ask("POST", "/v1/statusline/claude", &status);
+    assert_eq!(drawn.status(), 204);
+    assert_eq!(client.run("ls"), None);
+    client.writes_down(&message(170_000));
+    let told = client.run("ls").expect("it is nearly full");
+    assert!(told.contains("budget_warning: context 85% used (170000 of 200000)"), "{told}");
+}
+
+#[test]
+fn a_background_end_that_the_client_swallows_is_said_once() {
+    let home = with_sources("[sources.background]\ngrace = \"1s\"\n");
+    let _daemon = home.serve();
+    let work = tempfile::tempdir().expect("a folder");
+    let mut client = Client::new(&home, "s1", work.path());
+    let running = |id: &str| {
+        format!("Command running in background with ID: {id}. Output is being written to: /t/{id}.output.")
+    };
+    for id in ["b1", "b2", "b3"] {
+        let command = json!({ "command": format!("make {id}"), "run_in_background": true });
+        assert_eq!(client.call_that_says("Bash", command, &running(id)), None);
+    }
+    let stop = |client: &Client<'_>, ids: &[&str]| {
+        let tasks: Vec<Value> = ids.iter().map(|id| json!({ "id": id, "type": "shell" })).collect();
+        client.hook("Stop", json!({ "stop_hook_active": false, "background_tasks": tasks }))
+    };
+    assert_eq!(stop(&client, &["b1", "b2", "b3"]), None);
+    client.turn.set(2);
+    let report =
+        "<task-notification>\n<task-id>b2</task-id>\n<status>completed</status>\n</task-notification>";
+    assert_eq!(client.hook("UserPromptSubmit", json!({ "prompt": report })), None);
+    client.writes_down(&json!({ "attachment": { "prompt": report.replace("b2", "b3") } }));
+    assert_eq!(stop(&client, &[]), None);
+    let told = eventually("its end is said", || client.prompt());
+    assert!(
+        told.contains("handle_stopped: make b1") && told.contains("client_did_not_report_it: true"),
+        "{told}"
+    );
+    assert!(!told.contains("b2") && !told.contains("b3"), "{told}");
+    assert_eq!((client.prompt(), client.run("ls")), (None, None), "once");
+}
+
+#[test]
+fn a_call_that_would_overwrite_a_change_is_held_back_once() {
+    let home = with_sources("[sources.files]\nguard = \"overwrite\"\n");
+    let _daemon = home.serve();
+    let work = tempfile::tempdir().expect("a folder");
+    let path = work.path().join("a.rs");
+    fs::write(&path, "one\ntwo\n").expect("written");
+    let mut client = Client::new(&home, "s1", work.path());
+    assert_eq!(client.read("a.rs"), None);
+    fs::write(&path, "one\nTWO\n").expect("written");
+    let edit = |id: &str| json!({ "tool_name": "Edit", "tool_use_id": id, "tool_input": { "file_path": path, "old_string": "one" } });
+    let held = client.denied(edit("t1")).expect("it is held back");
+    assert!(held.starts_with("aside held this back: stale file (critical): a.rs"), "{held}");
+    assert!(held.contains("changed_lines: \"2\"") && held.contains("next: "), "{held}");
+    let batch = |call: Value, result: &str| {
+        let mut call = call;
+        call["tool_response"] = result.into();
+        client.hook("PostToolBatch", json!({ "tool_calls": [call] }))
+    };
+    assert_eq!(batch(edit("t1"), &format!("PreToolUse:Edit hook error: {held}")), None);
+    assert_eq!(client.denied(edit("t2")), None, "the same call again is a decision");
+    assert_eq!(batch(edit("t2"), "<tool_use_error>String to replace not found in file."), None);
+    fs::write(&path, "one\nTWO\nthree\n").expect("written");
+    let told = batch(edit("t3"), "<tool_use_error>String to replace not found in file.").expect("a change");
+    assert!(told.contains("file_changed: a.rs"), "an edit that failed hides none: {told}");
+    assert_eq!(client.run("ls"), None, "nothing is said of it again");
 }

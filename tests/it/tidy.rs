@@ -36,6 +36,7 @@ const DATA: &[&str] = &[
     "session",
     "toon",
     "tokens",
+    "transcript",
 ];
 const RULES: &[&str] = &["pipeline", "matcher", "injector", "format", "detector", "probe"];
 
@@ -66,6 +67,7 @@ const MODULES: &[Module] = &[
     module("session", 1, &[DATA]),
     module("toon", 1, &[DATA]),
     module("tokens", 1, &[DATA]),
+    module("transcript", 0, &[]),
     module("pipeline", 2, &[DATA]),
     module("matcher", 2, &[DATA]),
     module("injector", 2, &[DATA]),

@@ -1,4 +1,4 @@
-//! What Claude Code's tool calls do to files, and what the client itself says of files that changed.
+//! What Claude Code's tool calls do to files, and what they leave running in the background.
 
 use std::sync::Arc;
 
@@ -16,43 +16,78 @@ use crate::call::{
 /// Source: measured with 2.1.330; 2.1.197 does not say it.
 const CHANGED_BY_COMMAND: (&str, &str, &str) =
     ("[This command modified ", "previously read: ", ". Call Read");
-/// The type of what a transcript holds of a file that changed.
+/// What the result of a call begins with, in JSON, that failed, and that a hook did not let run: what is called so wrote nothing.
 ///
-/// Source: measured with 2.1.330 and 2.1.197.
-const EDITED_TEXT_FILE: &str = "edited_text_file";
+/// Source: measured with 2.1.331, where the text of an edit was not found, and where a hook denied it; 2.1.197 gives the hook's reason
+/// alone, which is ours.
+const FAILED: [&str; 3] = ["\"<tool_use_error>", "\"PreToolUse:", "\"aside held this back"];
+/// What stands behind the id of a command that goes on in the background, in its result; the id stands behind [`ID`].
+///
+/// Source: measured with 2.1.197 and 2.1.330: `Command running in background with ID: b1. Output is being written to: ...`; one that was
+/// moved there after its time says `(ID: b1). Output is ...`.
+const GOES_ON: &str = ". Output is being written to: ";
+const ID: &str = "ID: ";
+/// The tools that show the output of what runs in the background, and those that end it, with the names of former versions.
+const SHOWING: [&str; 3] = ["TaskOutput", "BashOutput", "AgentOutput"];
+const ENDING: [&str; 3] = ["TaskStop", "KillShell", "KillBash"];
+/// What a result of [`SHOWING`] holds when the task goes on.
+const STILL_RUNNING: [&str; 3] = ["<status>running", "\"status\":\"running\"", "<status>pending"];
 
-/// The arguments that name files, and the command.
+/// The arguments that name files, the command, and what runs in the background.
 #[derive(Debug, Default, Deserialize)]
 struct Arguments {
     command: Option<String>,
     file_path: Option<String>,
     notebook_path: Option<String>,
+    #[serde(alias = "bash_id", alias = "shell_id")]
+    task_id: Option<String>,
     #[serde(default)]
     run_in_background: bool,
+}
+
+/// Whether a tool writes the file that its arguments name.
+pub(super) fn writes(tool_name: &str) -> bool {
+    ["Edit", "MultiEdit", "NotebookEdit", "Write"].contains(&tool_name)
 }
 
 /// What the call did to files; `folder` is the one that the client is in.
 pub(super) fn of(tool: &ToolCall, folder: &str) -> Call {
     let input = tool.tool_input.as_deref().map(RawValue::get);
     let arguments = input.and_then(|input| serde_json::from_str(input).ok());
-    let Arguments { command, file_path, notebook_path, run_in_background } = arguments.unwrap_or_default();
+    let Arguments { command, file_path, notebook_path, task_id, run_in_background } =
+        arguments.unwrap_or_default();
     let touch = |path: &str, by| Touch { path: Arc::from(absolute(path, folder)), by };
     let by = match tool.tool_name.as_str() {
         "Read" | "NotebookRead" => Some(TouchKind::Read),
-        "Edit" | "MultiEdit" | "NotebookEdit" | "Write" => Some(TouchKind::Written),
+        name if writes(name) => Some(TouchKind::Written),
         _ => None,
     };
+    let response = tool.tool_response.as_deref().map(RawValue::get).unwrap_or_default();
+    let by = by.filter(|_| !FAILED.iter().any(|begin| response.starts_with(begin)));
     let named = file_path.as_deref().or(notebook_path.as_deref()).zip(by).map(|(path, by)| touch(path, by));
     let printed = command.as_deref().filter(|_| !run_in_background).map(|command| shown(command, folder));
     let printed =
         printed.into_iter().flatten().map(|path| Touch { path: Arc::from(path), by: TouchKind::Shown });
-    let response = tool.tool_response.as_deref().map(RawValue::get).filter(|_| command.is_some());
+    let of_command = if command.is_some() { response } else { "" };
+    let started = started(of_command);
+    let tool = tool.tool_name.as_str();
+    let is_over = ENDING.contains(&tool)
+        || SHOWING.contains(&tool) && !STILL_RUNNING.iter().any(|words| response.contains(words));
     Call {
         touched: named.into_iter().chain(printed).collect(),
-        said_changed: response.map(changed_by_command).unwrap_or_default(),
-        in_background: run_in_background,
+        said_changed: changed_by_command(of_command),
+        in_background: run_in_background || started.is_some(),
+        started,
+        ended: task_id.filter(|_| is_over).into_iter().collect(),
         command,
     }
+}
+
+/// The id of the command that goes on in the background.
+fn started(response: &str) -> Option<String> {
+    let (before, _) = response.split_once(GOES_ON)?;
+    let (_, id) = before.rsplit_once(ID)?;
+    Some(id.trim_end_matches(')').to_owned()).filter(|id| !id.is_empty() && !id.contains(char::is_whitespace))
 }
 
 /// The files that the result says the command changed, as it names them.
@@ -61,26 +96,6 @@ fn changed_by_command(response: &str) -> Vec<String> {
     let names = response.rsplit_once(begin).and_then(|(_, rest)| rest.split_once(list)).map(|(_, rest)| rest);
     let names = names.and_then(|names| names.split_once(end)).map_or("", |(names, _)| names);
     names.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
-/// The files that the client announced as changed, as a part of a transcript says.
-pub(super) fn said_changed(transcript: &[u8]) -> Vec<String> {
-    #[derive(Deserialize)]
-    struct Line {
-        attachment: Attachment,
-    }
-    #[derive(Deserialize)]
-    struct Attachment {
-        r#type: String,
-        filename: String,
-    }
-    let lines = transcript.split(|byte| *byte == b'\n');
-    let announced = lines.filter(|line| memchr::memmem::find(line, EDITED_TEXT_FILE.as_bytes()).is_some());
-    announced
-        .filter_map(|line| serde_json::from_slice::<Line>(line).ok())
-        .filter(|line| line.attachment.r#type == EDITED_TEXT_FILE)
-        .map(|line| line.attachment.filename)
-        .collect()
 }
 
 #[cfg(test)]
@@ -116,22 +131,40 @@ mod tests {
             ("Read", json!(7), ""),
         ] {
             assert_eq!(touched(&call(name, &input, "")), expected, "{name} {input}");
+            let failed = touched(&call(name, &input, "<tool_use_error>String to replace not found"));
+            assert_eq!(failed, if name == "Bash" { expected } else { "" }, "{name} {input}");
         }
     }
 
     #[test]
-    fn what_a_result_and_a_transcript_say_of_changed_files_is_read() {
+    fn what_a_result_says_of_changed_files_is_read() {
         let said = "own_sed\n[This command modified 2 files you've previously read: e.txt, src/f.txt. Call Read before editing.]";
         let call = call("Bash", &json!({ "command": "sed -i s/a/b/ e.txt" }), said);
         assert_eq!(call.said_changed, ["e.txt", "src/f.txt"]);
-        let transcript = concat!(
-            r#"{"type":"user","message":"edited_text_file"}"#,
-            "\n",
-            r#"{"type":"attachment","attachment":{"type":"edited_text_file","filename":"/w/b.txt","snippet":"x"}}"#,
-            "\n",
-            r#"{"type":"attachment","attachment":{"type":"date","filename":"edited_text_file"}}"#,
-            "\ncut {",
-        );
-        assert_eq!(said_changed(transcript.as_bytes()), ["/w/b.txt"]);
+    }
+
+    #[test]
+    fn what_goes_on_in_the_background_and_what_ends_there_is_read() {
+        let running =
+            "Command running in background with ID: b1x. Output is being written to: /t/b1x.output.";
+        let moved = "Command exceeded its 2s timeout and was moved to the background (ID: b2). Output is being written to: /t/b2. ID: no";
+        let (command, task) = (json!({ "command": "make" }), json!({ "task_id": "b1x" }));
+        for (tool, input, response, started, ended) in [
+            ("Bash", &command, running, Some("b1x"), &[][..]),
+            ("Bash", &command, moved, Some("b2"), &[]),
+            ("Bash", &command, "done", None, &[]),
+            ("Read", &json!({ "file_path": "/w/a" }), running, None, &[]),
+            ("TaskOutput", &task, "<status>completed</status>", None, &["b1x"]),
+            ("TaskOutput", &task, "<status>running</status>", None, &[]),
+            ("BashOutput", &json!({ "bash_id": "b1x" }), "<status>failed</status>", None, &["b1x"]),
+            ("TaskStop", &task, "stopped", None, &["b1x"]),
+        ] {
+            let call = call(tool, input, response);
+            assert_eq!(
+                (call.started.as_deref(), &call.ended[..]),
+                (started, &ended.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()[..]),
+                "{tool} {response}"
+            );
+        }
     }
 }

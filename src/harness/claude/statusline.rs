@@ -4,11 +4,8 @@ use serde::Deserialize;
 
 use crate::{
     event::SessionId,
-    harness::{
-        HookError,
-        claude::stdin::read,
-        status_line::{Context, StatusLine},
-    },
+    harness::{HookError, claude::stdin::read, status_line::StatusLine},
+    transcript::Gauge,
 };
 
 /// The fields that are used.
@@ -36,10 +33,19 @@ pub(super) fn parse(stdin: &[u8]) -> Result<StatusLine, HookError> {
         return Err(HookError::Missing { hook: "the status line".to_owned(), field: "session_id" });
     }
     let context = context_window.and_then(|window| {
-        let used_percent = window.used_percentage.filter(|used| used.is_finite())?.clamp(0.0, 100.0);
-        Some(Context { used_percent, size: window.context_window_size })
+        let used_percent = whole_percent(window.used_percentage?)?;
+        Some(Gauge { used_percent, size: window.context_window_size })
     });
     Ok(StatusLine { session: SessionId::new(&session_id), context })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "0 to 100, cut to a whole number"
+)]
+fn whole_percent(percent: f64) -> Option<u8> {
+    percent.is_finite().then(|| percent.clamp(0.0, 100.0) as u8)
 }
 
 #[cfg(test)]
@@ -47,17 +53,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_context_is_nearly_full_from_eighty_percent_on() {
+    fn the_context_is_as_full_as_the_client_says() {
         for (window, expected) in [
-            ("{\"used_percentage\":79.9}", Some(false)),
-            ("{\"used_percentage\":80}", Some(true)),
+            ("{\"used_percentage\":79.9}", Some(Gauge { used_percent: 79, size: None })),
+            (
+                "{\"used_percentage\":180,\"context_window_size\":200000}",
+                Some(Gauge { used_percent: 100, size: Some(200_000) }),
+            ),
             ("{\"used_percentage\":null}", None),
             ("{}", None),
             ("null", None),
         ] {
             let stdin = format!("{{\"session_id\":\"s1\",\"model\":{{}},\"context_window\":{window}}}");
-            let status = parse(stdin.as_bytes()).expect("valid");
-            assert_eq!(status.is_nearly_full(), expected, "{window}");
+            assert_eq!(parse(stdin.as_bytes()).expect("valid").context, expected, "{window}");
         }
     }
 

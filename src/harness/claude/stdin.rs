@@ -83,6 +83,13 @@ pub(super) struct Compaction {
 pub(super) struct Stop {
     #[serde(default)]
     pub(super) stop_hook_active: bool,
+    /// What goes on in the background; `None` of a client that does not say.
+    pub(super) background_tasks: Option<Vec<BackgroundTask>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct BackgroundTask {
+    pub(super) id: String,
 }
 
 #[derive(Debug, Deserialize)]

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{super::name_towards, Look, Observed};
+use super::{super::name_towards, Fingerprint, Look, Observed, RACY_MS};
 use crate::{call::command, notification::InjectionPoint};
 
 /// Who changed a file.
@@ -37,7 +37,12 @@ impl Look<'_> {
         if self.is_said_by_a_result(path) {
             return Author::Own;
         }
-        let ran_meanwhile = self.moment.point == InjectionPoint::AfterTool && !self.is_older(observed);
+        let is_older = match observed {
+            // Of one that is gone nobody knows.
+            Observed::Absent => false,
+            Observed::Present { print, .. } => self.is_older(&print),
+        };
+        let ran_meanwhile = self.moment.point == InjectionPoint::AfterTool && !is_older;
         let mut commands = self.moment.calls.iter().filter_map(|call| call.command.as_deref()).peekable();
         let during_a_command = ran_meanwhile && commands.peek().is_some();
         if during_a_command && commands.any(command::may_write) {
@@ -54,16 +59,11 @@ impl Look<'_> {
         self.moment.calls.iter().flat_map(|call| &call.said_changed).any(is_end)
     }
 
-    /// Whether the file was changed before any of the calls began. Of one that is gone nobody knows.
+    /// Whether a file was changed before any of the calls began.
     ///
-    /// Source: `ctime` is set by the kernel at each change and cannot be set by a program.
-    fn is_older(&self, observed: Observed) -> bool {
-        match observed {
-            Observed::Absent => false,
-            Observed::Present { print, .. } => {
-                let changed_ms = u64::try_from(print.changed_ns / 1_000_000).unwrap_or(0);
-                changed_ms < self.given.calls_since.as_millis()
-            }
-        }
+    /// Source: `ctime` is set by the kernel at each change, cannot be set by a program, and may be behind the clock by [`RACY_MS`].
+    fn is_older(&self, print: &Fingerprint) -> bool {
+        let changed_ms = u64::try_from(print.changed_ns / 1_000_000).unwrap_or(0);
+        changed_ms.saturating_add(RACY_MS) < self.given.calls_since.as_millis()
     }
 }

@@ -32,6 +32,9 @@ pub struct File {
     /// This state was announced to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_announced: bool,
+    /// A call that would have overwritten this state was held back.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) is_held: bool,
     /// What the client says by itself of such a file.
     #[serde(default, skip_serializing_if = "Said::is_open")]
     pub(super) said: Said,

@@ -4,13 +4,19 @@ use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 
-use super::super::world::{World, ran, read, shown, wrote};
+use super::{
+    super::world::{World, ran, read, shown, wrote},
+    guard::Guard,
+};
 
 const A: &str = "/w/a.rs";
 
 /// A world in which session `s` has read a file of three lines.
 fn with_read() -> World {
-    let mut world = World::new();
+    read_in(World::new())
+}
+
+fn read_in(mut world: World) -> World {
     world.write(A, "one\ntwo\nthree\n");
     assert!(world.end_calls("s", vec![read(A)]).is_empty());
     world
@@ -136,8 +142,7 @@ fn another_session_and_a_subagent_are_named_and_hear_nothing_of_themselves() {
 #[test]
 fn what_the_client_says_by_itself_is_left_to_it_once() {
     for call in [wrote(A), shown(A)] {
-        let mut world = with_read();
-        world.said_changed = Some(|text| String::from_utf8_lossy(text).lines().map(str::to_owned).collect());
+        let mut world = read_in(World::with_transcript());
         world.write("/transcript", "/w/a.rs\n");
         world.end_calls("s", vec![call]);
         world.write(A, "first");
@@ -151,8 +156,7 @@ fn what_the_client_says_by_itself_is_left_to_it_once() {
 
 #[test]
 fn what_the_client_does_not_say_after_all_is_found() {
-    let mut world = with_read();
-    world.said_changed = Some(|text| String::from_utf8_lossy(text).lines().map(str::to_owned).collect());
+    let mut world = read_in(World::with_transcript());
     world.write("/transcript", "/w/a.rs\n");
     world.end_calls("s", vec![wrote(A)]);
     world.write(A, "first");
@@ -170,8 +174,7 @@ fn what_the_client_does_not_say_after_all_is_found() {
 
 #[test]
 fn what_changes_while_the_client_is_late_is_found() {
-    let mut world = with_read();
-    world.said_changed = Some(|text| String::from_utf8_lossy(text).lines().map(str::to_owned).collect());
+    let mut world = read_in(World::with_transcript());
     world.write("/transcript", "");
     world.end_calls("s", vec![wrote(A)]);
     world.write(A, "first");
@@ -434,4 +437,34 @@ fn reference(known: &mut Knows, world: &World) -> Vec<String> {
         }
     }
     changed
+}
+
+#[test]
+fn a_call_that_would_overwrite_a_change_is_held_back_once() {
+    let guarded = || {
+        let mut world = with_read();
+        world.settings.files.guard = Guard::Overwrite;
+        world.write(A, "one\nTWO\nthree\n");
+        world
+    };
+    let held = ["held path=a.rs lines=2"];
+    let mut world = guarded();
+    assert_eq!(world.before_a_call("s", &[wrote(A)]), held);
+    assert_eq!(world.before_a_call("s", &[wrote(A)]), [""; 0], "it is wanted");
+    assert_eq!(after_a_call(&mut world), [""; 0], "it was announced");
+    world.write(A, "one\nTWO\nTHREE\n");
+    assert_eq!(world.before_a_call("s", &[wrote(A)]), ["held path=a.rs lines=3"]);
+
+    let mut world = guarded();
+    assert_eq!(after_a_call(&mut world).len(), 1, "it is announced, and not read again");
+    assert_eq!(world.before_a_call("s", &[wrote(A)]), ["held path=a.rs"]);
+
+    let mut world = guarded();
+    world.end_calls("s", vec![read(A)]);
+    assert_eq!(world.before_a_call("s", &[wrote(A)]), [""; 0]);
+    assert_eq!(world.before_a_call("s", &[read(A), wrote("/w/new.rs")]), [""; 0]);
+
+    let mut world = guarded();
+    world.settings.files.guard = Guard::Off;
+    assert_eq!(world.before_a_call("s", &[wrote(A)]), [""; 0]);
 }

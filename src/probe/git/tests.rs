@@ -48,17 +48,11 @@ impl Scene {
     fn look(&self, known: &mut Known, world: &World) -> Looked {
         let session = SessionId::new("s");
         let moment = Moment {
-            session: &session,
-            point: self.point,
-            now: Timestamp::from_millis(self.now * 1_000),
             workspace: Some(self.workspace),
             calls: &self.calls,
-            calls_since: Timestamp::ZERO,
-            transcript: None,
-            said_changed: None,
-            temporary: "/tmp",
             others: &self.others,
             utc_offset: 3_600,
+            ..Moment::new(&session, self.point, Timestamp::from_millis(self.now * 1_000))
         };
         let window = Window { since: Timestamp::from_millis(self.since * 1_000) };
         let files = ["/w/src/a.rs", "/w/src/b.rs", "/w/Cargo.toml", "/elsewhere/src/a.rs"];
@@ -160,17 +154,8 @@ fn many_files_are_five_and_a_count() {
     let files: Vec<String> = paths.iter().map(|path| format!("/w/{path}")).collect();
     let session = SessionId::new("s");
     let moment = Moment {
-        session: &session,
-        point: InjectionPoint::AfterTool,
-        now: Timestamp::from_millis(1_000_000),
         workspace: Some("/w/src"),
-        calls: &[],
-        calls_since: Timestamp::ZERO,
-        transcript: None,
-        said_changed: None,
-        temporary: "/tmp",
-        others: &[],
-        utc_offset: 0,
+        ..Moment::new(&session, InjectionPoint::AfterTool, Timestamp::from_millis(1_000_000))
     };
     let window = Window { since: Timestamp::ZERO };
     known.workspace = Some("/w/src".into());

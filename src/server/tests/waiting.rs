@@ -1,8 +1,7 @@
 //! Exchanges, hooks, long polls and streams: requests that wait for the event loop or the journal.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::*;
+use crate::transcript::Gauge;
 
 #[tokio::test]
 async fn an_exchange_journals_what_it_observed_before_itself_and_shows_the_answer() {
@@ -224,17 +223,15 @@ async fn what_the_user_decides_is_journaled_if_it_waits() {
 }
 
 #[tokio::test]
-async fn a_context_that_becomes_full_is_told_once_until_it_was_not() {
-    let now = AtomicU64::new(1_000);
-    let mut daemon = daemon_at(move || Timestamp::from_millis(now.fetch_add(1, Ordering::Relaxed)));
+async fn a_status_line_says_what_waits_and_leaves_how_full_the_context_is() {
+    let mut daemon = daemon();
     let app = daemon.app.clone();
     daemon.pending = 2;
-    for (used, events) in [("79", 0), ("81", 1), ("90", 1), ("10", 1), ("80", 2)] {
-        let body = format!("{{\"session_id\":\"s1\",\"context_window\":{{\"used_percentage\":{used}}}}}");
-        let reply = send_asked(&mut daemon, post("/v1/statusline/claude", "application/json", body)).await;
-        assert_eq!((reply.status, reply.body.as_str()), (StatusCode::OK, "aside \u{25cf} 2 high"));
-        assert_eq!(journaled(&app, 1), vec![("event", "budget.token.warning".to_owned()); events], "{used}");
-    }
+    let body = "{\"session_id\":\"s1\",\"context_window\":{\"used_percentage\":81}}";
+    let reply = send_asked(&mut daemon, post("/v1/statusline/claude", "application/json", body)).await;
+    assert_eq!((reply.status, reply.body.as_str()), (StatusCode::OK, "aside \u{25cf} 2 high"));
+    let gauge = app.registry.gauge_of(&SessionId::new("s1"));
+    assert_eq!(gauge, Some(Gauge { used_percent: 81, size: None }));
     let refused = send_asked(&mut daemon, post("/v1/statusline/claude", "application/json", "{")).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert!(refused.body.contains("EOF while parsing an object at line 1 column 1"), "{}", refused.body);

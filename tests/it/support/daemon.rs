@@ -215,7 +215,12 @@ impl Home {
 
     /// Makes an exchange of `session` whose other fields are those of `body`.
     pub(crate) fn exchange(&self, session: &str, body: &Value) -> Answer {
-        self.ask("POST", &format!("/v1/sessions/{session}/exchange"), &body.to_string())
+        // It waits for its answer however slow the machine is.
+        let patience = PATIENCE.as_millis().to_string();
+        let headers = [("content-type", "application/json"), ("aside-timeout-ms", &*patience)];
+        let path = format!("/v1/sessions/{session}/exchange");
+        let answer = self.client().request("POST", &path, &headers, body.to_string().as_bytes());
+        Answer(answer.unwrap_or_else(|error| panic!("{path}: {error}")))
     }
 }
 

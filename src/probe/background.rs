@@ -1,0 +1,215 @@
+//! Commands that an agent left running in the background, and whose end its client did not report.
+//!
+//! A client reports the end of such a command by itself, and sometimes loses it. A command is known from the result of the call that
+//! started it. It has ended when the client does not count it among those that run, at the end of a turn; if its end was not
+//! reported within [`GRACE`] from then on, in a prompt, a result or the transcript, it is said once.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Facts, Finding, Moment};
+use crate::{
+    call::{Call, RUNNING},
+    event::{EventRef, Severity, cut_text, strip_text},
+    time::Timestamp,
+};
+
+/// How long the client has for its report, unless the configuration says otherwise.
+pub const GRACE: Duration = Duration::from_secs(60);
+/// Most commands of a session that are known; beyond it the one that runs for longest is forgotten.
+const TASKS_MAX: usize = 32;
+/// How much of a command is kept, in characters.
+const COMMAND_CHARS_MAX: usize = 80;
+/// Longest id that is known, in bytes.
+const ID_BYTES_MAX: usize = 64;
+/// How much of the end of a transcript is searched for the client's report, in bytes.
+const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
+
+/// `[sources.background]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether lost ends are said.
+    pub enabled: bool,
+    /// How long the client has for its report.
+    pub grace: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, grace: GRACE }
+    }
+}
+
+/// The commands that run in the background, by the harness's ids.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Known(BTreeMap<String, Task>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Task {
+    /// The beginning of the command.
+    command: String,
+    since: Timestamp,
+    /// When the client did not count it among those that run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gone_since: Option<Timestamp>,
+}
+
+impl Known {
+    /// Takes the end of a turn, which names the commands that run; one that names none because its harness never does teaches nothing.
+    pub(super) fn learn(&mut self, event: &EventRef<'_>, now: Timestamp) {
+        if self.0.is_empty() || event.event_type != "agent.turn.end" {
+            return;
+        }
+        let payload: serde_json::Value = serde_json::from_str(event.payload).unwrap_or_default();
+        let Some(running) = payload.get(RUNNING).and_then(serde_json::Value::as_array) else { return };
+        for (id, task) in &mut self.0 {
+            let is_running = running.iter().any(|running| running.as_str() == Some(id));
+            task.gone_since = if is_running { None } else { task.gone_since.or(Some(now)) };
+        }
+    }
+
+    fn start(&mut self, id: &str, call: &Call, now: Timestamp) {
+        if self.0.len() >= TASKS_MAX {
+            let oldest = self.0.iter().min_by_key(|(_, task)| task.since).map(|(id, _)| id.clone());
+            oldest.map(|oldest| self.0.remove(&oldest));
+        }
+        let command = strip_text(call.command.as_deref().unwrap_or_default());
+        let command = cut_text(command, COMMAND_CHARS_MAX).replace(char::is_whitespace, " ");
+        self.0.insert(id.to_owned(), Task { command, since: now, gone_since: None });
+    }
+}
+
+/// Learns what the calls started and ended, and finds the ends that were not reported in time.
+pub(super) fn look(
+    known: &mut Known,
+    moment: &Moment<'_>,
+    settings: Settings,
+    facts: &dyn Facts,
+) -> Vec<Finding> {
+    if !settings.enabled {
+        known.0.clear();
+        return Vec::new();
+    }
+    for call in moment.calls {
+        if let Some(id) = call.started.as_deref().filter(|id| id.len() <= ID_BYTES_MAX) {
+            known.start(id, call, moment.now);
+        }
+        for id in &call.ended {
+            known.0.remove(id);
+        }
+    }
+    let is_late =
+        |task: &Task| task.gone_since.is_some_and(|since| moment.now.since(since) >= settings.grace);
+    if !known.0.values().any(is_late) {
+        return Vec::new();
+    }
+    let reported = moment.transcript.and_then(|transcript| {
+        let end = super::end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
+        Some((transcript.reader.ended)(&end))
+    });
+    let reported = reported.unwrap_or_default();
+    let mut findings = Vec::new();
+    known.0.retain(|id, task| {
+        if reported.contains(id) {
+            return false;
+        }
+        if !is_late(task) {
+            return true;
+        }
+        let payload = json!({ "handle": id, "command": task.command, "reported": false });
+        let name = format!("{id}:{}", task.since.as_millis());
+        findings.push(Finding { event_type: "tool.handle.stopped", severity: Severity::Info, name, payload });
+        false
+    });
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::world::{World, ran},
+        *,
+    };
+
+    fn started(id: &str) -> Call {
+        Call { started: Some(id.to_owned()), in_background: true, ..ran("cargo test\n-p cart") }
+    }
+
+    /// A session in which `b1` and `b2` run.
+    fn world() -> World {
+        let mut world = World::with_transcript();
+        world.write("/transcript", "");
+        assert_eq!(world.end_calls("s", vec![started("b1"), started("b2")]), [""; 0]);
+        world
+    }
+
+    fn end_turn(world: &mut World, running: &str) {
+        world.tell("s", "agent.turn.end", &format!("{{\"running\":{running}}}"));
+    }
+
+    const LOST: &str = "stopped handle=b1 command=cargo test -p cart reported=false";
+
+    #[test]
+    fn an_end_that_the_client_lost_is_said_once_after_its_grace() {
+        let mut world = world();
+        end_turn(&mut world, "[\"b1\",\"b2\"]");
+        world.wait(GRACE);
+        assert_eq!(world.prompt("s"), [""; 0], "both run");
+        end_turn(&mut world, "[\"b2\"]");
+        world.wait(GRACE / 2);
+        assert_eq!(world.prompt("s"), [""; 0], "the client has some time");
+        end_turn(&mut world, "[\"b2\"]");
+        world.wait(GRACE / 2);
+        assert_eq!(world.prompt("s"), [LOST]);
+        end_turn(&mut world, "[\"b2\"]");
+        world.wait(GRACE);
+        assert_eq!(world.prompt("s"), [""; 0]);
+    }
+
+    #[test]
+    fn an_end_that_was_reported_is_not_said() {
+        type Report = fn(&mut World);
+        let reports: [Report; 3] = [
+            |world| world.write("/transcript", "b1\n"),
+            |world| {
+                let result = Call { ended: vec!["b1".to_owned()], ..Call::default() };
+                assert_eq!(world.end_calls("s", vec![result]), [""; 0]);
+            },
+            // A client that never names what runs says nothing of what has ended.
+            |world| world.memory = World::new().memory,
+        ];
+        for report in reports {
+            let mut world = world();
+            end_turn(&mut world, "[\"b2\"]");
+            report(&mut world);
+            world.wait(GRACE);
+            assert_eq!(world.prompt("s"), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_turn_that_names_nothing_ends_nothing_and_what_is_known_is_bounded() {
+        let mut world = world();
+        world.tell("s", "agent.turn.end", "{}");
+        world.wait(GRACE);
+        assert_eq!(world.prompt("s"), [""; 0]);
+        let calls = (0..TASKS_MAX + 5).map(|number| started(&format!("c{number}"))).collect();
+        assert_eq!(world.end_calls("s", calls), [""; 0]);
+        end_turn(&mut world, "[]");
+        world.wait(GRACE);
+        assert_eq!(world.prompt("s").len(), TASKS_MAX);
+    }
+
+    #[test]
+    fn nothing_is_known_where_it_is_switched_off() {
+        let mut world = World::new();
+        world.settings.background.enabled = false;
+        world.end_calls("s", vec![started("b1")]);
+        end_turn(&mut world, "[]");
+        world.wait(GRACE);
+        assert_eq!(world.prompt("s"), [""; 0]);
+    }
+}

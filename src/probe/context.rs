@@ -1,0 +1,207 @@
+//! How full the context of a session is: said once a threshold, until it was not.
+//!
+//! What the model was given last is read from the transcript. The limit must be known: the client says it at its status line, or it made
+//! a compaction by itself before, with as many tokens as it allows this model. Such compactions were seen at anything from 76,000 to
+//! 1,000,000 tokens, so nothing is said where neither is known.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Facts, Finding, Moment};
+use crate::{event::Severity, transcript::Usage};
+
+/// From which shares of the limit on it is said, in percent, unless the configuration says otherwise.
+pub const WARN: [u8; 2] = [80, 92];
+/// How far below the first threshold the context must be before it is said again, in percent.
+const ROOM: u64 = 5;
+/// How much of the end of a transcript is read, in bytes: the last message and the results behind it, unless they are large.
+const TRANSCRIPT_BYTES_MAX: u64 = 64 * 1024;
+/// Longest name of a model that is known, in bytes.
+const MODEL_BYTES_MAX: usize = 100;
+/// What the events call this budget.
+const BUDGET: &str = "context";
+
+/// `[sources.context]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether the context is looked at.
+    pub enabled: bool,
+    /// From which shares of the limit on it is said, in percent, rising.
+    pub warn: Vec<u8>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, warn: WARN.to_vec() }
+    }
+}
+
+/// What was said to a session.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Known {
+    /// How many of the thresholds.
+    level: usize,
+    /// How often something was said.
+    said: u64,
+    /// The limit of a model, as the last compaction of this session showed it.
+    pub(super) learnt: Option<Limit>,
+}
+
+/// With how many tokens a model's context is full.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    pub(super) model: String,
+    pub(super) tokens: u64,
+}
+
+/// Compares what the context holds with its limit.
+pub(super) fn look(
+    known: &mut Known,
+    moment: &Moment<'_>,
+    settings: &Settings,
+    facts: &dyn Facts,
+) -> Vec<Finding> {
+    if !settings.enabled {
+        return Vec::new();
+    }
+    let found = moment.transcript.and_then(|transcript| {
+        let end = super::end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
+        Some((transcript.reader.context)(&end))
+    });
+    let found = found.unwrap_or_default();
+    if let Some(Usage { model, tokens }) = found.compacted.filter(|full| full.model.len() <= MODEL_BYTES_MAX)
+    {
+        known.learnt = Some(Limit { model, tokens });
+    }
+    if moment.has_new_context {
+        return known.reset().into_iter().collect();
+    }
+    let own = known.learnt.as_ref().zip(found.used.as_ref());
+    let own = own.filter(|(limit, used)| limit.model == used.model).map(|(limit, _)| limit.tokens);
+    let of_others = || found.used.as_ref().and_then(|used| moment.limits.get(&used.model).copied());
+    let limit = moment.gauge.and_then(|gauge| gauge.size).or(own).or_else(of_others);
+    let share = match (found.used, limit.filter(|limit| *limit > 0)) {
+        (Some(used), Some(limit)) => {
+            Share { percent: used.tokens * 100 / limit, of: Some((used.tokens, limit)) }
+        }
+        _ => match moment.gauge {
+            Some(gauge) => Share { percent: gauge.used_percent.into(), of: None },
+            None => return Vec::new(),
+        },
+    };
+    let level = settings.warn.iter().filter(|threshold| share.percent >= u64::from(**threshold)).count();
+    let has_room = || settings.warn.first().is_some_and(|first| share.percent + ROOM < u64::from(*first));
+    if level > known.level {
+        known.level = level;
+        return vec![known.say("budget.token.warning", Severity::Warning, share.into_payload())];
+    }
+    if level < known.level && has_room() { known.reset().into_iter().collect() } else { Vec::new() }
+}
+
+/// How much of a context is used.
+struct Share {
+    percent: u64,
+    /// The tokens in it, and its limit.
+    of: Option<(u64, u64)>,
+}
+
+impl Share {
+    fn into_payload(self) -> Map<String, Value> {
+        let mut payload = budget();
+        payload.insert("percentage".to_owned(), self.percent.into());
+        if let Some((used, limit)) = self.of {
+            payload.insert("current".to_owned(), used.into());
+            payload.insert("limit".to_owned(), limit.into());
+            payload.insert("remaining".to_owned(), limit.saturating_sub(used).into());
+        }
+        payload
+    }
+}
+
+fn budget() -> Map<String, Value> {
+    Map::from_iter([("budget_type".to_owned(), BUDGET.into())])
+}
+
+impl Known {
+    fn say(&mut self, event_type: &'static str, severity: Severity, payload: Map<String, Value>) -> Finding {
+        self.said = self.said.saturating_add(1);
+        Finding { event_type, severity, name: self.said.to_string(), payload: payload.into() }
+    }
+
+    /// There is room again; nothing to say if there was.
+    fn reset(&mut self) -> Option<Finding> {
+        if std::mem::take(&mut self.level) == 0 {
+            return None;
+        }
+        Some(self.say("budget.token.reset", Severity::Info, budget()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::world::World;
+    use crate::{notification::InjectionPoint, transcript::Gauge};
+
+    fn look(world: &mut World, session: &str, transcript: &str) -> Vec<String> {
+        world.write("/transcript", transcript);
+        world.exchange(session, InjectionPoint::AfterTool, &[])
+    }
+
+    #[test]
+    fn each_threshold_is_said_once_until_there_is_room() {
+        let mut world = World::with_transcript();
+        world.gauge = Some(Gauge { used_percent: 0, size: Some(200_000) });
+        let said: Vec<_> =
+            ["159999", "160000", "170000", "185000", "160000", "151000", "149000", "150000", "161000"]
+                .into_iter()
+                .map(|used| look(&mut world, "s", used))
+                .collect();
+        let warning = |percent: u64, used: u64| {
+            let remaining = 200_000 - used;
+            vec![format!(
+                "warning budget_type=context percentage={percent} current={used} limit=200000 remaining={remaining}"
+            )]
+        };
+        let reset = || vec!["reset budget_type=context".to_owned()];
+        let none = Vec::new;
+        let expected = [
+            none(),
+            warning(80, 160_000),
+            none(),
+            warning(92, 185_000),
+            none(),
+            none(),
+            reset(),
+            none(),
+            warning(80, 161_000),
+        ];
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn nothing_is_said_before_the_limit_is_known_and_others_learn_it() {
+        let mut world = World::with_transcript();
+        assert_eq!(look(&mut world, "s", "190000"), [""; 0]);
+        assert_eq!(look(&mut world, "s", "x 160000"), [""; 0], "it is compacted");
+        assert_eq!(look(&mut world, "s", "100000 160000"), [""; 0]);
+        assert_eq!(look(&mut world, "s", "130000").len(), 1);
+        assert_eq!(
+            look(&mut world, "other", "150000"),
+            ["warning budget_type=context percentage=93 current=150000 limit=160000 remaining=10000"]
+        );
+    }
+
+    #[test]
+    fn a_new_context_has_room_and_one_of_which_only_a_share_is_known_is_said_too() {
+        let mut world = World::new();
+        world.gauge = Some(Gauge { used_percent: 85, size: None });
+        assert_eq!(world.prompt("s"), ["warning budget_type=context percentage=85"]);
+        world.has_new_context = true;
+        assert_eq!(world.prompt("s"), ["reset budget_type=context"]);
+        assert_eq!(world.prompt("s"), [""; 0]);
+        world.settings.context.enabled = false;
+        world.has_new_context = false;
+        assert_eq!(world.prompt("s"), [""; 0]);
+    }
+}

@@ -1,0 +1,70 @@
+//! A call that is about to write a file which somebody else changed since the agent read it: held back once, if the user wants that.
+//!
+//! The agent may read the file again, or make the same call again, which then overwrites what it was notified of.
+
+use std::path::Path;
+
+use super::{Change, Entry, Given, Known, Look, Looked, Moment, author::Author};
+use crate::{call::TouchKind, event::Severity, probe::Facts};
+
+/// Whether calls are held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Guard {
+    /// None is.
+    #[default]
+    Off,
+    /// One that would overwrite what the agent does not know.
+    Overwrite,
+}
+
+impl Guard {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Off, Self::Overwrite];
+
+    /// Its word in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Overwrite => "overwrite",
+        }
+    }
+}
+
+/// Looks at the files that the calls are about to write.
+pub(in crate::probe) fn look(
+    known: &Known,
+    moment: &Moment<'_>,
+    given: &Given<'_>,
+    facts: &dyn Facts,
+) -> Looked {
+    if !given.settings.enabled || given.settings.guard == Guard::Off {
+        return Looked::default();
+    }
+    let mut look = Look::new(known, moment, given, facts);
+    let touched = moment.calls.iter().flat_map(|call| &call.touched);
+    for touch in touched.filter(|touch| touch.by == TouchKind::Written) {
+        let Some(file) = known.files.get(&touch.path) else { continue };
+        let observed = match facts.entry(Path::new(&*touch.path)) {
+            Entry::File(print) => look.present(&touch.path, print),
+            Entry::Absent | Entry::Folder | Entry::Other | Entry::Unknown => continue,
+        };
+        let change = look.change(&touch.path, file, observed);
+        if change.is_none() && (!file.is_announced || file.is_held) {
+            continue;
+        }
+        let by = match change.is_some().then(|| look.author(&touch.path, observed)) {
+            Some(Author::Own) => continue,
+            Some(Author::Other(by)) => Some(by),
+            Some(Author::Unknown { .. }) | None => None,
+        };
+        let change = change.unwrap_or(Change::Modified);
+        look.announce(&touch.path, file, &change, observed, by.as_deref(), false);
+        if let Some(finding) = look.looked.findings.last_mut() {
+            (finding.event_type, finding.severity) = ("fs.write.held", Severity::Critical);
+        }
+        if let Some(Some(file)) = look.looked.noted.0.get_mut(&touch.path) {
+            file.is_held = true;
+        }
+    }
+    look.looked
+}

@@ -1,0 +1,129 @@
+//! What sessions know, as the event loop publishes it, so that a look at the machine asks the event loop nothing.
+//!
+//! The engine's fold is the truth; this is a copy of it that is behind by the record that the event loop works on. A session's own
+//! exchange is answered after what it changed was published.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use dashmap::{DashMap, DashSet};
+
+use crate::{
+    event::SessionId,
+    probe::{Known, Settings, View, memory::Changes},
+    time::Timestamp,
+};
+
+/// The copy.
+#[derive(Debug, Default)]
+pub struct Knowledge {
+    sessions: DashMap<SessionId, Arc<Known>>,
+    open: DashSet<SessionId>,
+    shared: RwLock<Shared>,
+}
+
+/// What is of all sessions.
+#[derive(Debug, Default, Clone)]
+struct Shared {
+    limits: Arc<BTreeMap<String, u64>>,
+    settings: Arc<Settings>,
+}
+
+impl Knowledge {
+    /// Takes over what changed.
+    pub fn publish(&self, changes: Changes) {
+        let Changes { sessions, limits } = changes;
+        for (session, known) in sessions {
+            match known {
+                Some(known) => drop(self.sessions.insert(session, known)),
+                None => drop(self.sessions.remove(&session)),
+            }
+        }
+        self.shared.write().unwrap_or_else(PoisonError::into_inner).limits = limits;
+    }
+
+    /// Takes over the settings.
+    pub fn publish_settings(&self, settings: Arc<Settings>) {
+        self.shared.write().unwrap_or_else(PoisonError::into_inner).settings = settings;
+    }
+
+    /// Notes whether a session is open.
+    pub fn publish_open(&self, session: &SessionId, is_open: bool) {
+        if is_open {
+            self.open.insert(session.clone());
+        } else {
+            self.open.remove(session);
+        }
+    }
+
+    /// What a look of `session` is given, which works in `workspace`, and the settings.
+    pub(crate) fn view(
+        &self,
+        session: &SessionId,
+        workspace: Option<&str>,
+        now: Timestamp,
+    ) -> (View, Arc<Settings>) {
+        let Shared { limits, settings } = self.shared.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.sessions.get(session).map(|known| Arc::clone(&known)).unwrap_or_default();
+        let mut view = View { known, others: Vec::new(), limits };
+        for entry in &self.sessions {
+            let is_open = |id: &SessionId| self.open.contains(id);
+            view.add(session, workspace, entry.pair(), is_open, now);
+        }
+        view.order();
+        (view, settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::{Event, Payload, Provenance, Severity},
+        probe::Memory,
+    };
+
+    fn turn_of(session: &str, at: u64) -> Event {
+        Event {
+            id: "1".into(),
+            event_type: "agent.turn.start".parse().expect("valid"),
+            source: "claude-code".into(),
+            provenance: Provenance::Harness,
+            severity: Severity::Debug,
+            timestamp: Timestamp::from_millis(at),
+            payload: Payload::from(serde_json::json!({})),
+            dedupe_key: None,
+            session: Some(SessionId::new(session)),
+            workspace: Some("/w".into()),
+            cause: None,
+        }
+    }
+
+    #[test]
+    fn the_copy_gives_what_the_fold_gives() {
+        let (mut memory, knowledge) = (Memory::default(), Knowledge::default());
+        let now = Timestamp::from_millis(10_000);
+        let names = ["a", "b", "c", "d"];
+        let is_open = |id: &SessionId| id.as_str() < "c";
+        for name in names {
+            knowledge.publish_open(&SessionId::new(name), true);
+            knowledge.publish_open(&SessionId::new(name), is_open(&SessionId::new(name)));
+        }
+        for (name, at) in [("a", 1), ("b", 2), ("a", 3), ("c", 3), ("d", 3)] {
+            memory.learn(&turn_of(name, at).as_ref(), Timestamp::from_millis(at));
+            assert!(memory.has_changes());
+            knowledge.publish(memory.take_changes());
+            assert!(!memory.has_changes());
+        }
+        memory.copy(&SessionId::new("a"), &SessionId::new("copy"));
+        knowledge.publish(memory.take_changes());
+        for name in names.into_iter().chain(["copy", "unknown"]) {
+            let session = SessionId::new(name);
+            let (copy, _) = knowledge.view(&session, Some("/w"), now);
+            let fold = memory.view(&session, Some("/w"), is_open, now);
+            assert_eq!(format!("{copy:?}"), format!("{fold:?}"), "{name}");
+        }
+    }
+}
