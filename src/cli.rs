@@ -210,6 +210,9 @@ pub enum CliError {
         /// Where it differs.
         source: serde_json::Error,
     },
+    /// A person cannot be asked.
+    #[error("ask what to do")]
+    Ask(#[source] dialoguer::Error),
     /// The daemon ended a stream.
     #[error("follow the events: the daemon has stopped")]
     StreamEnded,

@@ -1,5 +1,7 @@
 //! `aside inbox`: what waits in the sessions' queues, and what its user decides about it.
 
+mod pick;
+
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -12,6 +14,8 @@ use super::{
 };
 use crate::client::percent_encode;
 
+/// What waits for the user's word.
+const USER: &str = "user";
 /// What waits for a session that is not open.
 const NEXT_SESSION: &str = "next_session";
 
@@ -29,6 +33,9 @@ struct List {
     /// Only what waits for this session, as `aside sessions` names it
     #[arg(long, value_name = "ID")]
     session: Option<String>,
+    /// Print it all, where a person could pick: at a terminal
+    #[arg(long)]
+    list: bool,
     /// Print the daemon's answer as JSON
     #[arg(long)]
     json: bool,
@@ -60,7 +67,7 @@ struct Page<T> {
 }
 
 /// A notification that waits.
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 pub(super) struct Waiting {
     pub(super) id: String,
     session: Option<String>,
@@ -75,15 +82,19 @@ pub(super) struct Waiting {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     match &args.decision {
         None => list(&args.list, context),
-        Some(Decision::Dismiss(which)) => {
-            let id = decide("dismiss the notification", "dismiss", which, context)?;
-            confirm("dismissed", &id, context)
-        }
-        Some(Decision::Discuss(which)) => {
-            let id = decide("hand over the notification", "discuss", which, context)?;
-            confirm("handed to the agent:", &id, context)
-        }
+        Some(Decision::Dismiss(which)) => dismiss(which, context),
+        Some(Decision::Discuss(which)) => discuss(which, context),
     }
+}
+
+fn dismiss(which: &Which, context: &mut Context<'_>) -> Result<(), CliError> {
+    let id = decide("dismiss the notification", "dismiss", which, context)?;
+    confirm("dismissed", &id, context)
+}
+
+fn discuss(which: &Which, context: &mut Context<'_>) -> Result<(), CliError> {
+    let id = decide("hand over the notification", "discuss", which, context)?;
+    confirm("handed to the agent:", &id, context)
 }
 
 /// Says what was done.
@@ -129,7 +140,7 @@ pub(super) fn page(session: Option<&str>, from: Option<&str>) -> String {
     format!("/v1/inbox{query}{from}")
 }
 
-/// Prints what waits, page by page: it may be a million, and the daemon answers with a thousand at once.
+/// Has a person pick from what waits, or prints it, page by page: it may be a million, and the daemon answers with a thousand at once.
 fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
@@ -139,6 +150,9 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
             Ok(())
         })?;
         return context.print(&format!("{}\n", json!({ "notifications": all })));
+    }
+    if context.terminal.is_interactive && !args.list {
+        return pick::run(session.as_deref(), context);
     }
     let names = Names::ask(context);
     let mut is_empty = true;
@@ -197,13 +211,19 @@ impl Waiting {
         }
     }
 
+    /// The line about it, without colours.
+    fn head(&self, id: &str, names: &Names, terminal: &Terminal) -> String {
+        let age = terminal.moments.age(self.age_ms);
+        format!("{id}  {} {}, {age}, for {}", self.priority, self.subscriber, self.whom(names, terminal))
+    }
+
     /// Whom it waits for, in a word or two.
     pub(super) fn briefly(&self, names: &Names, terminal: &Terminal) -> String {
         let name = |session: &Option<String>| session.as_ref().map(|session| names.name(session));
         match (self.waits_for.as_str(), name(&self.session), &self.workspace) {
             (NEXT_SESSION, None, Some(folder)) => format!("next in {}", terminal.folder(folder)),
             (NEXT_SESSION, None, None) => "next session".to_owned(),
-            ("user", Some(session), _) => format!("you, {session}"),
+            (USER, Some(session), _) => format!("you, {session}"),
             (_, session, _) => session.unwrap_or_default(),
         }
     }

@@ -67,6 +67,8 @@ impl Tone {
 /// What the output is written to.
 #[derive(Debug, Clone)]
 pub(super) struct Terminal {
+    /// Whether a person can be asked: both ends are a terminal that can move its cursor.
+    pub(super) is_interactive: bool,
     /// Columns of the terminal; `None` for what is no terminal, whose lines are neither cut nor broken.
     pub(super) columns: Option<usize>,
     /// Whether tones are shown.
@@ -85,7 +87,9 @@ impl Terminal {
         let size = || tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
         let columns = || size().filter(|columns| *columns > 0).unwrap_or(COLUMNS_UNKNOWN);
         let zone: Option<fn() -> TimeZone> = if is_utc { None } else { Some(TimeZone::system) };
+        let is_dumb = variable("TERM").is_none_or(|term| term == "dumb");
         Self {
+            is_interactive: is_terminal && !is_dumb && io::stdin().is_terminal(),
             columns: is_terminal.then(columns),
             has_colours: is_terminal && wants_colours(&variable),
             moments: Moments { now: Clock::starting_at(Timestamp::ZERO).now(), zone },
@@ -200,6 +204,7 @@ pub(super) mod tests {
     pub(in crate::cli) fn pipe() -> Terminal {
         let now = "2026-11-21T12:30:00Z".parse().expect("a time");
         Terminal {
+            is_interactive: false,
             columns: None,
             has_colours: false,
             moments: Moments { now, zone: Some(|| TimeZone::UTC) },

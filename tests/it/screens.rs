@@ -2,7 +2,8 @@
 
 use std::{
     fs::File,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
+    os::fd::OwnedFd,
     process::Stdio,
 };
 
@@ -105,21 +106,27 @@ fn what_a_person_types_short_is_found() {
     assert!(text(&refused.stderr).contains("there is no waiting notification"), "{refused:?}");
 }
 
-/// What a command prints on a terminal of `columns`.
-fn on_terminal(home: &Home, columns: u16, variables: &[(&str, &str)], args: &[&str]) -> String {
+/// A terminal of `columns`, and the end of it that a program has.
+fn terminal_of(columns: u16) -> (File, OwnedFd) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it can be used");
     tcsetwinsize(&terminal, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })
         .expect("a size");
     let other_end =
         ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("its other end");
+    (File::from(terminal), other_end)
+}
+
+/// What a command prints on a terminal of `columns`.
+fn on_terminal(home: &Home, columns: u16, variables: &[(&str, &str)], args: &[&str]) -> String {
+    let (mut terminal, other_end) = terminal_of(columns);
     let mut command = home.command(args);
     command.stdout(other_end).stderr(Stdio::inherit()).envs(variables.iter().copied());
     let mut child = command.spawn().expect("the program runs");
     drop(command);
     let mut shown = Vec::new();
     // The terminal ends with an error once nobody has its other end.
-    File::from(terminal).read_to_end(&mut shown).ok();
+    terminal.read_to_end(&mut shown).ok();
     assert!(child.wait().expect("it ends").success(), "{args:?}");
     text(&shown).replace("\r\n", "\n")
 }
@@ -198,4 +205,37 @@ fn the_log_is_shown_and_followed_where_it_is_a_file() {
         text(&refused.stderr).contains("writes it to a pipe of the program that started it"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_person_at_a_terminal_picks_what_waits_and_decides() {
+    let home = home();
+    let _daemon = home.serve();
+    fill(&home);
+    let (mut terminal, other_end) = terminal_of(80);
+    let mut command = home.command(&["inbox"]);
+    let ends = [(); 2].map(|()| Stdio::from(other_end.try_clone().expect("another one")));
+    let [stdin, stdout] = ends;
+    command.stdin(stdin).stdout(stdout).stderr(Stdio::inherit()).env("TERM", "xterm");
+    let mut child = command.spawn().expect("the program runs");
+    drop((command, other_end));
+    let mut seen = |words: &str| {
+        let (mut shown, mut byte) = (Vec::new(), [0]);
+        while !text(&shown).contains(words) {
+            assert_eq!(terminal.read(&mut byte).ok(), Some(1), "{words}: {}", text(&shown));
+            shown.extend(byte);
+        }
+        // A key that comes before the program reads keys would be read as a line.
+        terminal.try_clone().expect("another one")
+    };
+    let (enter, down) = ("\r", "\u{1b}[B");
+    let keys = |mut terminal: File, keys: &str| terminal.write_all(keys.as_bytes()).expect("written");
+    let list = seen("for the agent of b1c2@shop");
+    keys(list, enter);
+    let asked = seen("dismiss it: nobody is notified");
+    keys(asked, &format!("{down}{enter}"));
+    seen("dismissed");
+    seen("nothing waits");
+    assert!(child.wait().expect("it ends").success());
+    assert!(home.print(&["inbox"]).starts_with("nothing waits"));
 }

@@ -1,0 +1,90 @@
+//! Picks one notification after the other, where a person sits at the terminal.
+
+use dialoguer::{Select, console::Term, theme::SimpleTheme};
+
+use super::{Page, USER, Waiting, Which, discuss, dismiss, page};
+use crate::cli::{
+    CliError, Context,
+    ids::{Names, ShortIds},
+    parse,
+    table::one_line,
+};
+
+/// What can be done about one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    Leave,
+    Dismiss,
+    Discuss,
+}
+
+impl Choice {
+    fn of(waiting: &Waiting) -> Vec<Self> {
+        let is_for_user = waiting.waits_for == USER;
+        [Some(Self::Leave), is_for_user.then_some(Self::Discuss), Some(Self::Dismiss)]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    const fn shown(self) -> &'static str {
+        match self {
+            Self::Leave => "leave it",
+            Self::Dismiss => "dismiss it: nobody is notified",
+            Self::Discuss => "hand it to the agent",
+        }
+    }
+}
+
+/// Asks until nothing waits or nothing is picked.
+pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<(), CliError> {
+    let doing = "list what waits";
+    let mut at = 0;
+    loop {
+        let body = context.ask(doing, "GET", &page(session, None), None)?;
+        let Page { notifications, .. }: Page<Waiting> = parse(doing, &body)?;
+        if notifications.is_empty() {
+            return context.print("nothing waits\n");
+        }
+        let names = Names::ask(context);
+        let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));
+        let line = |one: &Waiting| {
+            let shown = one.head(&ids.short(&one.id), &names, &context.terminal);
+            let first = one.text.lines().next().unwrap_or_default();
+            // The list puts two columns before each line.
+            context.terminal.cut_after(3, &one_line(&format!("{shown}: {first}"))).into_owned()
+        };
+        let lines: Vec<String> = notifications.iter().map(line).collect();
+        let Some(picked) = pick("what waits (Esc ends)", &lines, at)? else { return Ok(()) };
+        let Some(one) = notifications.get(picked) else { return Ok(()) };
+        let shown = one.shown(&ids.short(&one.id), &names, &context.terminal);
+        context.print(&shown)?;
+        let choices = Choice::of(one);
+        let words: Vec<&str> = choices.iter().map(|choice| choice.shown()).collect();
+        let chosen = pick("what is to become of it?", &words, 0)?.and_then(|chosen| choices.get(chosen));
+        let which = || Which { id: one.id.clone(), session: one.session.clone() };
+        match chosen {
+            Some(Choice::Dismiss) => dismiss(&which(), context)?,
+            Some(Choice::Discuss) => discuss(&which(), context)?,
+            Some(Choice::Leave) | None => at = picked.saturating_add(1) % notifications.len(),
+        }
+    }
+}
+
+/// The number of the line that was picked; `None` when none was.
+fn pick<T: std::fmt::Display>(prompt: &str, lines: &[T], at: usize) -> Result<Option<usize>, CliError> {
+    let select = Select::with_theme(&SimpleTheme).with_prompt(prompt).items(lines).default(at).report(false);
+    select.interact_on_opt(&Term::stdout()).map_err(CliError::Ask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_waits_for_the_user_can_be_handed_over() {
+        let waiting = |who: &str| Waiting { waits_for: who.to_owned(), ..Waiting::default() };
+        assert_eq!(Choice::of(&waiting(USER)), [Choice::Leave, Choice::Discuss, Choice::Dismiss]);
+        assert_eq!(Choice::of(&waiting("agent")), [Choice::Leave, Choice::Dismiss]);
+    }
+}
