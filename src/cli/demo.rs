@@ -1,9 +1,9 @@
 //! `aside demo`: one turn of a scripted agent against a daemon of its own, with what happens and what the agent sees side by
 //! side.
 //!
-//! The agent is made up, and so are the events, but for those of its background command, which is run by `aside run` and really
-//! fails. The daemon is this program in a folder that goes away afterwards, and what is shown on the right is what it answered.
-//! No network.
+//! The agent is scripted, and so is its budget. The files, the repository and the background command are real: a file is saved, a branch is
+//! switched, and `aside run` runs what fails. The daemon is this program in a folder that goes away afterwards, and what is shown on the
+//! right is what it answered. No network.
 
 mod screen;
 
@@ -38,8 +38,17 @@ exit 1
 ";
 /// How it is called.
 const TESTS_COMMAND: &str = "./tests.sh";
+/// The files of the workspace, as they are at first.
+const FILES: [(&str, &str); 2] = [
+    ("src/login.rs", "use crate::token;\nfn login() {\n}\n"),
+    ("src/token.rs", "fn expired() -> bool {\n    true\n}\n"),
+];
+/// Most exchanges for one look at the machine.
+const LOOKS_MAX: usize = 200;
+/// The settings of the demo's daemon: a disk that is nearly full is not a part of the story.
+const SETTINGS: &str = "[sources.disk]\nenabled = false\n";
 /// What is said first.
-const ORIGIN: &str = "The agent is scripted and the events are made up; only ./tests.sh really runs.";
+const ORIGIN: &str = "The agent and its budget are scripted; files, git and ./tests.sh are real.";
 /// Where events come from otherwise.
 const FOR_REAL: &str = "In a session, events come from `aside run`, from hooks and from publishers.
 For real: aside up && aside install claude-code
@@ -68,6 +77,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         screen,
         place: &place,
         carriers: 0,
+        observed: Vec::new(),
         last: 0,
         told: String::new(),
     };
@@ -82,6 +92,8 @@ struct Turn<'a> {
     screen: Screen,
     place: &'a Place,
     carriers: u32,
+    /// What its next exchange observes.
+    observed: Vec<Value>,
     /// The position of the event that was published last.
     last: u64,
     told: String,
@@ -94,42 +106,32 @@ impl Turn<'_> {
         self.exchange("turn_start", "The user asks: fix the login.\n[turn_start]")?;
 
         let mut tests = self.start_tests().map_err(CliError::Demo)?;
+        let read = FILES.map(|(path, _)| json!({ "path": path, "by": "read" }));
+        self.observe(&["read"], &json!({ "files": read }));
         self.exchange(
             "after_tool",
-            &format!("The agent starts {TESTS_COMMAND} in the background and reads a file.\n[after_tool]"),
+            &format!("The agent starts {TESTS_COMMAND} in the background and reads two files.\n[after_tool]"),
         )?;
 
-        for call in 1..=3 {
-            let failure = json!({ "tool_name": "grep", "error_type": "timeout",
-                "error_message": "no answer in 30 s", "call_id": format!("call-{call}") });
-            self.publish("tool.call.failure", failure)?;
+        self.await_look()?;
+        for line in ["fn login() -> bool {", "fn login() -> Session {"] {
+            self.place.save(line).map_err(CliError::Demo)?;
         }
-        let refused = json!({ "tool_name": "fetch", "error_type": "http_503",
-            "error_message": "service unavailable, try again later" });
-        self.publish("tool.call.failure", refused)?;
-        self.exchange(
-            "after_tool",
-            "grep times out three times, fetch is refused once: four events.\n[after_tool]",
-        )?;
+        self.exchange_that_finds("You save src/login.rs in your editor, twice.\n[after_tool]")?;
 
-        // In one request: on a busy machine the window could end between two.
-        let saves = (0..20).map(|index| {
-            let path = if index % 2 == 0 { "src/login.rs" } else { "src/token.rs" };
-            event("fs.file.modified", json!({ "path": path, "kind": "modified" }))
-        });
-        self.publish_all(saves.collect())?;
-        self.wait()?;
-        self.exchange(
-            "after_tool",
-            "Somebody else saves two files the agent works on, ten times each.\n[after_tool]",
-        )?;
+        if self.place.switch() {
+            self.exchange_that_finds("You switch to the branch fix-login.\n[after_tool]")?;
+        }
+
+        self.observe(&["grep"; 4], &json!({ "subject": "expired_token", "args": "a1", "result": "r1" }));
+        self.exchange_that_finds("The agent makes the same search four times.\n[after_tool]")?;
 
         tests.wait().map_err(CliError::Demo)?;
         self.exchange("after_tool", &format!("{TESTS_COMMAND} fails in the background.\n[after_tool]"))?;
 
         let exceeded = json!({ "budget_type": "token", "current": 100_250, "limit": 100_000,
             "percentage": 100, "remaining": 0 });
-        self.publish("budget.token.exceeded", exceeded)?;
+        self.publish("budget.token.exceeded", &exceeded)?;
         self.exchange(
             "before_tool",
             "The token budget is used up: the agent's next call is held back, once.\n[before_tool]",
@@ -147,39 +149,75 @@ impl Turn<'_> {
             .spawn()
     }
 
-    fn publish(&mut self, event_type: &str, payload: Value) -> Result<(), CliError> {
-        self.publish_all(vec![event(event_type, payload)])
-    }
-
-    fn publish_all(&mut self, events: Vec<Value>) -> Result<(), CliError> {
-        let events = Value::from(events);
+    fn publish(&mut self, event_type: &str, payload: &Value) -> Result<(), CliError> {
+        let event = json!({ "type": event_type, "source": "cli", "session": SESSION, "payload": payload });
         let answer: Value =
-            parse("publish", &self.context.ask("publish", "POST", "/v1/events", Some(&events))?)?;
-        let results = answer.get("results").and_then(Value::as_array).into_iter().flatten();
-        let last = results.filter_map(|result| result.get("seq")?.as_u64()).max();
-        self.last = self.last.max(last.unwrap_or_default());
+            parse("publish", &self.context.ask("publish", "POST", "/v1/events", Some(&event))?)?;
+        self.last = answer.pointer("/results/0/seq").and_then(Value::as_u64).unwrap_or(self.last);
         Ok(())
     }
 
-    /// Waits until something is pending.
-    fn wait(&self) -> Result<(), CliError> {
-        let path = format!("/v1/sessions/{SESSION}/wait?timeout=5s");
-        self.context.ask("wait", "GET", &path, None).map(drop)
+    /// Has the next exchange report one call of each of `tools`, with what is said of it.
+    fn observe(&mut self, tools: &[&str], said: &Value) {
+        for tool in tools {
+            let mut payload = json!({ "tool_name": tool });
+            if let (Some(payload), Some(said)) = (payload.as_object_mut(), said.as_object()) {
+                payload.extend(said.clone());
+            }
+            self.observed.push(json!({ "type": "tool.call.success", "payload": payload }));
+        }
     }
 
     /// Asks as a harness does at `point`, and shows the answer beside what happened.
     fn exchange(&mut self, point: &str, happens: &str) -> Result<(), CliError> {
-        self.carriers += 1;
-        let carries = if point == "before_tool" { "only_to_cancel" } else { "always" };
-        let carrier = format!("message-{}", self.carriers);
-        let request = json!({ "point": point, "carrier": carrier, "turn": "1", "carries": carries });
-        let path = format!("/v1/sessions/{SESSION}/exchange");
-        let body = self.context.ask("exchange", "POST", &path, Some(&request))?;
-        let answer: Value = if body.is_empty() { Value::Null } else { parse("exchange", &body)? };
-        let text = answer.get("text").and_then(Value::as_str);
+        let text = self.ask(point)?;
+        self.show(happens, text.as_deref())
+    }
+
+    /// The same for what is found out: a detector's finding comes with the next exchange, and so does what a busy machine takes long to
+    /// look at.
+    fn exchange_that_finds(&mut self, happens: &str) -> Result<(), CliError> {
+        let mut text = None;
+        for _ in 0..LOOKS_MAX {
+            text = self.ask("after_tool")?;
+            if text.is_some() {
+                break;
+            }
+        }
+        self.show(happens, text.as_deref())
+    }
+
+    /// Makes exchanges until the files that were read are known; so the first one will do, unless the machine is busy.
+    fn await_look(&mut self) -> Result<(), CliError> {
+        let doing = "read the history";
+        for _ in 0..LOOKS_MAX {
+            let noted = self.context.ask(doing, "GET", "/v1/events?type=probe.noted&limit=9", None)?;
+            if memchr::memmem::find(&noted, b"login.rs").is_some() {
+                break;
+            }
+            self.ask("after_tool")?;
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, happens: &str, text: Option<&str>) -> Result<(), CliError> {
         self.told.push_str(text.unwrap_or_default());
         let drawn = self.screen.step(happens, text);
         self.context.print(&drawn)
+    }
+
+    fn ask(&mut self, point: &str) -> Result<Option<String>, CliError> {
+        self.carriers += 1;
+        let carries = if point == "before_tool" { "only_to_cancel" } else { "always" };
+        let harness = json!({ "name": SESSION, "workspace": self.place.work() });
+        let request = json!({
+            "point": point, "carrier": format!("message-{}", self.carriers), "turn": "1", "carries": carries,
+            "harness": harness, "observe": std::mem::take(&mut self.observed),
+        });
+        let path = format!("/v1/sessions/{SESSION}/exchange");
+        let body = self.context.ask("exchange", "POST", &path, Some(&request))?;
+        let answer: Value = if body.is_empty() { Value::Null } else { parse("exchange", &body)? };
+        Ok(answer.get("text").and_then(Value::as_str).map(str::to_owned))
     }
 
     fn sum_up(&mut self) -> Result<(), CliError> {
@@ -213,10 +251,6 @@ impl Turn<'_> {
     }
 }
 
-fn event(event_type: &str, payload: Value) -> Value {
-    json!({ "type": event_type, "source": "cli", "session": SESSION, "payload": payload })
-}
-
 /// A folder for the demo's daemon; it goes away with the demo.
 struct Place {
     folder: PathBuf,
@@ -227,10 +261,57 @@ impl Place {
         let folder = env::temp_dir().join(format!("aside-demo-{}", process::id()));
         fs::DirBuilder::new().mode(0o700).create(&folder)?;
         let place = Self { folder };
-        let script = place.folder.join(TESTS_COMMAND);
+        fs::create_dir_all(place.work().join("src"))?;
+        fs::create_dir(place.folder.join("config"))?;
+        fs::write(place.folder.join("config/aside.toml"), SETTINGS)?;
+        for (path, content) in FILES {
+            fs::write(place.work().join(path), content)?;
+        }
+        let script = place.work().join(TESTS_COMMAND);
         fs::write(&script, TESTS)?;
         fs::set_permissions(&script, Permissions::from_mode(0o700))?;
+        place.make_repository();
         Ok(place)
+    }
+
+    fn work(&self) -> PathBuf {
+        self.folder.join("work")
+    }
+
+    /// Two branches that differ in a file; nothing where there is no git.
+    fn make_repository(&self) {
+        let commit =
+            ["-c", "user.name=demo", "-c", "user.email=demo@localhost", "commit", "-q", "-a", "-m", "x"];
+        let made = self.git(&["init", "-q", "-b", "main"])
+            && self.git(&["add", "src"])
+            && self.git(&commit)
+            && self.git(&["checkout", "-q", "-b", "fix-login"])
+            && fs::write(self.work().join("src/token.rs"), "fn expired() -> bool {\n    false\n}\n").is_ok()
+            && self.git(&commit)
+            && self.git(&["checkout", "-q", "main"]);
+        tracing::debug!(made, "the demo's repository");
+    }
+
+    /// The user saves a file with another second line.
+    fn save(&self, line: &str) -> io::Result<()> {
+        fs::write(self.work().join("src/login.rs"), format!("use crate::token;\n{line}\n}}\n"))
+    }
+
+    /// The user switches the branch; false where that cannot be done.
+    fn switch(&self) -> bool {
+        self.git(&["checkout", "-q", "fix-login"])
+    }
+
+    fn git(&self, args: &[&str]) -> bool {
+        let mut git = Command::new("git");
+        git.args(args)
+            .current_dir(self.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // The user's own settings are not a part of the story.
+        git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        git.status().is_ok_and(|status| status.success())
     }
 
     fn socket(&self) -> PathBuf {
@@ -242,7 +323,7 @@ impl Place {
         let mut command = Command::new(env::current_exe()?);
         command
             .args(args)
-            .current_dir(&self.folder)
+            .current_dir(self.work())
             .env("ASIDE_SOCKET", self.socket())
             .env("ASIDE_STATE", self.folder.join("state"))
             .env("ASIDE_CONFIG", self.folder.join("config"))

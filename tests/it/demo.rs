@@ -37,7 +37,8 @@ fn steady(text: &str) -> String {
         let line = masked(line, "duration_ms: ", "3000");
         let line = masked(&line, "id=\"", "7k2m9x");
         let line = masked(&line, "events, about ", "2500");
-        masked(&line, "told in about ", "200")
+        let line = masked(&line, "told in about ", "200");
+        masked_time(&line, "(checkout ", "14:02")
     });
     lines.map(|line| line + "\n").collect()
 }
@@ -47,6 +48,12 @@ fn masked(line: &str, begin: &str, word: &str) -> String {
     let Some(at) = line.find(begin).map(|at| at + begin.len()) else { return line.to_owned() };
     let rest = line[at..].trim_start_matches(|c: char| c.is_ascii_alphanumeric());
     format!("{}{word}{rest}", &line[..at])
+}
+
+/// The line with the time after `begin` replaced.
+fn masked_time(line: &str, begin: &str, time: &str) -> String {
+    let Some(at) = line.find(begin).map(|at| at + begin.len()) else { return line.to_owned() };
+    format!("{}{time}{}", &line[..at], &line[at + time.len()..])
 }
 
 /// A terminal's window with this text, as a picture that needs no font but a monospaced one.
