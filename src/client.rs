@@ -21,8 +21,7 @@ use std::{
 };
 
 pub use hook::{
-    HOOK_DEADLINE, HOOK_STDIN_BYTES_MAX, HOOK_TIMEOUT_MS_LIMITS, HOOK_TIMEOUT_VARIABLE, HOOK_VARIABLES, hook,
-    hook_deadline,
+    HOOK_DEADLINE, HOOK_STDIN_BYTES_MAX, HOOK_TIMEOUT_MS_LIMITS, HOOK_TIMEOUT_VARIABLE, hook, hook_deadline,
 };
 pub use start::start_if_absent;
 

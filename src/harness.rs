@@ -24,6 +24,22 @@ use crate::{
     protocol::FieldError,
 };
 
+/// The headers that a hook call may have: variables of the client, which [`kind::Variables::forwarded`] names.
+pub mod header {
+    /// The harness's process.
+    pub const PID: &str = "aside-pid";
+    /// How the harness was started.
+    pub const ENTRYPOINT: &str = "aside-entrypoint";
+    /// The folder the harness was started in.
+    pub const PROJECT: &str = "aside-project";
+    /// The session.
+    pub const SESSION: &str = "aside-session";
+    /// Where the client takes messages.
+    pub const MESSAGE_SOCKET: &str = "aside-message-socket";
+    /// What it wants to see before it takes one.
+    pub const MESSAGE_TOKEN: &str = "aside-message-token";
+}
+
 /// The headers of a hook call by name, as [`header_text`] reads them.
 pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -39,14 +55,14 @@ pub struct HookEnv {
 }
 
 impl HookEnv {
-    /// Takes the headers `aside-pid`, `aside-entrypoint` and `aside-project`, as [`header_text`] reads them.
+    /// Takes them from the headers.
     ///
     /// Errors: none. What is no number counts as absent.
-    pub fn from_headers(header: Headers<'_>) -> Self {
+    pub fn from_headers(value: Headers<'_>) -> Self {
         Self {
-            pid: header("aside-pid").and_then(|pid| pid.parse().ok()),
-            entrypoint: header("aside-entrypoint"),
-            project: header("aside-project"),
+            pid: value(header::PID).and_then(|pid| pid.parse().ok()),
+            entrypoint: value(header::ENTRYPOINT),
+            project: value(header::PROJECT),
         }
     }
 }

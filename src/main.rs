@@ -10,6 +10,7 @@ use std::{
 use aside::{
     cli::{self, paths::Paths},
     client,
+    harness::kind::Kind,
 };
 
 /// musl's own allocator has one lock for all threads. Which version, and no huge pages, is for the hook: docs/benchmarks.md has the cost.
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
             if is_start {
                 client::start_if_absent(&socket);
             }
-            client::hook(name, &socket, |name| env::var_os(name));
+            client::hook(name, Kind::forwarded(name), &socket, |name| env::var_os(name));
         }
         return ExitCode::SUCCESS;
     }

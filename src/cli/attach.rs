@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use super::{CliError, harness};
 use crate::{
     client::{Client, Response, percent_encode},
-    harness::kind::Kind,
+    harness::{header, kind::Kind},
 };
 use started_by::StartedBy;
 
@@ -51,11 +51,11 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
     // Whoever names a session means that one, wherever the client is.
     let started_by =
         if args.session.is_none() { StartedBy::find(args.harness, above.client()) } else { None };
-    let variable = args.harness.variables.session;
-    let session = args.session.clone().or_else(|| env::var(variable).ok());
+    let variable = args.harness.variables.forwarded_as(header::SESSION);
+    let session = args.session.clone().or_else(|| env::var(variable?).ok());
     let Some(session) = session.filter(|session| !session.is_empty()) else {
-        let message = format!("name the session, or set {variable}");
-        return Err(CliError::Usage(message));
+        let or_set = variable.map(|variable| format!(", or set {variable}")).unwrap_or_default();
+        return Err(CliError::Usage(format!("name the session{or_set}")));
     };
     let (done, is_done) = io::pipe().map(|(read, write)| (write, read)).map_err(CliError::Run)?;
     let mut monitor = Monitor {

@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use crate::harness::kind::Kind;
+
 /// How long a client may take to say its version; one that runs on a script engine takes most of a second on a busy machine.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most of what a client says that is read, in bytes.
@@ -66,6 +68,12 @@ fn said_within(mut child: Child, timeout: Duration) -> Option<String> {
     child.kill().ok();
     child.wait().ok();
     said?.ok()
+}
+
+/// Where the client of this harness keeps its files, for this user; `None` when nothing says where that is.
+pub(super) fn folder(kind: &Kind) -> Option<PathBuf> {
+    let given = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    kind.variables.folder.and_then(given).or_else(|| Some(given("HOME")?.join(kind.files.folder)))
 }
 
 /// The files of this name in the folders of the PATH, in its order.

@@ -42,38 +42,22 @@ const REQUEST_BYTES: usize = 8 * 1024;
 
 /// The header that says how long the caller waits in all, in milliseconds, where that is not [`HOOK_DEADLINE`].
 const TIMEOUT_HEADER: &str = "aside-timeout-ms";
-
-/// The headers that a hook call may have. In their values bytes other than printable ASCII, and `%`, are percent-encoded.
-const HEADERS: [&str; 6] = [
-    "aside-pid",
-    "aside-entrypoint",
-    "aside-project",
-    "aside-session",
-    "aside-message-socket",
-    "aside-message-token",
-];
-/// For each harness the environment variables that go along, in the order of the headers that they become.
-///
-/// Shape: an empty name where the harness has none.
-/// Source: the variables a hook process of the harness gets.
-pub const HOOK_VARIABLES: [(&str, [&str; HEADERS.len()]); 1] = [(
-    "claude",
-    [
-        "CLAUDE_PID",
-        "CLAUDE_CODE_ENTRYPOINT",
-        "CLAUDE_PROJECT_DIR",
-        "CLAUDE_CODE_SESSION_ID",
-        "CLAUDE_CODE_MESSAGING_SOCKET",
-        "CLAUDE_CODE_MESSAGING_TOKEN",
-    ],
-)];
+/// Environment variables that a hook forwards: the header that one becomes, and its name.
+type Forwarded<'a> = &'a [(&'a str, &'a str)];
 
 /// Hands stdin to the daemon's harness module `name`, and prints what it answers.
 ///
+/// Shape: `forwarded` goes along: pairs of a header and the environment variable that becomes it. In the values bytes other than
+/// printable ASCII, and `%`, are percent-encoded.
 /// Errors: none, by design. Without a daemon, with a broken one or a late one, nothing is printed.
-pub fn hook(name: &str, socket: &Path, variable: impl Fn(&str) -> Option<OsString>) {
+pub fn hook(
+    name: &str,
+    forwarded: Forwarded<'_>,
+    socket: &Path,
+    variable: impl Fn(&str) -> Option<OsString>,
+) {
     let deadline = hook_deadline(&variable);
-    if let Some(output) = answer_within(deadline, request(name, deadline, variable), socket, stdin()) {
+    if let Some(output) = answer_within(deadline, request(name, deadline, forwarded, variable), socket, stdin()) {
         // A harness that has closed the pipe has gone; there is nobody to tell.
         print(&output).ok();
     }
@@ -96,7 +80,12 @@ fn print(mut output: &[u8]) -> io::Result<()> {
 }
 
 /// What goes to the daemon before what stands on stdin.
-fn request(name: &str, deadline: Duration, variable: impl Fn(&str) -> Option<OsString>) -> Request {
+fn request(
+    name: &str,
+    deadline: Duration,
+    forwarded: Forwarded<'_>,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Request {
     let is_plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'%';
     let mut request = Request::new(REQUEST_BYTES, "POST", &["/v1/hooks/", &percent_encode(name)]);
     request.header("content-type", |value| value.extend_from_slice(b"application/json"));
@@ -105,8 +94,7 @@ fn request(name: &str, deadline: Duration, variable: impl Fn(&str) -> Option<OsS
             value.extend_from_slice(deadline.as_millis().to_string().as_bytes())
         });
     }
-    let of_harness = HOOK_VARIABLES.iter().filter(|(harness, _)| *harness == name);
-    for (header, name) in of_harness.flat_map(|(_, variables)| HEADERS.into_iter().zip(variables)) {
+    for (header, name) in forwarded {
         if let Some(found) = variable(name) {
             request.header(header, |value| encode_bytes(found.as_bytes(), is_plain, value));
         }
@@ -148,7 +136,7 @@ mod tests {
     const PLENTY: Duration = Duration::from_secs(10);
 
     fn answer(socket: &Path, deadline: Duration, input: impl AsFd) -> Option<Vec<u8>> {
-        answer_within(deadline, request("claude", HOOK_DEADLINE, |_| None), socket, input)
+        answer_within(deadline, request("loop", HOOK_DEADLINE, &[], |_| None), socket, input)
     }
 
     /// A pipe into which `input` goes for as long as it is read.
@@ -174,15 +162,15 @@ mod tests {
     #[test]
     fn stdin_goes_as_it_is_and_the_answer_comes_as_it_is() {
         let daemon = FakeDaemon::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"a\": \"b\"}"]);
-        let variable =
-            |name: &str| (name == "CLAUDE_PROJECT_DIR").then(|| OsString::from("/home/\u{fc}/100% a\n"));
+        let variable = |name: &str| (name == "LOOP_DIR").then(|| OsString::from("/home/\u{fc}/100% a\n"));
         let input = pipe(b"{ \"not\": even JSON \xff".as_slice());
-        let request = request("claude", Duration::from_secs(2), variable);
+        let request =
+            request("loop", Duration::from_secs(2), &[("aside-project", "LOOP_DIR"), ("aside-session", "LOOP_SESSION")], variable);
         assert_eq!(answer_within(PLENTY, request, daemon.socket(), input), Some(b"{\"a\": \"b\"}".to_vec()));
         assert_eq!(
             daemon.requests(),
             [
-                "POST /v1/hooks/claude HTTP/1.1\r\nhost: aside\r\nconnection: close\r\ncontent-type: application/json\r\n\
+                "POST /v1/hooks/loop HTTP/1.1\r\nhost: aside\r\nconnection: close\r\ncontent-type: application/json\r\n\
               aside-timeout-ms: 2000\r\naside-project: /home/%C3%BC/100%25 a%0A\r\ncontent-length:        20\r\n\r\n{ \"not\": even JSON \u{fffd}"
             ]
         );
@@ -190,7 +178,7 @@ mod tests {
 
     #[test]
     fn anything_but_a_whole_200_is_silence() {
-        for answer in [
+        for said in [
             "HTTP/1.1 204 No Content\r\n\r\n",
             "HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n\r\noops",
             "HTTP/1.1 500 Internal Server Error\r\n\r\noops",
@@ -198,14 +186,9 @@ mod tests {
             "garbage\r\n\r\n",
             "",
         ] {
-            let daemon = FakeDaemon::answering(&[answer]);
-            let found = super::answer_within(
-                PLENTY,
-                request("claude", HOOK_DEADLINE, |_| None),
-                daemon.socket(),
-                pipe(b"{}".as_slice()),
-            );
-            assert_eq!(found, None, "{answer:?}");
+            let daemon = FakeDaemon::answering(&[said]);
+            let found = answer(daemon.socket(), PLENTY, pipe(b"{}".as_slice()));
+            assert_eq!(found, None, "{said:?}");
         }
     }
 

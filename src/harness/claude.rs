@@ -45,7 +45,8 @@ use crate::{
     harness::{
         HookCall, HookEnv, HookError, Then, Transcript,
         caps::Caps,
-        kind::{ClientFiles, Hooks, Kind, Variables},
+        header,
+        kind::{ClientFiles, Hooks, Kind, SessionFiles, Variables},
     },
     notification::InjectionPoint,
     protocol::{
@@ -80,19 +81,27 @@ pub const KIND: Kind = Kind {
     hooks: Hooks { parse, reply },
     files: ClientFiles {
         folder: ".claude",
-        folder_of: session_file::client_folder,
-        path: session_file::path,
-        parse: session_file::parse,
+        sessions: Some(SessionFiles {
+            folder_of: session_file::client_folder,
+            path: session_file::path,
+            parse: session_file::parse,
+        }),
     },
     variables: Variables {
-        session: "CLAUDE_CODE_SESSION_ID",
-        project: "CLAUDE_PROJECT_DIR",
-        folder: "CLAUDE_CONFIG_DIR",
+        forwarded: &[
+            (header::PID, "CLAUDE_PID"),
+            (header::ENTRYPOINT, "CLAUDE_CODE_ENTRYPOINT"),
+            (header::PROJECT, "CLAUDE_PROJECT_DIR"),
+            (header::SESSION, "CLAUDE_CODE_SESSION_ID"),
+            (header::MESSAGE_SOCKET, "CLAUDE_CODE_MESSAGING_SOCKET"),
+            (header::MESSAGE_TOKEN, "CLAUDE_CODE_MESSAGING_TOKEN"),
+        ],
+        folder: Some("CLAUDE_CONFIG_DIR"),
         prefixes: &["CLAUDE", "ANTHROPIC"],
     },
-    message_socket: message_socket::from_headers,
+    message_socket: Some(message_socket::from_headers),
     transcript: Some(&transcript::READER),
-    status_line: statusline::parse,
+    status_line: Some(statusline::parse),
 };
 
 /// What a prompt begins with that the client wrote itself, to tell of a background task or a monitor's line; another one is

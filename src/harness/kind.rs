@@ -28,11 +28,11 @@ pub struct Kind {
     /// Where its client says who it is to what it starts.
     pub variables: Variables,
     /// Reads from the headers of a hook call where the client of a session takes messages; `None` where it takes none.
-    pub message_socket: fn(&SessionId, Headers<'_>) -> Option<MessageSocket>,
+    pub message_socket: Option<fn(&SessionId, Headers<'_>) -> Option<MessageSocket>>,
     /// Reads its transcripts; `None` where it writes none that say what probes ask.
     pub transcript: Option<&'static transcript::Reader>,
-    /// Reads what the client writes to the stdin of its status line.
-    pub status_line: fn(&[u8]) -> Result<StatusLine, HookError>,
+    /// Reads what the client writes to the stdin of its status line; `None` where it has none.
+    pub status_line: Option<fn(&[u8]) -> Result<StatusLine, HookError>>,
 }
 
 /// What a harness says at its hooks, and what it is answered.
@@ -44,14 +44,21 @@ pub struct Hooks {
     pub reply: fn(&HookCall, &Answer) -> Option<String>,
 }
 
-/// The files in which a client says where it stands.
+/// What a client keeps in files.
 #[derive(Debug)]
 pub struct ClientFiles {
-    /// The client's folder, in the user's own; [`Variables::folder`] names another one.
+    /// The client's folder, in the user's own and in a project's; [`Variables::folder`] names another one in place of the user's.
     pub folder: &'static str,
+    /// Those in which it says which session it is in, if it writes such files.
+    pub sessions: Option<SessionFiles>,
+}
+
+/// The files in which a client says where it stands, one a process.
+#[derive(Debug)]
+pub struct SessionFiles {
     /// The client's folder, in which the transcript with this path stands.
     pub folder_of: fn(&str) -> Option<&Path>,
-    /// Where the client with this folder and this process says which session it is in.
+    /// Where the client with this folder and this process writes its file.
     pub path: fn(&Path, u32) -> PathBuf,
     /// Reads that file; `None` when it is not one of the process, or cannot be read.
     pub parse: fn(&[u8], Process) -> Option<SessionFile>,
@@ -60,14 +67,19 @@ pub struct ClientFiles {
 /// The environment variables that a client sets for what it starts, or that its user sets for it.
 #[derive(Debug)]
 pub struct Variables {
-    /// The session.
-    pub session: &'static str,
-    /// The project's folder.
-    pub project: &'static str,
-    /// The client's own folder.
-    pub folder: &'static str,
+    /// Those that a hook forwards: the header that one becomes, of [`crate::harness::header`], and its name.
+    pub forwarded: &'static [(&'static str, &'static str)],
+    /// The one that names the client's own folder, if there is one.
+    pub folder: Option<&'static str>,
     /// What the names of all variables of the client begin with; they may hold its secrets.
     pub prefixes: &'static [&'static str],
+}
+
+impl Variables {
+    /// The variable that a hook forwards as this header.
+    pub fn forwarded_as(&self, header: &str) -> Option<&'static str> {
+        self.forwarded.iter().find(|(own, _)| *own == header).map(|(_, variable)| *variable)
+    }
 }
 
 /// All harnesses.
@@ -87,6 +99,16 @@ impl Kind {
     /// The words of all harnesses.
     pub fn words() -> impl Iterator<Item = &'static str> {
         KINDS.into_iter().map(|kind| kind.word)
+    }
+
+    /// What a hook of the harness of this word forwards; nothing of one that is not known.
+    pub fn forwarded(word: &str) -> &'static [(&'static str, &'static str)] {
+        Self::of_word(word).map_or(&[], |kind| kind.variables.forwarded)
+    }
+
+    /// The client's folder, in which the transcript with this path stands.
+    pub fn client_folder<'p>(&self, transcript: &'p str) -> Option<&'p Path> {
+        (self.files.sessions.as_ref()?.folder_of)(transcript)
     }
 
     /// Whether `session` is the one that a client of this harness calls `id`.

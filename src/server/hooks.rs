@@ -72,7 +72,7 @@ pub(crate) async fn hook(
     for id in call.sessions_mut() {
         *id = session_of(&app, id.clone(), Some(kind.caps.name)).await?;
     }
-    let folder = call.transcript.as_ref().and_then(|transcript| (kind.files.folder_of)(&transcript.path));
+    let folder = call.transcript.as_ref().and_then(|transcript| kind.client_folder(&transcript.path));
     let folder = folder.map(|path| ClientFolder { kind, path: path.to_owned() });
     let claim = env.pid.map(Claim::Pid).or(folder.as_ref().map(Claim::SessionFile));
     if let (Some(peer), Some(claim), Some(exchange)) = (peer, claim, call.then.exchange_mut())
@@ -88,7 +88,7 @@ pub(crate) async fn hook(
     if let (Some(session), Some(_)) = (call.then.conversation(), peer) {
         // A path that came over TCP, or from a process that the client did not start, is none that the daemon writes to.
         if let Some(client) = app.registry.processes().of(session)
-            && let Some(socket) = (kind.message_socket)(session, &header)
+            && let Some(socket) = kind.message_socket.and_then(|read| read(session, &header))
         {
             app.registry.wake_routes().know_socket(session, KnownSocket { socket, client });
         }

@@ -157,14 +157,15 @@ fn is_in(session: &SessionId, folder: &ClientFolder, process: Process) -> bool {
 
 /// What the client with this process and the folder `folder` says of itself.
 pub(crate) fn read_session_file(folder: &ClientFolder, process: Process) -> Option<SessionFile> {
-    let path = (folder.kind.files.path)(&folder.path, process.pid);
+    let files = folder.kind.files.sessions.as_ref()?;
+    let path = (files.path)(&folder.path, process.pid);
     // Looked at before it is opened: opening a pipe waits for its other end.
     if !fs::metadata(&path).ok()?.is_file() {
         return None;
     }
     let mut text = Vec::new();
     fs::File::open(path).ok()?.take(SESSION_FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
-    (folder.kind.files.parse)(&text, process)
+    (files.parse)(&text, process)
 }
 
 /// Closes sessions whose processes have ended until the daemon stops.
@@ -353,7 +354,8 @@ mod tests {
                 r#"{{"pid":{},"sessionId":"{session}","procStart":"{}"}}"#,
                 process.pid, process.started
             );
-            fs::write((client.kind.files.path)(&client.path, process.pid), file).expect("written");
+            let files = client.kind.files.sessions.as_ref().expect("it writes them");
+            fs::write((files.path)(&client.path, process.pid), file).expect("written");
         };
         write("s1");
         assert!(is_found());

@@ -37,9 +37,10 @@ pub(crate) async fn status_line(
     Segment(harness): Segment,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let kind = Kind::of_word(&harness).ok_or_else(|| ApiError::not_found("harness", &harness))?;
+    let known = Kind::of_word(&harness).and_then(|kind| Some((kind, kind.status_line?)));
+    let (kind, read) = known.ok_or_else(|| ApiError::not_found("status line of", &harness))?;
     let body = read_body(&app.rooms.exchanges, body).await?;
-    let status = (kind.status_line)(&body).map_err(|error| ApiError::unreadable(&error))?;
+    let status = read(&body).map_err(|error| ApiError::unreadable(&error))?;
     let session = session_of(&app, status.session.clone(), Some(kind.caps.name)).await?;
     let found = app.engine.session(session.clone()).await?;
     if let (Some(gauge), Some(_)) = (status.context, &found) {

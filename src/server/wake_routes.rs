@@ -311,7 +311,8 @@ mod tests {
             "aside-message-socket" => Some(path.to_owned()),
             _ => None,
         };
-        (claude::KIND.message_socket)(session, &header).expect("a socket")
+        let read = claude::KIND.message_socket.expect("it takes messages");
+        read(session, &header).expect("a socket")
     }
 
     fn socket(session: &SessionId) -> KnownSocket {

@@ -87,7 +87,7 @@ const MODULES: &[Module] = &[
     module("daemon", 5, &[DATA, RULES, BELOW_THE_SHELL, &["server", "background"]]),
     module("cli", 6, &[DATA, RULES, BELOW_THE_SHELL, &["server", "daemon", "client"]]),
     module("client", 6, &[]),
-    module("main", 6, &[&["cli", "client"]]),
+    module("main", 6, &[&["cli", "client", "harness::kind"]]),
 ];
 
 const BELOW_THE_SHELL: &[&str] =

@@ -6,8 +6,9 @@ use std::{
 };
 
 use crate::{
+    cli::client_program,
     client::percent_encode,
-    harness::{kind::Kind, process::Process, session_file::SessionFile},
+    harness::{header, kind::Kind, process::Process, session_file::SessionFile},
 };
 
 /// A running client.
@@ -21,21 +22,21 @@ pub(super) struct StartedBy {
 impl StartedBy {
     /// The client of this kind with this process.
     pub(super) fn find(kind: &'static Kind, process: Option<Process>) -> Option<Self> {
-        let given = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let folder = given(kind.variables.folder).or_else(|| Some(given("HOME")?.join(kind.files.folder)));
-        process.map(|process| Self { kind, process, folder })
+        process.map(|process| Self { kind, process, folder: client_program::folder(kind) })
     }
 
     /// What the client says of itself at this moment: it may be in another session than the one that it started this process in.
     pub(super) fn session_file(&self) -> Option<SessionFile> {
-        let path = (self.kind.files.path)(self.folder.as_deref()?, self.process.pid);
-        (self.kind.files.parse)(&fs::read(path).ok()?, self.process)
+        let files = self.kind.files.sessions.as_ref()?;
+        let path = (files.path)(self.folder.as_deref()?, self.process.pid);
+        (files.parse)(&fs::read(path).ok()?, self.process)
     }
 
     /// What the daemon is told of the client, as further parameters of a query.
     pub(super) fn facts(&self, file: Option<&SessionFile>) -> String {
         let mut facts = format!("&harness={}&pid={}", self.kind.caps.name, self.process.pid);
-        let project = env::var(self.kind.variables.project).ok().filter(|project| project.starts_with('/'));
+        let project = self.kind.variables.forwarded_as(header::PROJECT).and_then(|name| env::var(name).ok());
+        let project = project.filter(|project| project.starts_with('/'));
         let current = || env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
         let works_in = project.or_else(|| file.and_then(|file| file.cwd.clone())).or_else(current);
         let folder = self.folder.as_deref().and_then(Path::to_str).map(str::to_owned);

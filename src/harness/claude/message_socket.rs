@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     event::SessionId,
     exchange::Injection,
-    harness::{Headers, claude::CAPS, message_socket::MessageSocket},
+    harness::{Headers, claude::CAPS, header, message_socket::MessageSocket},
 };
 
 /// How a client names a run that ends with its last turn.
@@ -20,16 +20,15 @@ pub(super) const INTRO: &str = "aside (automated notification): ";
 /// What stands before the text, as the client introduces a message as one of another agent.
 const NOBODY: &str = "This comes from the aside daemon; no person or agent wrote it.";
 
-/// The socket that a hook's environment names, from `aside-message-socket`, `aside-message-token`, `aside-session` and
-/// `aside-entrypoint`.
+/// The socket that a hook's environment names.
 ///
 /// Errors: none. An environment that a client inherited from another one names that one's session, and then there is none; nor is
 /// there one of use in a run that ends with its last turn, as a message that comes later is lost.
-pub(super) fn from_headers(session: &SessionId, header: Headers<'_>) -> Option<MessageSocket> {
-    header("aside-session").filter(|id| id == session.own(CAPS.name).unwrap_or(session.as_str()))?;
-    let path = header("aside-message-socket").map(PathBuf::from).filter(|path| path.is_absolute())?;
-    let is_one_shot = header("aside-entrypoint").is_some_and(|entrypoint| entrypoint == ONE_SHOT);
-    (!is_one_shot).then(|| MessageSocket { path, token: header("aside-message-token"), write })
+pub(super) fn from_headers(session: &SessionId, value: Headers<'_>) -> Option<MessageSocket> {
+    value(header::SESSION).filter(|id| id == session.own(CAPS.name).unwrap_or(session.as_str()))?;
+    let path = value(header::MESSAGE_SOCKET).map(PathBuf::from).filter(|path| path.is_absolute())?;
+    let is_one_shot = value(header::ENTRYPOINT).is_some_and(|entrypoint| entrypoint == ONE_SHOT);
+    (!is_one_shot).then(|| MessageSocket { path, token: value(header::MESSAGE_TOKEN), write })
 }
 
 /// Lines of JSON.
