@@ -20,6 +20,7 @@ mod inbox;
 mod install;
 mod journal;
 mod logs;
+mod of_harness;
 mod overview;
 pub mod paths;
 mod publish;
@@ -48,10 +49,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{
-    Parser, Subcommand,
-    builder::{PossibleValuesParser, TypedValueParser},
-};
+use clap::{Parser, Subcommand};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -63,12 +61,6 @@ use crate::{
 };
 use paths::{Paths, PathsError};
 use terminal::Terminal;
-
-/// Reads the word of a harness.
-fn harness() -> impl TypedValueParser<Value = &'static Kind> {
-    PossibleValuesParser::new(Kind::words())
-        .map(|word| Kind::of_word(&word).expect("only the words of harnesses are possible"))
-}
 
 /// How long a command waits for the daemon to read or write; a publish may wait for a slow disk.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -156,7 +148,7 @@ enum Command {
     Demo(demo::Args),
     /// Answer a harness's hook, which is on stdin; always succeeds
     Hook {
-        /// The harness: claude
+        #[arg(help = format!("The harness: {}", of_harness::listed(|kind| kind.word)))]
         name: String,
         /// Start the daemon in the background if none listens
         #[arg(long)]

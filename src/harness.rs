@@ -7,9 +7,12 @@
 pub mod caps;
 pub mod claude;
 mod digest;
+pub mod installation;
 pub mod kind;
 pub mod message_socket;
 pub mod process;
+pub mod program;
+pub mod round_trip;
 mod seen;
 pub mod session_file;
 pub mod status_line;

@@ -22,7 +22,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CliError, harness};
+use super::{CliError, of_harness::harness};
 use crate::{
     client::{Client, Response, percent_encode},
     harness::{header, kind::Kind},
@@ -39,10 +39,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The harness: claude
-    #[arg(value_parser = harness())]
+    /// The harness
+    #[arg(value_parser = harness(|kind| kind.word))]
     harness: &'static Kind,
-    /// The session [default: $CLAUDE_CODE_SESSION_ID]
+    /// The session [default: the one whose client starts this, as its variable names it]
     session: Option<String>,
 }
 

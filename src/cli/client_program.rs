@@ -1,7 +1,7 @@
 //! Programs on this machine: the client of a harness, and this one as others call it.
 
 use std::{
-    env, fmt, fs,
+    env, fs,
     io::Read,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -10,39 +10,16 @@ use std::{
     time::Duration,
 };
 
-use crate::harness::kind::Kind;
+use crate::harness::{kind::Kind, program::Version};
 
 /// How long a client may take to say its version; one that runs on a script engine takes most of a second on a busy machine.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most of what a client says that is read, in bytes.
 const SAID_BYTES_MAX: u64 = 4 * 1024;
 
-/// A version of three numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub [u32; 3]);
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [major, minor, patch] = self.0;
-        write!(f, "{major}.{minor}.{patch}")
-    }
-}
-
-impl Version {
-    /// The first three numbers of `text`, as in `2.1.330 (Claude Code)`.
-    pub(super) fn read(text: &str) -> Option<Self> {
-        let mut numbers = text.split_whitespace().next()?.splitn(3, '.');
-        let mut next = || {
-            let digits: String = numbers.next()?.chars().take_while(char::is_ascii_digit).collect();
-            digits.parse().ok()
-        };
-        Some(Self([next()?, next()?, next()?]))
-    }
-}
-
-/// What `claude` on the PATH says it is; `None` if there is none, or it says nothing in time.
-pub(super) fn version() -> Option<Version> {
-    let program = on_path("claude").next()?;
+/// What the harness's client on the PATH says it is; `None` if there is none, or it says nothing in time.
+pub(super) fn version(kind: &Kind) -> Option<Version> {
+    let program = on_path(kind.program.name).next()?;
     let child = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
@@ -105,20 +82,6 @@ pub(super) fn own_program(prefers_name: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_version_is_the_first_three_numbers() {
-        for (text, expected) in [
-            ("2.1.330 (Claude Code)\n", Some([2, 1, 330])),
-            ("2.1.9-beta.1", Some([2, 1, 9])),
-            ("claude 2.1", None),
-            ("2.1", None),
-            ("", None),
-        ] {
-            assert_eq!(Version::read(text).map(|version| version.0), expected, "{text:?}");
-        }
-        assert!(Version([2, 1, 197]) > Version([2, 1, 24]) && Version([3, 0, 0]) > Version([2, 9, 9]));
-    }
 
     #[test]
     fn a_client_that_says_nothing_is_given_up_and_gone() {

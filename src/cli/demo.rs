@@ -20,7 +20,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{CliError, Context, parse, refusal};
+use super::{CliError, Context, of_harness::listed, parse, refusal};
 use crate::{client::Client, event::Seq, tokens};
 use screen::Screen;
 
@@ -51,8 +51,7 @@ const SETTINGS: &str = "[sources.disk]\nenabled = false\n";
 const ORIGIN: &str = "The agent and its budget are scripted; files, git and ./tests.sh are real.";
 /// Where events come from otherwise.
 const FOR_REAL: &str = "In a session, events come from `aside run`, from hooks and from publishers.
-For real: aside up && aside install claude-code
-";
+For real: aside up && aside install";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -228,7 +227,8 @@ impl Turn<'_> {
             "{} events, about {raw} tokens as they came.\nThe agent was told in about {told}, each thing once.",
             published.len()
         ));
-        self.context.print(&format!("{summary}{FOR_REAL}"))
+        let harness = listed(|kind| kind.caps.name);
+        self.context.print(&format!("{summary}{FOR_REAL} {harness}\n"))
     }
 
     /// Every event of the journal up to the last one of the turn, as whoever follows it gets it.

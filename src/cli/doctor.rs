@@ -11,29 +11,25 @@ mod rules;
 
 use std::process::ExitCode;
 
-use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::{
     CliError, Context,
+    of_harness::harness,
     table::one_line,
     terminal::{Terminal, Tone},
 };
+use crate::harness::kind::{KINDS, Kind};
 pub(super) use round_trip::{SOURCE, is_probe};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The harness whose hooks are looked at
-    #[arg(value_enum, default_value = "claude-code")]
-    harness: Harness,
+    /// The harness whose hooks are looked at [default: those in which aside is installed]
+    #[arg(value_parser = harness(|kind| kind.caps.name))]
+    harness: Option<&'static Kind>,
     /// Print the checks as JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Harness {
-    ClaudeCode,
 }
 
 /// Columns of the longest verdict.
@@ -101,11 +97,10 @@ impl Check {
 
 /// Makes all checks; gives 1 if one of them failed.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, CliError> {
-    let Harness::ClaudeCode = args.harness;
     if args.json {
         context.terminal.moments.zone = None;
     }
-    let checks = checks(context);
+    let checks = checks(args.harness, context);
     let has_failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
     let text = if args.json {
         let list: Vec<Value> = checks.iter().map(Check::json).collect();
@@ -118,16 +113,26 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn checks(context: &Context<'_>) -> Vec<Check> {
+/// The harnesses to look at: the one that was named, else those in which aside is installed, else all.
+fn looked_at(named: Option<&'static Kind>) -> Vec<&'static Kind> {
+    if let Some(kind) = named {
+        return vec![kind];
+    }
+    let installed: Vec<_> = KINDS.into_iter().filter(|kind| client::may_be_installed(kind)).collect();
+    if installed.is_empty() { KINDS.to_vec() } else { installed }
+}
+
+fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
+    let kinds = looked_at(named);
     let mut checks = vec![binary::kind()];
     checks.extend(daemon::checks(context));
     let is_up = checks.iter().all(|check| check.name != daemon::NAME || check.verdict != Verdict::Fail);
-    checks.extend(client::checks());
+    checks.extend(kinds.iter().flat_map(|kind| client::checks(kind)));
     if is_up {
         checks.extend(attached::checks(&context.client));
         checks.extend(rules::checks(context));
-        checks.push(binary::time(context.client.socket()));
-        checks.push(round_trip::check(&context.client));
+        checks.extend(kinds.first().map(|kind| binary::time(kind, context.client.socket())));
+        checks.extend(kinds.iter().map(|kind| round_trip::check(kind, &context.client)));
     } else {
         let remedy = "aside up, then aside doctor again";
         checks.push(Check::fail(round_trip::NAME, "not tried, as there is no daemon", remedy));

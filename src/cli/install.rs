@@ -2,12 +2,14 @@
 //!
 //! Everything is decided before the first file is touched; what belongs to somebody else stays as it was, byte for byte.
 
-pub(super) mod claude;
+mod edit;
+mod harness;
+pub(super) mod places;
 pub(super) mod plan;
-pub(super) mod plugin;
 pub(super) mod settings;
 mod status_line;
 mod systemd;
+pub(super) mod templates;
 
 use std::{
     env,
@@ -16,7 +18,8 @@ use std::{
 
 use clap::Subcommand;
 
-use super::{CliError, Context, client_program::Version, paths::Paths};
+use super::{CliError, Context, of_harness::Of, paths::Paths};
+use crate::harness::program::Version;
 use plan::{FileError, Plan};
 use settings::SettingsError;
 pub(super) use status_line::quoted;
@@ -29,8 +32,8 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Into {
-    /// Claude Code: a plugin with hooks, a monitor and a skill
-    ClaudeCode(claude::Args),
+    #[command(flatten)]
+    Harness(Of<harness::Args>),
     /// systemd: units of this user, started when the socket is first used
     Systemd(systemd::Args),
 }
@@ -43,8 +46,8 @@ pub(super) struct RemoveArgs {
 
 #[derive(Debug, Subcommand)]
 enum From {
-    /// Claude Code
-    ClaudeCode(claude::RemoveArgs),
+    #[command(flatten)]
+    Harness(Of<harness::RemoveArgs>),
     /// systemd
     Systemd(systemd::Args),
 }
@@ -52,9 +55,12 @@ enum From {
 /// Why nothing was installed or taken out.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// Nobody knows where the harness keeps its files.
-    #[error("neither CLAUDE_CONFIG_DIR nor HOME is set")]
-    NoHome,
+    /// Nobody knows where the files are.
+    #[error("{}HOME is {}set", either(*variable), if variable.is_some() { "" } else { "not " })]
+    NoHome {
+        /// What would say so in place of the home folder.
+        variable: Option<&'static str>,
+    },
     /// A file cannot be read or changed.
     #[error(transparent)]
     File(#[from] FileError),
@@ -105,14 +111,22 @@ pub enum InstallError {
     },
     /// The harness does not understand these hooks.
     #[error(
-        "claude is version {version}, and takes these hooks from {oldest} on; update it first: claude update"
+        "{client} is version {version}, and takes these hooks from {oldest} on; update it first: {update}"
     )]
     TooOld {
+        /// Its program.
+        client: &'static str,
         /// What it says it is.
         version: Version,
         /// What would do.
         oldest: Version,
+        /// The command that brings it.
+        update: &'static str,
     },
+}
+
+fn either(variable: Option<&str>) -> String {
+    variable.map(|variable| format!("neither {variable} nor ")).unwrap_or_default()
 }
 
 /// What is to be done and said.
@@ -143,8 +157,8 @@ impl Outcome {
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let outcome = match &args.into {
-        Into::ClaudeCode(args) => {
-            claude::install(args).map(|outcome| with_socket(outcome, context.client.socket()))
+        Into::Harness(Of { kind, args }) => {
+            harness::install(kind, args).map(|outcome| with_socket(outcome, context.client.socket()))
         }
         Into::Systemd(args) => systemd::install(args, &context.paths),
     };
@@ -164,7 +178,9 @@ fn with_socket(mut outcome: Outcome, socket: &Path) -> Outcome {
 
 pub(super) fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let outcome = match &args.from {
-        From::ClaudeCode(args) => claude::uninstall(args).map(|outcome| with_what_stays(outcome, context)),
+        From::Harness(Of { kind, args }) => {
+            harness::uninstall(kind, args).map(|outcome| with_what_stays(outcome, context))
+        }
         From::Systemd(args) => systemd::uninstall(args),
     };
     finish(outcome, "nothing of aside is installed", context)

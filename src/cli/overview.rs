@@ -17,7 +17,12 @@ use super::{
     table::{Cell, Table, one_line},
     terminal::Tone,
 };
-use crate::{client::ClientError, notification::Priority, time::Timestamp};
+use crate::{
+    client::ClientError,
+    harness::kind::{KINDS, Kind},
+    notification::Priority,
+    time::Timestamp,
+};
 
 /// Most rows of each table, so that all of them fit on a screen of 24 lines.
 const ROWS_MAX: usize = 3;
@@ -26,13 +31,19 @@ const SOURCES_MAX: usize = 6;
 
 const DOING: &str = "look at the daemon";
 
-/// What is said where no daemon runs.
-const HOW_TO_START: &str = "
-  aside up                    start it in the background
-  aside install claude-code   put it into Claude Code
-  aside demo                  see what an agent receives, without a daemon
-  aside --help                every command
-";
+/// What is said where no daemon runs: the commands, and what each does.
+fn how_to_start() -> String {
+    let install =
+        |kind: &Kind| (format!("aside install {}", kind.caps.name), format!("put it into {}", kind.title));
+    let plain = |command: &str, what: &str| (command.to_owned(), what.to_owned());
+    let steps = std::iter::once(plain("aside up", "start it in the background"))
+        .chain(KINDS.into_iter().map(install))
+        .chain([
+            plain("aside demo", "see what an agent receives, without a daemon"),
+            plain("aside --help", "every command"),
+        ]);
+    steps.map(|(command, what)| format!("  {command:25}   {what}\n")).collect()
+}
 
 /// Prints the screen, also where no daemon runs.
 pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
@@ -40,7 +51,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
         Err(CliError::Client { source: ClientError::NoDaemon { socket, .. }, .. }) => {
             let head = format!("no daemon runs at {}", one_line(&socket.display().to_string()));
             let head = context.terminal.paint(Tone::Warning, &context.terminal.wrap(&head, 0, 2));
-            context.print(&format!("{head}\n{HOW_TO_START}"))
+            context.print(&format!("{head}\n\n{}", how_to_start()))
         }
         shown => shown,
     }

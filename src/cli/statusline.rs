@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use super::{CliError, harness};
+use super::{CliError, of_harness::harness};
 use crate::{
     client::{Client, hook_deadline},
     harness::kind::Kind,
@@ -21,8 +21,8 @@ const STDIN_BYTES_MAX: u64 = 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The harness: claude
-    #[arg(value_parser = harness())]
+    /// The harness
+    #[arg(value_parser = harness(|kind| kind.word))]
     harness: &'static Kind,
     /// A status line of your own: a shell command that gets the same stdin, and whose output goes first
     #[arg(long, value_name = "COMMAND")]

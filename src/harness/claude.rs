@@ -26,9 +26,11 @@
 
 mod calls;
 mod compared;
+mod installation;
 mod message_socket;
 mod reply;
 mod report;
+mod round_trip;
 mod session_file;
 mod statusline;
 mod stdin;
@@ -77,8 +79,10 @@ const CAPS: Caps = Caps {
 /// Claude Code, in the table of harnesses.
 pub const KIND: Kind = Kind {
     word: "claude",
+    title: "Claude Code",
     caps: CAPS,
-    hooks: Hooks { parse, reply },
+    program: installation::PROGRAM,
+    hooks: Hooks { parse, reply, harmless: round_trip::HARMLESS },
     files: ClientFiles {
         folder: ".claude",
         sessions: Some(SessionFiles {
@@ -102,6 +106,8 @@ pub const KIND: Kind = Kind {
     message_socket: Some(message_socket::from_headers),
     transcript: Some(&transcript::READER),
     status_line: Some(statusline::parse),
+    installation: installation::INSTALLATION,
+    round_trip: Some(round_trip::ROUND_TRIP),
 };
 
 /// What a prompt begins with that the client wrote itself, to tell of a background task or a monitor's line; another one is

@@ -7,8 +7,9 @@ use crate::{
     event::SessionId,
     exchange::Answer,
     harness::{
-        Headers, HookCall, HookEnv, HookError, caps::Caps, claude, message_socket::MessageSocket,
-        process::Process, session_file::SessionFile, status_line::StatusLine,
+        Headers, HookCall, HookEnv, HookError, caps::Caps, claude, installation::Installation,
+        message_socket::MessageSocket, process::Process, program::Program, round_trip::RoundTrip,
+        session_file::SessionFile, status_line::StatusLine,
     },
     time::Timestamp,
     transcript,
@@ -19,8 +20,12 @@ use crate::{
 pub struct Kind {
     /// What it is called in a command and in a path of the API, such as `claude` in `aside hook claude`.
     pub word: &'static str,
+    /// What people call it.
+    pub title: &'static str,
     /// What it can take, and its name.
     pub caps: Caps,
+    /// Its client's program.
+    pub program: Program,
     /// Its hooks.
     pub hooks: Hooks,
     /// What its client keeps in files.
@@ -33,6 +38,10 @@ pub struct Kind {
     pub transcript: Option<&'static transcript::Reader>,
     /// Reads what the client writes to the stdin of its status line; `None` where it has none.
     pub status_line: Option<fn(&[u8]) -> Result<StatusLine, HookError>>,
+    /// What is installed in it.
+    pub installation: Installation,
+    /// How the way to its agent is tried; `None` where its hooks speak for no subagent.
+    pub round_trip: Option<RoundTrip>,
 }
 
 /// What a harness says at its hooks, and what it is answered.
@@ -42,6 +51,8 @@ pub struct Hooks {
     pub parse: fn(&[u8], &HookEnv, Timestamp) -> Result<HookCall, HookError>,
     /// Writes the stdout of that hook; `None` for silence.
     pub reply: fn(&HookCall, &Answer) -> Option<String>,
+    /// The stdin of a hook that nothing follows.
+    pub harmless: &'static str,
 }
 
 /// What a client keeps in files.

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::Check;
-use crate::{cli::table::one_line, client::Client};
+use crate::{
+    cli::{of_harness::listed, table::one_line},
+    client::Client,
+};
 
 /// What the daemon tells of its sessions.
 #[derive(Deserialize)]
@@ -86,9 +89,10 @@ fn routes(sessions: &[Session], attached: &[Attached]) -> String {
 fn trouble(trouble: &Trouble) -> Check {
     let Trouble { kind, count, last } = trouble;
     let remedy = match kind.split(' ').next() {
-        Some("unknown_harness") => {
-            "the command of a hook is `aside hook claude`: correct the settings that name another"
-        }
+        Some("unknown_harness") => &*format!(
+            "the command of a hook is `aside hook {}`: correct the settings that name another",
+            listed(|kind| kind.word)
+        ),
         Some("left_out") => {
             "hooks are answered without that; the value has to be changed where the client gets it"
         }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::Check;
-use crate::client::HOOK_DEADLINE;
+use crate::{client::HOOK_DEADLINE, harness::kind::Kind};
 
 /// Most of the program's file that is read, in bytes: its headers stand at its beginning.
 const HEADER_BYTES_MAX: u64 = 64 * 1024;
@@ -17,8 +17,6 @@ const HEADER_BYTES_MAX: u64 = 64 * 1024;
 const RUNS: usize = 9;
 /// From here on an agent's user begins to notice hooks; people complain of 35 ms and more.
 const NOTICED: Duration = Duration::from_millis(30);
-/// A hook that nobody has defined: the daemon reads it and answers with silence.
-const HARMLESS: &str = r#"{"hook_event_name":"AsideDoctor","session_id":"doctor"}"#;
 
 /// Whether the program needs a loader, which costs every hook some time.
 pub(super) fn kind() -> Check {
@@ -46,12 +44,12 @@ pub(super) fn kind() -> Check {
     )
 }
 
-/// How long a hook takes, from the start of its process to its end.
-pub(super) fn time(socket: &Path) -> Check {
+/// How long a hook of the harness takes, from the start of its process to its end.
+pub(super) fn time(kind: &Kind, socket: &Path) -> Check {
     const NAME: &str = "hook time";
     let mut times: Vec<Duration> = Vec::new();
     for _ in 0..RUNS {
-        match timed(|| run_hook(socket)) {
+        match timed(|| run_hook(kind, socket)) {
             (Ok(()), time) => times.push(time),
             (Err(error), _) => {
                 return Check::fail(NAME, format!("this program cannot be run: {error}"), "install it again");
@@ -75,16 +73,16 @@ pub(super) fn time(socket: &Path) -> Check {
     }
 }
 
-fn run_hook(socket: &Path) -> io::Result<()> {
+fn run_hook(kind: &Kind, socket: &Path) -> io::Result<()> {
     let (input, mut writer) = io::pipe()?;
     let mut child = Command::new(env::current_exe()?)
-        .args(["hook", "claude"])
+        .args(["hook", kind.word])
         .env("ASIDE_SOCKET", socket)
         .stdin(input)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    io::Write::write_all(&mut writer, HARMLESS.as_bytes())?;
+    io::Write::write_all(&mut writer, kind.hooks.harmless.as_bytes())?;
     drop(writer);
     child.wait().map(drop)
 }

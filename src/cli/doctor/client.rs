@@ -11,52 +11,50 @@ use super::Check;
 use crate::{
     causes::with_causes,
     cli::{
-        client_program::{self, Version},
+        client_program,
         install::{
             InstallError,
-            claude::{Places, enabled_plugin, hooks_in, is_same_file, settings_at},
+            places::{Places, hooks_in, is_same_file, settings_at},
             plan::read,
-            plugin,
             settings::{OurHook, our_hooks},
+            templates::events,
         },
     },
+    harness::{kind::Kind, program::Program},
 };
-
-/// Oldest client with a message socket, by which one that runs without a terminal is reached.
-const MESSAGE_SOCKET_SINCE: Version = Version([2, 1, 224]);
 
 const HOOKS: &str = "hooks";
 
-pub(super) fn checks() -> Vec<Check> {
-    let mut checks = vec![version()];
-    match Places::find(Path::new(".")).and_then(|places| Found::look(&places)) {
+/// Whether aside is installed in this harness, for this user or the project here, or a file that would say so cannot be read.
+pub(super) fn may_be_installed(kind: &'static Kind) -> bool {
+    !Found::of(kind).is_ok_and(|found| found.installations.is_empty())
+}
+
+pub(super) fn checks(kind: &'static Kind) -> Vec<Check> {
+    let mut checks = vec![version(kind)];
+    match Found::of(kind) {
         Ok(found) => checks.extend(found.checks()),
-        Err(error @ InstallError::NoHome) => {
-            checks.push(Check::fail(HOOKS, error.to_string(), "set one of them"));
+        Err(error @ InstallError::NoHome { variable }) => {
+            let remedy = if variable.is_some() { "set one of them" } else { "set it" };
+            checks.push(Check::fail(HOOKS, error.to_string(), remedy));
         }
         Err(error) => checks.push(Check::fail(HOOKS, with_causes(&error), "repair the file")),
     }
     checks
 }
 
-fn version() -> Check {
+fn version(kind: &Kind) -> Check {
     const NAME: &str = "client";
-    let Some(version) = client_program::version() else {
-        return Check::warn(
-            NAME,
-            "there is no `claude` on the PATH that tells its version",
-            "install Claude Code",
-        );
+    let Program { name, update, lacks } = &kind.program;
+    let Some(version) = client_program::version(kind) else {
+        let found = format!("there is no `{name}` on the PATH that tells its version");
+        return Check::warn(NAME, found, format!("install {}", kind.title));
     };
-    let found = format!("claude {version}");
-    if version >= MESSAGE_SOCKET_SINCE {
-        return Check::ok(NAME, found);
+    let found = format!("{name} {version}");
+    match lacks.iter().find(|(since, _)| version < *since) {
+        None => Check::ok(NAME, found),
+        Some((_, lack)) => Check::warn(NAME, format!("{found} {lack}"), *update),
     }
-    Check::warn(
-        NAME,
-        format!("{found} has no message socket, so a session may be reached by hooks alone"),
-        "claude update",
-    )
 }
 
 /// One place with hooks of ours that the client runs.
@@ -70,59 +68,52 @@ struct Installation {
 
 #[derive(Debug)]
 struct Found {
+    kind: &'static Kind,
     installations: Vec<Installation>,
-    /// A settings file that turns all hooks off.
-    switched_off: Option<PathBuf>,
+    /// A settings file that turns all hooks off, and the key by which it does.
+    switched_off: Option<(PathBuf, &'static str)>,
 }
 
 impl Found {
-    fn look(places: &Places) -> Result<Self, InstallError> {
+    fn of(kind: &'static Kind) -> Result<Self, InstallError> {
+        let places = Places::find(kind, Path::new("."))?;
         let mut installations = Vec::new();
         let mut switched_off = None;
-        let folder = places.plugin();
-        if folder.join(plugin::MANIFEST_FILE).exists() {
-            let text = read(&folder.join(plugin::HOOKS_FILE))?.unwrap_or_default();
+        if let Some((folder, plugin)) = places.plugin().filter(|_| places.has_plugin()) {
+            let text = read(&folder.join(plugin.hooks))?.unwrap_or_default();
             let hooks = our_hooks(&serde_json::from_str::<Value>(&text).unwrap_or_default());
-            let remedy = "aside uninstall claude-code".to_owned();
             let place = folder.display().to_string();
-            installations.push(Installation { place, hooks: Some(hooks), remedy });
+            installations.push(Installation { place, hooks: Some(hooks), remedy: places.removal(false) });
         }
         for path in places.all_settings() {
-            if let Some(name) = enabled_plugin(&path)? {
-                let (place, remedy) = (format!("plugin {name}"), format!("claude plugin uninstall {name}"));
-                installations.push(Installation { place, hooks: None, remedy });
+            if let Some((name, remedy)) = places.enabled_plugin(&path)? {
+                installations.push(Installation { place: format!("plugin {name}"), hooks: None, remedy });
             }
             let hooks = hooks_in(&path)?;
             if !hooks.is_empty() {
-                let is_user = path == places.user_settings();
-                let remedy = if is_user {
-                    "aside uninstall claude-code"
-                } else {
-                    "aside uninstall claude-code --project"
-                };
-                installations.push(Installation {
-                    place: path.display().to_string(),
-                    hooks: Some(hooks),
-                    remedy: remedy.to_owned(),
-                });
+                let remedy = places.removal(path != places.user_settings());
+                let place = path.display().to_string();
+                installations.push(Installation { place, hooks: Some(hooks), remedy });
             }
             let settings = settings_at(&path)?.map(|settings| settings.value()).unwrap_or_default();
-            if settings.get("disableAllHooks").and_then(Value::as_bool) == Some(true) {
-                switched_off = Some(path);
+            if let Some(key) = (kind.installation.settings.switched_off)(&settings) {
+                switched_off = Some((path, key));
             }
         }
-        Ok(Self { installations, switched_off })
+        Ok(Self { kind, installations, switched_off })
     }
 
     fn checks(&self) -> Vec<Check> {
         let mut checks = Vec::new();
+        let again = format!("aside install {}", self.kind.caps.name);
         if self.installations.is_empty() {
-            return vec![Check::fail(HOOKS, "not installed", "aside install claude-code")];
+            return vec![Check::fail(HOOKS, "not installed", again)];
         }
-        if let Some(path) = &self.switched_off {
+        if let Some((path, key)) = &self.switched_off {
             let found = format!("{} turns all hooks off", path.display());
-            checks.push(Check::fail(HOOKS, found, "take `disableAllHooks` out of it"));
+            checks.push(Check::fail(HOOKS, found, format!("take `{key}` out of it")));
         }
+        let hooks_of = |installation| hooks_of(self.kind, installation, &again);
         checks.extend(self.installations.iter().map(hooks_of));
         checks.push(match self.installations.as_slice() {
             [first, second, ..] => Check::fail(
@@ -136,10 +127,9 @@ impl Found {
     }
 }
 
-/// Whether the hooks of one installation are all there and call this program.
-fn hooks_of(installation: &Installation) -> Check {
+/// Whether the hooks of one installation are all there and call this program; `again`: the command that mends it.
+fn hooks_of(kind: &'static Kind, installation: &Installation, again: &str) -> Check {
     let Installation { place, hooks, .. } = installation;
-    let again = "aside install claude-code";
     let Some(hooks) = hooks else { return Check::ok(HOOKS, format!("those of the {place}")) };
     if hooks.is_empty() {
         return Check::fail(HOOKS, format!("{place} has none that can be read"), again);
@@ -153,7 +143,7 @@ fn hooks_of(installation: &Installation) -> Check {
         }
     }
     let missing: Vec<String> =
-        plugin::events().into_iter().filter(|event| hooks.iter().all(|hook| hook.event != *event)).collect();
+        events(kind).into_iter().filter(|event| hooks.iter().all(|hook| hook.event != *event)).collect();
     if missing.is_empty() {
         Check::ok(HOOKS, format!("{} in {place} call this program", hooks.len()))
     } else {

@@ -9,11 +9,17 @@ use std::{
     process::{Command, Stdio},
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::Check;
-use crate::client::Client;
+use crate::{
+    client::Client,
+    harness::{
+        kind::Kind,
+        round_trip::{MadeUp, RoundTrip},
+    },
+};
 
 pub(super) const NAME: &str = "round trip";
 /// The type of the event: a core subscriber's, which cannot be switched off.
@@ -31,12 +37,24 @@ pub(in crate::cli) fn is_probe(session: Option<&str>) -> bool {
     parts.is_some_and(|(parent, agent)| parent.starts_with(SESSION) && agent == AGENT)
 }
 
-pub(super) fn check(client: &Client) -> Check {
+/// The way through the hooks of one harness.
+struct Way<'a> {
+    kind: &'static Kind,
+    hooks: &'static RoundTrip,
+    made_up: MadeUp<'a>,
+    client: &'a Client,
+}
+
+pub(super) fn check(kind: &'static Kind, client: &Client) -> Check {
+    let Some(hooks) = &kind.round_trip else {
+        let found = format!("not tried, as the hooks of {} can speak for no made-up subagent", kind.title);
+        return Check::ok(NAME, found);
+    };
     let id = format!("{SESSION}{}", Uuid::now_v7());
-    let outcome = try_out(client, &id);
+    let way = Way { kind, hooks, made_up: MadeUp { conversation: &id, agent: AGENT }, client };
+    let outcome = way.try_out();
     // The daemon closes a session that nobody uses; this one should not be seen until then.
-    let closing = json!({ "hook_event_name": "SubagentStop", "session_id": id, "agent_id": AGENT, "agent_type": AGENT });
-    let closed = hook(client, &closing);
+    let closed = way.hook(&(hooks.end)(&way.made_up));
     match (outcome, closed) {
         (Ok(characters), Ok(_)) => {
             Check::ok(NAME, format!("an event came back once, as {characters} characters of text"))
@@ -48,60 +66,62 @@ pub(super) fn check(client: &Client) -> Check {
     }
 }
 
-/// Gives the number of characters that the agent would have got.
-fn try_out(client: &Client, id: &str) -> Result<usize, String> {
-    let session = format!("{id}/{AGENT}");
-    let event = json!({
-        "id": id, "type": EVENT_TYPE, "source": SOURCE, "session": session,
-        "payload": { "tool_name": "doctor", "error_type": "none", "error_message": "a test of the way" },
-    });
-    let answer = client
-        .request("POST", "/v1/events", &[("content-type", "application/json")], event.to_string().as_bytes())
-        .map_err(|error| error.to_string())?;
-    if answer.status != 200 {
-        return Err(format!("the event was refused with HTTP status {}", answer.status));
-    }
-    let characters =
-        match batch(client, id, "first")? {
+impl Way<'_> {
+    /// Gives the number of characters that the agent would have got.
+    fn try_out(&self) -> Result<usize, String> {
+        let MadeUp { conversation: id, agent } = self.made_up;
+        let event = json!({
+            "id": id, "type": EVENT_TYPE, "source": SOURCE, "session": format!("{id}/{agent}"),
+            "payload": { "tool_name": "doctor", "error_type": "none", "error_message": "a test of the way" },
+        });
+        let headers = [("content-type", "application/json")];
+        let answer = self
+            .client
+            .request("POST", "/v1/events", &headers, event.to_string().as_bytes())
+            .map_err(|error| error.to_string())?;
+        if answer.status != 200 {
+            return Err(format!("the event was refused with HTTP status {}", answer.status));
+        }
+        let characters = match self.ask("first")? {
             None => Err("the hook was silent: it got no answer in time, or the event became no notification"
                 .to_owned()),
             Some(text) => Ok(text.chars().count()),
         }?;
-    // Also confirms that the text has arrived, so that it is not told again to whoever comes later.
-    match batch(client, id, "second")? {
-        None => Ok(characters),
-        Some(_) => Err("the event was told twice".to_owned()),
+        // Also confirms that the text has arrived, so that it is not told again to whoever comes later.
+        match self.ask("second")? {
+            None => Ok(characters),
+            Some(_) => Err("the event was told twice".to_owned()),
+        }
     }
-}
 
-/// Says that a batch of tools has ended; gives the text for the agent, if there is one.
-fn batch(client: &Client, id: &str, tool_use: &str) -> Result<Option<String>, String> {
-    let call = json!({
-        "hook_event_name": "PostToolBatch", "session_id": id, "agent_id": AGENT, "prompt_id": id, "cwd": "/",
-        "tool_calls": [{ "tool_name": "doctor", "tool_use_id": format!("{id}-{tool_use}") }],
-    });
-    let output = hook(client, &call).map_err(|error| format!("the hook cannot be run: {error}"))?;
-    if output.is_empty() {
-        return Ok(None);
+    /// Runs a hook that carries text; gives the text for the agent, if there is one.
+    fn ask(&self, call: &str) -> Result<Option<String>, String> {
+        let output = self
+            .hook(&(self.hooks.ask)(&self.made_up, call))
+            .map_err(|error| format!("the hook cannot be run: {error}"))?;
+        if output.is_empty() {
+            return Ok(None);
+        }
+        let text = (self.hooks.text)(&output).ok_or("the hook printed no text for the agent")?;
+        Ok(Some(text))
     }
-    let output: Value = serde_json::from_slice(&output)
-        .map_err(|error| format!("the hook printed something else than JSON: {error}"))?;
-    let text = output.pointer("/hookSpecificOutput/additionalContext").and_then(Value::as_str);
-    text.map(|text| Some(text.to_owned())).ok_or_else(|| "the hook printed no text for the agent".to_owned())
-}
 
-/// Runs the hook as the client does; gives what it prints.
-fn hook(client: &Client, call: &Value) -> io::Result<Vec<u8>> {
-    let mut child = Command::new(env::current_exe()?)
-        .args(["hook", "claude"])
-        .env("ASIDE_SOCKET", client.socket())
-        .env_remove("CLAUDE_PROJECT_DIR")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(call.to_string().as_bytes())?;
+    /// Runs the hook as the client does, less what the client of whoever runs this says of itself; gives what it prints.
+    fn hook(&self, stdin: &str) -> io::Result<Vec<u8>> {
+        let mut command = Command::new(env::current_exe()?);
+        for (_, variable) in self.kind.variables.forwarded {
+            command.env_remove(variable);
+        }
+        let mut child = command
+            .args(["hook", self.kind.word])
+            .env("ASIDE_SOCKET", self.client.socket())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        if let Some(mut pipe) = child.stdin.take() {
+            pipe.write_all(stdin.as_bytes())?;
+        }
+        child.wait_with_output().map(|output| output.stdout)
     }
-    child.wait_with_output().map(|output| output.stdout)
 }

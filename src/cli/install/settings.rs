@@ -1,4 +1,4 @@
-//! Edits of a settings file of Claude Code: text in, text out, and everything that is not ours stays as it was.
+//! Edits of a client's settings file: text in, text out, and everything that is not ours stays as it was.
 //!
 //! The text is edited as a tree that keeps comments, order and white space, so a file that somebody formatted by hand stays formatted by hand.
 
@@ -9,6 +9,8 @@ use jsonc_parser::{
     cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode},
 };
 use serde_json::Value;
+
+use crate::harness::kind::Kind;
 
 /// What the program's file is called, by which a hook is known to be ours.
 pub(super) const PROGRAM: &str = "aside";
@@ -206,7 +208,7 @@ fn program_of(handler: &Value) -> Option<String> {
     let program = words.next()?;
     let is_ours = is_program(&program)
         && words.next().as_deref() == Some("hook")
-        && words.next().as_deref() == Some("claude");
+        && words.next().is_some_and(|word| Kind::of_word(&word).is_some());
     is_ours.then_some(program)
 }
 

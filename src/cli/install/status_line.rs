@@ -4,20 +4,21 @@
 use std::path::{Path, PathBuf};
 
 use jsonc_parser::cst::{CstObject, CstStringLit};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     InstallError, Outcome,
-    claude::settings_at,
+    places::settings_at,
     settings::{Settings, SettingsError, input, is_program, shape},
+    templates::Choice,
 };
+use crate::harness::{installation::StatusLineSetting, kind::Kind};
 
-/// The words after the program that make a status line ours.
-const WORDS: [&str; 2] = ["statusline", "claude"];
+/// The word after the program, before that of the harness, that makes a status line ours.
+const WORD: &str = "statusline";
 const WRAP: &str = "--wrap";
-/// The setting without which the client draws the line only when the conversation goes on, which an idle one does not.
-const REFRESH: &str = "refreshInterval";
-/// How often it is drawn then, in seconds: soon enough for somebody who looks, and a few milliseconds of work each time.
+/// How often it is drawn, in seconds: soon enough for somebody who looks, and a few milliseconds of work each time. A client that is
+/// not told draws it only when the conversation goes on, which an idle one does not.
 const REFRESH_SECONDS: u32 = 5;
 
 /// Where the user wants to see what waits.
@@ -36,16 +37,18 @@ pub(super) enum Wish {
 /// Errors: a file that cannot be read.
 pub(super) fn is_put(
     outcome: &mut Outcome,
+    kind: &'static Kind,
     settings: &Path,
     wish: Wish,
     others: &[PathBuf],
 ) -> Result<bool, InstallError> {
+    let Some(setting) = &kind.installation.status_line else { return Ok(false) };
     match wish {
         Wish::Always => Ok(true),
         Wish::Never => Ok(false),
         Wish::UnlessThereIsOne => {
             let others = others.iter().map(PathBuf::as_path);
-            let foreign = foreign(std::iter::once(settings).chain(others))?;
+            let foreign = foreign(setting, std::iter::once(settings).chain(others))?;
             if let Some(file) = foreign {
                 outcome.note(&format!(
                     "the status line in {} stays as it is; with --statusline it shows what waits too",
@@ -58,12 +61,13 @@ pub(super) fn is_put(
 }
 
 /// The first of these files that has a status line which is not ours.
-fn foreign<'p>(files: impl Iterator<Item = &'p Path>) -> Result<Option<&'p Path>, InstallError> {
+fn foreign<'p>(
+    setting: &StatusLineSetting,
+    files: impl Iterator<Item = &'p Path>,
+) -> Result<Option<&'p Path>, InstallError> {
     for file in files {
-        let settings = settings_at(file)?;
-        let has_one =
-            |settings: &Settings| settings.value().get("statusLine").is_some() && !is_ours(settings);
-        if settings.as_ref().is_some_and(has_one) {
+        let settings = settings_at(file)?.map(|settings| settings.value()).unwrap_or_default();
+        if settings.get(setting.key).is_some() && !is_ours_in(setting, &settings) {
             return Ok(Some(file));
         }
     }
@@ -73,40 +77,43 @@ fn foreign<'p>(files: impl Iterator<Item = &'p Path>) -> Result<Option<&'p Path>
 /// Makes the status line ours; one that is there already goes on inside it.
 ///
 /// Errors: a status line that is no command cannot be wrapped.
-pub(super) fn put(settings: &Settings, program: &str) -> Result<(), SettingsError> {
-    let Some(property) = settings.object().and_then(|object| object.get("statusLine")) else {
-        let command = command(program, None);
-        let value = json!({ "type": "command", "command": command, REFRESH: REFRESH_SECONDS });
-        settings.object_or_new().append("statusLine", input(&value));
+pub(super) fn put(settings: &Settings, choice: &Choice) -> Result<(), SettingsError> {
+    let Some(StatusLineSetting { key, interval }) = &choice.kind.installation.status_line else {
         return Ok(());
     };
-    let status_line = property.object_value().ok_or_else(|| shape("statusLine", "an object"))?;
-    let literal = literal(&status_line).ok_or_else(|| shape("statusLine.command", "a string"))?;
+    let Some(property) = settings.object().and_then(|object| object.get(key)) else {
+        let command = command(choice, None);
+        let value = json!({ "type": "command", "command": command, *interval: REFRESH_SECONDS });
+        settings.object_or_new().append(key, input(&value));
+        return Ok(());
+    };
+    let status_line = property.object_value().ok_or_else(|| shape(key, "an object"))?;
+    let literal = literal(&status_line).ok_or_else(|| shape(&format!("{key}.command"), "a string"))?;
     let present = decoded(&literal);
     let wrapped = match ours(&present) {
         Some(wrapped) => wrapped,
         None => Some(present),
     };
-    set(&literal, &command(program, wrapped.as_deref()));
-    if status_line.get(REFRESH).is_none() {
-        status_line.append(REFRESH, input(&json!(REFRESH_SECONDS)));
+    set(&literal, &command(choice, wrapped.as_deref()));
+    if status_line.get(interval).is_none() {
+        status_line.append(interval, input(&json!(REFRESH_SECONDS)));
     }
     Ok(())
 }
 
 /// Gives the status line back to whom it belonged; `original` is the file as it was before, if that is known.
-pub(super) fn remove(settings: &Settings, original: Option<&Settings>) {
-    let Some(property) = settings.object().and_then(|object| object.get("statusLine")) else { return };
+pub(super) fn remove(kind: &Kind, settings: &Settings, original: Option<&Settings>) {
+    let Some(StatusLineSetting { key, interval }) = &kind.installation.status_line else { return };
+    let Some(property) = settings.object().and_then(|object| object.get(key)) else { return };
     let Some(status_line) = property.object_value() else { return };
     let Some(literal) = self::literal(&status_line) else { return };
     match ours(&decoded(&literal)) {
         None => {}
         Some(None) => property.remove(),
         Some(Some(wrapped)) => {
-            let original =
-                original.and_then(Settings::object).and_then(|object| object.object_value("statusLine"));
-            let had_no_interval = original.as_ref().is_some_and(|original| original.get(REFRESH).is_none());
-            if had_no_interval && let Some(interval) = status_line.get(REFRESH) {
+            let original = original.and_then(Settings::object).and_then(|object| object.object_value(key));
+            let had_no_interval = original.as_ref().is_some_and(|original| original.get(interval).is_none());
+            if had_no_interval && let Some(interval) = status_line.get(interval) {
                 interval.remove();
             }
             let before = original
@@ -122,14 +129,17 @@ pub(super) fn remove(settings: &Settings, original: Option<&Settings>) {
 }
 
 /// Whether the status line is ours.
-pub(super) fn is_ours(settings: &Settings) -> bool {
-    let value = settings.value();
-    let command = value.pointer("/statusLine/command").and_then(serde_json::Value::as_str);
+pub(super) fn is_ours(kind: &Kind, settings: &Settings) -> bool {
+    kind.installation.status_line.as_ref().is_some_and(|setting| is_ours_in(setting, &settings.value()))
+}
+
+fn is_ours_in(setting: &StatusLineSetting, settings: &Value) -> bool {
+    let command = settings.get(setting.key).and_then(|line| line.get("command")?.as_str());
     command.is_some_and(|command| ours(command).is_some())
 }
 
-fn command(program: &str, wrapped: Option<&str>) -> String {
-    let words = std::iter::once(program).chain(WORDS);
+fn command(choice: &Choice, wrapped: Option<&str>) -> String {
+    let words = [&*choice.program, WORD, choice.kind.word].into_iter();
     let words = words.chain(wrapped.map(|wrapped| [WRAP, wrapped]).into_iter().flatten());
     words.map(quoted).collect::<Vec<_>>().join(" ")
 }
@@ -144,16 +154,16 @@ pub(in crate::cli) fn quoted(word: &str) -> String {
 fn ours(command: &str) -> Option<Option<String>> {
     let words = shlex::split(command)?;
     match words.as_slice() {
-        [program, first, second] if is_ours_by(program, [first, second]) => Some(None),
-        [program, first, second, wrap, wrapped] if is_ours_by(program, [first, second]) && wrap == WRAP => {
+        [program, word, harness] if is_ours_by([program, word, harness]) => Some(None),
+        [program, word, harness, wrap, wrapped] if is_ours_by([program, word, harness]) && wrap == WRAP => {
             Some(Some(wrapped.clone()))
         }
         _ => None,
     }
 }
 
-fn is_ours_by(program: &str, words: [&String; 2]) -> bool {
-    is_program(program) && words == WORDS
+fn is_ours_by([program, word, harness]: [&String; 3]) -> bool {
+    is_program(program) && word == WORD && Kind::of_word(harness).is_some()
 }
 
 fn literal(status_line: &CstObject) -> Option<CstStringLit> {

@@ -27,7 +27,7 @@ pub(in crate::cli) struct Args {
 pub(super) fn install(args: &Args, paths: &Result<Paths, PathsError>) -> Result<Outcome, InstallError> {
     let mut outcome = Outcome::new(args.dry_run);
     let folder = units()?;
-    let paths = paths.as_ref().map_err(|_| InstallError::NoHome)?;
+    let paths = paths.as_ref().map_err(|_| no_home())?;
     let program = client_program::own_program(false);
     // Without the variable, systemd's own name of the folder is better than a number of today.
     let default = given("XDG_RUNTIME_DIR").map(|folder| folder.join("aside/aside.sock"));
@@ -86,7 +86,11 @@ fn units() -> Result<PathBuf, InstallError> {
         .filter(|folder| folder.is_absolute())
         .or_else(|| Some(given("HOME")?.join(".config")))
         .map(|folder| folder.join("systemd/user"))
-        .ok_or(InstallError::NoHome)
+        .ok_or_else(no_home)
+}
+
+const fn no_home() -> InstallError {
+    InstallError::NoHome { variable: Some("XDG_CONFIG_HOME") }
 }
 
 fn given(name: &str) -> Option<PathBuf> {

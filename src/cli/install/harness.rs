@@ -1,0 +1,322 @@
+//! A harness of the table: a plugin in the user's folder, hooks in a settings file, or a plugin's folder to be given to others.
+//!
+//! Which files and hooks these are is said by the harness's row. A client runs the hooks of a plugin and those of a settings file side
+//! by side: whoever installs in one place takes ours out of the other.
+
+use std::path::{Path, PathBuf};
+
+use clap::Command;
+
+use super::{
+    InstallError, Outcome,
+    edit::{clean, put_hooks, put_status_line},
+    places::{Places, has_hooks, hooks_in},
+    plan::{holds_file, read, remove_empty},
+    settings::{PROGRAM, is_program},
+    status_line::{Wish, quoted},
+    templates::{Choice, is_manifest},
+};
+use crate::{
+    cli::{client_program, of_harness::ForHarness},
+    harness::{installation::Plugin, kind::Kind},
+};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// For all projects of this user; this is the default
+    #[arg(long, conflicts_with_all = ["project", "plugin"])]
+    user: bool,
+    /// For one project and this user
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".", conflicts_with = "plugin")]
+    project: Option<PathBuf>,
+    /// Write the plugin into DIR as a marketplace of its own, and say how the client adds it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["statusline", "no_statusline", "settings"])]
+    plugin: Option<PathBuf>,
+    /// Put the hooks into the user's settings instead of a plugin; nothing wakes an idle session then
+    #[arg(long, conflicts_with_all = ["project", "plugin"])]
+    settings: bool,
+    /// Let the first hook of a session start the daemon if none runs
+    #[arg(long)]
+    autostart: bool,
+    /// Show what waits in the client's status line also if you have one of your own, which goes on inside it
+    #[arg(long, conflicts_with = "no_statusline")]
+    statusline: bool,
+    /// Leave the client's status line alone, and take ours out of it
+    #[arg(long)]
+    no_statusline: bool,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct RemoveArgs {
+    /// Take it out of one project's settings instead [default DIR: the current folder]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
+    project: Option<PathBuf>,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Args {
+    const fn status_line(&self) -> Wish {
+        match (self.statusline, self.no_statusline) {
+            (true, _) => Wish::Always,
+            (false, true) => Wish::Never,
+            (false, false) => Wish::UnlessThereIsOne,
+        }
+    }
+}
+
+impl ForHarness for Args {
+    fn fit(command: Command, kind: &Kind) -> Command {
+        let settings = &kind.installation.settings;
+        let place = ["DIR", kind.files.folder, settings.project.first().unwrap_or(&"")].join("/");
+        let project =
+            format!("For one project and this user: hooks in {place} [default DIR: the current folder]");
+        command
+            .about(format!("{}: {}", kind.title, kind.installation.what))
+            .mut_arg("project", |arg| arg.help(project))
+    }
+
+    fn options(kind: &Kind) -> Vec<(&'static str, bool)> {
+        let installation = &kind.installation;
+        let has_marketplace = installation.plugin.as_ref().is_some_and(|plugin| plugin.marketplace.is_some());
+        vec![
+            ("project", !installation.settings.project.is_empty()),
+            ("plugin", has_marketplace),
+            ("settings", installation.plugin.is_some()),
+            ("statusline", installation.status_line.is_some()),
+            ("no_statusline", installation.status_line.is_some()),
+        ]
+    }
+}
+
+impl ForHarness for RemoveArgs {
+    fn fit(command: Command, kind: &Kind) -> Command {
+        command.about(kind.title)
+    }
+
+    fn options(kind: &Kind) -> Vec<(&'static str, bool)> {
+        vec![("project", !kind.installation.settings.project.is_empty())]
+    }
+}
+
+/// Puts aside into the client.
+pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, InstallError> {
+    let places = Places::find(kind, args.project.as_deref().unwrap_or(Path::new(".")))?;
+    let mut outcome = Outcome::new(args.dry_run);
+    let program = client_program::own_program(args.plugin.is_some());
+    let choice = Choice { kind, program, autostart: args.autostart };
+    if !is_program(&choice.program) {
+        return Err(InstallError::OtherName { program: choice.program });
+    }
+    if let Some(folder) = &args.plugin {
+        plugin_folder(&mut outcome, folder, &places, &choice)?;
+        return Ok(outcome);
+    }
+    let (client, oldest, name) = (client_program::version(kind), kind.installation.since, kind.program.name);
+    refuse_twice(&places, args.project.is_some())?;
+    match client {
+        Some(version) if version < oldest => {
+            return Err(InstallError::TooOld { client: name, version, oldest, update: kind.program.update });
+        }
+        Some(_) => {}
+        None => outcome.note(&format!(
+            "there is no `{name}` on the PATH that tells its version; what is installed waits for one"
+        )),
+    }
+    let wish = args.status_line();
+    if args.project.is_some() {
+        if !places.project.is_dir() {
+            return Err(InstallError::NoProject { path: places.project });
+        }
+        project(&mut outcome, &places, &choice, wish)?;
+    } else {
+        let plugin = places.plugin();
+        let since = plugin.as_ref().map(|(_, plugin)| plugin.since);
+        let is_too_old = client.zip(since).is_some_and(|(version, since)| version < since);
+        match plugin {
+            Some((folder, plugin)) if !args.settings && !is_too_old => {
+                user_plugin(&mut outcome, &places, &folder, plugin, &choice, wish)?;
+            }
+            _ => user_settings(&mut outcome, &places, &choice, wish, is_too_old)?,
+        }
+    }
+    let up = format!("starts the daemon; sessions of `{name}` that start from now on are told");
+    outcome.next(&[
+        if args.autostart {
+            (name, "the next session starts the daemon, and is told from then on")
+        } else {
+            ("aside up", &*up)
+        },
+        ("aside doctor", "checks all of it"),
+    ]);
+    Ok(outcome)
+}
+
+/// Takes aside out of the client again.
+pub(super) fn uninstall(kind: &'static Kind, args: &RemoveArgs) -> Result<Outcome, InstallError> {
+    let places = Places::find(kind, args.project.as_deref().unwrap_or(Path::new(".")))?;
+    let mut outcome = Outcome::new(args.dry_run);
+    if args.project.is_some() {
+        for path in places.project_settings() {
+            clean(&mut outcome, kind, &path)?;
+        }
+    } else {
+        remove_plugin(&mut outcome, &places)?;
+        let user = places.user_settings();
+        clean(&mut outcome, kind, &user)?;
+        // One that cannot be read is the project's trouble, and keeps nothing of this user's in place.
+        for path in places.all_settings().into_iter().filter(|path| *path != user && has_hooks(path)) {
+            outcome.note(&format!("{} has hooks of aside too: {}", path.display(), places.removal(true)));
+        }
+    }
+    Ok(outcome)
+}
+
+/// Refuses to write into what stands at `place`, if that is more than empty folders, unless `manifest`, which is in it or it itself, says that it is aside's.
+fn refuse_foreign(place: &Path, manifest: &Path) -> Result<(), InstallError> {
+    if holds_file(place) && !read(manifest)?.as_deref().is_some_and(is_manifest) {
+        return Err(InstallError::Foreign { path: place.to_owned() });
+    }
+    Ok(())
+}
+
+/// A plugin in the user's own folder, and none of ours in the settings.
+fn user_plugin(
+    outcome: &mut Outcome,
+    places: &Places,
+    folder: &Path,
+    plugin: &Plugin,
+    choice: &Choice,
+    wish: Wish,
+) -> Result<(), InstallError> {
+    refuse_foreign(folder, &folder.join(plugin.manifest))?;
+    for (name, text) in choice.plugin_files(plugin) {
+        outcome.plan.write(folder.join(name), text)?;
+    }
+    let settings = places.user_settings();
+    if !hooks_in(&settings)?.is_empty() {
+        outcome.note(&format!(
+            "the plugin in {} takes the place of the hooks in {}",
+            folder.display(),
+            settings.display()
+        ));
+    }
+    put_status_line(outcome, &settings, choice, wish)
+}
+
+/// Hooks in the user's settings, and no plugin; `is_too_old` for one.
+fn user_settings(
+    outcome: &mut Outcome,
+    places: &Places,
+    choice: &Choice,
+    wish: Wish,
+    is_too_old: bool,
+) -> Result<(), InstallError> {
+    let settings = places.user_settings();
+    if let (true, Some((_, Plugin { since, .. }))) = (is_too_old, places.plugin()) {
+        outcome.note(&format!("the client loads plugins of its own from {since} on; until then the hooks are in its settings, and nothing wakes an idle session"));
+    }
+    remove_plugin(outcome, places)?;
+    if let (false, Some((folder, _))) = (outcome.plan.is_empty(), places.plugin()) {
+        outcome.note(&format!(
+            "the hooks in {} take the place of the plugin in {}",
+            settings.display(),
+            folder.display()
+        ));
+    }
+    put_hooks(outcome, &settings, choice, wish, &[])
+}
+
+/// Hooks in the file that has ours already, else in the first one, which belongs to this user alone where the client has such a file: a
+/// colleague without aside would see an error at every step.
+fn project(outcome: &mut Outcome, places: &Places, choice: &Choice, wish: Wish) -> Result<(), InstallError> {
+    let files = places.project_settings();
+    let mut found = files.first();
+    for path in &files {
+        if !hooks_in(path)?.is_empty() {
+            found = Some(path);
+            break;
+        }
+    }
+    let Some(path) = found else { return Ok(()) };
+    // The one that the client would show there without ours, wherever it is set.
+    put_hooks(outcome, path, choice, wish, &places.all_settings())
+}
+
+fn plugin_folder(
+    outcome: &mut Outcome,
+    folder: &Path,
+    places: &Places,
+    choice: &Choice,
+) -> Result<(), InstallError> {
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let Some((own, plugin)) = places.plugin() else { return Ok(()) };
+    let Some(market) = &plugin.marketplace else { return Ok(()) };
+    let (list, target) = (folder.join(market.list), folder.join(PROGRAM));
+    refuse_foreign(&list, &list)?;
+    refuse_foreign(&target, &target.join(plugin.manifest))?;
+    for (name, text) in choice.marketplace_files(plugin, market) {
+        outcome.plan.write(folder.join(name), text)?;
+    }
+    if own.exists() || !hooks_in(&places.user_settings())?.is_empty() {
+        outcome.note(&format!(
+            "aside is installed for this user already, and with both every hook would run twice: {}",
+            places.removal(false)
+        ));
+    }
+    let steps = (market.next)(&quoted(&folder.display().to_string()));
+    outcome.next(&steps.iter().map(|(step, what)| (&**step, *what)).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Refuses to install what would run beside another installation of aside: that of another scope, or one that the client manages.
+/// One for the same scope in another form gives way to the new one, which says so.
+fn refuse_twice(places: &Places, is_project: bool) -> Result<(), InstallError> {
+    for path in places.all_settings() {
+        if let Some((plugin, remedy)) = places.enabled_plugin(&path)? {
+            let what = format!("the plugin {plugin}, which {} enables,", path.display());
+            return Err(InstallError::Twice { what, remedy });
+        }
+    }
+    let user = places.user_settings();
+    if is_project && (places.has_plugin() || !hooks_in(&user)?.is_empty()) {
+        let what = "the installation for all projects of this user".to_owned();
+        return Err(InstallError::Twice { what, remedy: places.removal(false) });
+    }
+    let mut project = places.all_settings().into_iter().filter(|path| *path != user);
+    if !is_project && let Some(path) = project.find(|path| has_hooks(path)) {
+        let what = format!("the installation in {}", path.display());
+        return Err(InstallError::Twice { what, remedy: places.removal(true) });
+    }
+    Ok(())
+}
+
+/// Takes the plugin out of the user's folder, file by file: what somebody put beside them stays.
+fn remove_plugin(outcome: &mut Outcome, places: &Places) -> Result<(), InstallError> {
+    let Some((folder, plugin)) = places.plugin() else { return Ok(()) };
+    if !read(&folder.join(plugin.manifest))?.as_deref().is_some_and(is_manifest) {
+        return Ok(());
+    }
+    for (name, _) in plugin.files {
+        let path = folder.join(name);
+        let folders = path.parent().zip(folder.parent());
+        outcome.emptied.extend(folders.map(|(parent, top)| (parent.to_owned(), top.to_owned())));
+        outcome.plan.remove(path)?;
+    }
+    Ok(())
+}
+
+impl Outcome {
+    /// Carries the plan out and takes away the folders that it emptied.
+    pub(super) fn carry_out(&self) -> Result<(), InstallError> {
+        self.plan.apply()?;
+        for (folder, top) in &self.emptied {
+            remove_empty(folder, top);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! The files that are installed, from the templates of the harness's row.
+
+use serde_json::{Map, Value, json};
+
+use super::{settings::PROGRAM, status_line::quoted};
+use crate::harness::{
+    installation::{Installation, Marketplace, Plugin},
+    kind::Kind,
+};
+
+/// The option with which a hook starts the daemon.
+const START: &str = "--start";
+
+/// What an installation can choose.
+#[derive(Debug, Clone)]
+pub(super) struct Choice {
+    pub(super) kind: &'static Kind,
+    /// How the client calls this program: a path, or a name to look up.
+    pub(super) program: String,
+    /// Whether the first hook of a session starts the daemon.
+    pub(super) autostart: bool,
+}
+
+impl Choice {
+    /// The plainest one, for those who look for what any of them puts.
+    pub(super) fn plain(kind: &'static Kind) -> Self {
+        Self { kind, program: PROGRAM.to_owned(), autostart: false }
+    }
+
+    /// The hooks, as they stand in a settings file: the value of its `hooks`.
+    pub(super) fn hooks(&self) -> Value {
+        self.filled(self.kind.installation.hooks).get_mut("hooks").map(Value::take).unwrap_or_default()
+    }
+
+    /// The plugin's files: path below its folder, and text.
+    pub(super) fn plugin_files(&self, plugin: &Plugin) -> Vec<(&'static str, String)> {
+        let file = |(path, template): &(&'static str, &'static str)| {
+            if !path.ends_with(".json") {
+                return (*path, (*template).to_owned());
+            }
+            let mut file = self.filled(template);
+            if let (true, Some(fields)) = (*path == plugin.manifest, file.as_object_mut()) {
+                fields.insert("version".to_owned(), json!(env!("CARGO_PKG_VERSION")));
+            }
+            (*path, pretty(&file))
+        };
+        plugin.files.iter().map(file).collect()
+    }
+
+    /// The files of a folder that the client takes plugins from: the plugin in a folder of its name, and the list.
+    pub(super) fn marketplace_files(&self, plugin: &Plugin, market: &Marketplace) -> Vec<(String, String)> {
+        let files = self.plugin_files(plugin).into_iter();
+        let files = files.map(|(path, text)| (format!("{PROGRAM}/{path}"), text));
+        let list = (market.list.to_owned(), pretty(&self.filled(market.template)));
+        std::iter::once(list).chain(files).collect()
+    }
+
+    /// The JSON of a template, with what was chosen.
+    fn filled(&self, template: &str) -> Value {
+        let mut json =
+            serde_json::from_str(template).expect("the shipped templates are JSON, as a test holds");
+        self.fill(&mut json);
+        let Installation { starts, .. } = &self.kind.installation;
+        let first = json.get_mut("hooks").and_then(|hooks| hooks.get_mut(*starts)?.as_array_mut());
+        for group in first.into_iter().flatten().filter(|_| self.autostart) {
+            let handlers = group.get_mut("hooks").and_then(Value::as_array_mut);
+            handlers.into_iter().flatten().filter_map(Value::as_object_mut).for_each(start);
+        }
+        json
+    }
+
+    /// Has every command in it run this program.
+    fn fill(&self, value: &mut Value) {
+        let Value::Object(fields) = value else {
+            return value.as_array_mut().into_iter().flatten().for_each(|item| self.fill(item));
+        };
+        let is_alone = fields.contains_key("args");
+        if let Some(Value::String(command)) = fields.get_mut("command")
+            && let Some(rest) = command.strip_prefix(PROGRAM)
+        {
+            *command =
+                if is_alone { self.program.clone() } else { format!("{}{rest}", quoted(&self.program)) };
+        }
+        fields.values_mut().for_each(|field| self.fill(field));
+    }
+}
+
+/// Has a handler start the daemon.
+fn start(handler: &mut Map<String, Value>) {
+    if let Some(args) = handler.get_mut("args").and_then(Value::as_array_mut) {
+        args.push(json!(START));
+    } else if let Some(Value::String(command)) = handler.get_mut("command") {
+        *command = format!("{command} {START}");
+    }
+}
+
+/// The names of the events whose hooks are installed.
+pub(crate) fn events(kind: &'static Kind) -> Vec<String> {
+    let hooks = Choice::plain(kind).hooks();
+    hooks.as_object().into_iter().flatten().map(|(event, _)| event.clone()).collect()
+}
+
+/// Whether this text is the manifest of the plugin, or of the marketplace that has its name.
+pub(super) fn is_manifest(text: &str) -> bool {
+    let manifest: Option<Value> = serde_json::from_str(text).ok();
+    manifest.is_some_and(|manifest| manifest.get("name").and_then(Value::as_str) == Some(PROGRAM))
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::kind::KINDS;
+
+    #[test]
+    fn every_command_of_every_template_runs_the_program_however_it_is_called() {
+        for kind in KINDS {
+            let choice = Choice { kind, program: "/a b/aside".to_owned(), autostart: true };
+            let Installation { starts, plugin, .. } = &kind.installation;
+            assert!(events(kind).iter().any(|event| event == starts), "{}", kind.word);
+            let hooks = choice.hooks().to_string();
+            let files = plugin.iter().flat_map(|plugin| {
+                let market =
+                    plugin.marketplace.as_ref().map(|market| choice.marketplace_files(plugin, market));
+                let own = choice.plugin_files(plugin).into_iter().map(|(path, text)| (path.to_owned(), text));
+                own.chain(market.into_iter().flatten()).collect::<Vec<_>>()
+            });
+            for (path, text) in files.chain([("hooks".to_owned(), hooks)]) {
+                let commands = text.matches("\"command\":").count();
+                let ours = ["\"/a b/aside\"", "\"'/a b/aside' "].map(|begin| text.matches(begin).count());
+                assert_eq!(commands, ours.iter().sum::<usize>(), "{path}: {text}");
+                let is_hooks = text.contains(&format!("\"{starts}\""));
+                assert_eq!(text.matches(START).count(), usize::from(is_hooks), "{path}: {text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What is installed in Claude Code: a plugin, or hooks in a settings file; and the status line.
+//!
+//! The client loads a folder in its `skills` folder that has a plugin's manifest as a plugin, from its next session on and without a
+//! question (tried with 2.1.160 to 2.1.330); only a plugin can have a monitor, which is what wakes an idle session.
+
+use serde_json::Value;
+
+use crate::harness::{
+    installation::{Installation, Marketplace, Plugin, SettingsFiles, StatusLineSetting},
+    program::{Program, Version},
+};
+
+const MARKETPLACE: &str = include_str!("../../../share/claude-code/.claude-plugin/marketplace.json");
+const MANIFEST: &str = include_str!("../../../share/claude-code/aside/.claude-plugin/plugin.json");
+const HOOKS: &str = include_str!("../../../share/claude-code/aside/hooks/hooks.json");
+const SKILL: &str = include_str!("../../../share/claude-code/aside/skills/aside/SKILL.md");
+
+const MANIFEST_FILE: &str = ".claude-plugin/plugin.json";
+const HOOKS_FILE: &str = "hooks/hooks.json";
+
+pub(super) const PROGRAM: Program = Program {
+    name: "claude",
+    update: "claude update",
+    lacks: &[(Version([2, 1, 224]), "has no message socket, so a session may be reached by hooks alone")],
+};
+
+pub(super) const INSTALLATION: Installation = Installation {
+    what: "a plugin with hooks, a monitor and a skill",
+    // Older ones do not take a hook's arguments apart from its command.
+    since: Version([2, 1, 140]),
+    settings: SettingsFiles {
+        user: "settings.json",
+        project: &["settings.local.json", "settings.json"],
+        switched_off,
+    },
+    hooks: HOOKS,
+    starts: "SessionStart",
+    plugin: Some(Plugin {
+        since: Version([2, 1, 160]),
+        folder: "skills/aside",
+        files: &[(MANIFEST_FILE, MANIFEST), (HOOKS_FILE, HOOKS), ("skills/aside/SKILL.md", SKILL)],
+        manifest: MANIFEST_FILE,
+        hooks: HOOKS_FILE,
+        marketplace: Some(Marketplace {
+            list: ".claude-plugin/marketplace.json",
+            template: MARKETPLACE,
+            next: marketplace_steps,
+        }),
+        enabled: enabled_plugin,
+        remove: |plugin| format!("claude plugin uninstall {plugin}"),
+    }),
+    status_line: Some(StatusLineSetting { key: "statusLine", interval: "refreshInterval" }),
+};
+
+fn switched_off(settings: &Value) -> Option<&'static str> {
+    const SWITCH: &str = "disableAllHooks";
+    (settings.get(SWITCH).and_then(Value::as_bool) == Some(true)).then_some(SWITCH)
+}
+
+/// A plugin is named with where it comes from, as in `aside@team`.
+fn enabled_plugin(settings: &Value) -> Option<String> {
+    let plugins = settings.get("enabledPlugins").and_then(Value::as_object);
+    let is_ours = |name: &str| name.split('@').next() == Some("aside");
+    let found =
+        plugins.into_iter().flatten().find(|(name, is_on)| is_ours(name) && is_on.as_bool() == Some(true));
+    found.map(|(name, _)| name.clone())
+}
+
+fn marketplace_steps(folder: &str) -> Vec<(String, &'static str)> {
+    vec![
+        (format!("claude plugin marketplace add {folder}"), "makes the folder known to the client"),
+        ("claude plugin install aside@aside".to_owned(), "installs the plugin from it"),
+        (format!("claude --plugin-dir {folder}/aside"), "or: loads it for one session"),
+    ]
+}

@@ -1,0 +1,59 @@
+//! A client's program, and its version.
+
+use std::fmt;
+
+/// The program of a client.
+#[derive(Debug)]
+pub struct Program {
+    /// What its file on the PATH is called. With `--version` it says its version.
+    pub name: &'static str,
+    /// The command that replaces it by a newer one.
+    pub update: &'static str,
+    /// What clients before a version have not, as the end of a sentence that begins with the client; the first one that holds is said.
+    pub lacks: &'static [(Version, &'static str)],
+}
+
+/// A version of three numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub [u32; 3]);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.0;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+impl Version {
+    /// The first three numbers of the first word of `text` that is a version, as in `2.1.330 (Some Client)` and `client 0.169.0`.
+    pub fn read(text: &str) -> Option<Self> {
+        text.split_whitespace().find_map(|word| {
+            let mut numbers = word.splitn(3, '.');
+            let mut next = || {
+                let digits: String = numbers.next()?.chars().take_while(char::is_ascii_digit).collect();
+                digits.parse().ok()
+            };
+            Some(Self([next()?, next()?, next()?]))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_first_three_numbers() {
+        for (text, expected) in [
+            ("2.1.330 (Some Client)\n", Some([2, 1, 330])),
+            ("2.1.9-beta.1", Some([2, 1, 9])),
+            ("client-cli 0.169.0", Some([0, 169, 0])),
+            ("client 2.1", None),
+            ("2.1", None),
+            ("", None),
+        ] {
+            assert_eq!(Version::read(text).map(|version| version.0), expected, "{text:?}");
+        }
+        assert!(Version([2, 1, 197]) > Version([2, 1, 24]) && Version([3, 0, 0]) > Version([2, 9, 9]));
+    }
+}
