@@ -57,7 +57,9 @@ pub fn hook(
     variable: impl Fn(&str) -> Option<OsString>,
 ) {
     let deadline = hook_deadline(&variable);
-    if let Some(output) = answer_within(deadline, request(name, deadline, forwarded, variable), socket, stdin()) {
+    if let Some(output) =
+        answer_within(deadline, request(name, deadline, forwarded, variable), socket, stdin())
+    {
         // A harness that has closed the pipe has gone; there is nobody to tell.
         print(&output).ok();
     }
@@ -164,8 +166,12 @@ mod tests {
         let daemon = FakeDaemon::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"a\": \"b\"}"]);
         let variable = |name: &str| (name == "LOOP_DIR").then(|| OsString::from("/home/\u{fc}/100% a\n"));
         let input = pipe(b"{ \"not\": even JSON \xff".as_slice());
-        let request =
-            request("loop", Duration::from_secs(2), &[("aside-project", "LOOP_DIR"), ("aside-session", "LOOP_SESSION")], variable);
+        let request = request(
+            "loop",
+            Duration::from_secs(2),
+            &[("aside-project", "LOOP_DIR"), ("aside-session", "LOOP_SESSION")],
+            variable,
+        );
         assert_eq!(answer_within(PLENTY, request, daemon.socket(), input), Some(b"{\"a\": \"b\"}".to_vec()));
         assert_eq!(
             daemon.requests(),

@@ -15,6 +15,9 @@ use crate::{
     transcript,
 };
 
+/// Reads what a client writes to the stdin of its status line.
+pub type ReadStatusLine = fn(&[u8]) -> Result<StatusLine, HookError>;
+
 /// One harness.
 #[derive(Debug)]
 pub struct Kind {
@@ -37,7 +40,7 @@ pub struct Kind {
     /// Reads its transcripts; `None` where it writes none that say what probes ask.
     pub transcript: Option<&'static transcript::Reader>,
     /// Reads what the client writes to the stdin of its status line; `None` where it has none.
-    pub status_line: Option<fn(&[u8]) -> Result<StatusLine, HookError>>,
+    pub status_line: Option<ReadStatusLine>,
     /// What is installed in it.
     pub installation: Installation,
     /// How the way to its agent is tried; `None` where its hooks speak for no subagent.
