@@ -3,6 +3,7 @@
 //! Not a part of the usual run, as it needs a client: `scripts/real-client` installs one and runs these.
 
 mod api;
+mod calls;
 mod client;
 mod contexts;
 mod detectors;
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 
 use self::{
     api::{Api, Turn},
+    calls::told,
     client::{aside, run_headless, settle},
 };
 use crate::support::daemon::{Daemon, Home};
@@ -129,8 +131,7 @@ fn what_happens_during_a_tool_rides_with_its_result_once() {
     ];
     let conversation = play(&home, turns);
     assert_eq!(conversation.len(), 3);
-    let told: Vec<usize> = conversation.iter().map(|messages| count(messages, "marker_during")).collect();
-    assert_eq!(told, [0, 1, 1]);
+    assert_eq!(told(&conversation, "marker_during"), [0, 1, 1]);
     let (result, text) = (place(&conversation[1], TOOL_SAYS), place(&conversation[1], "marker_during"));
     assert!(result.is_some() && text >= result, "the result at {result:?}, the text at {text:?}");
     assert_eq!(conversation[2].iter().filter(|message| message["role"] == "assistant").count(), 2);
@@ -145,8 +146,7 @@ fn what_happened_before_the_session_is_told_with_the_first_prompt() {
     let _daemon = home.serve();
     fail(&home, "error", "marker_before");
     let conversation = play(&home, vec![bash("toolu_1"), Turn::says("done")]);
-    let told: Vec<usize> = conversation.iter().map(|messages| count(messages, "marker_before")).collect();
-    assert_eq!(told, [1, 1]);
+    assert_eq!(told(&conversation, "marker_before"), [1, 1]);
 }
 
 #[test]
@@ -161,9 +161,8 @@ fn something_critical_stops_the_next_call_once() {
         Turn::says("done"),
     ];
     let conversation = play(&home, turns);
-    let told: Vec<usize> = conversation.iter().map(|messages| count(messages, "marker_critical")).collect();
-    assert_eq!(told, [0, 1, 1]);
-    let ran: Vec<usize> = conversation.iter().map(|messages| count(messages, TOOL_SAYS)).collect();
+    assert_eq!(told(&conversation, "marker_critical"), [0, 1, 1]);
+    let ran = told(&conversation, TOOL_SAYS);
     // The words also stand in the calls themselves, which `texts` does not look at.
     assert_eq!(ran, [0, 0, 1], "the first call was not run, the second one was");
 }
@@ -181,13 +180,9 @@ fn calls_that_are_made_together_are_all_held_back_once() {
         Turn::says("done"),
     ];
     let conversation = play(&home, turns);
-    let told: Vec<usize> = conversation.iter().map(|messages| count(messages, "marker_critical")).collect();
-    assert_eq!(told, [0, 1, 1]);
-    let ran: Vec<usize> = conversation.iter().map(|messages| count(messages, TOOL_SAYS)).collect();
-    assert_eq!(ran, [0, 0, 3], "{:?}", conversation[1].last());
-    let held: Vec<usize> =
-        conversation.iter().map(|messages| count(messages, "aside held this back")).collect();
-    assert_eq!(held, [0, 3, 3], "{:?}", conversation[1].last());
+    assert_eq!(told(&conversation, "marker_critical"), [0, 1, 1]);
+    assert_eq!(told(&conversation, TOOL_SAYS), [0, 0, 3], "{:?}", conversation[1].last());
+    assert_eq!(told(&conversation, "aside held this back"), [0, 3, 3], "{:?}", conversation[1].last());
 }
 
 #[test]
@@ -201,8 +196,7 @@ fn something_critical_at_the_end_of_the_turn_lets_the_agent_go_on_once() {
         Turn::says("looked at it"),
     ];
     let conversation = play(&home, turns);
-    let told: Vec<usize> = conversation.iter().map(|messages| count(messages, "marker_end")).collect();
-    assert_eq!(told, [0, 1]);
+    assert_eq!(told(&conversation, "marker_end"), [0, 1]);
 }
 
 #[test]
@@ -217,9 +211,9 @@ fn without_the_daemon_the_transcript_is_the_same_less_our_text() {
     assert_eq!(play(&home, turns()), absent, "nothing to tell");
 
     fail(&home, "error", "marker_told");
-    let told = play(&home, turns());
-    assert_eq!(count(&told[2], "marker_told"), 1);
-    let less: Vec<_> = told.iter().map(|messages| less_our_text(messages)).collect();
+    let conversation = play(&home, turns());
+    assert_eq!(count(&conversation[2], "marker_told"), 1);
+    let less: Vec<_> = conversation.iter().map(|messages| less_our_text(messages)).collect();
     assert_eq!(less, absent, "told");
 
     // Killed while the model thinks about the result of the first tool.

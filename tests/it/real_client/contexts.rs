@@ -8,6 +8,7 @@ use super::{
     TOOL_SAYS,
     api::{Api, Turn},
     assert_only_added, bash,
+    calls::told,
     client::run_headless,
     count, fail, fail_for, home,
     terminal::Seat,
@@ -101,9 +102,6 @@ fn a_subagent_is_told_what_is_for_it_and_the_rest_waits_for_its_parent() {
     let (parent, subagent) = (api.conversation(), api.subagents());
     assert_only_added(&parent);
     assert_only_added(&subagent);
-    let told = |conversation: &[Vec<Value>], words: &str| -> Vec<usize> {
-        conversation.iter().map(|messages| count(messages, words)).collect()
-    };
     assert_eq!(told(&subagent, TOOL_SAYS), [0, 1, 2], "all of its tools ran");
     assert_eq!(told(&subagent, "marker_child"), [0, 1, 1]);
     assert_eq!(told(&subagent, "marker_parent"), [0, 0, 0]);

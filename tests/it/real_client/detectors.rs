@@ -1,8 +1,10 @@
 //! What the client's own hooks are enough for: an agent that repeats itself is told so, one that gets further is not.
 
-use serde_json::json;
-
-use super::{api::Turn, count, home, play};
+use super::{
+    api::Turn,
+    calls::{bash, told},
+    home, play,
+};
 
 const CALLS: usize = 6;
 
@@ -10,10 +12,8 @@ const CALLS: usize = 6;
 fn repeat(command: &str) -> Vec<usize> {
     let home = home();
     let _daemon = home.serve();
-    let input = json!({ "command": command, "description": "Does something" });
-    let calls = (1..=CALLS).map(|number| Turn::calls(&format!("toolu_{number}"), "Bash", &input));
-    let conversation = play(&home, calls.chain([Turn::says("done")]).collect());
-    conversation.iter().map(|messages| count(messages, "loop_detected")).collect()
+    let calls = (1..=CALLS).map(|number| bash(number, command));
+    told(&play(&home, calls.chain([Turn::says("done")]).collect()), "loop_detected")
 }
 
 #[test]

@@ -3,64 +3,21 @@
 
 use std::{
     fs,
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
-    time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{api::Turn, count, home, play};
-use crate::support::daemon::{Home, eventually};
-
-/// What a block of notifications begins with.
-const BLOCK: &str = "<notifications count";
-/// How long after a call was asked for the user changes a file: while it runs.
-const INTO_THE_CALL: Duration = Duration::from_millis(1_200);
-
-fn path(home: &Home, name: &str) -> PathBuf {
-    PathBuf::from(home.work()).join(name)
-}
-
-fn call(id: usize, tool: &str, input: &Value) -> Turn {
-    Turn::calls(&format!("toolu_{id}"), tool, input)
-}
-
-fn read(home: &Home, id: usize, name: &str) -> Turn {
-    call(id, "Read", &json!({ "file_path": path(home, name) }))
-}
-
-fn edit(home: &Home, id: usize, name: &str, old: &str, new: &str) -> Turn {
-    call(id, "Edit", &json!({ "file_path": path(home, name), "old_string": old, "new_string": new }))
-}
-
-fn bash(id: usize, command: &str) -> Turn {
-    call(id, "Bash", &json!({ "command": command, "description": "Does something" }))
-}
-
-/// The user writes `content` into a file while the call that comes next runs.
-fn user_writes(
-    home: &Arc<Home>,
-    name: &'static str,
-    content: &'static str,
-) -> impl FnOnce() + Send + 'static {
-    let home = home.clone();
-    move || {
-        thread::spawn(move || {
-            thread::park_timeout(INTO_THE_CALL);
-            fs::write(path(&home, name), content).expect("written");
-        });
-    }
-}
-
-/// How often `words` stand in each request.
-fn told(conversation: &[Vec<Value>], words: &str) -> Vec<usize> {
-    conversation.iter().map(|messages| count(messages, words)).collect()
-}
+use super::{
+    api::{Api, Turn},
+    calls::{BLOCK, bash, call, edit, path, put, read, told, user_writes},
+    client::run_headless,
+    home, play,
+};
+use crate::support::daemon::eventually;
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
@@ -68,7 +25,7 @@ fn a_file_that_was_only_read_is_announced_once_for_each_change_and_a_touched_one
     let home = home();
     let _daemon = home.serve();
     for name in ["a.txt", "d.txt"] {
-        fs::write(path(&home, name), "one\ntwo\nthree\n").expect("written");
+        put(&home, name, "one\ntwo\nthree\n");
     }
     let touched = home.clone();
     let turns = vec![
@@ -95,7 +52,7 @@ fn a_change_of_an_edited_or_printed_file_is_announced_once_by_the_client_and_the
     for (name, begin) in [("b.txt", None), ("c.txt", Some("cat c.txt"))] {
         let home = home();
         let _daemon = home.serve();
-        fs::write(path(&home, name), "one\ntwo\nthree\n").expect("written");
+        put(&home, name, "one\ntwo\nthree\n");
         let begin = match begin {
             Some(command) => vec![bash(1, command), bash(2, "echo nothing")],
             None => vec![read(&home, 1, name), edit(&home, 2, name, "two", "TWO")],
@@ -121,7 +78,7 @@ fn nothing_is_said_of_what_the_agent_does_itself() {
     let home = home();
     let _daemon = home.serve();
     for name in ["a.txt", "b.txt", "e.txt"] {
-        fs::write(path(&home, name), "one\ntwo\nthree\n").expect("written");
+        put(&home, name, "one\ntwo\nthree\n");
     }
     let git = "git -c user.name=a -c user.email=a@b";
     let commands = [
@@ -151,7 +108,7 @@ fn nothing_is_said_of_what_the_agent_does_itself() {
 fn a_subagents_edit_of_a_file_that_its_parent_has_read_is_said_once() {
     let home = home();
     let _daemon = home.serve();
-    fs::write(path(&home, "a.txt"), "one\ntwo\n").expect("written");
+    put(&home, "a.txt", "one\ntwo\n");
     let task = json!({ "description": "Edits", "prompt": "edit a.txt", "subagent_type": "general-purpose" });
     // Newer clients let the parent go on while its subagent works.
     let is_done = Arc::new(AtomicBool::new(false));
@@ -169,8 +126,8 @@ fn a_subagents_edit_of_a_file_that_its_parent_has_read_is_said_once() {
         bash(13, "echo x"),
         Turn::says("edited").after(move || done.store(true, Ordering::Relaxed)),
     ];
-    let api = super::api::Api::playing_both(turns, subagent);
-    super::client::run_headless(&home, &api.url());
+    let api = Api::playing_both(turns, subagent);
+    run_headless(&home, &api.url());
     let conversation = api.conversation();
     let last = told(&conversation, "file_changed: a.txt").last().copied();
     assert_eq!(last, Some(1), "{:?}", told(&conversation, "by: your subagent"));

@@ -1,57 +1,19 @@
 //! A repository that somebody else moves, and another session in the same folder, with nothing but an installed aside.
 
-use std::{path::PathBuf, process::Command, sync::Arc};
-
-use serde_json::{Value, json};
+use std::sync::Arc;
 
 use super::{
     api::{Api, Turn},
+    calls::{bash, edit, git, make_repository, read, told},
     client::run_headless,
-    count, home, play,
+    home, play,
 };
 use crate::support::daemon::Home;
 
-fn path(home: &Home, name: &str) -> PathBuf {
-    PathBuf::from(home.work()).join(name)
-}
-
-fn git(home: &Home, args: &[&str]) {
-    let mut command = Command::new("git");
-    command.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(args).current_dir(home.work());
-    let output = command.env("GIT_CONFIG_GLOBAL", "/dev/null").output().expect("git runs");
-    assert!(output.status.success(), "{args:?}: {output:?}");
-}
-
-/// A repository with `a.txt` and `b.txt` on `main`, and another `a.txt` on `other`.
 fn repository() -> Arc<Home> {
     let home = home();
-    git(&home, &["init", "-q", "-b", "main"]);
-    for name in ["a.txt", "b.txt"] {
-        std::fs::write(path(&home, name), "one\ntwo\n").expect("written");
-    }
-    git(&home, &["add", "-A"]);
-    git(&home, &["commit", "-qm", "first"]);
-    git(&home, &["checkout", "-q", "-b", "other"]);
-    std::fs::write(path(&home, "a.txt"), "one\nother\n").expect("written");
-    git(&home, &["commit", "-qam", "other"]);
-    git(&home, &["checkout", "-q", "main"]);
+    make_repository(&home);
     home
-}
-
-fn call(id: usize, tool: &str, input: &Value) -> Turn {
-    Turn::calls(&format!("toolu_{id}"), tool, input)
-}
-
-fn read(home: &Home, id: usize, name: &str) -> Turn {
-    call(id, "Read", &json!({ "file_path": path(home, name) }))
-}
-
-fn bash(id: usize, command: &str) -> Turn {
-    call(id, "Bash", &json!({ "command": command, "description": "Does something" }))
-}
-
-fn told(conversation: &[Vec<Value>], words: &str) -> Vec<usize> {
-    conversation.iter().map(|messages| count(messages, words)).collect()
 }
 
 #[test]
@@ -80,10 +42,9 @@ fn what_another_session_edits_and_switches_here_is_said_with_its_name_and_not_to
     let _daemon = home.serve();
     let (edits, switches) = (home.clone(), home.clone());
     let api_of_other = |turns: Vec<Turn>| Arc::new(Api::playing(turns));
-    let edit = json!({ "file_path": path(&home, "b.txt"), "old_string": "two", "new_string": "TWO" });
     let editing = api_of_other(vec![
         read(&home, 11, "b.txt"),
-        call(12, "Edit", &edit),
+        edit(&home, 12, "b.txt", "two", "TWO"),
         bash(13, "echo x"),
         Turn::says("edited"),
     ]);
