@@ -1,17 +1,27 @@
 //! Probes in the real daemon: real files, real hooks.
 
+mod hanging_mount;
+
 use std::{
     cell::Cell,
     fs::{self, File},
     io::Write,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Home, at, eventually};
+use self::hanging_mount::HangingMount;
+use crate::support::{
+    daemon::{Home, PATIENCE, at, eventually},
+    mounts::has_own_mounts,
+};
+
+/// For how long a hook waits unless it is told otherwise.
+const HOOK_TIMEOUT: Duration = Duration::from_millis(150);
 
 /// One client of a session in the folder `work`.
 struct Client<'h> {
@@ -21,11 +31,13 @@ struct Client<'h> {
     calls: u32,
     /// The number of its prompt.
     turn: Cell<u32>,
+    /// When its hooks give up.
+    limit: Duration,
 }
 
 impl<'h> Client<'h> {
     fn new(home: &'h Home, session: &'static str, work: &'h Path) -> Self {
-        Self { home, session, work, calls: 0, turn: Cell::new(1) }
+        Self { home, session, work, calls: 0, turn: Cell::new(1), limit: PATIENCE }
     }
 
     /// Runs a hook; gives what the agent gets.
@@ -40,7 +52,7 @@ impl<'h> Client<'h> {
             "transcript_path": self.transcript(),
         });
         input.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
-        let output = self.home.hook_of(1_000, &input.to_string());
+        let output = self.home.hook_within(self.limit, 1_000, &input.to_string());
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         (!output.stdout.is_empty()).then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
     }
@@ -165,6 +177,53 @@ fn what_is_no_plain_file_and_what_has_a_hostile_name_harms_nothing() {
     fs::write(at(&hostile.replace('/', "_")), "y").expect("written");
     let told = client.run("ls").expect("it changed");
     assert!(!told.contains('\u{1b}') && told.matches("notifications>").count() == 2, "{told}");
+}
+
+#[test]
+fn a_known_file_on_a_mount_that_hangs_holds_up_no_hook_and_the_exchange_after_it_delivers() {
+    let name =
+        "probes::a_known_file_on_a_mount_that_hangs_holds_up_no_hook_and_the_exchange_after_it_delivers";
+    if !has_own_mounts(name) {
+        return;
+    }
+    let home = home();
+    let _daemon = home.serve();
+    // Goes before the daemon, which could not end while it hangs.
+    let Some(mount) = HangingMount::new() else { return };
+    let work = tempfile::tempdir().expect("a folder");
+    let path = work.path().join("a.rs");
+    let mut client = Client::new(&home, "s1", work.path());
+    let is_change = |told: &String| told.contains("file_changed: a.rs");
+    let mut contents = (1..).map(|number| format!("{number}\n"));
+    let mut write = || fs::write(&path, contents.next().expect("endless")).expect("written");
+    // On a loaded machine a look may come too late, and the file is not known yet.
+    eventually("the file is known", || {
+        write();
+        client.read("a.rs");
+        write();
+        client.run("ls").filter(is_change)
+    });
+    client.call("Read", json!({ "file_path": mount.file() }));
+
+    mount.set_hanging(true);
+    write();
+    client.limit = HOOK_TIMEOUT;
+    // One that comes too late for other reasons has taken what there was.
+    let told = eventually("a hook has its answer in its time", || {
+        let payload = json!({ "tool_name": "marker", "error_type": "timeout" });
+        home.publish(
+            &json!({ "type": "tool.call.failure", "severity": "error", "session": "s1", "payload": payload }),
+        );
+        client.run("ls")
+    });
+    assert!(told.contains("marker") && !is_change(&told), "{told}");
+    eventually("the mount is asked", || mount.holds_somebody_up().then_some(()));
+    client.limit = PATIENCE;
+    assert_eq!(client.run("ls").filter(is_change), None, "it still hangs");
+
+    mount.set_hanging(false);
+    eventually("the change is said", || client.run("ls").filter(is_change));
+    assert_eq!(client.run("ls").filter(is_change), None, "once");
 }
 
 #[test]

@@ -4,5 +4,6 @@ pub(crate) mod daemon;
 pub(crate) mod drive;
 pub(crate) mod event_loop;
 pub(crate) mod generations;
+pub(crate) mod mounts;
 pub(crate) mod restored;
 pub(crate) mod written;

@@ -128,9 +128,15 @@ impl Home {
 
     /// The same, as the client with this process would.
     pub(crate) fn hook_of(&self, pid: u32, stdin: &str) -> Output {
+        self.hook_within(PATIENCE, pid, stdin)
+    }
+
+    /// The same, by a hook that gives up after `limit`.
+    pub(crate) fn hook_within(&self, limit: Duration, pid: u32, stdin: &str) -> Output {
         let mut child = self
             .command(&["hook", "claude"])
             .env("CLAUDE_PID", pid.to_string())
+            .env(HOOK_TIMEOUT_VARIABLE, limit.as_millis().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
