@@ -120,6 +120,16 @@ fn a_change_while_a_harmless_command_runs_says_so() {
 }
 
 #[test]
+fn a_server_in_the_background_does_not_silence_its_user() {
+    let mut world = with_read();
+    let server = crate::call::Call { in_background: true, ..ran("npm run dev") };
+    world.begin_call("s");
+    assert!(world.end_calls("s", vec![server]).is_empty());
+    world.write(A, "other");
+    assert_eq!(world.prompt("s"), ["modified path=a.rs lines=1"]);
+}
+
+#[test]
 fn another_session_and_a_subagent_are_named_and_hear_nothing_of_themselves() {
     let mut world = with_read();
     for (other, name) in [("b1c2d3e4f5", "session b1c2d3e4"), ("s/a7", "your subagent a7")] {
