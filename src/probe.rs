@@ -68,6 +68,8 @@ pub struct Moment<'a> {
     pub calls: &'a [Call],
     /// Since when those calls may have run, as [`Known::calls_since`] says.
     pub calls_since: Timestamp,
+    /// When the session was heard of last before its user's prompt, if this is the first look since then.
+    pub prompt_after: Option<Timestamp>,
     /// What the harness writes down of the conversation, and what the client says by itself.
     pub transcript: Option<Transcript<'a>>,
     /// How full the context is, as far as the client says so elsewhere.
@@ -95,6 +97,7 @@ impl<'a> Moment<'a> {
             workspace: None,
             calls: &[],
             calls_since: Timestamp::ZERO,
+            prompt_after: None,
             transcript: None,
             gauge: None,
             has_new_context: false,
@@ -154,6 +157,13 @@ impl Known {
     pub fn calls_since(&self, missed: Option<Timestamp>) -> Timestamp {
         let known = self.calling_since.unwrap_or(self.heard_at);
         missed.map_or(known, |missed| missed.min(known))
+    }
+
+    /// When the session was heard of last before the prompt of an exchange at `point`, or before one whose look came too late:
+    /// `missed`.
+    pub fn prompt_after(&self, point: InjectionPoint, missed: Option<Timestamp>) -> Option<Timestamp> {
+        let is_later_prompt = point == InjectionPoint::TurnStart && self.heard_at > Timestamp::ZERO;
+        missed.or(is_later_prompt.then_some(self.heard_at))
     }
 
     fn apply(&mut self, noted: Noted) {
@@ -311,7 +321,7 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
     let context = context::look(&mut around.context, moment, &settings.context, facts);
     let background = background::look(&mut around.background, moment, settings.background, facts);
     let findings = [git.findings, files.findings, others, disk, context, background].concat();
-    let findings = pause::sum_up(findings, known.heard_at, moment, &settings.pause);
+    let findings = pause::sum_up(findings, moment, &settings.pause);
     let around = (around != known.around).then_some(around);
     events(findings, Noted { files: files.noted, around }, moment)
 }

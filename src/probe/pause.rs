@@ -1,5 +1,5 @@
-//! The time that passed since a session was last heard of: with a user's prompt after a pause, one finding says how long that was, what
-//! time it is, and what changed meanwhile.
+//! The time that passed since a session was last heard of: with a user's prompt after a pause, or with the first look behind it that is in
+//! time, one finding says how long that was, what time it is, and what changed meanwhile.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 use super::{Finding, Moment};
 use crate::{
     event::Severity,
-    notification::InjectionPoint,
     time::{Timestamp, duration_millis},
 };
 
@@ -37,18 +36,12 @@ impl Default for Settings {
 /// Makes one finding of `findings` when they come after a pause; others stay as they are.
 ///
 /// Shape: the duration, the time here, what happened to the repository, and the files that differ: four fields at most.
-pub(super) fn sum_up(
-    findings: Vec<Finding>,
-    heard_at: Timestamp,
-    moment: &Moment<'_>,
-    settings: &Settings,
-) -> Vec<Finding> {
-    let gap = moment.now.since(heard_at);
-    let is_first = heard_at == Timestamp::ZERO;
-    let is_prompt = moment.point == InjectionPoint::TurnStart;
-    if !settings.enabled || !is_prompt || is_first || gap < settings.gap {
+pub(super) fn sum_up(findings: Vec<Finding>, moment: &Moment<'_>, settings: &Settings) -> Vec<Finding> {
+    let is_pause = |heard_at: &Timestamp| moment.now.since(*heard_at) >= settings.gap;
+    let Some(heard_at) = moment.prompt_after.filter(is_pause).filter(|_| settings.enabled) else {
         return findings;
-    }
+    };
+    let gap = moment.now.since(heard_at);
     let mut payload = Map::new();
     payload.insert("after".to_owned(), Value::from(shown(gap)));
     payload.insert("now".to_owned(), Value::from(moment.now.local(moment.utc_offset)));

@@ -45,6 +45,8 @@ pub(super) struct World {
     texts: RefCell<BTreeMap<ContentHash, Arc<str>>>,
     pub(super) memory: Memory,
     pub(super) settings: Settings,
+    /// When the session was heard of last before a prompt whose look came too late.
+    pub(super) late_since: Option<Timestamp>,
     /// Reads `/transcript`, which is that of every session, if they have one.
     reader: Option<&'static Reader>,
     /// What every client says of its context elsewhere, and whether it begins anew.
@@ -160,9 +162,17 @@ impl World {
         found
     }
 
+    /// A user's prompt begins a turn, and the look for it comes too late.
+    pub(super) fn prompt_too_late(&mut self, session: &str) {
+        let view = self.memory.view(&SessionId::new(session), Some("/w"), |_| true, Timestamp::ZERO);
+        self.late_since = Some(view.known.heard_at);
+        self.tell(session, "agent.turn.start", "{}");
+    }
+
     /// Looks, as the handler of an exchange does, and learns what was noted, as the engine does.
     pub(super) fn exchange(&mut self, session: &str, point: InjectionPoint, calls: &[Call]) -> Found {
         let events = self.look(session, point, calls);
+        self.late_since = None;
         self.learn(&events);
         events.iter().filter(|event| event.event_type.as_str() != NOTED).map(short).collect()
     }
@@ -174,6 +184,7 @@ impl World {
             workspace: Some("/w"),
             calls,
             calls_since: view.known.calls_since(None),
+            prompt_after: view.known.prompt_after(point, self.late_since),
             transcript: self.reader.map(|reader| Transcript { path: "/transcript", reader }),
             gauge: self.gauge,
             has_new_context: self.has_new_context,

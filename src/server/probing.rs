@@ -56,15 +56,17 @@ pub(crate) struct Probing {
     contents: Arc<Contents>,
     looking: DashSet<SessionId>,
     count: AtomicUsize,
-    /// The calls of exchanges whose look came too late, for the next one.
+    /// What exchanges whose look came too late leave to the next one.
     missed: DashMap<SessionId, Missed>,
 }
 
-/// Calls that no look has had.
-#[derive(Debug, Clone, Default)]
+/// Calls, and a prompt, that no look has had.
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Missed {
-    /// Since when they may have run.
-    since: Timestamp,
+    /// Since when the calls may have run.
+    since: Option<Timestamp>,
+    /// When the session was heard of last before the prompt.
+    prompt_after: Option<Timestamp>,
     /// Oldest first.
     calls: Vec<Call>,
 }
@@ -74,27 +76,23 @@ impl Probing {
         &self.knowledge
     }
 
-    /// The calls that no look has had, `calls` behind them.
-    fn take_missed(&self, session: &SessionId, calls: Vec<Call>) -> (Option<Timestamp>, Vec<Call>) {
-        match self.missed.remove(session) {
-            None => (None, calls),
-            Some((_, Missed { since, calls: mut all })) => {
-                all.extend(calls);
-                (Some(since), all)
-            }
-        }
+    /// What no look has had, `calls` behind it.
+    fn take_missed(&self, session: &SessionId, calls: Vec<Call>) -> Missed {
+        let mut missed = self.missed.remove(session).map(|(_, missed)| missed).unwrap_or_default();
+        missed.calls.extend(calls);
+        missed
     }
 
-    /// Keeps calls, which may have run since `since`, for the next look of the session.
-    fn keep_missed(&self, session: &SessionId, since: Timestamp, calls: &[Call]) {
-        if calls.is_empty() {
+    /// Keeps it for the next look of the session.
+    fn keep_missed(&self, session: &SessionId, mut missed: Missed) {
+        if missed.calls.is_empty() && missed.prompt_after.is_none() {
             return;
         }
         if self.missed.len() >= MISSED_SESSIONS_MAX {
             self.missed.clear();
         }
-        let newest = calls.get(calls.len().saturating_sub(MISSED_CALLS_MAX)..).unwrap_or_default();
-        self.missed.insert(session.clone(), Missed { since, calls: newest.to_vec() });
+        missed.calls.drain(..missed.calls.len().saturating_sub(MISSED_CALLS_MAX));
+        self.missed.insert(session.clone(), missed);
     }
 }
 
@@ -154,19 +152,21 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     let (view, settings) =
         probing.knowledge.view(&exchange.session, exchange.harness.workspace.as_deref(), now);
     let Said { calls, transcript, reader, patience } = said;
-    let (missed_since, calls) = probing.take_missed(&exchange.session, calls);
-    let since = view.known.calls_since(missed_since);
+    let mut unseen = probing.take_missed(&exchange.session, calls);
+    let since = view.known.calls_since(unseen.since);
+    unseen.since = Some(since);
+    unseen.prompt_after = view.known.prompt_after(exchange.point, unseen.prompt_after);
     let workspace = exchange.harness.workspace.clone().or_else(|| view.known.workspace.clone());
-    if workspace.is_none() && calls.is_empty() && view.known.files.paths().next().is_none() {
+    if workspace.is_none() && unseen.calls.is_empty() && view.known.files.paths().next().is_none() {
         // A session that works nowhere, as many of a server do, has nothing that could differ.
         return Vec::new();
     }
     let Some(looking) = Looking::begin(app, &exchange.session) else {
-        probing.keep_missed(&exchange.session, since, &calls);
+        probing.keep_missed(&exchange.session, unseen);
         return Vec::new();
     };
-    let calls = Arc::new(calls);
-    let kept = Arc::clone(&calls);
+    let unseen = Arc::new(unseen);
+    let kept = Arc::clone(&unseen);
     let is_comparing = Arc::new(AtomicBool::new(false));
     let compares = Arc::clone(&is_comparing);
     let (session, point) = (exchange.session.clone(), exchange.point);
@@ -181,8 +181,9 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
             Machine { contents, keeps_texts: settings.files.lines, now, is_comparing: compares, stopwatch };
         let moment = Moment {
             workspace: workspace.as_deref(),
-            calls: &calls,
+            calls: &unseen.calls,
             calls_since: since,
+            prompt_after: unseen.prompt_after,
             transcript: transcript.as_deref().zip(reader).map(|(path, reader)| Transcript { path, reader }),
             gauge,
             has_new_context,
@@ -211,7 +212,7 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
             tracing::debug!(session = %exchange.session, "looking takes too long; the next exchange looks again");
         }
     }
-    probing.keep_missed(&exchange.session, since, &kept);
+    probing.keep_missed(&exchange.session, Missed::clone(&kept));
     Vec::new()
 }
 
@@ -220,19 +221,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_that_no_look_has_had_are_kept_for_the_next_one_within_bounds() {
+    fn what_no_look_has_had_is_kept_for_the_next_one_within_bounds() {
         let probing = Probing::default();
         let (session, at) = (SessionId::new("s"), Timestamp::from_millis);
         let call = |number: usize| Call { command: Some(number.to_string()), ..Call::default() };
-        assert_eq!(probing.take_missed(&session, vec![call(1)]), (None, vec![call(1)]));
-        probing.keep_missed(&session, at(5), &[call(1)]);
-        assert_eq!(probing.take_missed(&session, vec![call(2)]), (Some(at(5)), vec![call(1), call(2)]));
-        assert_eq!(probing.take_missed(&session, Vec::new()), (None, Vec::new()));
-        probing.keep_missed(&session, at(5), &(0..100).map(call).collect::<Vec<_>>());
-        let (_, kept) = probing.take_missed(&session, Vec::new());
+        let missed = |since: u64, calls: &[usize]| Missed {
+            since: Some(at(since)),
+            calls: calls.iter().map(|number| call(*number)).collect(),
+            ..Missed::default()
+        };
+        let fresh = |number: usize| Missed { calls: vec![call(number)], ..Missed::default() };
+        assert_eq!(probing.take_missed(&session, vec![call(1)]), fresh(1));
+        probing.keep_missed(&session, missed(5, &[1]));
+        assert_eq!(probing.take_missed(&session, vec![call(2)]), missed(5, &[1, 2]));
+        probing.keep_missed(&session, missed(5, &[]));
+        assert_eq!(probing.take_missed(&session, vec![call(3)]), fresh(3), "nothing was missed");
+        let prompt = Missed { prompt_after: Some(at(3)), ..missed(5, &[]) };
+        probing.keep_missed(&session, prompt.clone());
+        assert_eq!(probing.take_missed(&session, Vec::new()), prompt);
+        probing.keep_missed(&session, missed(5, &(0..100).collect::<Vec<_>>()));
+        let kept = probing.take_missed(&session, Vec::new()).calls;
         assert_eq!((kept.len(), kept.last()), (MISSED_CALLS_MAX, Some(&call(99))));
         for number in 0..MISSED_SESSIONS_MAX + 10 {
-            probing.keep_missed(&SessionId::new(&number.to_string()), at(5), &[call(1)]);
+            probing.keep_missed(&SessionId::new(&number.to_string()), missed(5, &[1]));
         }
         assert!(probing.missed.len() <= MISSED_SESSIONS_MAX);
     }

@@ -240,6 +240,7 @@ impl Session {
             workspace: Some(&self.workspace),
             calls,
             calls_since: view.known.calls_since(None),
+            prompt_after: view.known.prompt_after(point, None),
             others: &view.others,
             ..Moment::new(&self.id, point, now)
         };

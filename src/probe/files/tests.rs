@@ -298,6 +298,18 @@ fn a_pause_is_one_finding_with_what_changed_meanwhile() {
 }
 
 #[test]
+fn a_pause_at_whose_end_a_look_came_too_late_is_found_by_the_next_one() {
+    let mut world = with_read();
+    world.wait(Duration::from_secs(9 * 3_600 + 12 * 60));
+    world.write(A, "other");
+    world.prompt_too_late("s");
+    let found = after_a_call(&mut world);
+    assert!(found.len() == 1 && found[0].contains("after=9h12m"), "{found:?}");
+    assert!(found[0].ends_with(" changed_that_you_read=a.rs"), "{found:?}");
+    assert!(after_a_call(&mut world).is_empty() && world.prompt("s").is_empty());
+}
+
+#[test]
 fn another_session_that_works_here_is_said_once() {
     let mut world = with_read();
     world.prompt("b1c2d3e4f5");
