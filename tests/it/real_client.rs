@@ -11,6 +11,7 @@ mod files;
 mod repository;
 mod sessions;
 mod sight;
+mod silence;
 mod terminal;
 mod waking;
 
@@ -30,12 +31,22 @@ const LABEL: &str = "hook additional context:";
 /// What the scripted tool prints.
 const TOOL_SAYS: &str = "from the tool";
 
-/// A home in which the client has been used before and aside is installed.
-fn home() -> Arc<Home> {
+/// A home in which the client has been used before.
+fn settled_home() -> Arc<Home> {
     let home = Home::new();
     settle(&home);
-    aside(&home, &["install", "claude-code", "--user"]);
     Arc::new(home)
+}
+
+/// The same with aside installed.
+fn home() -> Arc<Home> {
+    let home = settled_home();
+    install(&home);
+    home
+}
+
+fn install(home: &Home) {
+    aside(home, &["install", "claude-code", "--user"]);
 }
 
 fn bash(id: &str) -> Turn {

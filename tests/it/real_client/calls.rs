@@ -37,6 +37,11 @@ pub(super) fn bash(id: usize, command: &str) -> Turn {
     call(id, "Bash", &json!({ "command": command, "description": "Does something" }))
 }
 
+pub(super) fn in_background(id: usize, command: &str) -> Turn {
+    let input = json!({ "command": command, "description": "Does something", "run_in_background": true });
+    call(id, "Bash", &input)
+}
+
 /// The user writes `content` into a file while the call that comes next runs.
 pub(super) fn user_writes(
     home: &Arc<Home>,
