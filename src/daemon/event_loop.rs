@@ -116,6 +116,8 @@ impl EventLoop {
                 _ = self.drain.changed() => {}
                 Some(query) = self.queries.recv() => {
                     self.pulse.begin();
+                    // Whoever decides something and then asks must see it done.
+                    is_full |= self.catch_up().await?;
                     self.answer(query);
                     give_way_to_answered().await;
                 }
@@ -175,12 +177,21 @@ impl EventLoop {
             tracing::warn!("the disk is full, so open batches are closed after the next start");
         }
         while self.fold.applied < *self.journal.written().borrow() {
-            self.consume_slice().await?;
-            self.flush().await?;
+            self.catch_up().await?;
         }
         self.take_snapshot().await;
         self.feed.end(&mut self.fold);
         Ok(())
+    }
+
+    /// Applies what is written by now; returns whether the disk is too full for what follows from it.
+    async fn catch_up(&mut self) -> Result<bool, LoopError> {
+        let (head, mut is_full) = (*self.journal.written().borrow(), false);
+        while self.fold.applied < head {
+            self.consume_slice().await?;
+            is_full = self.flush().await?;
+        }
+        Ok(is_full)
     }
 
     /// Writes the state down between two slices, unless something is in the outbox: a snapshot does not have that.

@@ -73,6 +73,7 @@ fn kinds(journal: &Journal) -> Vec<u8> {
 struct Prepared {
     event_loop: EventLoop,
     journal: Journal,
+    engine: EngineHandle,
     drain: watch::Sender<bool>,
     /// Dropped last: the rules' folder, and the other ends of what the loop speaks to.
     others: Box<dyn Any + Send>,
@@ -125,13 +126,14 @@ impl Prepared {
             outbox: VecDeque::new(),
             schedule: Schedule::new(orders, 1_000, Seq::ZERO),
         };
-        Self { event_loop, journal, drain, others: Box::new((folder, projector, engine, ordered)) }
+        Self { event_loop, journal, engine, drain, others: Box::new((folder, projector, ordered)) }
     }
 }
 
 /// A loop that runs.
 struct Running {
     journal: Journal,
+    engine: EngineHandle,
     drain: watch::Sender<bool>,
     ended: JoinHandle<Result<(), LoopError>>,
     registry: Arc<Registry>,
@@ -142,11 +144,11 @@ struct Running {
 impl Running {
     /// Starts it by the rules that `files` make.
     async fn start(files: &[(&str, &str)]) -> Self {
-        let Prepared { event_loop, journal, drain, others: _others } = Prepared::new(files).await;
+        let Prepared { event_loop, journal, engine, drain, others: _others } = Prepared::new(files).await;
         let registry = Arc::clone(&event_loop.registry);
         let clocks = tokio::spawn(turn_clocks());
         let ended = tokio::spawn(event_loop.run());
-        Self { journal, drain, ended, registry, clocks, _others }
+        Self { journal, engine, drain, ended, registry, clocks, _others }
     }
 
     /// Ends it; gives the kinds of the records.
@@ -231,6 +233,18 @@ async fn what_is_due_is_done_while_records_keep_coming() {
     let before = kinds(&running.journal);
     running.stop().await;
     assert!(before.contains(&record::TICK), "the sessions get their share meanwhile: {before:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_knows_all_that_was_written_before_the_question() {
+    let running = Running::start(&[]).await;
+    for number in 2..=40 {
+        let id = format!("s{number}");
+        open_session(&running.journal, &id).await;
+        let session = running.engine.session(SessionId::new(&id)).await.expect("answered");
+        assert!(session.is_some(), "{id}");
+    }
+    running.stop().await;
 }
 
 #[tokio::test]
