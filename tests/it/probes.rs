@@ -343,7 +343,7 @@ fn a_background_end_that_the_client_swallows_is_said_once() {
         told.contains("handle_stopped: make b1") && told.contains("client_did_not_report_it: true"),
         "{told}"
     );
-    assert!(!told.contains("b2") && !told.contains("b3"), "{told}");
+    assert!(!told.contains("make b2") && !told.contains("make b3"), "{told}");
     assert_eq!((client.prompt(), client.run("ls")), (None, None), "once");
 }
 
