@@ -10,6 +10,7 @@ mod digest;
 pub mod installation;
 pub mod kind;
 pub mod message_socket;
+pub mod native;
 pub mod process;
 pub mod program;
 pub mod round_trip;

@@ -1,11 +1,15 @@
 //! What a harness writes down of a conversation, as far as probes ask: read in parts, by the harness's own [`Reader`].
 
+use crate::call::TouchKind;
+
 /// Reads parts of a transcript, which begin and end anywhere.
 ///
 /// Errors: none. What cannot be read says nothing.
 #[derive(Debug)]
 pub struct Reader {
-    /// The files, by absolute paths, that the client announced as changed by itself.
+    /// How an agent has to know a file for its client to announce by itself that it changed, once.
+    pub announces: &'static [TouchKind],
+    /// The files, by absolute paths, that were announced so.
     pub changed: fn(&[u8]) -> Vec<String>,
     /// The background commands, by the harness's ids, whose end the client reported.
     pub ended: fn(&[u8]) -> Vec<String>,

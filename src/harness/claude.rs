@@ -28,6 +28,7 @@ mod calls;
 mod compared;
 mod installation;
 mod message_socket;
+mod native;
 mod reply;
 mod report;
 mod round_trip;
@@ -105,6 +106,7 @@ pub const KIND: Kind = Kind {
     },
     message_socket: Some(message_socket::from_headers),
     transcript: Some(&transcript::READER),
+    native: native::NATIVE,
     status_line: Some(statusline::parse),
     installation: installation::INSTALLATION,
     round_trip: Some(round_trip::ROUND_TRIP),

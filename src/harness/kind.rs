@@ -8,8 +8,8 @@ use crate::{
     exchange::Answer,
     harness::{
         Headers, HookCall, HookEnv, HookError, caps::Caps, claude, installation::Installation,
-        message_socket::MessageSocket, process::Process, program::Program, round_trip::RoundTrip,
-        session_file::SessionFile, status_line::StatusLine,
+        message_socket::MessageSocket, native::Native, process::Process, program::Program,
+        round_trip::RoundTrip, session_file::SessionFile, status_line::StatusLine,
     },
     time::Timestamp,
     transcript,
@@ -39,6 +39,8 @@ pub struct Kind {
     pub message_socket: Option<fn(&SessionId, Headers<'_>) -> Option<MessageSocket>>,
     /// Reads its transcripts; `None` where it writes none that say what probes ask.
     pub transcript: Option<&'static transcript::Reader>,
+    /// What the client says by itself.
+    pub native: &'static [Native],
     /// Reads what the client writes to the stdin of its status line; `None` where it has none.
     pub status_line: Option<ReadStatusLine>,
     /// What is installed in it.

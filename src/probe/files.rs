@@ -23,7 +23,7 @@ use self::{
     known::{Awaited, Observed, Said, State},
 };
 use super::{Facts, Finding, Fingerprint, Moment, facts::Entry, shown_path};
-use crate::{call::TouchKind, event::Severity, time::Timestamp, transcript::Transcript};
+use crate::{event::Severity, time::Timestamp, transcript::Transcript};
 
 /// Most files of a session that are known, unless the configuration says otherwise.
 pub const PATHS_MAX: u32 = 1_024;
@@ -231,16 +231,17 @@ impl<'a> Look<'a> {
     fn by_client(&mut self, path: &str, file: &File, observed: Observed) -> Option<Said> {
         let Transcript { path: transcript, reader } = self.moment.transcript?;
         let transcript = Path::new(transcript);
-        match (file.by, &file.said) {
-            (TouchKind::Read, _) | (_, Said::Done) => None,
-            (TouchKind::Shown | TouchKind::Written, Said::Open) => match self.facts.entry(transcript) {
+        match &file.said {
+            _ if !reader.announces.contains(&file.by) => None,
+            Said::Done => None,
+            Said::Open => match self.facts.entry(transcript) {
                 Entry::File(print) => {
                     let state = self.state(observed);
                     Some(Said::Awaited(Awaited { state, from: print.size, is_late: false }))
                 }
                 Entry::Absent | Entry::Folder | Entry::Other | Entry::Unknown => None,
             },
-            (TouchKind::Shown | TouchKind::Written, Said::Awaited(awaited)) => {
+            Said::Awaited(awaited) => {
                 let from = awaited.from;
                 if self.said.as_ref().is_none_or(|(asked, _)| *asked != from) {
                     let text = self.facts.read(transcript, from, TRANSCRIPT_BYTES_MAX).unwrap_or_default();

@@ -255,7 +255,8 @@ fn touched(path: &str, by: TouchKind) -> Call {
 
 /// Reads a transcript of lines, each of which is an announced file and the id of an end; numbers in the first one are what the model was
 /// given, and with how many tokens the client compacted that.
-static READER: Reader = Reader { changed: lines, ended: lines, context };
+static READER: Reader =
+    Reader { announces: &[TouchKind::Shown, TouchKind::Written], changed: lines, ended: lines, context };
 
 fn lines(text: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(text).lines().map(str::to_owned).collect()

@@ -3,6 +3,9 @@
 //! In `README.md` and `docs/subscribers.md` a `toml` block with `[subscriber]` is a subscriber's file, any other `toml` block a part
 //! of one. A `jinja` block with a `toon` block next is a template and what it makes of the events in the `json` block above; one that
 //! begins with `{# fails #}` has to fail. Any other `jinja` block is the template of the subscriber above it.
+//!
+//! In a harness's document the table of what its client says by itself has the rows of the program, and rows of what it never says
+//! to its agent.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -12,6 +15,7 @@ use aside::{
         layers::{LayerKind, SourceFile, Sources},
     },
     event::{Event, Payload, Seq, Severity, catalogue::OwnSeverities},
+    harness::kind::KINDS,
     notification::{SubscriberId, Tokens},
     pipeline::{
         render::{RenderInput, Rendered, Templates},
@@ -25,6 +29,9 @@ use serde_json::Value;
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/subscribers.md"];
 /// The sections that a part of a file is completed with, unless it has them itself.
 const REQUIRED: [(&str, &str); 2] = [("subscriber", "id = \"example\""), ("events", "types = [\"**\"]")];
+
+/// The heading above the table of what a client says by itself, in the harness's document.
+const NATIVE: &str = "## What it says by itself";
 
 struct Block {
     language: String,
@@ -76,9 +83,33 @@ fn every_output_in_the_documentation_is_what_its_template_gives() {
     assert!(compared > 5, "only {compared} outputs are shown");
 }
 
-fn blocks(document: &str) -> Vec<Block> {
+#[test]
+fn what_a_client_says_by_itself_is_documented_as_the_program_takes_it() {
+    for kind in KINDS.into_iter().filter(|kind| !kind.native.is_empty()) {
+        let document = format!("docs/{}.md", kind.caps.name);
+        let text = read(&document);
+        let (_, section) = text.split_once(NATIVE).unwrap_or_else(|| panic!("{document} has no {NATIVE}"));
+        let rows = section
+            .lines()
+            .skip_while(|line| !line.starts_with('|'))
+            .take_while(|line| line.starts_with('|'));
+        let cells = rows.skip(2).map(|row| row.split('|').map(str::trim).skip(1).take(2).collect::<Vec<_>>());
+        let is_to_agent = |says: &str| says != "never" && !says.starts_with("to its user");
+        let said: Vec<Vec<&str>> =
+            cells.filter(|cells| cells.get(1).is_some_and(|says| is_to_agent(says))).collect();
+        let native: Vec<[String; 2]> =
+            kind.native.iter().map(|native| [native.what.to_owned(), native.to_string()]).collect();
+        assert_eq!(said, native, "{document}");
+    }
+}
+
+fn read(document: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{document}: {error}"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{document}: {error}"))
+}
+
+fn blocks(document: &str) -> Vec<Block> {
+    let text = read(document);
     let mut blocks: Vec<Block> = Vec::new();
     let mut is_open = false;
     for (number, line) in (1..).zip(text.lines()) {

@@ -12,10 +12,14 @@ use crate::support::daemon::{Daemon, Home, at, eventually, text};
 
 /// The program with this home's folders for a client as well, and a client that says its version.
 fn command(home: &Home, args: &[&str]) -> Command {
+    command_with_client(home, "2.1.330", args)
+}
+
+fn command_with_client(home: &Home, version: &str, args: &[&str]) -> Command {
     let programs = home.path("programs");
     fs::create_dir_all(&programs).expect("a folder");
     let claude = programs.join("claude");
-    fs::write(&claude, "#!/bin/sh\necho '2.1.330 (Claude Code)'\n").expect("written");
+    fs::write(&claude, format!("#!/bin/sh\necho '{version} (Claude Code)'\n")).expect("written");
     fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).expect("a program");
     let mut command = home.command(args);
     command.env("HOME", home.path("home")).env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
@@ -72,6 +76,7 @@ fn all_is_well_after_an_installation_with_a_daemon() {
         "socket ok",
         "state ok",
         "client ok",
+        "native ok",
         "hooks ok",
         "once ok",
         "sessions ok",
@@ -79,6 +84,22 @@ fn all_is_well_after_an_installation_with_a_daemon() {
     ];
     assert_eq!(verdicts(&home), (Some(0), lines.map(str::to_owned).to_vec()));
     assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn what_the_client_says_by_itself_is_that_of_its_version() {
+    let home = Home::new();
+    let said = |version: &str| {
+        let output = command_with_client(&home, version, &["doctor"]).output().expect("the program runs");
+        let lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+        lines.into_iter().find(|line| line.starts_with("ok    native")).expect("a line")
+    };
+    let printed = "a file that the agent edited, or printed";
+    let by_command = "a file that a command of the agent changed";
+    for (version, is_newer) in [("2.1.330", true), ("2.1.197", false)] {
+        let said = said(version);
+        assert_eq!([printed, by_command].map(|what| said.contains(what)), [true, is_newer], "{said}");
+    }
 }
 
 #[test]
@@ -138,7 +159,7 @@ fn a_template_that_fails_is_seen() {
 #[test]
 fn what_is_missing_is_named_with_its_remedy() {
     let home = Home::new();
-    let lines = ["daemon fail", "client ok", "hooks fail", "round trip fail"];
+    let lines = ["daemon fail", "client ok", "native ok", "hooks fail", "round trip fail"];
     assert_eq!(verdicts(&home), (Some(1), lines.map(str::to_owned).to_vec()));
     assert_eq!(remedy(&home, "hooks"), "not installed: aside install claude-code");
     assert!(remedy(&home, "daemon").ends_with(": aside up"));

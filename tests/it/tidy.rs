@@ -67,7 +67,7 @@ const MODULES: &[Module] = &[
     module("session", 1, &[DATA]),
     module("toon", 1, &[DATA]),
     module("tokens", 1, &[DATA]),
-    module("transcript", 0, &[]),
+    module("transcript", 1, &[DATA]),
     module("pipeline", 2, &[DATA]),
     module("matcher", 2, &[DATA]),
     module("injector", 2, &[DATA]),

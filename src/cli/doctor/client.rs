@@ -20,7 +20,11 @@ use crate::{
             templates::events,
         },
     },
-    harness::{kind::Kind, program::Program},
+    harness::{
+        kind::Kind,
+        native::{Evidence, Native},
+        program::{Program, Version},
+    },
 };
 
 const HOOKS: &str = "hooks";
@@ -31,7 +35,9 @@ pub(super) fn may_be_installed(kind: &'static Kind) -> bool {
 }
 
 pub(super) fn checks(kind: &'static Kind) -> Vec<Check> {
-    let mut checks = vec![version(kind)];
+    let version = client_program::version(kind);
+    let mut checks = vec![client(kind, version)];
+    checks.extend(native(kind, version));
     match Found::of(kind) {
         Ok(found) => checks.extend(found.checks()),
         Err(error @ InstallError::NoHome { variable }) => {
@@ -43,10 +49,10 @@ pub(super) fn checks(kind: &'static Kind) -> Vec<Check> {
     checks
 }
 
-fn version(kind: &Kind) -> Check {
+fn client(kind: &Kind, version: Option<Version>) -> Check {
     const NAME: &str = "client";
     let Program { name, update, lacks } = &kind.program;
-    let Some(version) = client_program::version(kind) else {
+    let Some(version) = version else {
         let found = format!("there is no `{name}` on the PATH that tells its version");
         return Check::warn(NAME, found, format!("install {}", kind.title));
     };
@@ -55,6 +61,19 @@ fn version(kind: &Kind) -> Check {
         None => Check::ok(NAME, found),
         Some((_, lack)) => Check::warn(NAME, format!("{found} {lack}"), *update),
     }
+}
+
+/// What the client of this version says by itself, so that aside leaves it to the client; of one that tells no version, what any says.
+fn native(kind: &Kind, version: Option<Version>) -> Option<Check> {
+    let is_said = |since: Option<Version>| since.zip(version).is_none_or(|(since, version)| since <= version);
+    let said = kind.native.iter().filter(|native| is_said(native.since));
+    let shown = |native: &Native| {
+        let place = if native.evidence == Evidence::Result { "result" } else { "transcript" };
+        format!("{}, {} (known by the {place})", native.what, native.says)
+    };
+    let said: Vec<String> = said.map(shown).collect();
+    let found = format!("the client says by itself, and aside does not: {}", said.join("; "));
+    (!said.is_empty()).then(|| Check::ok("native", found))
 }
 
 /// One place with hooks of ours that the client runs.

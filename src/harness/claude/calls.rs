@@ -91,7 +91,7 @@ fn started(response: &str) -> Option<String> {
 }
 
 /// The files that the result says the command changed, as it names them.
-fn changed_by_command(response: &str) -> Vec<String> {
+pub(super) fn changed_by_command(response: &str) -> Vec<String> {
     let (begin, list, end) = CHANGED_BY_COMMAND;
     let names = response.rsplit_once(begin).and_then(|(_, rest)| rest.split_once(list)).map(|(_, rest)| rest);
     let names = names.and_then(|names| names.split_once(end)).map_or("", |(names, _)| names);

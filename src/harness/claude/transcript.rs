@@ -4,10 +4,14 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::transcript::{Context, Reader, Usage};
+use crate::{
+    call::TouchKind,
+    transcript::{Context, Reader, Usage},
+};
 
 /// Reads it.
-pub(super) static READER: Reader = Reader { changed, ended, context };
+pub(super) static READER: Reader =
+    Reader { announces: &[TouchKind::Shown, TouchKind::Written], changed, ended, context };
 
 /// The type of the attachment with which the client announces a file that changed.
 ///

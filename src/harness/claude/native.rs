@@ -1,0 +1,61 @@
+//! What Claude Code says by itself.
+//!
+//! Source: measured with 2.1.197, 2.1.330 and 2.1.331; `scripts/real-client` holds each row.
+
+use crate::harness::{
+    native::{Evidence, Native},
+    program::Version,
+};
+
+pub(super) const NATIVE: &[Native] = &[
+    Native {
+        what: "a file that the agent edited, or printed with `cat` and the like",
+        says: "once in a process, with the request after the tool",
+        since: None,
+        evidence: Evidence::Announcement,
+    },
+    Native {
+        what: "a file that a command of the agent changed",
+        says: "in the tool's result",
+        since: Some(Version([2, 1, 330])),
+        evidence: Evidence::Result,
+    },
+    Native {
+        what: "a command in the background ended",
+        says: "at once, as a prompt of its own or with the next request; sometimes it is lost",
+        since: None,
+        evidence: Evidence::End,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::claude::{calls, transcript::READER};
+
+    /// Of each row: what the client says, and whose name stands in it.
+    const SAMPLES: [(&str, &str); NATIVE.len()] = [
+        (
+            r#"{"type":"attachment","attachment":{"type":"edited_text_file","filename":"/w/b.txt","snippet":"x"}}"#,
+            "/w/b.txt",
+        ),
+        ("[This command modified 1 file you've previously read: e.txt. Call Read before editing.]", "e.txt"),
+        (r#"{"attachment":{"prompt":"<task-notification>\n<task-id>b1x</task-id>"}}"#, "b1x"),
+    ];
+
+    #[test]
+    fn each_row_is_known_by_its_evidence_alone() {
+        let find = |evidence, said: &str| match evidence {
+            Evidence::Announcement => (READER.changed)(said.as_bytes()),
+            Evidence::End => (READER.ended)(said.as_bytes()),
+            Evidence::Result => calls::changed_by_command(said),
+        };
+        for (row, native) in NATIVE.iter().enumerate() {
+            for (sample, (said, name)) in SAMPLES.into_iter().enumerate() {
+                let found = find(native.evidence, said);
+                let expected = if row == sample { vec![name] } else { Vec::new() };
+                assert_eq!(found, expected, "{}: {said}", native.what);
+            }
+        }
+    }
+}
