@@ -96,10 +96,9 @@ pub enum Carries {
     /// It takes text and does nothing else.
     #[default]
     Always,
-    /// At `turn_end`, text makes the agent go on, so it takes some only if a notification asks for that (Claude Code's `Stop`).
+    /// At `turn_end`, text makes the agent go on, so it takes some only if a notification asks for that.
     OnlyToContinue,
-    /// At `before_tool`, text comes in place of the call, so it takes some only if a notification is worth a call (Claude Code's
-    /// `PreToolUse`).
+    /// At `before_tool`, text comes in place of the call, so it takes some only if a notification is worth a call.
     OnlyToCancel,
 }
 
@@ -129,7 +128,7 @@ pub enum Begins {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Harness {
-    /// Such as `claude-code`.
+    /// Its name, in lower case, which is also the source of its events.
     pub name: Option<Arc<str>>,
     /// The harness's version.
     pub version: Option<Arc<str>>,

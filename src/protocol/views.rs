@@ -323,7 +323,7 @@ pub struct WaitingView {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 #[schema(as = Harness)]
 pub struct HarnessView {
-    /// Such as `claude-code`.
+    /// Its name, in lower case, which is also the source of its events.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub name: Option<Arc<str>>,

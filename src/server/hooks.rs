@@ -34,7 +34,7 @@ use crate::{
 /// The body is the hook's stdin as it came. Answers 200 with what belongs on its stdout, or 204 when it has to stay silent.
 #[utoipa::path(
     post, path = "/v1/hooks/{harness}", tag = "sessions",
-    params(("harness" = String, Path, description = "The harness, such as `claude`")),
+    params(("harness" = String, Path, description = "The harness, by its word in `aside hook WORD`")),
     request_body(content = Object, content_type = "application/json"),
     responses(
         (status = 200, content_type = "application/json", body = String), (status = 204),

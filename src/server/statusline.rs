@@ -27,7 +27,7 @@ const DOT: char = '\u{25cf}';
 /// kept for the session's next exchange.
 #[utoipa::path(
     post, path = "/v1/statusline/{harness}", tag = "sessions",
-    params(("harness" = String, Path, description = "The harness, such as `claude`")),
+    params(("harness" = String, Path, description = "The harness, by its word in `aside hook WORD`")),
     request_body(content = Object, content_type = "application/json"),
     responses((status = 200, content_type = "text/plain", body = String), (status = 204), (status = 400, body = ErrorBody),
         (status = 404, body = ErrorBody)),

@@ -3,6 +3,7 @@
 //! What may use what stands in the tables at the top. The checks are functions of paths and texts, so they are tested with
 //! samples that break them.
 
+mod client_words;
 mod rust_text;
 
 use std::{
@@ -209,7 +210,8 @@ fn the_tree_is_tidy() {
     }
     assert!(files.contains_key("src/lib.rs") && files.contains_key("tests/it/tidy.rs"), "nothing was read");
     let cargo = fs::read_to_string(root.join("Cargo.toml")).expect("Cargo.toml is beside src");
-    let findings = check(&files, &dependencies(&cargo));
+    let mut findings = check(&files, &dependencies(&cargo));
+    findings.extend(client_words::check(&files, &client_words::words()));
     let list: Vec<String> = findings.iter().map(Finding::to_string).collect();
     assert!(list.is_empty(), "{} broken rules:\n{}", list.len(), list.join("\n"));
 }

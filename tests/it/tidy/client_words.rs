@@ -1,0 +1,99 @@
+//! A client's words are in its harness's folder and nowhere else, so that whoever adds or follows a client looks in one place.
+//!
+//! The words are those of the rows: what a harness is called in commands, and what its variables begin with. Tests may name a client,
+//! as they need one.
+
+use std::collections::BTreeMap;
+
+use aside::harness::kind::KINDS;
+
+use super::Finding;
+
+/// Where they may be, and why.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("src/harness.rs", "the parent of the harnesses"),
+    ("src/harness/", "their folder"),
+    ("src/event/secrets.rs", "whose API a key is for is a fact about the key"),
+    ("src/protocol/record.rs", "old records leave out what one harness was known by, and stay readable"),
+];
+
+/// What stands before a module that only tests read.
+const FOR_TESTS: &str = "#[cfg(test)]\n";
+
+/// The words of all clients, in lower case.
+pub(super) fn words() -> Vec<String> {
+    let prefixes = |kind: &&aside::harness::kind::Kind| kind.variables.prefixes.iter().copied();
+    let words = KINDS.iter().flat_map(|kind| std::iter::once(kind.word).chain(prefixes(kind)));
+    words.map(str::to_lowercase).collect()
+}
+
+/// Every line of `src/` outside of their folder in which a word begins with one of `words`.
+pub(super) fn check(files: &BTreeMap<String, String>, words: &[String]) -> Vec<Finding> {
+    let is_excepted = |path: &str| EXCEPTIONS.iter().any(|(place, _)| path.starts_with(place));
+    let sources = files.iter().filter(|(path, _)| path.starts_with("src/"));
+    let mut findings = Vec::new();
+    for (path, text) in sources.filter(|(path, _)| !is_excepted(path) && !is_for_tests(files, path)) {
+        let used = text.split(&format!("{FOR_TESTS}mod tests {{")).next().unwrap_or_default();
+        let found =
+            used.lines().enumerate().filter_map(|(index, line)| Some((index + 1, word_in(line, words)?)));
+        findings.extend(found.map(|(line, word)| Finding {
+            path: path.clone(),
+            line,
+            rule: format!("`{word}` is a client's word: it belongs to the harness's row"),
+        }));
+    }
+    findings
+}
+
+fn word_in<'w>(line: &str, words: &'w [String]) -> Option<&'w str> {
+    let line = line.to_lowercase();
+    let mut parts = line.split(|c: char| !c.is_alphanumeric());
+    parts.find_map(|part| words.iter().find(|word| part.starts_with(word.as_str())).map(String::as_str))
+}
+
+/// Whether the file, or a folder that it is in, is a module that only tests read.
+fn is_for_tests(files: &BTreeMap<String, String>, path: &str) -> bool {
+    let stem = path.strip_suffix(".rs").unwrap_or(path);
+    let Some((folder, name)) = stem.rsplit_once('/') else { return false };
+    let parent = format!("{folder}.rs");
+    let parents = [&parent, "src/lib.rs"];
+    let declares = |text: &String| {
+        ["mod", "pub(crate) mod"].iter().any(|word| text.contains(&format!("{FOR_TESTS}{word} {name};")))
+    };
+    let is_declared = parents.into_iter().filter_map(|parent| files.get(parent)).any(declares);
+    is_declared || files.contains_key(&parent) && is_for_tests(files, &parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_word_is_found_outside_of_its_folder_and_not_in_tests() {
+        let files: BTreeMap<String, String> = [
+            ("src/cli.rs", "a\nlet x = \"~/.vim/rc\";\n#[cfg(test)]\nmod tests {\nlet y = \"vim\";"),
+            ("src/cli/up.rs", "fn is_neovim() {}\n/// As VimLeave does.\nconst A: &str = \"VIM_PID\";"),
+            ("src/harness/vim.rs", "vim"),
+            ("src/client.rs", "#[cfg(test)]\npub(crate) mod fake;\nmod real;"),
+            ("src/client/fake.rs", "mod deeper;"),
+            ("src/client/fake/deeper.rs", "vim"),
+            ("src/client/real.rs", "vim"),
+            ("tests/it/any.rs", "vim"),
+        ]
+        .map(|(path, text)| (path.to_owned(), text.to_owned()))
+        .into();
+        let found: Vec<String> = check(&files, &["vim".to_owned()]).iter().map(Finding::to_string).collect();
+        let rule = "`vim` is a client's word: it belongs to the harness's row";
+        let places = ["src/cli.rs:2", "src/cli/up.rs:2", "src/cli/up.rs:3", "src/client/real.rs:1"];
+        assert_eq!(found, places.map(|place| format!("{place}: {rule}")));
+    }
+
+    #[test]
+    fn every_exception_is_needed() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        for (place, why) in EXCEPTIONS.iter().filter(|(place, _)| !place.starts_with("src/harness")) {
+            let text = std::fs::read_to_string(root.join(place)).expect("it is there");
+            assert!(text.lines().any(|line| word_in(line, &words()).is_some()), "{place} needs none: {why}");
+        }
+    }
+}
