@@ -17,6 +17,7 @@ pub mod round_trip;
 mod seen;
 pub mod session_file;
 pub mod status_line;
+mod stdin;
 pub mod wake_route;
 
 pub use seen::ids_in;

@@ -50,6 +50,7 @@ use crate::{
         caps::Caps,
         header,
         kind::{ClientFiles, Hooks, Kind, SessionFiles, Variables},
+        stdin::read,
     },
     notification::InjectionPoint,
     protocol::{
@@ -61,7 +62,7 @@ use crate::{
 use compared::compared;
 use stdin::{
     Common, PendingCall, PostToolBatch, PostToolUseFailure, SessionEnd, SessionStart, Stop, ToolCall,
-    UserPromptSubmit, read,
+    UserPromptSubmit,
 };
 
 pub use reply::reply;

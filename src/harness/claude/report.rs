@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::{
     Call, present,
-    stdin::{Compaction, Notification, StopFailure, read},
+    stdin::{Compaction, Notification, StopFailure},
 };
 use crate::{
     event::{Event, Severity, clean_text},
-    harness::{HookError, Then},
+    harness::{HookError, Then, stdin::read},
     notification::InjectionPoint,
 };
 

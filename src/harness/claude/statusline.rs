@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::{
     event::SessionId,
-    harness::{HookError, claude::stdin::read, status_line::StatusLine},
+    harness::{HookError, status_line::StatusLine, stdin::read},
     transcript::Gauge,
 };
 

@@ -1,9 +1,7 @@
 //! The fields of Claude Code's hook input that are used; all others are skipped without being built.
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::harness::HookError;
 
 /// What the error of a shell command begins with.
 const EXIT_CODE_PREFIX: &str = "Exit code ";
@@ -95,15 +93,6 @@ pub(super) struct BackgroundTask {
 #[derive(Debug, Deserialize)]
 pub(super) struct SessionEnd {
     pub(super) reason: String,
-}
-
-/// Reads what is wanted from the input, and skips the rest.
-pub(super) fn read<T: DeserializeOwned>(stdin: &[u8]) -> Result<T, HookError> {
-    let mut json = serde_json::Deserializer::from_slice(stdin);
-    let value = serde_path_to_error::deserialize(&mut json)
-        .map_err(|error| HookError::Input { field: error.path().to_string(), source: error.into_inner() })?;
-    json.end().map_err(|source| HookError::Input { field: ".".to_owned(), source })?;
-    Ok(value)
 }
 
 impl ToolCall {
