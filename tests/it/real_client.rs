@@ -9,9 +9,12 @@ mod contexts;
 mod detectors;
 mod files;
 mod repository;
+mod said;
 mod sessions;
 mod sight;
+mod signals;
 mod silence;
+mod stage;
 mod terminal;
 mod waking;
 

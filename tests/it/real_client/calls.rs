@@ -9,6 +9,10 @@ use crate::support::daemon::Home;
 
 /// What a block of notifications begins with.
 pub(super) const BLOCK: &str = "<notifications count";
+/// A command that does nothing.
+pub(super) const GO_ON: &str = "echo meanwhile";
+/// What such commands print, and prompts.
+pub(super) const PRINTED: [&str; 3] = ["meanwhile", "go", "go on"];
 /// How long after a call was asked for the user changes a file: while it runs.
 const INTO_THE_CALL: Duration = Duration::from_millis(1_200);
 
@@ -40,6 +44,11 @@ pub(super) fn bash(id: usize, command: &str) -> Turn {
 pub(super) fn in_background(id: usize, command: &str) -> Turn {
     let input = json!({ "command": command, "description": "Does something", "run_in_background": true });
     call(id, "Bash", &input)
+}
+
+/// A call that does nothing and is like no other one.
+pub(super) fn go_on(id: usize) -> Turn {
+    bash(id, &format!("{GO_ON} # {id}"))
 }
 
 /// The user writes `content` into a file while the call that comes next runs.

@@ -28,13 +28,16 @@ pub(super) fn program() -> PathBuf {
 /// The first client that has a message socket and starts monitors without an account; an older one is reached by its hooks alone.
 const WOKEN_FROM: [u32; 3] = [2, 1, 224];
 
-/// Whether this client can be woken.
-pub(super) fn can_be_woken() -> bool {
+/// Such as `2.1.330`.
+pub(super) fn version() -> String {
     let mut command = Command::new(program());
     let output = command.arg("--version").env("DISABLE_AUTOUPDATER", "1").output().expect("the client runs");
-    let said = text(&output.stdout);
-    let version = said.split_whitespace().next().unwrap_or_default();
-    version.split('.').map_while(|part| part.parse().ok()).collect::<Vec<u32>>().as_slice()
+    text(&output.stdout).split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+/// Whether this client can be woken.
+pub(super) fn can_be_woken() -> bool {
+    version().split('.').map_while(|part| part.parse().ok()).collect::<Vec<u32>>().as_slice()
         >= WOKEN_FROM.as_slice()
 }
 
@@ -100,8 +103,13 @@ pub(super) fn environment(home: &Home, url: &str) -> Vec<(String, String)> {
 
 /// Runs one prompt without a terminal, and checks that the client ended well and complained of no hook.
 pub(super) fn run_headless(home: &Home, url: &str) -> Vec<Value> {
-    let args = ["-p", "go", "--output-format", "stream-json", "--verbose", "--permission-mode", "default"];
-    let output = client(home, url, &args).output().expect("the client runs");
+    run_headless_with(home, url, &["-p", "go"])
+}
+
+/// The same with the prompt and the conversation that `args` name.
+pub(super) fn run_headless_with(home: &Home, url: &str, args: &[&str]) -> Vec<Value> {
+    let fixed = ["--output-format", "stream-json", "--verbose", "--permission-mode", "default"];
+    let output = client(home, url, &[args, &fixed].concat()).output().expect("the client runs");
     let Output { status, stdout, stderr } = &output;
     assert!(status.success() && stderr.is_empty(), "{}\n{}", text(stdout), text(stderr));
     let said = text(stdout);

@@ -1,0 +1,363 @@
+//! What a newly installed aside is good for, each thing played twice: in the client alone and in one with aside. Who says it, in the next
+//! request or later, and in how many tokens, is a line for `scripts/signals`, which makes the README's table of all of them.
+
+use std::{
+    io::Write,
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use aside::tokens;
+use serde_json::{Value, json};
+
+use super::{
+    api::{Api, Turn},
+    assert_only_added,
+    calls::{GO_ON, bash, edit, git, go_on, in_background, make_repository, put, read},
+    client::{run_headless, run_headless_with, version},
+    said::{Played, Said},
+    stage::Stage,
+    terminal::PATIENCE,
+};
+use crate::support::{daemon::Home, mounts::has_own_mounts};
+
+/// What the lines for the table begin with.
+const MARK: &str = "SIGNAL ";
+/// For how long the user is away.
+const AWAY: Duration = Duration::from_secs(9 * 3_600 + 12 * 60);
+/// Longer than the client has for its report of an end.
+const LATE: Duration = Duration::from_secs(120);
+/// Most lines of what an agent reads after a pause.
+const WELCOME_LINES_MAX: usize = 5;
+
+/// Something that happens around an agent.
+struct Signal {
+    /// Its place in the table.
+    row: u32,
+    /// What happens, for the table.
+    what: &'static str,
+    says: Says,
+    play: fn(&mut Stage) -> Played,
+}
+
+/// Who is to say it where aside is.
+enum Says {
+    /// The client, so that aside is silent.
+    Client,
+    /// Aside, in the next request and in so many tokens at most, or in as many as this text takes, which says the same.
+    Aside(u32, &'static str),
+}
+
+/// Plays it in both, prints the line, and checks that it is said once.
+fn check(signal: &Signal) -> String {
+    let play = |mut stage: Stage| {
+        let Played { mut conversation, happened } = (signal.play)(&mut stage);
+        // A test's folder has a longer name than a user's.
+        conversation.iter_mut().flatten().for_each(|message| rename(message, &stage.home.work(), "/home"));
+        Played { conversation, happened }
+    };
+    let control = play(Stage::control());
+    let alone = play(Stage::alone()).said_beside(&control);
+    let played = play(Stage::with_aside());
+    let mut said = played.said_beside(&control);
+    let json = |said: &[Said]| said.iter().map(Said::to_json).collect::<Vec<_>>();
+    let line = json!({
+        "row": signal.row, "what": signal.what, "client": version(), "alone": json(&alone), "with": json(&said),
+    });
+    writeln!(std::io::stderr(), "{MARK}{line}").expect("somebody reads");
+    assert_only_added(&played.conversation);
+    let [once] = said.as_slice() else { panic!("said {} times: {said:#?}", said.len()) };
+    match signal.says {
+        Says::Client => assert!(!once.by_aside, "{once:#?}"),
+        Says::Aside(most, same) => {
+            let most = most.max(tokens::estimate(same).0);
+            assert!(once.by_aside && once.request == 1, "{once:#?}");
+            assert!(once.tokens() <= most, "{} tokens, at most {most}:\n{}", once.tokens(), once.text);
+        }
+    }
+    said.remove(0).text
+}
+
+fn rename(value: &mut Value, from: &str, to: &str) {
+    match value {
+        Value::String(text) => *text = text.replace(from, to),
+        Value::Array(items) => items.iter_mut().for_each(|item| rename(item, from, to)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| rename(field, from, to)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Plays `turns` in the home of `stage`; it happens before turn `happened`, or while the client acts upon it.
+fn played(stage: &Stage, happened: usize, turns: Vec<Turn>) -> Played {
+    let api = Api::playing(turns);
+    run_headless(&stage.home, &api.url());
+    Played { conversation: api.conversation(), happened }
+}
+
+fn done() -> Turn {
+    Turn::says("done")
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_file_that_was_read() {
+    check(&Signal {
+        row: 10,
+        what: "somebody changed a file that it had read",
+        says: Says::Aside(12, "file_changed: src/cart.rs\nlines: \"41-44, 90\""),
+        play: |stage| {
+            put(&stage.home, "a.txt", "one\ntwo\nthree\n");
+            let turns = vec![
+                read(&stage.home, 1, "a.txt"),
+                go_on(2).after(stage.user_writes("a.txt", "one\nTWO\nthree\n")),
+                go_on(3),
+                go_on(4),
+                done(),
+            ];
+            played(stage, 1, turns)
+        },
+    });
+}
+
+/// A file that the agent has edited, which its user then changes once or twice.
+fn edited(stage: &mut Stage, times: usize) -> Played {
+    put(&stage.home, "b.txt", "one\ntwo\nthree\n");
+    let mut turns = vec![read(&stage.home, 1, "b.txt"), edit(&stage.home, 2, "b.txt", "two", "TWO")];
+    let contents = ["one\nkumquat\nthree\n", "one\ndurian\nthree\n"];
+    for (id, content) in [3, 5].into_iter().zip(contents).take(times) {
+        turns.push(go_on(id).after(stage.user_writes("b.txt", content)));
+        turns.push(go_on(id + 1));
+    }
+    let happened = turns.len() - 2;
+    turns.extend([go_on(7), done()]);
+    played(stage, happened, turns)
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_file_that_was_edited() {
+    check(&Signal {
+        row: 11,
+        what: "somebody changed a file that it had edited",
+        says: Says::Client,
+        play: |stage| edited(stage, 1),
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_file_that_was_edited_and_announced() {
+    check(&Signal {
+        row: 12,
+        what: "the same file once more",
+        says: Says::Aside(12, "file_changed: src/cart.rs\nlines: \"41-44, 90\""),
+        play: |stage| edited(stage, 2),
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn the_end_of_a_background_command() {
+    check(&Signal {
+        row: 20,
+        what: "a command in the background ended",
+        says: Says::Client,
+        play: |stage| {
+            let begins = if stage.happens { in_background(1, "sleep 2; echo finished") } else { go_on(1) };
+            let turns = vec![begins, bash(2, "sleep 4; echo meanwhile"), go_on(3), done()];
+            played(stage, 1, turns)
+        },
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn the_end_of_a_background_command_that_the_client_lost() {
+    check(&Signal {
+        row: 21,
+        what: "the same, and the client lost it",
+        says: Says::Aside(28, "background_ended: b1 cargo test\nclient_did_not_report_it: true"),
+        play: |stage| {
+            let begins = if stage.happens { in_background(1, "sleep 300") } else { go_on(1) };
+            let turns = vec![begins, done(), go_on(2), done(), go_on(3), go_on(4), done()];
+            let api = Api::playing(turns);
+            // The command ends with the process that it was started by, and the next one does not know of it.
+            for args in [&["-p", "go"][..], &["-p", "go on", "--continue"], &["-p", "go on", "--continue"]] {
+                run_headless_with(&stage.home, &api.url(), args);
+                stage.pass(LATE);
+            }
+            // It is missed at the end of the second one's turn.
+            Played { conversation: api.conversation(), happened: 3 }
+        },
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn another_sessions_edit() {
+    check(&Signal {
+        row: 30,
+        what: "another session edited a file that it had read",
+        says: Says::Aside(24, "other_session_edited: src/cart.rs\nby: \"b1c2, branch fix-cart, 12 s ago\""),
+        play: |stage| {
+            put(&stage.home, "a.txt", "one\ntwo\n");
+            let home = &stage.home;
+            let other = Api::playing(vec![
+                read(home, 11, "a.txt"),
+                edit(home, 12, "a.txt", "two", "TWO"),
+                Turn::says("edited"),
+            ]);
+            let edits = home.clone();
+            let edits = stage.if_it_happens(move || drop(run_headless(&edits, &other.url())));
+            let turns = vec![read(home, 1, "a.txt"), go_on(2).after(edits), go_on(3), done()];
+            played(stage, 1, turns)
+        },
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn another_sessions_presence() {
+    check(&Signal {
+        row: 31,
+        what: "another session began to work in its folder",
+        says: Says::Aside(24, "other_session_edited: src/cart.rs\nby: \"b1c2, branch fix-cart, 12 s ago\""),
+        play: |stage| {
+            let (leave, may_leave) = mpsc::sync_channel::<()>(0);
+            let may_leave = Mutex::new(may_leave);
+            let stays = move || {
+                may_leave.lock().expect("no panic").recv_timeout(PATIENCE).ok();
+            };
+            let other = Arc::new(Api::playing(vec![go_on(11), Turn::says("left").after(stays)]));
+            let (comes, api) = (stage.home.clone(), other.clone());
+            let (sender, receiver) = mpsc::sync_channel(1);
+            let comes = stage.if_it_happens(move || {
+                let url = api.url();
+                let session = thread::spawn(move || drop(run_headless(&comes, &url)));
+                assert!(api.wait_for(2, PATIENCE), "the other session does not work");
+                sender.send(session).expect("somebody waits for it");
+            });
+            let turns = vec![go_on(1), go_on(2).after(comes), go_on(3), done()];
+            let played = played(stage, 1, turns);
+            drop(leave);
+            if stage.happens {
+                receiver.recv().expect("it came").join().expect("it ended well");
+            }
+            played
+        },
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn an_agent_that_repeats_itself() {
+    check(&Signal {
+        row: 50,
+        what: "it made the same call four times with the same result",
+        says: Says::Aside(20, "loop: Bash cargo test -p cart\nrepetitions: \"4, same result each time\""),
+        play: |stage| {
+            let call = if stage.happens { |id| bash(id, GO_ON) } else { go_on };
+            let turns = (1..=6).map(call).chain([done()]).collect();
+            played(stage, 4, turns)
+        },
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_disk_that_is_nearly_full() {
+    if !has_own_mounts("real_client::signals::a_disk_that_is_nearly_full") {
+        return;
+    }
+    check(&Signal {
+        row: 90,
+        what: "the disk of its folder became nearly full",
+        says: Says::Aside(14, "disk_low: /home\nfree: 1.4 GB of 460 GB"),
+        play: |stage| {
+            stage.have_small_disk();
+            let turns =
+                vec![go_on(1), go_on(2).after(stage.if_it_happens(stage.fill_disk())), go_on(3), done()];
+            played(stage, 1, turns)
+        },
+    });
+}
+
+/// The user is away for hours, does `meanwhile` before coming back, and goes on with the same conversation.
+fn away(stage: &mut Stage, meanwhile: fn(&Home)) -> Played {
+    make_repository(&stage.home);
+    let turns = vec![
+        read(&stage.home, 1, "a.txt"),
+        read(&stage.home, 2, "b.txt"),
+        done(),
+        go_on(3),
+        go_on(4),
+        done(),
+    ];
+    let api = Api::playing(turns);
+    run_headless(&stage.home, &api.url());
+    if stage.happens {
+        stage.pass(AWAY);
+        meanwhile(&stage.home);
+    }
+    run_headless_with(&stage.home, &api.url(), &["-p", "go on", "--continue"]);
+    Played { conversation: api.conversation(), happened: 2 }
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_pause() {
+    check(&Signal {
+        row: 100,
+        what: "its user came back after 9 hours",
+        says: Says::Aside(14, "back_after: 9h12m\nnow: \"2026-11-22 08:14 +01:00\""),
+        play: |stage| away(stage, |_| ()),
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_pause_in_which_much_changed() {
+    // What happened in it stands in one piece: no more than the parts by themselves.
+    let text = check(&Signal {
+        row: 101,
+        what: "the same, and files and branch had changed",
+        says: Says::Aside(
+            40,
+            concat!(
+                "back_after: 9h12m\nnow: \"2026-11-22 08:14 +01:00\"\n",
+                "branch: \"main -> fix-cart (checkout 14:02)\"\nchanged_that_you_read: \"src/a.rs, src/b.rs, +2\"",
+            ),
+        ),
+        play: |stage| {
+            away(stage, |home| {
+                git(home, &["checkout", "-q", "other"]);
+                put(home, "b.txt", "one\nTWO\n");
+            })
+        },
+    });
+    assert!(text.lines().count() <= WELCOME_LINES_MAX, "{text}");
+    for words in ["back_after: 9h12m", "main -> other", "a.txt, b.txt"] {
+        assert!(text.contains(words), "no `{words}` in\n{text}");
+    }
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_branch_that_the_user_switched() {
+    check(&Signal {
+        row: 110,
+        what: "its user switched the branch",
+        says: Says::Aside(
+            26,
+            "branch: \"main -> fix-cart (checkout 14:02)\"\nchanged_that_you_read: \"src/a.rs, src/b.rs, +2\"",
+        ),
+        play: |stage| {
+            make_repository(&stage.home);
+            let home = stage.home.clone();
+            let switches = stage.if_it_happens(move || git(&home, &["checkout", "-q", "other"]));
+            let turns = vec![read(&stage.home, 1, "a.txt"), go_on(2).after(switches), go_on(3), done()];
+            played(stage, 1, turns)
+        },
+    });
+}
