@@ -29,6 +29,7 @@ mod reload;
 mod run;
 mod serve;
 mod sessions;
+mod sources;
 mod status;
 mod statusline;
 mod table;
@@ -73,7 +74,7 @@ const PLACES: &str = "Places";
     name = "aside",
     version,
     about = "Tells AI agents what happened, at the next safe point of their turn.",
-    after_help = "Without a command: who is here, what waits, what was delivered last, and where events come from."
+    after_help = "Without a command: who is here, what waits, what was delivered last, and what speaks."
 )]
 struct Cli {
     /// Socket of the daemon [default: $ASIDE_SOCKET, or aside/aside.sock in $XDG_RUNTIME_DIR]
@@ -118,6 +119,8 @@ enum Command {
     Tail(tail::Args),
     /// List the sessions
     Sessions(sessions::Args),
+    /// List what publishes: whether it can, when it last did, what was delivered of it, and what that cost
+    Sources(sources::Args),
     /// List past events or notifications, and what became of them
     History(history::Args),
     /// Tell what became of an event or a notification
@@ -397,6 +400,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Publish(args) => publish::run(&args, &mut context)?,
         Command::Tail(args) => tail::run(&args, &mut context)?,
         Command::Sessions(args) => sessions::run(&args, &mut context)?,
+        Command::Sources(args) => sources::run(&args, &mut context)?,
         Command::History(args) => history::run(&args, &mut context)?,
         Command::Why(args) => why::run(&args, &mut context)?,
         Command::Rebuild(args) => rebuild::run(&args, &mut context)?,

@@ -30,6 +30,7 @@ mod batching;
 pub mod case;
 pub mod daemon;
 mod limits;
+pub mod producers;
 mod sources;
 mod subscriber;
 

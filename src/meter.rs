@@ -52,6 +52,10 @@ pub struct Meters {
     pub hook: Histogram,
     /// The disk's part of a commit.
     pub commit: Histogram,
+    /// What all probes of an exchange take, also when the exchange did not wait for them.
+    pub look: Histogram,
+    /// The exchanges that were made without what their probes would have found.
+    pub looks_missed: AtomicU64,
 }
 
 impl Histogram {
@@ -81,6 +85,8 @@ impl Meters {
             exchange: Histogram::default(),
             hook: Histogram::default(),
             commit: Histogram::default(),
+            look: Histogram::default(),
+            looks_missed: AtomicU64::new(0),
         }
     }
 

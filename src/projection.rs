@@ -12,6 +12,7 @@ mod rows;
 mod schema;
 mod writer;
 
+pub mod counted;
 pub mod events;
 pub mod notifications;
 pub mod sessions;

@@ -32,6 +32,7 @@ mod pulse;
 mod reload;
 mod room;
 mod router;
+mod sources;
 mod statusline;
 mod stream;
 mod transcripts;

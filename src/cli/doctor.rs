@@ -8,8 +8,9 @@ mod client;
 mod daemon;
 mod round_trip;
 mod rules;
+mod sources;
 
-use std::process::ExitCode;
+use std::{borrow::Cow, process::ExitCode};
 
 use serde_json::{Value, json};
 
@@ -58,7 +59,7 @@ impl Verdict {
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Check {
-    name: &'static str,
+    name: Cow<'static, str>,
     verdict: Verdict,
     /// What was found.
     found: String,
@@ -67,16 +68,16 @@ struct Check {
 }
 
 impl Check {
-    fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, verdict: Verdict::Ok, found: found.into(), remedy: None }
+    fn ok(name: impl Into<Cow<'static, str>>, found: impl Into<String>) -> Self {
+        Self { name: name.into(), verdict: Verdict::Ok, found: found.into(), remedy: None }
     }
 
-    fn warn(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { name, verdict: Verdict::Warn, found: found.into(), remedy: Some(remedy.into()) }
+    fn warn(name: impl Into<Cow<'static, str>>, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { name: name.into(), verdict: Verdict::Warn, found: found.into(), remedy: Some(remedy.into()) }
     }
 
-    fn fail(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { name, verdict: Verdict::Fail, found: found.into(), remedy: Some(remedy.into()) }
+    fn fail(name: impl Into<Cow<'static, str>>, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { name: name.into(), verdict: Verdict::Fail, found: found.into(), remedy: Some(remedy.into()) }
     }
 
     fn json(&self) -> Value {
@@ -131,6 +132,7 @@ fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
     if is_up {
         checks.extend(attached::checks(&context.client));
         checks.extend(rules::checks(context));
+        checks.extend(sources::checks(&kinds, context));
         checks.extend(kinds.first().map(|kind| binary::time(kind, context.client.socket())));
         checks.extend(kinds.iter().map(|kind| round_trip::check(kind, &context.client)));
     } else {

@@ -9,7 +9,7 @@ use super::{
     parse,
     table::{Cell, Table},
 };
-use crate::client::percent_encode;
+use crate::{client::percent_encode, protocol::history::ProjectionView};
 
 const DOING: &str = "read the history";
 /// Most pages that are read to fill one from which the probes of `aside doctor` are left out.
@@ -71,7 +71,7 @@ struct Page {
     #[serde(default)]
     notifications: Vec<Notification>,
     next: Option<String>,
-    projection: Projection,
+    projection: ProjectionView,
 }
 
 #[derive(Deserialize)]
@@ -116,14 +116,6 @@ struct Delivery {
     reason: Option<String>,
 }
 
-#[derive(Deserialize)]
-pub(super) struct Projection {
-    /// Everything up to this record is in it.
-    pub(super) seq: u64,
-    behind: u64,
-    failed: Option<String>,
-}
-
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
@@ -141,7 +133,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     if let Some(next) = &page.next {
         text.push_str(&format!("\nolder ones: --cursor {next}\n"));
     }
-    text.push_str(&page.projection.lag());
+    text.push_str(&lag(&page.projection));
     context.print(&text)
 }
 
@@ -267,16 +259,14 @@ impl Notification {
     }
 }
 
-impl Projection {
-    /// What has to be said when the answer does not tell of the last moments.
-    pub(super) fn lag(&self) -> String {
-        match (&self.failed, self.behind) {
-            (Some(why), behind) => {
-                format!("\nthe history is {behind} records behind and does not go on: {why}\n")
-            }
-            (None, 0) => String::new(),
-            (None, behind) => format!("\nthe history is {behind} records behind\n"),
+/// What has to be said when an answer does not tell of the last moments.
+pub(super) fn lag(projection: &ProjectionView) -> String {
+    match (&projection.failed, projection.behind) {
+        (Some(why), behind) => {
+            format!("\nthe history is {behind} records behind and does not go on: {why}\n")
         }
+        (None, 0) => String::new(),
+        (None, behind) => format!("\nthe history is {behind} records behind\n"),
     }
 }
 

@@ -1,9 +1,9 @@
-//! `aside` alone: one screen that says who is here, what waits, what was delivered last, and where events come from.
+//! `aside` alone: one screen that says who is here, what waits, what was delivered last, and what speaks.
 //!
 //! Shape: a line about the daemon, a line for each trouble, then four parts of a few lines each. A part that cannot be read says
 //! why, and the others are there all the same.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::cmp::Reverse;
 
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -13,6 +13,7 @@ use super::{
     inbox::Waiting,
     parse,
     sessions::{self, Sessions},
+    sources,
     status::{self, Status},
     table::{Cell, Table, one_line},
     terminal::Tone,
@@ -21,6 +22,7 @@ use crate::{
     client::ClientError,
     harness::kind::{KINDS, Kind},
     notification::Priority,
+    protocol::sources::SourceView,
     time::Timestamp,
 };
 
@@ -172,55 +174,45 @@ fn delivered(names: &Names, context: &Context<'_>) -> String {
     table.text(&context.terminal)
 }
 
-#[derive(Deserialize)]
-struct Events {
-    events: Vec<EventLine>,
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct EventLine {
-    event: Event,
-}
-
-#[derive(Deserialize)]
-struct Event {
-    source: String,
-    session: Option<String>,
-    timestamp: String,
-}
-
-/// Where events come from: how many of the last day's each source has published, and when the newest.
+/// What speaks: how many of the last day's events each source has published, and when the newest; and which ones are switched off.
 fn sources(context: &Context<'_>) -> String {
-    let Events { events, next } = match get(context, "/v1/events?since=1d&limit=200") {
-        Ok(events) => events,
+    let view = match sources::read("1d", context) {
+        Ok(view) => view,
         Err(error) => return unknown("the sources of events", &error),
     };
-    let mut sources: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-    let events = events.iter().map(|line| &line.event);
-    for event in events.filter(|event| !doctor::is_probe(event.session.as_deref())) {
-        sources.entry(&event.source).or_insert((0, &event.timestamp)).0 += 1;
-    }
-    if sources.is_empty() {
-        return "no source published for a subscriber today; try: aside run -- COMMAND\n".to_owned();
-    }
-    let mut sources: Vec<(&str, (usize, &str))> = sources.into_iter().collect();
-    sources.sort_by_key(|(source, (count, _))| (Reverse(*count), *source));
-    let terminal = &context.terminal;
-    let shown: Vec<String> = sources
+    let mut speaking: Vec<&SourceView> =
+        view.sources.iter().filter(|source| source.count.events > 0).collect();
+    speaking.sort_by_key(|source| (Reverse(source.count.events), &source.name));
+    let switched_off: Vec<&str> = view
+        .sources
         .iter()
-        .take(SOURCES_MAX)
-        .map(|(source, (count, at))| format!("{} {count} ({})", one_line(source), terminal.moment(at)))
+        .filter(|source| source.is_on == Some(false) && matches!(&*source.kind, "probe" | "detector"))
+        .map(|source| source.name.as_str())
         .collect();
-    let more = match sources.len().saturating_sub(SOURCES_MAX) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    let of = if next.is_some() { "of the last 200 events" } else { "of the events of 24 h" };
-    let head = "SOURCES";
-    let line = format!("{}{more}, {of}", shown.join(", "));
+    let mut parts = Vec::new();
+    if speaking.is_empty() {
+        parts.push("none published for a subscriber in 24 h".to_owned());
+    } else {
+        let terminal = &context.terminal;
+        let shown = speaking.iter().take(SOURCES_MAX).map(|source| {
+            let at = source.count.last_at.as_deref().map_or_else(String::new, |at| terminal.moment(at));
+            format!("{} {} ({at})", one_line(&source.name), source.count.events)
+        });
+        let shown: Vec<String> = shown.collect();
+        let more = match speaking.len().saturating_sub(SOURCES_MAX) + view.more {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let of = if view.is_cut { "of the newest events" } else { "of the events of 24 h" };
+        parts.push(format!("{}{more}, {of}", shown.join(", ")));
+    }
+    if !switched_off.is_empty() {
+        parts.push(format!("off: {}", switched_off.join(", ")));
+    }
+    let (head, terminal) = ("SOURCES", &context.terminal);
     let indent = head.len() + 2;
-    format!("{}  {}\n", terminal.paint(Tone::Heading, head), terminal.wrap(&line, indent, indent))
+    let line = terminal.wrap(&parts.join("; "), indent, indent);
+    format!("{}  {line}\n", terminal.paint(Tone::Heading, head))
 }
 
 /// What is said of a part that the daemon does not tell of.

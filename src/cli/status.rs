@@ -291,6 +291,7 @@ mod tests {
         cli::tests::run_against,
         client::fake::FakeDaemon,
         protocol::history::ProjectionView,
+        protocol::sources::SourcesView,
         protocol::views::{
             ConfigView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
             SubscriberCounts, TokenCounts,
@@ -363,12 +364,13 @@ mod tests {
 
     fn daemon_with(status: &StatusView) -> FakeDaemon {
         let body = serde_json::to_string(status).expect("text and numbers");
+        let sources = serde_json::to_string(&SourcesView::default()).expect("text and numbers");
         FakeDaemon::answering_paths(&[
             ("/v1/status", &body),
             ("/v1/sessions", r#"{"sessions":[]}"#),
             ("/v1/inbox?limit=100", r#"{"notifications":[]}"#),
             ("/v1/notifications?limit=100", r#"{"notifications":[]}"#),
-            ("/v1/events?since=1d&limit=200", r#"{"events":[]}"#),
+            ("/v1/sources?since=1d", &sources),
         ])
     }
 

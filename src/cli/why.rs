@@ -9,14 +9,13 @@ use serde_json::{Value, value::RawValue};
 
 use self::words::Line;
 use super::{
-    CliError, Context, Refusal, failing,
-    history::Projection,
+    CliError, Context, Refusal, failing, history,
     ids::{self, Names},
     parse,
     table::one_line,
     terminal::{self, Tone},
 };
-use crate::client::percent_encode;
+use crate::{client::percent_encode, protocol::history::ProjectionView};
 
 const DOING: &str = "look it up";
 /// What is said of what the history has no line of any more.
@@ -36,7 +35,7 @@ pub(super) struct Args {
 struct EventAnswer {
     event: Box<RawValue>,
     history: Vec<Line>,
-    projection: Projection,
+    projection: ProjectionView,
 }
 
 #[derive(Deserialize)]
@@ -44,7 +43,7 @@ struct NotificationAnswer {
     notification: Notification,
     events: Vec<Box<RawValue>>,
     history: Vec<Line>,
-    projection: Projection,
+    projection: ProjectionView,
 }
 
 #[derive(Deserialize)]
@@ -106,7 +105,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             page.notification(&notification, &events)?
                 + &page.became(&history, FORGOTTEN)
                 + &page.next(words::next(&history))
-                + &projection.lag()
+                + &history::lag(&projection)
         }
         Found::Event(body) => {
             let EventAnswer { event, history, projection } = parse(DOING, &body)?;
@@ -116,7 +115,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
                 + &page.line(2, event.payload.get())
                 + &page.became(&history, none)
                 + &page.next(words::next(&history))
-                + &projection.lag()
+                + &history::lag(&projection)
         }
         Found::Injection(body) => {
             let InjectionAnswer { injections } = parse(DOING, &body)?;

@@ -65,6 +65,7 @@ fn entry(value: &Value<'_>, file: &SourceFile) -> Parsed<CatalogueEntry> {
                 .unwrap_or(catalogue::SEVERITY_DEFAULT),
             event_type,
             description,
+            producers: Vec::new(),
             example: Payload::from(example),
             aliases: BTreeMap::new(),
         }),

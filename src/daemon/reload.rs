@@ -28,7 +28,7 @@ use super::{
 use crate::{
     causes::with_causes,
     config::{
-        compile::compile,
+        compile::{Compiled, compile},
         daemon::DaemonConfig,
         last_good::{Usable, usable},
         layers::Sources,
@@ -184,7 +184,16 @@ pub(super) fn state_of_start(usable: &Usable, now: Timestamp) -> ConfigState {
     let replaced = usable.replaced.iter().take(PROBLEMS_MAX);
     view.problems.extend(replaced.map(|file| format!("{file}: {LAST_GOOD}")));
     view.problems.extend((!usable.has_all_settings).then(|| NOTHING_DELETED.to_owned()));
-    ConfigState { view, severities: Arc::new(OwnSeverities::new(&usable.compiled.events)) }
+    ConfigState { view, ..known_of(&usable.compiled) }
+}
+
+/// What is kept of the files for whoever asks.
+fn known_of(compiled: &Compiled) -> ConfigState {
+    ConfigState {
+        view: ConfigView::default(),
+        severities: Arc::new(OwnSeverities::new(&compiled.events)),
+        origins: Arc::new(compiled.origins.clone()),
+    }
 }
 
 fn view(state: &'static str, report: &Report, now: Timestamp) -> ConfigView {
@@ -294,7 +303,7 @@ impl Reloader {
             Ok(compiled)
         });
         let compiled = reading.await.map_err(ReloadError::Ended)??;
-        let severities = Arc::new(OwnSeverities::new(&compiled.events));
+        let known = known_of(&compiled);
         let rules = Arc::new(compiled.rules);
         let changed = *rules.hash != *self.in_force.hash;
         if changed || self.in_force.waits {
@@ -305,7 +314,7 @@ impl Reloader {
             self.journal.handled(named.last().unwrap_or_default()).await;
         }
         self.state.send_modify(|state| {
-            *state = Arc::new(ConfigState { view: state.view.clone(), severities });
+            *state = Arc::new(ConfigState { view: state.view.clone(), ..known });
         });
         Ok(ReloadView {
             changed,
@@ -356,7 +365,7 @@ impl Reloader {
             }
         };
         self.state.send_modify(|state| {
-            *state = Arc::new(ConfigState { view, severities: Arc::clone(&state.severities) });
+            *state = Arc::new(ConfigState { view, ..ConfigState::clone(state) });
         });
     }
 

@@ -1,6 +1,6 @@
 //! What the API shows of the engine, read between two records; changes nothing.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::fold::Fold;
 use crate::{
@@ -52,6 +52,7 @@ pub(super) fn answer(
     let threshold = fold.engine.rules().wake.threshold;
     match query {
         Query::Status(reply) => drop(reply.send(status(fold, about, journal, waiting, now))),
+        Query::Rules(reply) => drop(reply.send(Arc::clone(fold.engine.rules()))),
         Query::Sessions(reply) => {
             let sessions = fold.engine.sessions();
             drop(reply.send(sessions.map(|open| session(&open, threshold)).collect()));

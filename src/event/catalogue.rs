@@ -32,6 +32,8 @@ pub struct CatalogueEntry {
     pub severity: Severity,
     /// One sentence: when it is published.
     pub description: String,
+    /// What of aside publishes it, by name; empty if others have to.
+    pub producers: Vec<String>,
     /// A payload as producers send it.
     pub example: Payload,
     /// Other names under which producers send a field of the example, each with that field.
@@ -44,7 +46,7 @@ pub fn types() -> impl Iterator<Item = &'static CatalogueEntry> {
 }
 
 /// Looks a type up.
-fn find(event_type: &str) -> Option<&'static CatalogueEntry> {
+pub fn find(event_type: &str) -> Option<&'static CatalogueEntry> {
     let found = CATALOGUE.binary_search_by(|entry| entry.event_type.as_str().cmp(event_type)).ok()?;
     CATALOGUE.get(found)
 }
@@ -86,6 +88,7 @@ struct RawEntry {
     event_type: String,
     severity: String,
     description: String,
+    producers: Vec<String>,
     example: serde_json::Map<String, serde_json::Value>,
     #[serde(default)]
     aliases: BTreeMap<String, String>,
@@ -98,6 +101,7 @@ fn read(text: &str) -> Vec<CatalogueEntry> {
         event_type: raw.event_type.parse().expect("the embedded catalogue has valid types"),
         severity: raw.severity.parse().expect("the embedded catalogue has valid severities"),
         description: raw.description,
+        producers: raw.producers,
         example: Payload::from(serde_json::Value::Object(raw.example)),
         aliases: raw.aliases,
     };
@@ -165,6 +169,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "valid severities")]
     fn a_broken_catalogue_is_not_taken() {
-        read("event = [{ type = 'a.b', severity = 'bad', description = 'X.', example = {} }]");
+        read(
+            "event = [{ type = 'a.b', severity = 'bad', description = 'X.', producers = [], example = {} }]",
+        );
     }
 }

@@ -1,10 +1,12 @@
 //! How the way from an event to an agent is tried, without an agent.
 
+use std::path::Path;
+
 /// Hooks of a made-up subagent: one gets what is addressed to it and nothing else, so nothing is taken from a real session.
 #[derive(Debug)]
 pub struct RoundTrip {
-    /// The stdin of a hook that carries text, with `id` for the subagent's conversation.
-    pub ask: fn(&MadeUp<'_>, call: &str) -> String,
+    /// The stdin of a hook that carries text, after a call of this id, with which the subagent has read a file if one is named.
+    pub ask: fn(&MadeUp<'_>, call: &str, read: Option<&Path>) -> String,
     /// The stdin of the hook with which the subagent ends.
     pub end: fn(&MadeUp<'_>) -> String,
     /// The text for the agent in the stdout of a hook.

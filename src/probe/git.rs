@@ -54,6 +54,11 @@ pub struct Known {
     open: Option<Moved>,
 }
 
+/// Whether `workspace` is in a repository; nothing is found for a session that works elsewhere.
+pub fn has_repository(workspace: &str, facts: &dyn Facts) -> bool {
+    repository::find(workspace, facts).is_some()
+}
+
 impl Known {
     /// The folder that the files of the repository are in, if there is one.
     pub(super) fn top(&self) -> Option<&str> {

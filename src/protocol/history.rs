@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -55,7 +55,7 @@ pub struct LedgerLine {
 }
 
 /// How far the projection is, from which the history is answered.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ProjectionView {
     /// Everything up to this record of the journal is in the answer.
     pub seq: u64,

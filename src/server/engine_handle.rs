@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    engine::{Explanation, Named},
+    engine::{CompiledRules, Explanation, Named},
     event::{Event, SessionId},
     exchange::{Decision, InjectionId},
     meter::Steady,
@@ -22,6 +22,8 @@ pub const QUERIES_MAX: usize = 64;
 pub enum Query {
     /// How the daemon is.
     Status(oneshot::Sender<StatusView>),
+    /// The rules in force.
+    Rules(oneshot::Sender<Arc<CompiledRules>>),
     /// Every session, by id.
     Sessions(oneshot::Sender<Vec<SessionView>>),
     /// One session; `None` when it is not known.
@@ -102,6 +104,11 @@ impl EngineHandle {
     /// How the daemon is.
     pub(crate) async fn status(&self) -> Result<StatusView, ApiError> {
         self.ask(Query::Status).await
+    }
+
+    /// The rules in force.
+    pub(crate) async fn rules(&self) -> Result<Arc<CompiledRules>, ApiError> {
+        self.ask(Query::Rules).await
     }
 
     /// Every session.

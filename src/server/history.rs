@@ -390,7 +390,7 @@ fn not_found(what: &str, name: &str, projection: &ProjectionView) -> ApiError {
     }
 }
 
-fn unreadable(error: &ProjectionError) -> ApiError {
+pub(crate) fn unreadable(error: &ProjectionError) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, format!("{error}; try again, or see `aside status`"))
 }
 
@@ -402,7 +402,7 @@ fn limit(text: Option<&str>) -> Result<usize, ApiError> {
     read_limit(text).map_err(ApiError::bad)
 }
 
-fn moment(
+pub(crate) fn moment(
     app: &App,
     field: &'static str,
     text: Option<&str>,

@@ -162,6 +162,7 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
         return Vec::new();
     }
     let Some(looking) = Looking::begin(app, &exchange.session) else {
+        app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
         probing.keep_missed(&exchange.session, unseen);
         return Vec::new();
     };
@@ -193,7 +194,10 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
             utc_offset,
             ..Moment::new(&session, point, now)
         };
+        let meters = &looking.app.meters;
+        let begun = meters.begin();
         let found = probe::look(&view.known, &moment, &settings, &facts);
+        meters.look.observe(meters.since(begun));
         drop(looking);
         found
     });
@@ -212,6 +216,7 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
             tracing::debug!(session = %exchange.session, "looking takes too long; the next exchange looks again");
         }
     }
+    app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
     probing.keep_missed(&exchange.session, Missed::clone(&kept));
     Vec::new()
 }

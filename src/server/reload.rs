@@ -1,6 +1,6 @@
 //! Reading the configuration again because somebody asks, and how it was read last.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json,
@@ -51,6 +51,8 @@ pub struct ConfigState {
     pub view: ConfigView,
     /// The severities of types that the layers in force name.
     pub severities: Arc<OwnSeverities>,
+    /// The file that each setting in force came from, by its key, such as `sources.git.enabled`.
+    pub origins: Arc<BTreeMap<String, Arc<str>>>,
 }
 
 /// Asks the daemon to read the configuration again; cloning it is cheap.
@@ -74,6 +76,11 @@ impl ConfigHandle {
     /// The severities of types that the layers in force name.
     pub(crate) fn severities(&self) -> Arc<OwnSeverities> {
         Arc::clone(&self.state.borrow().severities)
+    }
+
+    /// The file that each setting in force came from, by its key.
+    pub(crate) fn origins(&self) -> Arc<BTreeMap<String, Arc<str>>> {
+        Arc::clone(&self.state.borrow().origins)
     }
 
     async fn reload(&self) -> Result<Result<ReloadView, ReloadRefusal>, ApiError> {

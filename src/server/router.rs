@@ -9,7 +9,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
     App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, matching, metrics, reload,
-    sessions, statusline, stream,
+    sessions, sources, statusline, stream,
 };
 
 /// The routes, ready to serve; whoever serves them says who may ask.
@@ -49,6 +49,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(hooks::hook))
         .routes(routes!(statusline::status_line))
         .routes(routes!(clients::clients))
+        .routes(routes!(sources::sources))
         .routes(routes!(inbox::list))
         .routes(routes!(inbox::dismiss))
         .routes(routes!(inbox::discuss))

@@ -33,7 +33,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::{
     engine::{
-        Named,
+        CompiledRules, Named,
         io::{Input, Pending, RequestId},
     },
     event::{Seq, SessionId, Severity},
@@ -251,6 +251,7 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
     while let Some(query) = queries.recv().await {
         match query {
             Query::Status(reply) => drop(reply),
+            Query::Rules(reply) => drop(reply.send(Arc::new(CompiledRules::none()))),
             Query::Sessions(reply) => drop(reply.send(vec![session("s1", pending)])),
             Query::Session(id, reply) => {
                 drop(reply.send((id.as_str() == "s1").then(|| session("s1", pending))));
@@ -516,6 +517,7 @@ fn the_document_lists_every_route() {
         "get /v1/sessions/{id}/messages",
         "get /v1/sessions/{id}/stream",
         "get /v1/sessions/{id}/wait",
+        "get /v1/sources",
         "get /v1/status",
         "post /v1/admin/rebuild",
         "post /v1/events",

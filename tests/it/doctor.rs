@@ -80,6 +80,15 @@ fn all_is_well_after_an_installation_with_a_daemon() {
         "hooks ok",
         "once ok",
         "sessions ok",
+        "source files ok",
+        "source git ok",
+        "source sessions ok",
+        "source time ok",
+        "source disk ok",
+        "source context ok",
+        "source background ok",
+        "source loop ok",
+        "look ok",
         "round trip ok",
     ];
     assert_eq!(verdicts(&home), (Some(0), lines.map(str::to_owned).to_vec()));

@@ -20,6 +20,7 @@ mod metrics;
 mod model;
 mod pending;
 mod probes;
+mod producers;
 mod real_client;
 mod recovery;
 mod reference;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use self::hanging_mount::HangingMount;
 use crate::support::{
-    daemon::{Home, PATIENCE, at, eventually},
+    daemon::{Home, PATIENCE, at, eventually, text},
     mounts::has_own_mounts,
 };
 
@@ -136,6 +136,50 @@ fn a_file_that_was_only_read_is_announced_once_also_by_the_next_daemon() {
         assert!(told.contains("file_changed: a.rs") && told.contains(lines.unwrap_or_default()), "{told}");
     }
     assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn what_came_of_a_source_and_why_another_is_off_is_listed() {
+    let home = home();
+    let _daemon = home.serve();
+    let work = tempfile::tempdir().expect("a folder");
+    let path = work.path().join("a.rs");
+    fs::write(&path, "one\n").expect("written");
+    let mut client = Client::new(&home, "s1", work.path());
+    client.read("a.rs");
+    fs::write(&path, "two\n").expect("written");
+    client.run("ls").expect("it changed");
+    let view = eventually("it is counted", || {
+        let view = home.get("/v1/sources");
+        (at(&view, "/sources/0/delivered") == &json!(1)).then_some(view)
+    });
+    let files = at(&view, "/sources/0");
+    assert_eq!(
+        (&files["name"], &files["is_on"], &files["events"]),
+        (&json!("files"), &json!(true), &json!(1))
+    );
+    assert!(files["tokens"].as_u64() > Some(5) && files["last_at"].is_string(), "{files}");
+    assert!(at(&view, "/looks/count").as_u64() >= Some(2) && at(&view, "/looks/mean_us").as_u64() > Some(0));
+    let metrics = text(&home.ask("GET", "/metrics", "").0.body);
+    assert!(!metrics.contains("aside_look_duration_seconds_count 0\n"), "{metrics}");
+    let shown = home.print(&["sources"]);
+    for line in [
+        "\nclaude-code  on     ",
+        "\nsessions     off    ",
+        &format!(
+            "\nsessions: [sources.sessions] enabled = false in {}\n",
+            home.path("config/aside.toml").display()
+        ),
+        "\ngit: no repository in ",
+        "\nci_check ",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let screen = home.print(&[]);
+    assert!(
+        screen.contains("\nSOURCES  ") && screen.contains("files 1 (") && screen.contains("; off: sessions"),
+        "{screen}"
+    );
 }
 
 #[test]

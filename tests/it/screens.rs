@@ -55,7 +55,8 @@ fn one_screen_says_what_there_is_and_how_to_start_what_is_not() {
 
     let _daemon = home.serve();
     let empty = home.print(&[]);
-    for said in ["no session is here", "nothing waits", "nothing was delivered lately", "no source published"]
+    for said in
+        ["no session is here", "nothing waits", "nothing was delivered lately", "SOURCES  none published"]
     {
         assert!(empty.contains(&format!("\n{said}")), "{empty}");
     }
@@ -150,6 +151,7 @@ fn everything_fits_a_terminal_of_eighty_columns_and_has_colours_only_there() {
         &[][..],
         &["status", "--verbose"],
         &["sessions"],
+        &["sources"],
         &["inbox"],
         &["history"],
         &["history", "--notifications"],

@@ -76,7 +76,7 @@ const MODULES: &[Module] = &[
     module("detector", 2, &[DATA]),
     module("probe", 2, &[DATA]),
     module("engine", DECIDING, &[DATA, RULES]),
-    module("config", DECIDING, &[DATA, RULES, &["engine::rules"]]),
+    module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::kind"]]),
     module("protocol", DECIDING, &[DATA, &["engine::io", "engine::rules"]]),
     module("harness", DECIDING, &[DATA, &["protocol", "engine::io"]]),
     module("trial", 4, &[DATA, RULES, &["engine", "config"]]),
@@ -216,7 +216,7 @@ fn the_tree_is_tidy() {
     assert!(list.is_empty(), "{} broken rules:\n{}", list.len(), list.join("\n"));
 }
 
-fn read_tree(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
+pub(crate) fn read_tree(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries {
         let path = entry.expect("a folder lists its entries").path();

@@ -4,8 +4,9 @@
 //! else, so nothing that waits for a real one is taken.
 
 use std::{
-    env,
+    env, fs,
     io::{self, Write},
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -19,17 +20,16 @@ use crate::{
         kind::Kind,
         round_trip::{MadeUp, RoundTrip},
     },
+    protocol::sources::{DOCTOR_AGENT as AGENT, DOCTOR_SESSION as SESSION},
 };
 
 pub(super) const NAME: &str = "round trip";
 /// The type of the event: a core subscriber's, which cannot be switched off.
 const EVENT_TYPE: &str = "tool.call.failure";
-/// The made-up subagent.
-const AGENT: &str = "doctor";
+/// How often a file is changed until it is noticed; a look that takes too long is left out.
+const LOOKS_MAX: u32 = 3;
 /// Where its event comes from.
 pub(in crate::cli) const SOURCE: &str = "doctor";
-/// What the made-up session's id begins with.
-const SESSION: &str = "doctor-";
 
 /// Whether this is the session of a round trip, about which nobody asks who looks at what happened.
 pub(in crate::cli) fn is_probe(session: Option<&str>) -> bool {
@@ -66,7 +66,43 @@ pub(super) fn check(kind: &'static Kind, client: &Client) -> Check {
     }
 }
 
+/// Has a file change in `folder` that a made-up subagent has read, and looks whether that subagent is notified; `None` where the hooks of the
+/// harness can speak for none.
+///
+/// Errors: what went wrong, in words.
+pub(super) fn change_a_file(
+    kind: &'static Kind,
+    client: &Client,
+    folder: &Path,
+) -> Option<Result<(), String>> {
+    let hooks = kind.round_trip.as_ref()?;
+    let id = format!("{SESSION}{}", Uuid::now_v7());
+    let path = folder.join(&id);
+    let way = Way { kind, hooks, made_up: MadeUp { conversation: &id, agent: AGENT }, client };
+    let outcome = way.try_to_change(&path);
+    drop((way.hook(&(hooks.end)(&way.made_up)), fs::remove_file(&path)));
+    Some(outcome)
+}
+
 impl Way<'_> {
+    fn try_to_change(&self, path: &Path) -> Result<(), String> {
+        let write = |number: u32| {
+            let cannot = |error| format!("{} cannot be written: {error}", path.display());
+            fs::write(path, format!("{number}\n")).map_err(cannot)
+        };
+        write(0)?;
+        for number in 1..=LOOKS_MAX {
+            let before = self.ask(&format!("read-{number}"), Some(path))?;
+            write(number)?;
+            let after = self.ask(&format!("look-{number}"), None)?;
+            let is_named = |text: &String| text.contains(self.made_up.conversation);
+            if [before, after].iter().flatten().any(is_named) {
+                return Ok(());
+            }
+        }
+        Err("a file that changed was not noticed in time".to_owned())
+    }
+
     /// Gives the number of characters that the agent would have got.
     fn try_out(&self) -> Result<usize, String> {
         let MadeUp { conversation: id, agent } = self.made_up;
@@ -82,22 +118,22 @@ impl Way<'_> {
         if answer.status != 200 {
             return Err(format!("the event was refused with HTTP status {}", answer.status));
         }
-        let characters = match self.ask("first")? {
+        let characters = match self.ask("first", None)? {
             None => Err("the hook was silent: it got no answer in time, or the event became no notification"
                 .to_owned()),
             Some(text) => Ok(text.chars().count()),
         }?;
         // Also confirms that the text has arrived, so that it is not told again to whoever comes later.
-        match self.ask("second")? {
+        match self.ask("second", None)? {
             None => Ok(characters),
             Some(_) => Err("the event was told twice".to_owned()),
         }
     }
 
     /// Runs a hook that carries text; gives the text for the agent, if there is one.
-    fn ask(&self, call: &str) -> Result<Option<String>, String> {
+    fn ask(&self, call: &str, read: Option<&Path>) -> Result<Option<String>, String> {
         let output = self
-            .hook(&(self.hooks.ask)(&self.made_up, call))
+            .hook(&(self.hooks.ask)(&self.made_up, call, read))
             .map_err(|error| format!("the hook cannot be run: {error}"))?;
         if output.is_empty() {
             return Ok(None);

@@ -1,5 +1,7 @@
 //! The hooks with which the way to the agent is tried.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::harness::round_trip::{MadeUp, RoundTrip};
@@ -10,11 +12,16 @@ pub(super) const HARMLESS: &str = r#"{"hook_event_name":"AsideDoctor","session_i
 pub(super) const ROUND_TRIP: RoundTrip = RoundTrip { ask, end, text };
 
 /// A batch of tools has ended.
-fn ask(made_up: &MadeUp<'_>, call: &str) -> String {
+fn ask(made_up: &MadeUp<'_>, call: &str, read: Option<&Path>) -> String {
     let MadeUp { conversation, agent } = made_up;
+    let id = format!("{conversation}-{call}");
+    let tool = match read {
+        Some(path) => json!({ "tool_name": "Read", "tool_use_id": id, "tool_input": { "file_path": path } }),
+        None => json!({ "tool_name": agent, "tool_use_id": id }),
+    };
     let hook = json!({
         "hook_event_name": "PostToolBatch", "session_id": conversation, "agent_id": agent, "prompt_id": conversation,
-        "cwd": "/", "tool_calls": [{ "tool_name": agent, "tool_use_id": format!("{conversation}-{call}") }],
+        "cwd": "/", "tool_calls": [tool],
     });
     hook.to_string()
 }

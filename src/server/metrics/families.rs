@@ -1,5 +1,7 @@
 //! What `/metrics` shows: every name, its unit, what it means, and where its value comes from.
 
+use std::sync::atomic::Ordering;
+
 use crate::{
     ledger::Reason,
     meter::{BOUNDS_US, Histogram, Meters},
@@ -337,6 +339,17 @@ fn latencies(meters: &Meters) -> Vec<Family> {
             "aside_commit_duration",
             "One sync of the journal to the disk, since the start.",
             &meters.commit,
+        ),
+        histogram(
+            "aside_look_duration",
+            "What all probes of an exchange take, also when it did not wait for them, since the start.",
+            &meters.look,
+        ),
+        counter(
+            "aside_looks_missed",
+            None,
+            "Exchanges that were made without what their probes would have found, since the start.",
+            meters.looks_missed.load(Ordering::Relaxed),
         ),
     ]
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    config::producers::PRODUCERS,
     engine::{Output, SessionChange},
     event::EventRef,
     exchange::Harness,
@@ -213,6 +214,22 @@ async fn an_event_is_known_with_its_times_when_the_projection_is_there() {
     }
 }
 
+#[tokio::test]
+async fn sources_are_listed_with_what_came_of_them() {
+    let mut daemon = daemon_with_history();
+    let shown = send_asked(&mut daemon, get("/v1/sources?since=1970-01-01T00:00:02Z")).await.json();
+    let ci = json!({ "name": "ci", "kind": "other", "types": ["ci.check.failed", "ci.check.passed"], "events": 2,
+        "last_at": "1970-01-01T00:00:03Z", "delivered": 1, "tokens": 4 });
+    let sources = shown["sources"].as_array().expect("a list");
+    assert_eq!((sources.last(), sources.len()), (Some(&ci), PRODUCERS.len() + 1));
+    let rest = [&shown["since"], &shown["is_cut"], &shown["more"], &shown["looks"], &shown["projection"]];
+    let looks = json!({ "count": 0, "mean_us": 0, "missed": 0 });
+    let projection = json!({ "seq": 7, "behind": 0 });
+    assert_eq!(rest, [&json!("1970-01-01T00:00:02Z"), &json!(false), &json!(0), &looks, &projection]);
+    let whole = send_asked(&mut daemon, get("/v1/sources")).await.json();
+    assert_eq!(whole["sources"][PRODUCERS.len()]["events"], 3);
+}
+
 /// Publishes `count` events that nobody asks for.
 async fn publish(daemon: &Daemon, count: usize) {
     for _ in 0..count {
@@ -305,6 +322,12 @@ async fn filters_that_make_no_sense_are_named() {
         (get("/v1/notifications?cursor=-1"), 400, "cursor", "must be the `next` of the page before"),
         (
             get("/v1/events?since=yesterday"),
+            400,
+            "since",
+            "must be an RFC 3339 timestamp such as `2026-11-21T12:00:00Z`, or how long ago, such as `30m`, `12h` or `7d`",
+        ),
+        (
+            get("/v1/sources?since=x"),
             400,
             "since",
             "must be an RFC 3339 timestamp such as `2026-11-21T12:00:00Z`, or how long ago, such as `30m`, `12h` or `7d`",

@@ -116,7 +116,8 @@ fn a_subagent_is_told_what_is_for_it_and_the_rest_waits_for_its_parent() {
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
 fn a_context_that_is_nearly_full_is_said_once() {
-    let turns = ["ready", "heard", "heard", "heard", "heard", "heard"].map(|text| Turn::says(text).given(NEARLY_FULL));
+    let turns = ["ready", "heard", "heard", "heard", "heard", "heard"]
+        .map(|text| Turn::says(text).given(NEARLY_FULL));
     let seat = Seat::playing(turns.into(), &["go"]);
     seat.next_request(1);
     seat.idle_session();

@@ -1,0 +1,69 @@
+//! Whether probes and detectors are on, whether subscribers take their events, when the last one was, and whether the probes look at all.
+
+use std::path::Path;
+
+use super::{Check, round_trip};
+use crate::{
+    cli::{Context, absolute_folder, sources},
+    harness::kind::Kind,
+    protocol::sources::{SourceView, SourcesView},
+};
+
+const NAME: &str = "sources";
+/// Name of the check that has a file change.
+const LOOK: &str = "look";
+/// How far back events are counted.
+const SINCE: &str = "7d";
+
+/// One check a source, and one of a change that the probes have to find.
+pub(super) fn checks(kinds: &[&'static Kind], context: &Context<'_>) -> Vec<Check> {
+    let view = match sources::read(SINCE, context) {
+        Ok(view) => view,
+        Err(error) => {
+            return vec![Check::warn(NAME, format!("failed to {error}"), "aside status says what is wrong")];
+        }
+    };
+    let switched = view.sources.iter().filter(|source| matches!(&*source.kind, "probe" | "detector"));
+    let mut checks: Vec<Check> = switched.map(|source| source_check(source, context)).collect();
+    checks.push(look(kinds, &view, context));
+    checks
+}
+
+/// Has a file change that a made-up subagent has read.
+fn look(kinds: &[&'static Kind], view: &SourcesView, context: &Context<'_>) -> Check {
+    let looks = sources::looks(view);
+    let not_tried = |why: &str| Check::ok(LOOK, format!("not tried, as {why}; {looks}"));
+    let files = view.sources.iter().find(|source| source.name == "files");
+    if files.is_none_or(|files| files.is_on != Some(true) || files.why.is_some()) {
+        return not_tried("`files` is off or no subscriber takes its events");
+    }
+    let Ok(paths) = &context.paths else { return not_tried("no folder is known to write a file in") };
+    let folder = absolute_folder(&paths.state.to_string_lossy());
+    let change = |kind: &&'static Kind| round_trip::change_a_file(kind, &context.client, Path::new(&folder));
+    match kinds.iter().find_map(change) {
+        None => not_tried("no hook here can speak for a made-up subagent"),
+        Some(Ok(())) => Check::ok(LOOK, format!("a file that changed was noticed; {looks}")),
+        Some(Err(trouble)) => {
+            let remedy = "see what keeps the machine or the disk busy, and the daemon's log";
+            Check::warn(LOOK, format!("{trouble}; {looks}"), remedy)
+        }
+    }
+}
+
+fn source_check(source: &SourceView, context: &Context<'_>) -> Check {
+    let name = format!("source {}", source.name);
+    let said = match &source.count.last_at {
+        Some(at) => format!("last event {}", context.terminal.moment(at)),
+        None => "no event in 7 days".to_owned(),
+    };
+    match (source.is_on, &source.why, sources::note(source, context)) {
+        (Some(false), _, Some(why)) => {
+            Check::ok(name, format!("off: {why}; without that, after aside reload, it is on"))
+        }
+        (_, Some(_), Some(why)) => {
+            Check::warn(name, why, "switch the subscriber on in its file, then aside reload")
+        }
+        (_, None, Some(missing)) => Check::ok(name, format!("on; {missing}")),
+        (_, _, None) => Check::ok(name, format!("on; {said}")),
+    }
+}

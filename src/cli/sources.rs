@@ -1,0 +1,307 @@
+//! `aside sources`: what publishes, whether it can, and what came of it.
+
+use std::{env, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{
+    CliError, Context, history, parse,
+    table::{self, Cell, Table, one_line},
+    terminal::{Terminal, Tone},
+};
+use crate::{
+    client::percent_encode,
+    config::producers::Producer,
+    protocol::{
+        hint,
+        sources::{CountView, SourceView, SourcesView},
+    },
+    server::Machine,
+};
+
+const DOING: &str = "list the sources";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Only this one, with everything that is known of it
+    name: Option<String>,
+    /// Count from this time on: RFC 3339, or how long ago, such as 30m, 12h or 7d
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    since: String,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    let body = ask(&args.since, context)?;
+    let mut view: SourcesView = parse(DOING, &body)?;
+    if let Some(name) = &args.name {
+        let names: Vec<String> = view.sources.iter().map(|source| source.name.clone()).collect();
+        view.sources.retain(|source| source.name == *name);
+        if view.sources.is_empty() {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            return Err(CliError::Usage(format!("there is no source `{name}`; {}", hint(name, &names))));
+        }
+    }
+    let text = match view.sources.as_slice() {
+        [one] if args.name.is_some() && args.json => format!("{}\n", json!(one)),
+        [one] if args.name.is_some() => table::pairs(&detail(one, &view, context), &context.terminal),
+        _ if args.json => format!("{}\n", parse::<Value>(DOING, &body)?),
+        _ => all(&view, context),
+    };
+    context.print(&text)
+}
+
+/// Asks the daemon for everything that it counted since then.
+pub(super) fn read(since: &str, context: &Context<'_>) -> Result<SourcesView, CliError> {
+    parse(DOING, &ask(since, context)?)
+}
+
+fn ask(since: &str, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
+    context.ask(DOING, "GET", &format!("/v1/sources?since={}", percent_encode(since)), None)
+}
+
+/// The table, and below it what has to be said about single rows and about the counts.
+fn all(view: &SourcesView, context: &Context<'_>) -> String {
+    let terminal = &context.terminal;
+    let mut table = Table::new(["SOURCE", "STATE", "LAST", "EVENTS", "DELIVERED", "TOKENS", "ABOUT"]);
+    for source in &view.sources {
+        let [last, events, delivered, tokens] = counts(&source.count, terminal);
+        let about = source.about.clone().unwrap_or_else(|| source.types.join(", "));
+        table.row([
+            Cell::plain(&source.name),
+            state(source),
+            last,
+            events,
+            delivered,
+            tokens,
+            Cell::plain(&about),
+        ]);
+    }
+    let line = |text: &str| format!("{}\n", terminal.wrap(&one_line(text), 0, 2));
+    let mut text = table.text(terminal);
+    if view.more > 0 {
+        text.push_str(&line(&format!("and {} more that do not ship", view.more)));
+    }
+    let notes = view.sources.iter().filter_map(|source| Some((source, note(source, context)?)));
+    let notes: String = notes.map(|(source, note)| line(&format!("{}: {note}", source.name))).collect();
+    text.push_str(&format!("\n{notes}{}{}", line(&period(view, terminal)), line(&looks(view))));
+    if !view.unserved.is_empty() {
+        let mut table = Table::new(["WAITS FOR OTHERS", "LAST", "EVENTS", "DELIVERED", "TOKENS", "TYPES"]);
+        for one in &view.unserved {
+            let [last, events, delivered, tokens] = counts(&one.count, terminal);
+            let types = Cell::plain(&one.types.join(", "));
+            table.row([Cell::plain(&one.subscriber), last, events, delivered, tokens, types]);
+        }
+        text.push_str(&format!("\n{}", table.text(terminal)));
+        text.push_str(&line("nothing that ships with aside publishes what these subscribers ask for"));
+    }
+    text + &history::lag(&view.projection)
+}
+
+fn state(source: &SourceView) -> Cell {
+    match (source.is_on, &source.why) {
+        (Some(true), None) => Cell::toned(Tone::Good, "on"),
+        (Some(true), Some(_)) => Cell::toned(Tone::Warning, "on"),
+        (Some(false), _) => Cell::dim("off"),
+        (None, _) => Cell::dim("-"),
+    }
+}
+
+fn counts(count: &CountView, terminal: &Terminal) -> [Cell; 4] {
+    let number = |number: u64| if number == 0 { Cell::dim("0") } else { Cell::plain(&number.to_string()) };
+    let last = count.last_at.as_deref().map_or_else(|| "-".to_owned(), |at| terminal.moment(at));
+    [Cell::dim(&last), number(count.events), number(count.delivered), number(count.tokens)]
+}
+
+/// What has to be said of a source: why it is off or no subscriber takes its events, or what is missing where this command runs.
+pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String> {
+    if let Some(why) = &source.why {
+        return Some(one_line(why));
+    }
+    let folder = env::current_dir().ok()?.to_string_lossy().into_owned();
+    let machine = Machine {
+        contents: Arc::default(),
+        keeps_texts: false,
+        now: context.terminal.moments.now,
+        is_comparing: Arc::default(),
+        stopwatch: || Duration::ZERO,
+    };
+    let missing = Producer::find(&source.name)?.missing_in(&folder, &machine)?;
+    Some(format!(
+        "no {missing} in {}, so it publishes nothing for a session there",
+        context.terminal.folder(&folder)
+    ))
+}
+
+fn period(view: &SourcesView, terminal: &Terminal) -> String {
+    let cut = if view.is_cut { "; what came before is too much to count" } else { "" };
+    let since = terminal.moment(&view.since);
+    format!(
+        "counted since {since}: events that a subscriber asked for, and what agents were given of them{cut}"
+    )
+}
+
+/// How long the probes take.
+pub(super) fn looks(view: &SourcesView) -> String {
+    let looks = view.looks;
+    if looks.count == 0 && looks.missed == 0 {
+        return "the probes have not looked since the daemon started".to_owned();
+    }
+    let missed = match looks.missed {
+        0 => String::new(),
+        missed => format!("; {missed} came too late for their exchange"),
+    };
+    let mean = looks.mean_us as f64 / 1_000.0;
+    format!("the probes looked {} times since the daemon started, {mean:.1} ms each{missed}", looks.count)
+}
+
+/// Everything about one.
+fn detail(source: &SourceView, view: &SourcesView, context: &Context<'_>) -> Value {
+    let SourceView { name, kind, is_on, about, needs, types, count, .. } = source;
+    let terminal = &context.terminal;
+    let state = match is_on {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "published by others",
+    };
+    let mut fields = json!({ "name": name, "kind": kind, "state": state });
+    let mut add = |key: &str, value: Option<String>| {
+        if let (Some(value), Some(fields)) = (value, fields.as_object_mut()) {
+            fields.insert(key.to_owned(), value.into());
+        }
+    };
+    let is_switched = Producer::find(name).is_some_and(|row| row.kind.switch().is_some());
+    add("note", note(source, context));
+    add("about", about.clone());
+    add("needs", needs.clone());
+    add("settings", is_switched.then(|| format!("[sources.{name}] in aside.toml")));
+    add("types", Some(types.join(", ")));
+    add("last event", count.last_at.as_deref().map(|at| terminal.moment(at)));
+    add("events", Some(count.events.to_string()));
+    add("delivered", Some(format!("{}, for about {} tokens", count.delivered, count.tokens)));
+    add("counted", Some(format!("since {}", terminal.moment(&view.since))));
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cli::tests::run_against,
+        client::fake::FakeDaemon,
+        protocol::{
+            history::ProjectionView,
+            sources::{LooksView, UnservedView},
+        },
+    };
+
+    fn view() -> SourcesView {
+        let source =
+            |name: &str, kind: &str, is_on, why: Option<&str>, about: Option<&str>, types: &[&str]| {
+                SourceView {
+                    name: name.to_owned(),
+                    kind: kind.to_owned(),
+                    is_on,
+                    why: why.map(str::to_owned),
+                    about: about.map(str::to_owned),
+                    needs: about.map(|_| "a thing".to_owned()),
+                    types: types.iter().map(|name| (*name).to_owned()).collect(),
+                    count: CountView::default(),
+                }
+            };
+        let count = CountView {
+            events: 12,
+            last_at: Some("2026-11-21T12:27:00Z".to_owned()),
+            delivered: 9,
+            tokens: 210,
+        };
+        let off = Some("[sources.git] enabled = false in /c/aside.toml");
+        let mut files = source("files", "probe", Some(true), None, Some("changed files"), &["fs.a", "fs.b"]);
+        let mut ci = source("ci\u{1b}[31m", "other", None, None, None, &["ci.check.failed"]);
+        (files.count, ci.count) = (count.clone(), CountView { delivered: 0, tokens: 0, ..count });
+        SourcesView {
+            since: "2026-11-20T08:00:00Z".to_owned(),
+            is_cut: true,
+            sources: vec![files, source("git", "probe", Some(false), off, Some("moves"), &["git.a"]), ci],
+            more: 2,
+            unserved: vec![UnservedView {
+                subscriber: "reminder".to_owned(),
+                types: vec!["reminder.due".to_owned(), "timer.fired".to_owned()],
+                count: CountView::default(),
+            }],
+            looks: LooksView { count: 214, mean_us: 449, missed: 1 },
+            projection: ProjectionView { seq: 9, behind: 4, failed: None },
+        }
+    }
+
+    fn daemon() -> FakeDaemon {
+        FakeDaemon::answering_json(200, &json!(view()).to_string())
+    }
+
+    #[test]
+    fn the_table_has_what_came_of_each_and_below_it_stands_why_one_is_off() {
+        let expected = "\
+SOURCE  STATE  LAST    EVENTS  DELIVERED  TOKENS  ABOUT
+files   on     3m ago  12      9          210     changed files
+git     off    -       0       0          0       moves
+ci      -      3m ago  12      0          0       ci.check.failed
+and 2 more that do not ship
+
+git: [sources.git] enabled = false in /c/aside.toml
+counted since yesterday 08:00: events that a subscriber asked for, and what agents were given of them; what came before is too much to count
+the probes looked 214 times since the daemon started, 0.4 ms each; 1 came too late for their exchange
+
+WAITS FOR OTHERS  LAST  EVENTS  DELIVERED  TOKENS  TYPES
+reminder          -     0       0          0       reminder.due, timer.fired
+nothing that ships with aside publishes what these subscribers ask for
+
+the history is 4 records behind
+";
+        let daemon = daemon();
+        assert_eq!(run_against(&daemon, &["sources"]).as_deref(), Ok(expected));
+        assert!(daemon.requests()[0].starts_with("GET /v1/sources?since=7d HTTP/1.1\r\n"));
+    }
+
+    #[test]
+    fn one_is_shown_with_everything_that_is_known_of_it() {
+        let expected = "\
+name       git
+kind       probe
+state      off
+note       [sources.git] enabled = false in /c/aside.toml
+about      moves
+needs      a thing
+settings   [sources.git] in aside.toml
+types      git.a
+events     0
+delivered  0, for about 0 tokens
+counted    since yesterday 08:00
+";
+        assert_eq!(run_against(&daemon(), &["sources", "git"]).as_deref(), Ok(expected));
+        let files = run_against(&daemon(), &["sources", "files", "--since", "2 d"]).expect("known");
+        assert!(
+            files.contains("last event  3m ago\n") && files.contains("9, for about 210 tokens\n"),
+            "{files}"
+        );
+        let wrong = run_against(&daemon(), &["sources", "fiels"]).expect_err("unknown");
+        assert_eq!(wrong, "understand the arguments: there is no source `fiels`; did you mean `files`?");
+    }
+
+    #[test]
+    fn json_is_what_the_daemon_said() {
+        let whole = run_against(&daemon(), &["sources", "--json"]).expect("known");
+        assert_eq!(serde_json::from_str::<Value>(&whole).expect("JSON"), json!(view()));
+        let one = run_against(&daemon(), &["sources", "git", "--json"]).expect("known");
+        assert_eq!(serde_json::from_str::<Value>(&one).expect("JSON"), json!(view().sources[1]));
+    }
+
+    #[test]
+    fn probes_that_have_not_looked_are_told_from_quick_ones() {
+        let looks =
+            |count, missed| looks(&SourcesView { looks: LooksView { count, mean_us: 0, missed }, ..view() });
+        assert!(looks(0, 0).starts_with("the probes have not looked"));
+        assert!(looks(0, 3).ends_with("3 came too late for their exchange"));
+    }
+}

@@ -1,0 +1,284 @@
+//! What ships and publishes events by itself: probes, detectors, harnesses, a command, the daemon.
+//!
+//! Another one is a row of [`PRODUCERS`], which has one for each harness by itself, and its name among the `producers` of the types that it publishes, in `config/events.toml`.
+//! What shows them (`aside sources`, `aside doctor`, `GET /v1/sources`, docs/sources.md) is made of these two or compared with them by a
+//! test. Where an event comes from that no row publishes, nobody here knows.
+
+use std::{borrow::Cow, sync::LazyLock};
+
+use crate::{
+    engine::rules::CompiledRules,
+    event::catalogue::{self, CatalogueEntry},
+    harness::kind::KINDS,
+    pipeline::rule::{Activity, Subscriber},
+    probe::{Facts, git},
+};
+
+/// The `source` of the events that the program publishes about an agent or about itself.
+const OWN: &str = "aside";
+
+/// Whether rules have it switched on.
+type Switch = fn(&CompiledRules) -> bool;
+
+/// How a producer comes to publish.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// It is asked within an exchange; `[sources.NAME]` switches it.
+    Probe(Switch),
+    /// It folds what harnesses report; `[sources.NAME]` switches it.
+    Detector(Switch),
+    /// It reports what its client does, while it has a session open.
+    Harness,
+    /// Somebody runs it.
+    Command,
+    /// The daemon, about itself.
+    Daemon,
+}
+
+/// One thing that publishes.
+#[derive(Debug, Clone)]
+pub struct Producer {
+    /// As `producers` of the catalogue calls it, and `[sources]` of `aside.toml`.
+    pub name: &'static str,
+    /// How it comes to publish.
+    pub kind: Kind,
+    /// What its events are about, in a few words.
+    pub about: &'static str,
+    /// Without what it publishes nothing.
+    pub needs: Cow<'static, str>,
+}
+
+/// All that ship, in the order in which they are shown.
+pub static PRODUCERS: LazyLock<Vec<Producer>> = LazyLock::new(|| {
+    let harnesses = KINDS.iter().map(|kind| Producer {
+        name: kind.caps.name,
+        kind: Kind::Harness,
+        about: "calls, turns, sessions",
+        needs: format!("`aside install {}`", kind.caps.name).into(),
+    });
+    SWITCHED.into_iter().chain(harnesses).chain(OTHERS).collect()
+});
+
+const fn row(name: &'static str, kind: Kind, about: &'static str, needs: &'static str) -> Producer {
+    Producer { name, kind, about, needs: Cow::Borrowed(needs) }
+}
+
+/// Those with a table of `[sources]`.
+const SWITCHED: [Producer; 8] = [
+    row(
+        "files",
+        Kind::Probe(|rules| rules.probes.files.enabled),
+        "changed files",
+        "calls that name their files",
+    ),
+    row("git", Kind::Probe(|rules| rules.probes.git.enabled), "moves of the repository", "a repository"),
+    row("sessions", Kind::Probe(|rules| rules.probes.others.enabled), "other sessions", "a session's folder"),
+    row("time", Kind::Probe(|rules| rules.probes.pause.enabled), "pauses", "exchanges at `turn_start`"),
+    row("disk", Kind::Probe(|rules| rules.probes.disk.enabled), "full disks", "a session's folder"),
+    row(
+        "context",
+        Kind::Probe(|rules| rules.probes.context.enabled),
+        "full contexts",
+        "a transcript or a status line",
+    ),
+    row(
+        "background",
+        Kind::Probe(|rules| rules.probes.background.enabled),
+        "lost background ends",
+        "a transcript, and turns that list what runs",
+    ),
+    row(
+        "loop",
+        Kind::Detector(|rules| rules.detectors.loops.enabled),
+        "repeated calls",
+        "calls with `args` and `result`",
+    ),
+];
+
+/// What runs beside the agents.
+const OTHERS: [Producer; 2] = [
+    row("run", Kind::Command, "ended commands", "`aside run -- COMMAND`"),
+    row(OWN, Kind::Daemon, "its own troubles", "nothing"),
+];
+
+impl Kind {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Probe(_) => "probe",
+            Self::Detector(_) => "detector",
+            Self::Harness => "harness",
+            Self::Command => "command",
+            Self::Daemon => "daemon",
+        }
+    }
+
+    /// What switches it, if a table of `[sources]` does.
+    pub const fn switch(self) -> Option<Switch> {
+        match self {
+            Self::Probe(is_on) | Self::Detector(is_on) => Some(is_on),
+            Self::Harness | Self::Command | Self::Daemon => None,
+        }
+    }
+}
+
+impl Producer {
+    /// The one of this name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        PRODUCERS.iter().find(|row| row.name == name)
+    }
+
+    /// The one that published an event of this source and type, if one did.
+    pub fn of_event(source: &str, event_type: &str) -> Option<&'static Self> {
+        if source != OWN {
+            return Self::find(source).filter(|row| row.source() == source);
+        }
+        let names = catalogue::find(event_type).map(|entry| entry.producers.iter());
+        let own =
+            names.into_iter().flatten().filter_map(|name| Self::find(name)).find(|row| row.source() == OWN);
+        own.or_else(|| Self::find(OWN))
+    }
+
+    /// What is not in `folder`, so that it finds nothing for a session that works there.
+    pub fn missing_in(&self, folder: &str, facts: &dyn Facts) -> Option<&'static str> {
+        (self.name == "git" && !git::has_repository(folder, facts)).then_some("repository")
+    }
+
+    /// The `source` of its events.
+    fn source(&self) -> &'static str {
+        match self.kind {
+            Kind::Probe(_) | Kind::Detector(_) | Kind::Daemon => OWN,
+            Kind::Harness | Kind::Command => self.name,
+        }
+    }
+
+    /// The types that it publishes, sorted.
+    pub fn types(&self) -> impl Iterator<Item = &'static CatalogueEntry> {
+        catalogue::types().filter(|entry| entry.producers.iter().any(|name| name == self.name))
+    }
+
+    /// The ids of the subscribers that ask for what it publishes, if they are all switched off.
+    pub fn switched_off_subscribers<'r>(&self, rules: &'r CompiledRules) -> Vec<&'r str> {
+        let asks = |rule: &&Subscriber| self.types().any(|entry| asks_for(rule, entry));
+        let asking: Vec<&Subscriber> = subscribers(rules).filter(asks).collect();
+        if asking.iter().any(|rule| rule.activity != Activity::Disabled) {
+            return Vec::new();
+        }
+        asking.iter().map(|rule| rule.id.as_str()).collect()
+    }
+}
+
+/// The subscribers that wait for others: nothing that ships publishes what they ask for, by id.
+///
+/// Shape: one with a pattern that selects no type of the catalogue is not among them; its author knows who publishes that.
+pub fn unserved(rules: &CompiledRules) -> impl Iterator<Item = &Subscriber> {
+    subscribers(rules).filter(|rule| {
+        let is_known = rule
+            .types
+            .iter()
+            .all(|pattern| catalogue::types().any(|entry| pattern.matches(&entry.event_type)));
+        is_known && catalogue::types().all(|entry| entry.producers.is_empty() || !asks_for(rule, entry))
+    })
+}
+
+fn subscribers(rules: &CompiledRules) -> impl Iterator<Item = &Subscriber> {
+    rules.subscribers.iter().map(|rule| &**rule)
+}
+
+fn asks_for(rule: &Subscriber, entry: &CatalogueEntry) -> bool {
+    rule.types.iter().any(|pattern| pattern.matches(&entry.event_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::config::{
+        compile::compile,
+        layers::{LayerKind, SourceFile, Sources},
+        sources::TABLES,
+    };
+
+    fn rules(files: &[(&str, &str)]) -> CompiledRules {
+        let file = |(name, text): &(&str, &str)| SourceFile {
+            layer: LayerKind::User,
+            name: (*name).into(),
+            path: (*name).into(),
+            text: (*text).into(),
+        };
+        let compiled = compile(&Sources::shipped().with(files.iter().map(file), []), &[]);
+        assert_eq!(compiled.report.to_string(), "");
+        compiled.rules
+    }
+
+    #[test]
+    fn every_table_of_the_settings_is_a_row_with_its_switch() {
+        let switched = |row: &&Producer| row.kind.switch().is_some();
+        let names: BTreeSet<&str> = PRODUCERS.iter().filter(switched).map(|row| row.name).collect();
+        assert_eq!(names, TABLES.into());
+        for row in PRODUCERS.iter().filter(switched) {
+            let is_on = row.kind.switch().expect("filtered");
+            let off = rules(&[("aside.toml", &format!("[sources.{}]\nenabled = false\n", row.name))]);
+            assert!(is_on(&rules(&[])) && !is_on(&off), "{}", row.name);
+            let others = PRODUCERS.iter().filter(switched).filter(|other| other.name != row.name);
+            assert!(others.filter_map(|other| other.kind.switch()).all(|is_on| is_on(&off)), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn every_row_publishes_and_every_producer_of_the_catalogue_is_a_row() {
+        let rows: BTreeSet<&str> = PRODUCERS.iter().map(|row| row.name).collect();
+        let named: BTreeSet<&str> =
+            catalogue::types().flat_map(|entry| &entry.producers).map(String::as_str).collect();
+        assert_eq!((rows.len(), rows), (PRODUCERS.len(), named));
+        // Of two of the program's own it could not be said which one published an event.
+        for entry in catalogue::types() {
+            let own = PRODUCERS
+                .iter()
+                .filter(|row| row.source() == OWN && entry.producers.iter().any(|name| name == row.name));
+            assert!(own.count() <= 1, "{}", entry.event_type);
+        }
+    }
+
+    #[test]
+    fn an_event_is_of_the_row_that_publishes_its_type_from_its_source() {
+        for (source, event_type, expected) in [
+            ("aside", "fs.known.modified", Some("files")),
+            ("cli", "fs.known.modified", None),
+            ("files", "fs.known.modified", None),
+            ("aside", "config.reload.failed", Some("aside")),
+            ("aside", "some.other.type", Some("aside")),
+            ("claude-code", "some.other.type", Some("claude-code")),
+            ("run", "task.failed", Some("run")),
+            ("ci", "ci.check.failed", None),
+        ] {
+            let found = Producer::of_event(source, event_type).map(|row| row.name);
+            assert_eq!(found, expected, "{source} {event_type}");
+        }
+    }
+
+    #[test]
+    fn a_source_whose_subscribers_are_off_is_told_from_others() {
+        let git = Producer::find("git").expect("a row");
+        assert_eq!(git.switched_off_subscribers(&rules(&[])), Vec::<&str>::new());
+        let text = "[subscriber]\nid = \"git_change\"\nenabled = false\n[events]\ntypes = [\"git.**\"]\n";
+        let off = [("subscribers/git_change.toml", text)];
+        assert_eq!(git.switched_off_subscribers(&rules(&off)), ["git_change"]);
+    }
+
+    #[test]
+    fn a_subscriber_waits_for_others_when_nothing_publishes_what_it_asks_for() {
+        let own =
+            |id: &str, types: &str| format!("[subscriber]\nid = \"{id}\"\n[events]\ntypes = [{types}]\n");
+        let rules = rules(&[
+            ("subscribers/checks.toml", &own("checks", "\"ci.**\"")),
+            ("subscribers/deploys.toml", &own("deploys", "\"ci.**\", \"deploy.*\"")),
+            ("subscribers/handles.toml", &own("handles", "\"tool.**\"")),
+        ]);
+        let waiting: Vec<&str> = unserved(&rules).map(|rule| rule.id.as_str()).collect();
+        assert!(waiting.contains(&"checks") && waiting.contains(&"ci_check"), "{waiting:?}");
+        let served = ["background_task", "changed_file", "deploys", "handles", "tool_failure"];
+        assert!(served.iter().all(|id| !waiting.contains(id)), "{waiting:?}");
+    }
+}
