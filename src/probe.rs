@@ -166,6 +166,11 @@ impl Known {
         missed.or(is_later_prompt.then_some(self.heard_at))
     }
 
+    /// Where a look goes, as far as is known: the files, and the repository's folders.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.paths().map(|path| &**path).chain(self.around.git.folders())
+    }
+
     fn apply(&mut self, noted: Noted) {
         let Noted { files, around } = noted;
         self.files.apply(files);

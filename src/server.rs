@@ -25,6 +25,7 @@ mod knowledge;
 mod lines;
 mod matching;
 mod metrics;
+mod mounts;
 mod naming;
 mod probing;
 mod processes;

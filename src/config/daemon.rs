@@ -294,7 +294,10 @@ fn read_sessions(section: &mut Section<'_>) -> SessionSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::layers::{LayerKind, SourceFile};
+    use crate::config::{
+        layers::{LayerKind, SourceFile},
+        producers,
+    };
 
     const SHIPPED: &str = include_str!("../../config/aside.toml");
 
@@ -339,7 +342,7 @@ mod tests {
         assert!(settings.found.is_empty(), "{:?}", settings.found);
         let in_file: Vec<_> = settings.origins.keys().cloned().collect();
 
-        let tables = sources::TABLES.map(|name| format!("sources.{name}"));
+        let tables = producers::SWITCHED.map(|row| format!("sources.{}", row.name));
         let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables);
         let unknown: String = sections.map(|name| format!("[{name}]\nno_such_key = 1\n")).collect();
         let unknown = compiled(&unknown);

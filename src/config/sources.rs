@@ -1,9 +1,11 @@
-//! `[sources]` of `aside.toml` and its tables, one a source: a probe or a detector. Another source is a word of [`TABLES`] and a function.
+//! `[sources]` of `aside.toml` and its tables, one a source: a probe or a detector. Another source is a row of
+//! [`SWITCHED`](crate::config::producers::SWITCHED) and a function here.
 
 use std::{collections::BTreeMap, num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
 use crate::{
     config::{
+        producers::SWITCHED,
         raw::{Parsed, Section, Value},
         report::shown,
         values,
@@ -18,10 +20,6 @@ use crate::{
         pause,
     },
 };
-
-/// The tables in `[sources]`.
-pub(super) const TABLES: [&str; 8] =
-    ["background", "context", "disk", "files", "git", "loop", "sessions", "time"];
 
 /// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
 const REMOTE_RATE: Rate =
@@ -47,7 +45,7 @@ const GAP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration:
 
 /// The tables in `[sources]`, by their names.
 pub(super) fn tables<'s>(sources: &mut Section<'s>) -> BTreeMap<&'static str, Section<'s>> {
-    TABLES.into_iter().map(|name| (name, sources.table(name))).collect()
+    SWITCHED.iter().map(|row| (row.name, sources.table(row.name))).collect()
 }
 
 /// The keys of `[sources]` itself.
@@ -78,7 +76,7 @@ pub(super) fn read_probes(tables: &mut BTreeMap<&'static str, Section<'_>>) -> p
 }
 
 fn table<'t, 's>(tables: &'t mut BTreeMap<&'static str, Section<'s>>, name: &str) -> &'t mut Section<'s> {
-    tables.get_mut(name).expect("every name is one of `TABLES`")
+    tables.get_mut(name).expect("it is the name of a row")
 }
 
 fn read_enabled(section: &mut Section<'_>) -> bool {

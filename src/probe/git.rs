@@ -60,6 +60,11 @@ pub fn has_repository(workspace: &str, facts: &dyn Facts) -> bool {
 }
 
 impl Known {
+    /// The repository's folders, if there is one.
+    pub(super) fn folders(&self) -> impl Iterator<Item = &str> {
+        self.repository.iter().flat_map(Repository::folders)
+    }
+
     /// The folder that the files of the repository are in, if there is one.
     pub(super) fn top(&self) -> Option<&str> {
         self.repository.as_ref().map(|repository| repository.top.as_str())

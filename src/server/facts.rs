@@ -2,7 +2,9 @@
 //!
 //! Contents are hashed once for each state of a file, and the texts of small files are kept so that changed lines can be named; both in
 //! memory only, within bounds. Everything here may block, on a network mount for ever, so it runs on threads of its own
-//! (`server/probing.rs`).
+//! (`server/probing.rs`), but for what is [quick](Quick) on file systems that answer at once.
+
+mod quick;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use self::quick::Quick;
 use crate::{
     meter::Steady,
     probe::{
@@ -120,6 +123,24 @@ pub struct Machine {
     pub stopwatch: Steady,
 }
 
+impl Machine {
+    /// Whether the content of a file in this state is known.
+    fn has_hashed(&self, found: &Fingerprint) -> bool {
+        found.size > HASHED_BYTES_MAX || self.contents.lock().hashes.contains_key(&found.to_string())
+    }
+
+    /// What is known of the difference between two commits; `None` when they are to be compared.
+    fn has_compared(&self, folder: &Path, old: &str, new: &str) -> Option<Option<Arc<[String]>>> {
+        let contents = self.contents.lock();
+        let diff = contents.diffs.get(&diff_key(folder, old, new))?;
+        (diff.paths.is_some() || diff.tries >= DIFF_TRIES_MAX).then(|| diff.paths.clone())
+    }
+}
+
+fn diff_key(folder: &Path, old: &str, new: &str) -> String {
+    format!("{old} {new} {}", folder.display())
+}
+
 impl Facts for Machine {
     fn entry(&self, path: &Path) -> Entry {
         match fs::metadata(path) {
@@ -175,15 +196,12 @@ impl Facts for Machine {
     }
 
     fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>> {
-        let key = format!("{old} {new} {}", folder.display());
-        if let Some(diff) = self.contents.lock().diffs.get(&key)
-            && (diff.paths.is_some() || diff.tries >= DIFF_TRIES_MAX)
-        {
-            return diff.paths.clone();
+        if let Some(known) = self.has_compared(folder, old, new) {
+            return known;
         }
         self.is_comparing.store(true, Ordering::Relaxed);
         let paths = changed_between(folder, old, new, DIFF_WITHIN, self.stopwatch).map(Arc::from);
-        self.contents.lock().remember_diff(key, paths.clone());
+        self.contents.lock().remember_diff(diff_key(folder, old, new), paths.clone());
         paths
     }
 
@@ -237,7 +255,7 @@ fn fingerprint(found: &Metadata) -> Fingerprint {
 mod tests {
     use super::*;
 
-    fn machine() -> Machine {
+    pub(super) fn machine() -> Machine {
         // Far ahead of every file, so that all of them have settled.
         let now = Timestamp::from_millis(u64::MAX / 2);
         Machine {
@@ -249,7 +267,7 @@ mod tests {
         }
     }
 
-    fn print_of(machine: &Machine, path: &Path) -> Fingerprint {
+    pub(super) fn print_of(machine: &Machine, path: &Path) -> Fingerprint {
         let Entry::File(print) = machine.entry(path) else { panic!("no file at {}", path.display()) };
         print
     }

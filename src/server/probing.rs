@@ -1,9 +1,11 @@
 //! Has the probes asked before an exchange: what a session knows was published by the event loop, what is true now says the file system.
 //!
-//! Looking may block for ever, so it has a thread of its own and little time; an exchange whose look takes longer is made without it,
-//! and the next one looks again. What is published is journaled together with the exchange.
+//! Looking may block for ever. Where that can happen, and where more than some small files are to be read, it has a thread of its own and
+//! little time; an exchange whose look takes longer is made without it, and the next one looks again. What is published is journaled
+//! together with the exchange.
 
 use std::{
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -19,15 +21,18 @@ use crate::{
     call::Call,
     event::{Event, SessionId},
     exchange::{Begins, Exchange},
-    probe::{self, Moment},
+    meter::Meters,
+    notification::InjectionPoint,
+    probe::{self, Facts, Moment, Settings, View},
     server::{
         App,
         extract::header,
-        facts::{Contents, Machine},
+        facts::{Contents, Machine, Quick},
         knowledge::Knowledge,
+        mounts::Mounts,
     },
     time::Timestamp,
-    transcript::{Reader, Transcript},
+    transcript::{Gauge, Reader, Transcript},
 };
 
 /// The header in which a caller says how long it waits for its answer, in milliseconds.
@@ -54,6 +59,7 @@ pub(crate) struct Probing {
     /// What sessions know.
     knowledge: Knowledge,
     contents: Arc<Contents>,
+    mounts: Mounts,
     looking: DashSet<SessionId>,
     count: AtomicUsize,
     /// What exchanges whose look came too late leave to the next one.
@@ -140,6 +146,111 @@ impl Drop for Looking {
     }
 }
 
+/// What is asked, and all that is known for it but what the machine says.
+struct Question {
+    session: SessionId,
+    point: InjectionPoint,
+    now: Timestamp,
+    workspace: Option<Arc<str>>,
+    view: View,
+    settings: Arc<Settings>,
+    calls_since: Timestamp,
+    unseen: Missed,
+    transcript: Option<(String, &'static Reader)>,
+    gauge: Option<Gauge>,
+    has_new_context: bool,
+    utc_offset: i32,
+    temporary: String,
+}
+
+impl Question {
+    /// What a session asks at `exchange`; `None` of one that works nowhere, as many of a server do: nothing could differ for it.
+    fn new(app: &App, exchange: &Exchange, said: Said) -> Option<Self> {
+        let (session, now) = (exchange.session.clone(), app.now());
+        let probing = app.registry.probing();
+        let workspace = exchange.harness.workspace.clone();
+        let (view, settings) = probing.knowledge.view(&session, workspace.as_deref(), now);
+        let Said { calls, transcript, reader, patience: _ } = said;
+        let mut unseen = probing.take_missed(&session, calls);
+        let calls_since = view.known.calls_since(unseen.since);
+        unseen.since = Some(calls_since);
+        unseen.prompt_after = view.known.prompt_after(exchange.point, unseen.prompt_after);
+        let workspace = workspace.or_else(|| view.known.workspace.clone());
+        if workspace.is_none() && unseen.calls.is_empty() && view.known.files.paths().next().is_none() {
+            return None;
+        }
+        Some(Self {
+            point: exchange.point,
+            workspace,
+            calls_since,
+            unseen,
+            transcript: transcript.zip(reader),
+            gauge: app.registry.gauge_of(&session),
+            has_new_context: matches!(exchange.begins, Begins::Compacted | Begins::Clear { .. }),
+            utc_offset: (app.utc_offset)(now),
+            temporary: std::env::temp_dir().to_string_lossy().into_owned(),
+            session,
+            now,
+            view,
+            settings,
+        })
+    }
+
+    fn machine(&self, app: &App, is_comparing: &Arc<AtomicBool>) -> Machine {
+        Machine {
+            contents: Arc::clone(&app.registry.probing().contents),
+            keeps_texts: self.settings.files.lines,
+            now: self.now,
+            is_comparing: Arc::clone(is_comparing),
+            stopwatch: app.since_boot,
+        }
+    }
+
+    /// What the probes find.
+    fn answer(&self, facts: &dyn Facts, meters: &Meters) -> Vec<Event> {
+        let transcript = self.transcript.as_ref();
+        let moment = Moment {
+            workspace: self.workspace.as_deref(),
+            calls: &self.unseen.calls,
+            calls_since: self.calls_since,
+            prompt_after: self.unseen.prompt_after,
+            transcript: transcript.map(|(path, reader)| Transcript { path, reader }),
+            gauge: self.gauge,
+            has_new_context: self.has_new_context,
+            limits: &self.view.limits,
+            temporary: &self.temporary,
+            others: &self.view.others,
+            utc_offset: self.utc_offset,
+            ..Moment::new(&self.session, self.point, self.now)
+        };
+        let begun = meters.begin();
+        let found = probe::look(&self.view.known, &moment, &self.settings, facts);
+        meters.look.observe(meters.since(begun));
+        found
+    }
+
+    /// What they find, if all of it is found at once: a thread more costs a hook some tenths of a millisecond (docs/benchmarks.md).
+    fn answer_at_once(&self, app: &App) -> Option<Vec<Event>> {
+        let known = &self.view.known;
+        // Where a session looks is known from its first look on.
+        if known.workspace.is_none() || known.workspace != self.workspace {
+            return None;
+        }
+        let touched = self.unseen.calls.iter().flat_map(|call| &call.touched).map(|touch| &*touch.path);
+        let transcript = self.transcript.iter().map(|(path, _)| path.as_str());
+        let paths = known.paths().chain(touched).chain(transcript);
+        let paths = paths.chain(self.workspace.as_deref()).chain([self.temporary.as_str()]);
+        if !app.registry.probing().mounts.answer_at_once(paths, known.files.devices()) {
+            return None;
+        }
+        let machine = self.machine(app, &Arc::default());
+        let quick = Quick::new(&machine);
+        // One that panics does so again on a thread, where it is logged.
+        let found = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&quick, &app.meters))).ok()?;
+        (!quick.has_left_out()).then_some(found)
+    }
+}
+
 /// The events that probes publish with `exchange`, before it.
 ///
 /// Shape: none at the points at which nothing they find would be delivered, and none when they do not answer in time.
@@ -147,61 +258,22 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     if !probe::is_asked(exchange, &said.calls) {
         return Vec::new();
     }
-    let now = app.now();
-    let probing = app.registry.probing();
-    let (view, settings) =
-        probing.knowledge.view(&exchange.session, exchange.harness.workspace.as_deref(), now);
-    let Said { calls, transcript, reader, patience } = said;
-    let mut unseen = probing.take_missed(&exchange.session, calls);
-    let since = view.known.calls_since(unseen.since);
-    unseen.since = Some(since);
-    unseen.prompt_after = view.known.prompt_after(exchange.point, unseen.prompt_after);
-    let workspace = exchange.harness.workspace.clone().or_else(|| view.known.workspace.clone());
-    if workspace.is_none() && unseen.calls.is_empty() && view.known.files.paths().next().is_none() {
-        // A session that works nowhere, as many of a server do, has nothing that could differ.
-        return Vec::new();
-    }
+    let patience = said.patience.unwrap_or(CALLER_WAITS);
+    let Some(question) = Question::new(app, exchange, said) else { return Vec::new() };
     let Some(looking) = Looking::begin(app, &exchange.session) else {
-        app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
-        probing.keep_missed(&exchange.session, unseen);
+        miss(app, &question);
         return Vec::new();
     };
-    let unseen = Arc::new(unseen);
-    let kept = Arc::clone(&unseen);
-    let is_comparing = Arc::new(AtomicBool::new(false));
-    let compares = Arc::clone(&is_comparing);
-    let (session, point) = (exchange.session.clone(), exchange.point);
-    let gauge = app.registry.gauge_of(&session);
-    let has_new_context = matches!(exchange.begins, Begins::Compacted | Begins::Clear { .. });
-    let utc_offset = (app.utc_offset)(now);
-    let temporary = std::env::temp_dir().to_string_lossy().into_owned();
+    if let Some(found) = question.answer_at_once(app) {
+        return found;
+    }
+    let (question, is_comparing) = (Arc::new(question), Arc::new(AtomicBool::new(false)));
+    let (asked, compares) = (Arc::clone(&question), Arc::clone(&is_comparing));
     let mut look = tokio::task::spawn_blocking(move || {
-        let contents = Arc::clone(&looking.app.registry.probing().contents);
-        let stopwatch = looking.app.since_boot;
-        let facts =
-            Machine { contents, keeps_texts: settings.files.lines, now, is_comparing: compares, stopwatch };
-        let moment = Moment {
-            workspace: workspace.as_deref(),
-            calls: &unseen.calls,
-            calls_since: since,
-            prompt_after: unseen.prompt_after,
-            transcript: transcript.as_deref().zip(reader).map(|(path, reader)| Transcript { path, reader }),
-            gauge,
-            has_new_context,
-            limits: &view.limits,
-            temporary: &temporary,
-            others: &view.others,
-            utc_offset,
-            ..Moment::new(&session, point, now)
-        };
-        let meters = &looking.app.meters;
-        let begun = meters.begin();
-        let found = probe::look(&view.known, &moment, &settings, &facts);
-        meters.look.observe(meters.since(begun));
-        drop(looking);
-        found
+        let machine = asked.machine(&looking.app, &compares);
+        asked.answer(&machine, &looking.app.meters)
     });
-    let part = |(part, of): (u32, u32)| patience.unwrap_or(CALLER_WAITS) * part / of;
+    let part = |(part, of): (u32, u32)| patience * part / of;
     let mut looked = timeout(part(LOOK_PART), &mut look).await;
     if looked.is_err() && is_comparing.load(Ordering::Relaxed) {
         looked = timeout(part(GIT_PART), &mut look).await;
@@ -216,9 +288,14 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
             tracing::debug!(session = %exchange.session, "looking takes too long; the next exchange looks again");
         }
     }
-    app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
-    probing.keep_missed(&exchange.session, Missed::clone(&kept));
+    miss(app, &question);
     Vec::new()
+}
+
+/// Leaves to the next exchange what this one did not find.
+fn miss(app: &App, question: &Question) {
+    app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
+    app.registry.probing().keep_missed(&question.session, question.unseen.clone());
 }
 
 #[cfg(test)]

@@ -120,6 +120,14 @@ impl Known {
         self.files.keys()
     }
 
+    /// The devices on which they were seen last.
+    pub fn devices(&self) -> impl Iterator<Item = u64> {
+        self.files.values().filter_map(|file| match &file.state {
+            State::Present { print, .. } => Some(print.device),
+            State::Absent => None,
+        })
+    }
+
     /// How many there are.
     pub(in crate::probe) fn len(&self) -> usize {
         self.files.len()

@@ -125,6 +125,11 @@ pub(super) fn has_git(folder: &Path, facts: &dyn Facts) -> bool {
 }
 
 impl Repository {
+    /// Where it is looked at: its files, its own folder, and that of its branches.
+    pub(super) fn folders(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.top), Some(&self.folder), self.common.as_ref()].into_iter().flatten().map(String::as_str)
+    }
+
     /// Whether `workspace` is in it.
     pub(super) fn holds(&self, workspace: &str, facts: &dyn Facts) -> bool {
         let found = locate(workspace, facts);

@@ -1,0 +1,127 @@
+//! The machine's files, as far as they say something at once: for a look on the thread of a request.
+
+use std::{cell::Cell, path::Path, sync::Arc};
+
+use super::Machine;
+use crate::probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash};
+
+/// Most bytes that one look reads; hashing these takes less than a millisecond.
+const READ_BYTES_MAX: u64 = 256 * 1024;
+
+/// A machine that is asked only for what takes some microseconds.
+///
+/// Shape: what takes longer is answered with nothing, and [`Quick::has_left_out`] is true from then on: what was found is not the truth.
+#[derive(Debug)]
+pub(crate) struct Quick<'m> {
+    machine: &'m Machine,
+    bytes_left: Cell<u64>,
+    has_left_out: Cell<bool>,
+}
+
+impl<'m> Quick<'m> {
+    pub(crate) const fn new(machine: &'m Machine) -> Self {
+        Self { machine, bytes_left: Cell::new(READ_BYTES_MAX), has_left_out: Cell::new(false) }
+    }
+
+    /// Whether something was left out.
+    pub(crate) const fn has_left_out(&self) -> bool {
+        self.has_left_out.get()
+    }
+
+    /// Whether so much may still be read.
+    fn may_read(&self, bytes: u64) -> bool {
+        let left = self.bytes_left.get().checked_sub(bytes);
+        match left {
+            Some(left) => self.bytes_left.set(left),
+            None => self.has_left_out.set(true),
+        }
+        left.is_some()
+    }
+}
+
+impl Facts for Quick<'_> {
+    fn entry(&self, path: &Path) -> Entry {
+        self.machine.entry(path)
+    }
+
+    fn hash(&self, path: &Path, found: &Fingerprint) -> Option<ContentHash> {
+        let is_read = !self.machine.has_hashed(found);
+        if is_read && !self.may_read(found.size) { None } else { self.machine.hash(path, found) }
+    }
+
+    fn kept(&self, hash: ContentHash) -> Option<Arc<str>> {
+        self.machine.kept(hash)
+    }
+
+    fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
+        let bytes = self.machine.read(path, from, max.min(self.bytes_left.get() + 1))?;
+        self.may_read(bytes.len() as u64).then_some(bytes)
+    }
+
+    fn name_of(&self, _folder: &Path, _device: u64, _inode: u64) -> Option<String> {
+        self.has_left_out.set(true);
+        None
+    }
+
+    fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>> {
+        match self.machine.has_compared(folder, old, new) {
+            Some(paths) => paths,
+            None => {
+                self.has_left_out.set(true);
+                None
+            }
+        }
+    }
+
+    fn space(&self, path: &Path) -> Option<Space> {
+        self.machine.space(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::server::facts::tests::{machine, print_of};
+
+    #[test]
+    fn what_is_known_or_small_is_answered_and_the_rest_is_left_out() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        let machine = machine();
+        let write = |bytes: u64| {
+            fs::write(&path, vec![b'x'; usize::try_from(bytes).expect("small")]).expect("written")
+        };
+        write(100);
+        let print = print_of(&machine, &path);
+        let quick = Quick::new(&machine);
+        assert!(quick.hash(&path, &print).is_some() && quick.space(folder.path()).is_some());
+        assert_eq!(quick.read(&path, 90, 1_000).map(|bytes| bytes.len()), Some(10));
+        assert!(!quick.has_left_out());
+
+        write(READ_BYTES_MAX + 1);
+        let print = print_of(&machine, &path);
+        let quick = Quick::new(&machine);
+        assert_eq!((quick.hash(&path, &print), quick.has_left_out()), (None, true));
+        machine.hash(&path, &print).expect("readable");
+        let quick = Quick::new(&machine);
+        assert!(quick.hash(&path, &print).is_some() && !quick.has_left_out(), "it is known by now");
+        assert_eq!((quick.read(&path, 0, u64::MAX), quick.has_left_out()), (None, true));
+    }
+
+    #[test]
+    fn folders_and_commits_are_left_out_unless_the_answer_is_known() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let machine = machine();
+        let quick = Quick::new(&machine);
+        assert_eq!((quick.name_of(folder.path(), 1, 2), quick.has_left_out()), (None, true));
+        let (old, new) = ("a".repeat(40), "b".repeat(40));
+        for (tries, has_left_out) in [(0, true), (1, true), (2, false)] {
+            let quick = Quick::new(&machine);
+            assert_eq!(quick.changed_between(folder.path(), &old, &new), None);
+            assert_eq!(quick.has_left_out(), has_left_out, "{tries}");
+            machine.changed_between(folder.path(), &old, &new);
+        }
+    }
+}
