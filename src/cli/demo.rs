@@ -224,7 +224,7 @@ impl Turn<'_> {
         let raw = tokens::estimate(&published.concat()).0;
         let told = tokens::estimate(&self.told).0;
         let summary = self.screen.heading(&format!(
-            "{} events, about {raw} tokens as they came.\nThe agent was told in about {told}, each thing once.",
+            "{} events, about {raw} tokens as they came.\nThe agent got them in about {told}, each thing once.",
             published.len()
         ));
         let harness = listed(|kind| kind.caps.name);

@@ -1,8 +1,8 @@
 //! What ships and publishes events by itself: probes, detectors, harnesses, a command, the daemon.
 //!
-//! Another one is a row of [`PRODUCERS`], which has one for each harness by itself, and its name among the `producers` of the types that it publishes, in `config/events.toml`.
-//! What shows them (`aside sources`, `aside doctor`, `GET /v1/sources`, docs/sources.md) is made of these two or compared with them by a
-//! test. Where an event comes from that no row publishes, nobody here knows.
+//! To add one, add a row here, and its name to the `producers` of its types in `config/events.toml`; a harness needs no row. What shows
+//! them (`aside sources`, `aside doctor`, `GET /v1/sources`, docs/sources.md) is made of these two or compared with them by a test. An
+//! event of any other source is counted by the name of that source.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -95,7 +95,7 @@ pub(super) const SWITCHED: [Producer; 8] = [
     ),
 ];
 
-/// What runs beside the agents.
+/// What publishes without a harness.
 const OTHERS: [Producer; 2] = [
     row("run", Kind::Command, "ended commands", "`aside run -- COMMAND`"),
     row(OWN, Kind::Daemon, "its own troubles", "nothing"),

@@ -116,7 +116,7 @@ impl EventLoop {
                 _ = self.drain.changed() => {}
                 Some(query) = self.queries.recv() => {
                     self.pulse.begin();
-                    // Whoever decides something and then asks must see it done.
+                    // A client that decides something and then asks must see it done.
                     is_full |= self.catch_up().await?;
                     self.answer(query);
                     give_way_to_answered().await;

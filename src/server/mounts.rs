@@ -1,7 +1,7 @@
 //! Which files may be asked for without a thread of their own: those on file systems that this kernel answers for by itself.
 //!
-//! A mount of another machine or of another program can hold up who asks for ever. The table of mounts is read again when the kernel says
-//! that it changed, which is one system call a look.
+//! A mount of a network or of a program (FUSE) can block its caller for ever. The table of mounts is read again when the kernel reports a
+//! change; to ask for that is one system call a look.
 
 use std::{
     collections::BTreeSet,
@@ -47,7 +47,7 @@ struct Found {
 }
 
 impl Mounts {
-    /// Whether nothing at `paths`, nor a file that was last seen on one of `devices`, can hold up who asks for it.
+    /// Whether nothing at `paths`, and no file that was last seen on one of `devices`, can block its caller.
     ///
     /// Shape: false where that cannot be said, such as for `btrfs`, whose devices are in no table, beside a mount of another machine. A
     /// link in a path that is not yet known by its device may lead elsewhere.

@@ -21,7 +21,6 @@ use crate::{
     call::Call,
     event::{Event, SessionId},
     exchange::{Begins, Exchange},
-    meter::Meters,
     notification::InjectionPoint,
     probe::{self, Facts, Moment, Settings, View},
     server::{
@@ -207,7 +206,7 @@ impl Question {
     }
 
     /// What the probes find.
-    fn answer(&self, facts: &dyn Facts, meters: &Meters) -> Vec<Event> {
+    fn answer(&self, facts: &dyn Facts) -> Vec<Event> {
         let transcript = self.transcript.as_ref();
         let moment = Moment {
             workspace: self.workspace.as_deref(),
@@ -223,13 +222,10 @@ impl Question {
             utc_offset: self.utc_offset,
             ..Moment::new(&self.session, self.point, self.now)
         };
-        let begun = meters.begin();
-        let found = probe::look(&self.view.known, &moment, &self.settings, facts);
-        meters.look.observe(meters.since(begun));
-        found
+        probe::look(&self.view.known, &moment, &self.settings, facts)
     }
 
-    /// What they find, if all of it is found at once: a thread more costs a hook some tenths of a millisecond (docs/benchmarks.md).
+    /// What they find, if nothing can block and little is to be read; a thread costs a hook more than such a look.
     fn answer_at_once(&self, app: &App) -> Option<Vec<Event>> {
         let known = &self.view.known;
         // Where a session looks is known from its first look on.
@@ -245,9 +241,14 @@ impl Question {
         }
         let machine = self.machine(app, &Arc::default());
         let quick = Quick::new(&machine);
+        let begun = app.meters.begin();
         // One that panics does so again on a thread, where it is logged.
-        let found = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&quick, &app.meters))).ok()?;
-        (!quick.has_left_out()).then_some(found)
+        let found = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&quick))).ok()?;
+        if quick.has_left_out() {
+            return None;
+        }
+        app.meters.look.observe(app.meters.since(begun));
+        Some(found)
     }
 }
 
@@ -271,7 +272,11 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     let (asked, compares) = (Arc::clone(&question), Arc::clone(&is_comparing));
     let mut look = tokio::task::spawn_blocking(move || {
         let machine = asked.machine(&looking.app, &compares);
-        asked.answer(&machine, &looking.app.meters)
+        let meters = &looking.app.meters;
+        let begun = meters.begin();
+        let found = asked.answer(&machine);
+        meters.look.observe(meters.since(begun));
+        found
     });
     let part = |(part, of): (u32, u32)| patience * part / of;
     let mut looked = timeout(part(LOOK_PART), &mut look).await;
