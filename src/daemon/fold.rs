@@ -153,8 +153,9 @@ impl Fold {
                 notes.take(&output);
             }
             match output {
-                Output::Record(_) | Output::Made(_) | Output::Session(..) => {}
-                wanted @ (Output::Answer { .. }
+                Output::Record(_) | Output::Made(_) => {}
+                wanted @ (Output::Session(..)
+                | Output::Answer { .. }
                 | Output::Refuse { .. }
                 | Output::Publish(_)
                 | Output::Wake(_)) => {

@@ -392,6 +392,23 @@ fn a_background_end_that_the_client_swallows_is_said_once() {
 }
 
 #[test]
+fn another_session_of_the_folder_is_said_once_while_it_is_open() {
+    let home = Home::with(&[("aside.toml", "[sources.loop]\nenabled = false\n")]);
+    let work = tempfile::tempdir().expect("a folder");
+    let _daemon = home.serve();
+    let [mut first, mut second, mut third] = ["s1", "s2", "s3"].map(|id| Client::new(&home, id, work.path()));
+    assert_eq!(first.run("ls"), None, "it is alone");
+    let told = second.run("ls").expect("another one is here");
+    assert!(told.contains("works_here_too: session s1"), "{told}");
+    let told = first.run("ls").expect("another one came");
+    assert!(told.contains("works_here_too: session s2"), "{told}");
+    assert_eq!((first.run("ls"), second.run("ls")), (None, None), "once");
+    assert_eq!(second.hook("SessionEnd", json!({ "reason": "other" })), None);
+    let told = third.run("ls").expect("one is here");
+    assert!(told.contains("works_here_too: session s1") && !told.contains("session s2"), "{told}");
+}
+
+#[test]
 fn a_call_that_would_overwrite_a_change_is_held_back_once() {
     let home = with_sources("[sources.files]\nguard = \"overwrite\"\n");
     let _daemon = home.serve();
