@@ -15,10 +15,6 @@ use super::{
 };
 use crate::support::daemon::Home;
 
-/// Most tokens of which 2.1.197 and 2.1.331 say that they are more than 80 percent of the model's context, and do not compact it yet.
-const NEARLY_FULL: u64 = 163_000;
-/// What is said of it.
-const WARNING: &str = "budget_warning: context 81% used (163000 of 200000)";
 /// What stands at what is delivered once more.
 const AGAIN: &str = "redelivered: true";
 
@@ -111,23 +107,4 @@ fn a_subagent_is_told_what_is_for_it_and_the_rest_waits_for_its_parent() {
     assert_eq!(told(&subagent, "marker_parent"), [0, 0, 0]);
     assert_eq!(told(&parent, "marker_child"), vec![0; parent.len()]);
     assert_eq!(told(&parent, "marker_parent").last(), Some(&1), "{parent:?}");
-}
-
-#[test]
-#[ignore = "needs the client: scripts/real-client"]
-fn a_context_that_is_nearly_full_is_said_once() {
-    let turns = ["ready", "heard", "heard", "heard", "heard", "heard"]
-        .map(|text| Turn::says(text).given(NEARLY_FULL));
-    let seat = Seat::playing(turns.into(), &["go"]);
-    seat.next_request(1);
-    seat.idle_session();
-    let mut requests: Vec<Vec<Value>> = Vec::new();
-    // The limit is known when the client has drawn its status line.
-    while requests.last().is_none_or(|request| count(request, WARNING) == 0) {
-        assert!(requests.len() < 4, "{requests:?}\n{}", seat.sight());
-        requests.push(seat.prompt("go on"));
-    }
-    requests.push(seat.prompt("and later"));
-    assert_eq!(count(&requests[requests.len() - 1], WARNING), 1, "{requests:?}");
-    assert_only_added(&requests);
 }

@@ -26,8 +26,6 @@ use crate::support::{daemon::Home, mounts::has_own_mounts};
 const MARK: &str = "SIGNAL ";
 /// For how long the user is away.
 const AWAY: Duration = Duration::from_secs(9 * 3_600 + 12 * 60);
-/// Longer than the client has for its report of an end.
-const LATE: Duration = Duration::from_secs(120);
 /// Most lines of what an agent reads after a pause.
 const WELCOME_LINES_MAX: usize = 5;
 
@@ -167,28 +165,6 @@ fn the_end_of_a_background_command() {
             let begins = if stage.happens { in_background(1, "sleep 2; echo finished") } else { go_on(1) };
             let turns = vec![begins, bash(2, "sleep 4; echo meanwhile"), go_on(3), done()];
             played(stage, 1, turns)
-        },
-    });
-}
-
-#[test]
-#[ignore = "needs the client: scripts/real-client"]
-fn the_end_of_a_background_command_that_the_client_lost() {
-    check(&Signal {
-        row: 21,
-        what: "the same, and the client lost it",
-        says: Says::Aside(28, "background_ended: b1 cargo test\nclient_did_not_report_it: true"),
-        play: |stage| {
-            let begins = if stage.happens { in_background(1, "sleep 300") } else { go_on(1) };
-            let turns = vec![begins, done(), go_on(2), done(), go_on(3), go_on(4), done()];
-            let api = Api::playing(turns);
-            // The command ends with the process that it was started by, and the next one does not know of it.
-            for args in [&["-p", "go"][..], &["-p", "go on", "--continue"], &["-p", "go on", "--continue"]] {
-                run_headless_with(&stage.home, &api.url(), args);
-                stage.pass(LATE);
-            }
-            // It is missed at the end of the second one's turn.
-            Played { conversation: api.conversation(), happened: 3 }
         },
     });
 }
