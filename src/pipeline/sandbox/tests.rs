@@ -183,6 +183,24 @@ fn rewritten_programs_do_what_they_say() {
 }
 
 #[test]
+fn nothing_is_divisible_by_zero_and_asking_is_an_error() {
+    let payload = json!({ "n": 0, "f": 0.0, "least": i64::MIN });
+    for (expression, expected) in [
+        ("42 is divisibleby 2", Some("True")),
+        ("payload.least is divisibleby -1", Some("True")),
+        ("1.5 is divisibleby 0.5", Some("True")),
+        ("'a' is divisibleby 2", Some("False")),
+        ("42 is divisibleby payload.n", None),
+        ("42 is divisibleby payload.f", None),
+        ("payload.n is divisibleby 0", None),
+    ] {
+        let (ended, _) = run(&format!("{{{{ {expression} }}}}"), payload.clone());
+        let written = if let Ended::Wrote(text) = &ended { Some(text.as_str()) } else { None };
+        assert_eq!(written, expected, "{expression}: {ended:?}");
+    }
+}
+
+#[test]
 fn loops_macros_and_blocks_keep_their_jumps() {
     let long = "y".repeat(300);
     for (source, expected) in [
