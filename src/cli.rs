@@ -37,6 +37,7 @@ mod tail;
 mod terminal;
 mod token;
 mod up;
+mod watch;
 mod why;
 
 use std::{
@@ -131,6 +132,10 @@ enum Command {
     Exchange(exchange::Args),
     /// List what waits for the agent or for you, and decide about it
     Inbox(inbox::Args),
+    /// Be notified once when something comes true: a process ends, a port opens, a file changes; or list what is waited for
+    Watch(watch::Args),
+    /// Be reminded once when a time comes
+    Remind(watch::RemindArgs),
     /// Follow a session's queue and print what wakes its agent, one line an event; a plugin's monitor runs this
     Attach(attach::Args),
     /// Print how many notifications wait, for a harness's status line
@@ -406,6 +411,8 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Rebuild(args) => rebuild::run(&args, &mut context)?,
         Command::Exchange(args) => exchange::run(&args, &mut context)?,
         Command::Inbox(args) => inbox::run(&args, &mut context)?,
+        Command::Watch(args) => watch::run(&args, &mut context)?,
+        Command::Remind(args) => watch::remind(&args, &mut context)?,
         Command::Attach(args) => attach::run(&args, &context.client)?,
         Command::Statusline(args) => statusline::run(&args, context.client.socket())?,
         Command::Run(args) => return run::run(args, &context).map(ExitCode::from),

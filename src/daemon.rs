@@ -73,6 +73,7 @@ use crate::{
     server::{
         self, App, AppParts, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX,
     },
+    source::{self, Outlet, watching::Watching},
     time::Timestamp,
 };
 
@@ -280,6 +281,7 @@ impl Daemon {
         };
         tasks.start(TaskKind::Reloads, reloader.run());
         watch_clients(&mut tasks, &app, to_read);
+        start_sources(&mut tasks, &app);
         let owns_socket =
             listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
         let projector = Some(projector);
@@ -410,6 +412,13 @@ fn watch_clients(tasks: &mut Supervisor, app: &App, transcripts: mpsc::Receiver<
     tasks.start(TaskKind::WakeRoutes, server::push_wakes(app.clone()));
     tasks.start(TaskKind::Processes, server::watch_processes(app.clone()));
     tasks.start(TaskKind::IdleSessions, server::look_for_idle(app.clone()));
+}
+
+/// Starts the sources that are always there.
+fn start_sources(tasks: &mut Supervisor, app: &App) {
+    let out = Outlet { publisher: app.publisher.clone(), clock: app.clock.clone() };
+    let watching = Arc::new(Watching::new(app.registry.follow_watches()));
+    tasks.start(TaskKind::Source, source::keep_running(watching, out, app.shutdown.clone()));
 }
 
 /// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.

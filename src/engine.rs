@@ -63,6 +63,7 @@ use crate::{
     probe::{self, memory::Changes},
     session::SessionState,
     time::Timestamp,
+    watch::{Watch, Watches},
 };
 
 /// The deciding half of the program.
@@ -84,6 +85,7 @@ pub struct Engine {
     detectors: Detectors,
     /// What the sessions know of the machine.
     probes: probe::Memory,
+    watches: Watches,
     tally: Tally,
     outputs: VecDeque<Output>,
 }
@@ -104,6 +106,7 @@ impl Engine {
             throttle: Throttle::default(),
             detectors: Detectors::default(),
             probes: probe::Memory::default(),
+            watches: Watches::default(),
             tally: Tally::default(),
             outputs: VecDeque::new(),
             rules,
@@ -154,6 +157,7 @@ impl Engine {
             Input::ShuttingDown => self.close_batches(|_| true, &|_| true, now),
             Input::Tick => {}
         }
+        self.note_idle_sessions(now);
         // Other rules can make a batch or a session due that was not.
         self.fire_deadlines(now);
         self.advance_fanout(is_tick, now);
@@ -209,6 +213,7 @@ impl Engine {
             (self.sessions.poll_timeout(), WakeReason::Session),
             (self.unclaimed.poll_timeout(), WakeReason::Unclaimed),
             (self.throttle.poll_timeout(), WakeReason::Throttle),
+            (self.watches.poll_timeout(), WakeReason::Watch),
         ]
         .into_iter()
         .filter_map(|(at, reason)| at.map(|at| (at, reason)))
@@ -286,6 +291,16 @@ impl Engine {
         self.probes.has_changes().then(|| self.probes.take_changes())
     }
 
+    /// The open watches, in the order of their ids.
+    pub fn watches(&self) -> impl Iterator<Item = &Arc<Watch>> {
+        self.watches.open()
+    }
+
+    /// The open watches, if they are others than when this was asked before.
+    pub fn take_watches(&mut self) -> Option<Arc<[Arc<Watch>]>> {
+        self.watches.take_changes()
+    }
+
     /// The session in which the process goes on that was in `id`; `id` itself when none is known.
     pub fn session_now(&self, id: &SessionId) -> SessionId {
         self.sessions.now_in(id).clone()
@@ -302,8 +317,25 @@ impl Engine {
                     let events = self.throttle.take_due(at);
                     self.outputs.extend(events.into_iter().map(Output::Publish));
                 }
+                WakeReason::Watch => {
+                    let events = self.watches.take_due(at);
+                    self.outputs.extend(events.into_iter().map(Output::Publish));
+                }
             }
         }
+    }
+
+    /// Ends what waits for a session to be idle that is.
+    fn note_idle_sessions(&mut self, now: Timestamp) {
+        if !self.watches.waits_for_idle() {
+            return;
+        }
+        let sessions = &self.sessions;
+        let is_idle = |id: &SessionId| {
+            sessions.get(sessions.now_in(id)).is_none_or(|session| !session.state.is_in_turn())
+        };
+        let events = self.watches.note_idle(is_idle, now);
+        self.outputs.extend(events.into_iter().map(Output::Publish));
     }
 
     fn fire_pipelines(&mut self, at: Timestamp) {

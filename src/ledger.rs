@@ -44,11 +44,13 @@ pub enum Reason {
     Withdrawn,
     /// It resolves what its subscriber tells of, and is nothing to tell itself.
     Resolves,
+    /// A watch of the session says what happened.
+    Watched,
 }
 
 impl Reason {
     /// Every word that [`Reason::as_str`] gives.
-    pub const WORDS: [&'static str; 12] = [
+    pub const WORDS: [&'static str; 13] = [
         "filtered",
         "duplicate",
         "over_rate",
@@ -61,6 +63,7 @@ impl Reason {
         "superseded",
         "withdrawn",
         "resolves",
+        "watched",
     ];
 
     /// The word under which this reason is counted.
@@ -78,6 +81,7 @@ impl Reason {
             Self::Superseded => "superseded",
             Self::Withdrawn => "withdrawn",
             Self::Resolves => "resolves",
+            Self::Watched => "watched",
         }
     }
 }

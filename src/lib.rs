@@ -34,6 +34,7 @@ pub mod injector;
 pub mod matcher;
 pub mod pipeline;
 pub mod probe;
+pub mod watch;
 
 // Decides: the whole; and describes what comes in and goes out.
 pub mod config;
@@ -52,6 +53,7 @@ pub mod journal;
 pub mod projection;
 pub mod publisher;
 pub mod server;
+pub mod source;
 
 pub mod cli;
 pub mod client;

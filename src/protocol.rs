@@ -14,6 +14,7 @@ pub mod history;
 pub mod record;
 pub mod sources;
 pub mod views;
+pub mod watches;
 
 use std::borrow::Cow;
 

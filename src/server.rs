@@ -38,6 +38,7 @@ mod statusline;
 mod stream;
 mod transcripts;
 mod wake_routes;
+mod watches;
 
 pub mod engine_handle;
 pub mod sessions;

@@ -93,6 +93,26 @@ impl FromStr for Timestamp {
     }
 }
 
+/// Reads a duration such as `250ms`, `1h30m`, `30d` or `0s`; `None` when it is none or negative.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    if let Some(days) = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok()) {
+        return Some(Duration::from_secs(u64::from(days) * 24 * 3_600));
+    }
+    text.parse::<jiff::SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok())
+}
+
+/// A duration in its two largest units, such as `42s`, `8m`, `9h12m` and `3d4h`.
+pub fn short_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m"),
+        (0, hours, minutes) => format!("{hours}h{minutes:02}m"),
+        (days, hours, _) => format!("{days}d{hours}h"),
+    }
+}
+
 /// Whole milliseconds of a duration, saturating at the far future.
 pub fn duration_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -126,6 +146,15 @@ mod tests {
             (-12_600, "2026-11-21 19:44 -03:30"),
         ] {
             assert_eq!(at.local(offset), expected);
+        }
+    }
+
+    #[test]
+    fn a_duration_is_shown_in_its_two_largest_units() {
+        for (seconds, expected) in
+            [(0, "0s"), (59, "59s"), (61, "1m"), (33_120, "9h12m"), (3_600, "1h00m"), (273_600, "3d4h")]
+        {
+            assert_eq!(short_duration(Duration::from_secs(seconds)), expected);
         }
     }
 

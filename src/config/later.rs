@@ -3,11 +3,14 @@
 //! Their shape is checked like that of any other, and the value that changes nothing is accepted, so that a file which spells
 //! out the defaults loads. Any other value is an error: a key that is read and ignored would promise what does not happen.
 
-use crate::config::{
-    patterns,
-    raw::{Parsed, Section, Value},
-    report::shown,
-    values,
+use crate::{
+    config::{
+        patterns,
+        raw::{Parsed, Section, Value},
+        report::shown,
+        values,
+    },
+    time::parse_duration,
 };
 
 /// Whether a value asks for more than what happens without the key.
@@ -63,7 +66,7 @@ fn delay(value: &Value<'_>) -> Parsed<Effect> {
     let text = values::words(value)?;
     let is_turns = text.strip_suffix(" turns").or_else(|| text.strip_suffix(" turn")).is_some_and(is_count);
     let is_tool = text.strip_prefix("tool:").is_some_and(|tool| !tool.trim().is_empty());
-    let is_delay = is_turns || is_tool || is_time(text) || values::parse_duration(text).is_some();
+    let is_delay = is_turns || is_tool || is_time(text) || parse_duration(text).is_some();
     let wrong = || {
         let message = format!("`{}` is nothing to wait for", shown(text));
         vec![

@@ -29,6 +29,8 @@ pub enum Kind {
     Detector(Switch),
     /// It reports what its client does, while it has a session open.
     Harness,
+    /// It waits for something outside of aside.
+    Source,
     /// Somebody runs it.
     Command,
     /// The daemon, about itself.
@@ -96,7 +98,8 @@ pub(super) const SWITCHED: [Producer; 8] = [
 ];
 
 /// What publishes without a harness.
-const OTHERS: [Producer; 2] = [
+const OTHERS: [Producer; 3] = [
+    row("watch", Kind::Source, "what somebody waits for", "`aside watch CONDITION`"),
     row("run", Kind::Command, "ended commands", "`aside run -- COMMAND`"),
     row(OWN, Kind::Daemon, "its own troubles", "nothing"),
 ];
@@ -108,6 +111,7 @@ impl Kind {
             Self::Probe(_) => "probe",
             Self::Detector(_) => "detector",
             Self::Harness => "harness",
+            Self::Source => "source",
             Self::Command => "command",
             Self::Daemon => "daemon",
         }
@@ -117,7 +121,7 @@ impl Kind {
     pub const fn switch(self) -> Option<Switch> {
         match self {
             Self::Probe(is_on) | Self::Detector(is_on) => Some(is_on),
-            Self::Harness | Self::Command | Self::Daemon => None,
+            Self::Harness | Self::Source | Self::Command | Self::Daemon => None,
         }
     }
 }
@@ -147,7 +151,7 @@ impl Producer {
     /// The `source` of its events.
     fn source(&self) -> &'static str {
         match self.kind {
-            Kind::Probe(_) | Kind::Detector(_) | Kind::Daemon => OWN,
+            Kind::Probe(_) | Kind::Detector(_) | Kind::Source | Kind::Daemon => OWN,
             Kind::Harness | Kind::Command => self.name,
         }
     }

@@ -21,6 +21,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("subscribers/reminder.toml", include_str!("../../subscribers/reminder.toml")),
     ("subscribers/stale_file.toml", include_str!("../../subscribers/stale_file.toml")),
     ("subscribers/tool_failure.toml", include_str!("../../subscribers/tool_failure.toml")),
+    ("subscribers/watch.toml", include_str!("../../subscribers/watch.toml")),
     ("subscribers/welcome_back.toml", include_str!("../../subscribers/welcome_back.toml")),
     ("templates/background_task.toon.j2", include_str!("../../templates/background_task.toon.j2")),
     ("templates/budget_exceeded.toon.j2", include_str!("../../templates/budget_exceeded.toon.j2")),
@@ -38,5 +39,6 @@ pub const FILES: &[(&str, &str)] = &[
     ("templates/reminder.toon.j2", include_str!("../../templates/reminder.toon.j2")),
     ("templates/stale_file.toon.j2", include_str!("../../templates/stale_file.toon.j2")),
     ("templates/tool_failure.toon.j2", include_str!("../../templates/tool_failure.toon.j2")),
+    ("templates/watch.toon.j2", include_str!("../../templates/watch.toon.j2")),
     ("templates/welcome_back.toon.j2", include_str!("../../templates/welcome_back.toon.j2")),
 ];

@@ -16,6 +16,7 @@ use crate::{
     nearest::nearest,
     notification::Activation,
     pipeline::rule::Rate,
+    time::parse_duration,
 };
 
 /// What stands for no limit.
@@ -131,14 +132,6 @@ pub(crate) fn duration(value: &Value<'_>, range: RangeInclusive<Duration>) -> Pa
 /// Reads `off` as nothing, and everything else as `parse` does.
 pub(crate) fn unless_off<T>(value: &Value<'_>, parse: impl Fn(&Value<'_>) -> Parsed<T>) -> Parsed<Option<T>> {
     if value.get().as_str() == Some(OFF) { Ok(None) } else { parse(value).map(Some) }
-}
-
-/// Reads a duration such as `250ms`, `1h30m`, `30d` or `0s`; `None` when it is none or negative.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    if let Some(days) = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok()) {
-        return Some(Duration::from_secs(u64::from(days) * 24 * 3_600));
-    }
-    text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok())
 }
 
 fn duration_text(duration: Duration) -> String {

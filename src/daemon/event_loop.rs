@@ -160,6 +160,9 @@ impl EventLoop {
         if let Some(changes) = engine.take_known() {
             knowledge.publish(changes);
         }
+        if let Some(open) = engine.take_watches() {
+            self.registry.publish_watches(open);
+        }
         knowledge.publish_settings(Arc::clone(&engine.rules().probes));
     }
 
@@ -270,6 +273,9 @@ impl EventLoop {
             // Before anybody is answered: the next look of the same session must find what this record taught.
             if let Some(changes) = self.fold.engine.take_known() {
                 self.registry.knowledge().publish(changes);
+            }
+            if let Some(open) = self.fold.engine.take_watches() {
+                self.registry.publish_watches(open);
             }
             let mut has_answer = false;
             while let Some(output) = self.fold.poll_output() {

@@ -25,6 +25,8 @@ pub(super) enum TaskKind {
     Processes,
     /// Finds sessions whose turn was stopped without a hook; it has no end of its own.
     IdleSessions,
+    /// Waits for something outside; it has no end of its own.
+    Source,
 }
 
 impl TaskKind {
@@ -38,6 +40,7 @@ impl TaskKind {
             Self::WakeRoutes => "wake routes",
             Self::Processes => "watch over processes",
             Self::IdleSessions => "search for idle sessions",
+            Self::Source => "source",
         }
     }
 }

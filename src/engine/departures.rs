@@ -53,6 +53,7 @@ impl Engine {
             return;
         };
         self.sessions.namesakes.remove(session.own_id.as_ref(), id);
+        self.watches.end_of(id);
         for former in &session.former {
             self.sessions.heirs.remove(former);
         }

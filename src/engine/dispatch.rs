@@ -33,6 +33,9 @@ impl Engine {
             return;
         }
         self.detect(event, now);
+        let is_trusted = self.rules.wake.trusts(event.source, event.provenance);
+        let ended = self.watches.observe(seq, event, is_trusted, now);
+        self.outputs.extend(ended.into_iter().map(Output::Publish));
         let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
         let resolving: Vec<u32> = self.resolvers.matches(event.event_type).to_vec();
         if matched.is_empty() && resolving.is_empty() {
@@ -121,7 +124,15 @@ impl Engine {
             return;
         }
         for session in concerned {
-            self.queue(&session, notification.clone());
+            if self.watches.has_said(&session, &notification.events) {
+                self.record(LedgerEntry::NotificationEnded {
+                    notification: notification.id.clone(),
+                    session: Some(session),
+                    reason: Reason::Watched,
+                });
+            } else {
+                self.queue(&session, notification.clone());
+            }
         }
     }
 

@@ -199,4 +199,6 @@ pub enum WakeReason {
     Fanout,
     /// It is time to say how many events of a source were held back.
     Throttle,
+    /// A time comes that a watch waits for, or one ends.
+    Watch,
 }

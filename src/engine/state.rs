@@ -18,6 +18,7 @@ use crate::{
     pipeline::{Memory, Pipeline},
     probe,
     snapshot::Held,
+    watch::Watches,
 };
 
 /// Everything that the inputs left in an engine, but for the rules: whoever keeps it keeps their hash beside it.
@@ -32,6 +33,7 @@ pub struct EngineState<'a> {
     throttle: Held<'a, Throttle>,
     detectors: Held<'a, Detectors>,
     probes: Held<'a, probe::Memory>,
+    watches: Held<'a, Watches>,
     tally: Held<'a, Tally>,
 }
 
@@ -51,6 +53,7 @@ impl Engine {
             throttle,
             detectors,
             probes,
+            watches,
             tally,
             outputs,
         } = self;
@@ -64,6 +67,7 @@ impl Engine {
             throttle: Held::Borrowed(throttle),
             detectors: Held::Borrowed(detectors),
             probes: Held::Borrowed(probes),
+            watches: Held::Borrowed(watches),
             tally: Held::Borrowed(tally),
         }
     }
@@ -82,6 +86,7 @@ impl Engine {
             throttle,
             detectors,
             probes,
+            watches,
             tally,
         } = state;
         let recall = |rule: &Arc<_>, memory| Pipeline::remembering(Arc::clone(rule), memory);
@@ -108,6 +113,7 @@ impl Engine {
             throttle: throttle.into_owned(),
             detectors: detectors.into_owned(),
             probes: probes.into_owned(),
+            watches: watches.into_owned(),
             tally: tally.into_owned(),
             outputs: VecDeque::new(),
             rules,

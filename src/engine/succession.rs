@@ -88,6 +88,7 @@ impl Engine {
             return;
         };
         self.sessions.namesakes.remove(own_id.as_ref(), from);
+        self.watches.follow(from, heir);
         let waiting = injector.close();
         let evicted = injector.evicted().clone();
         while let Some(entry) = injector.poll_output() {

@@ -330,7 +330,8 @@ fn detail(reason: &Reason) -> Option<String> {
         | Reason::Dismissed
         | Reason::Superseded
         | Reason::Withdrawn
-        | Reason::Resolves => None,
+        | Reason::Resolves
+        | Reason::Watched => None,
     }
 }
 

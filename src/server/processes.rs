@@ -4,17 +4,13 @@
 //! it alone. So each process is waited for, and its end becomes a record as if its client had said so.
 
 use std::{
-    collections::HashSet, convert::Infallible, fs, io::Read, os::fd::OwnedFd, path::PathBuf, sync::Arc,
-    time::Duration,
+    collections::HashSet, convert::Infallible, fs, io::Read, path::PathBuf, sync::Arc, time::Duration,
 };
 
 use dashmap::{DashMap, DashSet};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use rustix::{
-    param::clock_ticks_per_second,
-    process::{Pid, PidfdFlags, pidfd_open},
-};
-use tokio::{io::unix::AsyncFd, sync::Notify, time::timeout};
+use rustix::param::clock_ticks_per_second;
+use tokio::sync::Notify;
 
 use crate::{
     event::SessionId,
@@ -26,6 +22,7 @@ use crate::{
     },
     publisher::Records,
     server::{App, error::ApiError},
+    source::process::{self, running, stat},
     time::{Timestamp, duration_millis},
 };
 
@@ -33,11 +30,6 @@ use crate::{
 const WATCHED_MAX: usize = 4_096;
 /// How many processes are looked at between a hook and its client: shells and wrappers.
 const ABOVE_MAX: usize = 16;
-/// How often a process is looked at whose end the system does not tell.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
-
-/// Longest `stat` of a process, in bytes: 50 numbers of 64 bits with a name of 64 bytes.
-const STAT_BYTES_MAX: usize = 2_048;
 /// Longest session file that is read, in bytes; a client writes some hundred.
 const SESSION_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// How far the clock of the wall and that of the system's start may have come apart; nobody is given the number of a process within it.
@@ -93,19 +85,6 @@ impl Processes {
     }
 }
 
-/// What the system tells of a process; `None` when there is none, or none that can be seen from here.
-fn stat(pid: u32) -> Option<ProcessStat> {
-    // One read takes all of it; asking for more and more takes six, and a hook may look at a dozen processes.
-    let mut text = [0; STAT_BYTES_MAX];
-    let count = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut text).ok()?;
-    ProcessStat::parse(&String::from_utf8_lossy(text.get(..count)?))
-}
-
-/// The process with this number, if it runs.
-pub(crate) fn running(pid: u32) -> Option<Process> {
-    stat(pid).filter(|stat| !stat.has_ended).map(|stat| Process { pid, started: stat.started })
-}
-
 /// The process `from` and those above it, nearest first.
 fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
     let read = |pid: u32| stat(pid).filter(|stat| !stat.has_ended).map(|stat| (pid, stat));
@@ -153,6 +132,19 @@ pub(crate) fn learn(
 /// Whether the client's own file says that `process` is in the session.
 fn is_in(session: &SessionId, folder: &ClientFolder, process: Process) -> bool {
     read_session_file(folder, process).is_some_and(|file| folder.kind.calls(session, &file.session_id))
+}
+
+/// The session in whose client's process, or below it, the process `from` runs.
+///
+/// Errors: the daemon is stopping.
+pub(crate) async fn session_of_process(app: &App, from: u32) -> Result<Option<SessionId>, ApiError> {
+    let processes = app.registry.processes();
+    let mut above = from_upwards(from);
+    let found = above.find_map(|process| processes.sessions_of(process).into_iter().next());
+    match found {
+        Some(session) => app.engine.session_now(session).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// What the client with this process and the folder `folder` says of itself.
@@ -239,31 +231,15 @@ fn started_at(process: Process, now: Timestamp, since_boot: Duration) -> Timesta
 
 /// Waits until the process has ended; among those `processes` whose end the system reports, if it does.
 async fn end_of(process: Process, processes: Arc<Processes>) -> Process {
-    let opened = i32::try_from(process.pid).ok().and_then(Pid::from_raw).map(open);
-    let ended = async {
-        match opened {
-            Some(Ok(ended)) if running(process.pid) == Some(process) => {
-                processes.watched.insert(process);
-                // An error means that it is not told; then it is looked at below.
-                drop(ended.readable().await);
-                processes.watched.remove(&process);
-            }
-            Some(Ok(_) | Err(_)) | None => {}
+    let note = |is_reported| {
+        if is_reported {
+            processes.watched.insert(process);
+        } else {
+            processes.watched.remove(&process);
         }
     };
-    ended.await;
-    while running(process.pid) == Some(process) {
-        drop(timeout(LOOK_EVERY, std::future::pending::<()>()).await);
-    }
+    process::ended(process, note).await;
     process
-}
-
-#[expect(
-    deprecated,
-    reason = "the form without unsafe code; the file is owned and not replaced, as the other one asks"
-)]
-fn open(pid: Pid) -> std::io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::new(pidfd_open(pid, PidfdFlags::NONBLOCK)?)
 }
 
 async fn close(app: &App, process: Process) {

@@ -9,7 +9,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
     App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, matching, metrics, reload,
-    sessions, sources, statusline, stream,
+    sessions, sources, statusline, stream, watches,
 };
 
 /// The routes, ready to serve; whoever serves them says who may ask.
@@ -50,6 +50,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(statusline::status_line))
         .routes(routes!(clients::clients))
         .routes(routes!(sources::sources))
+        .routes(routes!(watches::list, watches::set))
+        .routes(routes!(watches::cancel))
         .routes(routes!(inbox::list))
         .routes(routes!(inbox::dismiss))
         .routes(routes!(inbox::discuss))

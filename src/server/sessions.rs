@@ -43,6 +43,7 @@ use crate::{
         processes::Processes,
         wake_routes::WakeRoutes,
     },
+    source::watching::Open,
     time::Timestamp,
     transcript::Gauge,
 };
@@ -86,6 +87,10 @@ pub struct Registry {
     /// Injections that were handed to a request which was gone before it took them; at most one for each open request.
     lost: Mutex<Vec<(SessionId, InjectionId)>>,
     has_lost: Notify,
+    /// The open watches.
+    watches: watch::Sender<Open>,
+    /// Held by whoever sets a watch.
+    watch_turn: tokio::sync::Mutex<()>,
 }
 
 impl Registry {
@@ -108,7 +113,29 @@ impl Registry {
             followed_at: AtomicU64::new(0),
             lost: Mutex::default(),
             has_lost: Notify::new(),
+            watches: watch::Sender::new(Arc::new([])),
+            watch_turn: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Takes over which watches are open.
+    pub fn publish_watches(&self, open: Open) {
+        self.watches.send_replace(open);
+    }
+
+    /// The open watches, as they change.
+    pub fn follow_watches(&self) -> watch::Receiver<Open> {
+        self.watches.subscribe()
+    }
+
+    /// The open watches.
+    pub(crate) fn watches(&self) -> Open {
+        Arc::clone(&self.watches.borrow())
+    }
+
+    /// Waits until nobody else sets a watch.
+    pub(crate) async fn watch_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.watch_turn.lock().await
     }
 
     /// Hands an answer to the request that waits for it.

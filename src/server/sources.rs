@@ -147,7 +147,12 @@ impl Here {
             Kind::Harness if !self.harnesses.contains(row.name) => {
                 (false, Some("no session of it is open".to_owned()))
             }
-            Kind::Probe(_) | Kind::Detector(_) | Kind::Harness | Kind::Command | Kind::Daemon => {
+            Kind::Probe(_)
+            | Kind::Detector(_)
+            | Kind::Harness
+            | Kind::Source
+            | Kind::Command
+            | Kind::Daemon => {
                 let off = match row.kind.switch() {
                     Some(_) => row.switched_off_subscribers(&self.rules),
                     None => Vec::new(),

@@ -499,6 +499,7 @@ fn the_document_lists_every_route() {
     }
     routes.sort();
     let expected = [
+        "delete /v1/watches/{id}",
         "get /healthz",
         "get /metrics",
         "get /v1/clients",
@@ -519,6 +520,7 @@ fn the_document_lists_every_route() {
         "get /v1/sessions/{id}/wait",
         "get /v1/sources",
         "get /v1/status",
+        "get /v1/watches",
         "post /v1/admin/rebuild",
         "post /v1/events",
         "post /v1/hooks/{harness}",
@@ -529,6 +531,7 @@ fn the_document_lists_every_route() {
         "post /v1/sessions/{id}/exchange",
         "post /v1/sessions/{id}/undelivered/{injection}",
         "post /v1/statusline/{harness}",
+        "post /v1/watches",
     ];
     assert_eq!(routes, expected);
     let schemas = document["components"]["schemas"].as_object().expect("schemas");

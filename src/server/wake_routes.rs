@@ -38,9 +38,10 @@ use crate::{
         App,
         clients::AttachedView,
         exchange::perform,
-        processes::{ClientFolder, Processes, running},
+        processes::{ClientFolder, Processes},
     },
     session::WakeKind,
+    source::process::running,
 };
 
 /// Most message sockets that are known; beyond it a new one is not taken, and its session is reached by hooks alone.

@@ -443,7 +443,7 @@ fn the_shipped_subscribers_say_what_was_published() {
                 (Priority::Critical, exceeded),
                 told(&cleaned, &cleaned_next),
                 told(&cleaned_next, &cleaned),
-                (Priority::Normal, Value::Object(reminder)),
+                (Priority::High, Value::Object(reminder)),
             ],
         );
     }

@@ -36,3 +36,4 @@ mod up;
 mod upgrade;
 mod wake;
 mod walk;
+mod watches;

@@ -19,7 +19,7 @@ use aside::{
 use crate::tidy::read_tree;
 
 /// What the paths of a producer's code begin with, and the types that it reads and does not publish.
-const CODE: [(&str, &[&str], &[&str]); 11] = [
+const CODE: [(&str, &[&str], &[&str]); 12] = [
     ("files", &["src/probe/files"], &[]),
     ("git", &["src/probe/git"], &[]),
     ("sessions", &["src/probe/others.rs"], &[]),
@@ -33,13 +33,14 @@ const CODE: [(&str, &[&str], &[&str]); 11] = [
         &["agent.turn.start", "tool.call.failure", "tool.call.success", "tool.call.timeout"],
     ),
     ("claude-code", &["src/harness/claude"], &[]),
+    ("watch", &["src/watch.rs", "src/source/watching"], &["agent.turn.end"]),
     ("run", &["src/cli/run"], &[]),
-    ("aside", &["src/daemon/", "src/engine/", "src/probe.rs"], &[]),
+    ("aside", &["src/daemon/", "src/engine/", "src/probe.rs", "src/source.rs"], &[]),
 ];
 /// Code that reads events and publishes none.
 const READS_ONLY: [&str; 2] = ["src/probe/memory.rs", "src/probe/world.rs"];
 /// Where everything that publishes has its row in [`CODE`].
-const COVERED: [&str; 3] = ["src/probe", "src/detector", "src/harness"];
+const COVERED: [&str; 4] = ["src/probe", "src/detector", "src/harness", "src/source"];
 /// What stands in the file of a subscriber that waits for others.
 const MARK: &str = "[events]\n# Nothing that ships with aside publishes these: others have to.\n";
 

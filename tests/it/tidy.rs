@@ -39,7 +39,7 @@ const DATA: &[&str] = &[
     "tokens",
     "transcript",
 ];
-const RULES: &[&str] = &["pipeline", "matcher", "injector", "format", "detector", "probe"];
+const RULES: &[&str] = &["pipeline", "matcher", "injector", "format", "detector", "probe", "watch"];
 
 /// A module, its layer, and what it may use of this crate besides itself.
 struct Module {
@@ -75,15 +75,17 @@ const MODULES: &[Module] = &[
     module("format", 2, &[DATA]),
     module("detector", 2, &[DATA]),
     module("probe", 2, &[DATA]),
+    module("watch", 2, &[DATA]),
     module("engine", DECIDING, &[DATA, RULES]),
     module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::kind"]]),
-    module("protocol", DECIDING, &[DATA, &["engine::io", "engine::rules"]]),
+    module("protocol", DECIDING, &[DATA, &["watch", "engine::io", "engine::rules"]]),
     module("harness", DECIDING, &[DATA, &["protocol", "engine::io"]]),
     module("trial", 4, &[DATA, RULES, &["engine", "config"]]),
     module("background", 4, &[]),
     module("journal", 4, &[DATA, &["config", "meter", "background"]]),
     module("publisher", 4, &[DATA, &["engine::io", "protocol", "journal"]]),
     module("projection", 4, &[DATA, &["engine", "protocol", "journal"]]),
+    module("source", 4, &[DATA, RULES, &["harness", "journal", "protocol", "publisher"]]),
     module("server", 5, &[DATA, RULES, BELOW_THE_SHELL]),
     module("daemon", 5, &[DATA, RULES, BELOW_THE_SHELL, &["server", "background"]]),
     module("cli", 6, &[DATA, RULES, BELOW_THE_SHELL, &["server", "daemon", "client"]]),
@@ -91,8 +93,18 @@ const MODULES: &[Module] = &[
     module("main", 6, &[&["cli", "client", "harness::kind"]]),
 ];
 
-const BELOW_THE_SHELL: &[&str] =
-    &["meter", "engine", "config", "protocol", "harness", "journal", "publisher", "projection", "trial"];
+const BELOW_THE_SHELL: &[&str] = &[
+    "meter",
+    "engine",
+    "config",
+    "protocol",
+    "harness",
+    "journal",
+    "publisher",
+    "projection",
+    "trial",
+    "source",
+];
 
 /// Where something from outside may be used.
 enum Where {
@@ -108,6 +120,8 @@ const ASYNC: Where = Where::Only(&[
     "publisher.rs",
     "projection.rs",
     "projection/",
+    "source.rs",
+    "source/",
     "server.rs",
     "server/",
     "daemon.rs",
@@ -152,6 +166,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("similar", Where::Only(&["cli/install/plan.rs", "probe/files/lines.rs"])),
     ("listenfd", Where::Only(&["daemon/listen.rs"])),
     ("sd_notify", Where::Only(&["cli/serve.rs"])),
+    ("regex", Where::Only(&["watch/", "source/"])),
     ("serde", Where::FromLayer(1, &["time.rs", "snapshot.rs", "snapshot/"])),
     ("rmp", Where::Only(&["snapshot/"])),
     ("rmp_serde", Where::Only(&["snapshot.rs", "snapshot/"])),

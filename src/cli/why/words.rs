@@ -110,6 +110,7 @@ impl Line {
             Some("subscriber_off") => "its subscriber was switched off".to_owned(),
             Some("superseded") => "a newer one about the same state took its place".to_owned(),
             Some("withdrawn") => "what it says was resolved".to_owned(),
+            Some("watched") => "a watch of the session says it".to_owned(),
             Some("dismissed") => "you dismissed it".to_owned(),
             Some(other) => other.to_owned(),
             None => "for no known reason".to_owned(),

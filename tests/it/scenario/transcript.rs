@@ -344,7 +344,8 @@ fn reason_text(reason: &Reason) -> String {
         | Reason::Dismissed
         | Reason::Superseded
         | Reason::Withdrawn
-        | Reason::Resolves => word.to_owned(),
+        | Reason::Resolves
+        | Reason::Watched => word.to_owned(),
     }
 }
 

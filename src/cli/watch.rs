@@ -1,0 +1,287 @@
+//! `aside watch` and `aside remind`: to be notified once when something comes true, or when a time comes.
+//!
+//! In a session of an agent the watch is for that session, as the daemon finds out by the process that asks; elsewhere it is for the
+//! folder in which the command runs.
+
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Map, Value, json};
+
+use super::{
+    CliError, Context, absolute_folder,
+    ids::{self, Names},
+    parse,
+    table::{Cell, Table, one_line},
+    terminal::Tone,
+    workspace_or_current,
+};
+use crate::{client::percent_encode, watch::ReminderKind};
+
+const PATH: &str = "/v1/watches";
+/// How much of a watch's id is shown; the daemon takes the beginning of one.
+const ID_CHARS: usize = 7;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Conditions: exit PID, port [HOST:]PORT, no port .., http URL [STATUS], file PATH, no file PATH,
+change PATH, line FILE /REGEX/, event PATTERN, in 20m, in 3 turns, at 14:30, idle SESSION.
+Without a condition: the watches that are open."
+)]
+pub(super) struct Args {
+    /// What is to come true, one quoted text each: 'exit 4711' 'port 3000'
+    #[arg(value_name = "CONDITION")]
+    conditions: Vec<String>,
+    /// Wait until all conditions are met, not only one of them
+    #[arg(long, requires = "conditions")]
+    all: bool,
+    /// What is said when it comes true
+    #[arg(long, value_name = "TEXT", requires = "conditions")]
+    note: Option<String>,
+    /// End a watch: its id as it is listed
+    #[arg(long, value_name = "ID", conflicts_with = "conditions")]
+    cancel: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RemindArgs {
+    /// When: `in 20m`, `in 3 turns`, `at 14:30`
+    #[arg(value_name = "WHEN")]
+    when: String,
+    /// Of what
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// What the reminder is about
+    #[arg(long, value_parser = ReminderKind::ALL.map(ReminderKind::as_str))]
+    kind: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
+}
+
+#[derive(Debug, clap::Args)]
+struct Whose {
+    /// For how long at most, such as 20m [default: 1h, or a minute after the last time that is named]
+    #[arg(long, value_name = "DURATION")]
+    expires: Option<String>,
+    /// The session that waits, as `aside sessions` names it [default: the one this runs in]
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// The folder whose sessions wait [default: the current one, outside of a session]
+    #[arg(long, value_name = "DIR", conflicts_with = "session")]
+    workspace: Option<String>,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    watch: Option<Watch>,
+    #[serde(default)]
+    already: Vec<Condition>,
+}
+
+#[derive(Deserialize)]
+struct List {
+    watches: Vec<Watch>,
+}
+
+#[derive(Deserialize)]
+struct Watch {
+    id: String,
+    #[serde(default)]
+    conditions: Vec<Condition>,
+    #[serde(default)]
+    needs: String,
+    note: Option<String>,
+    #[serde(default)]
+    expires_at: String,
+    session: Option<String>,
+    workspace: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    text: String,
+    state: Option<String>,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    if let Some(id) = &args.cancel {
+        return cancel(id, context);
+    }
+    if args.conditions.is_empty() {
+        return list(&args.whose, context);
+    }
+    let needs = if args.all { "all" } else { "any" };
+    let mut fields = Map::new();
+    fields.insert("conditions".to_owned(), json!(args.conditions));
+    fields.insert("needs".to_owned(), needs.into());
+    insert(&mut fields, "note", args.note.as_deref());
+    set("set the watch", fields, &args.whose, context)
+}
+
+pub(super) fn remind(args: &RemindArgs, context: &mut Context<'_>) -> Result<(), CliError> {
+    let mut fields = Map::new();
+    fields.insert("conditions".to_owned(), json!([args.when]));
+    insert(&mut fields, "note", Some(&args.text));
+    insert(&mut fields, "kind", args.kind.as_deref());
+    set("set the reminder", fields, &args.whose, context)
+}
+
+fn insert(fields: &mut Map<String, Value>, name: &str, text: Option<&str>) {
+    fields.extend(text.map(|text| (name.to_owned(), Value::from(text))));
+}
+
+fn set(
+    doing: &'static str,
+    mut fields: Map<String, Value>,
+    whose: &Whose,
+    context: &mut Context<'_>,
+) -> Result<(), CliError> {
+    let session = whose.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
+    insert(&mut fields, "session", session.as_deref());
+    insert(&mut fields, "workspace", whose.workspace.as_deref().map(absolute_folder).as_deref());
+    insert(&mut fields, "cwd", workspace_or_current(None).as_deref());
+    insert(&mut fields, "expires", whose.expires.as_deref());
+    let body = context.ask(doing, "POST", PATH, Some(&Value::Object(fields)))?;
+    if whose.json {
+        return print_json(doing, &body, context);
+    }
+    let answer: Answer = parse(doing, &body)?;
+    let text = match &answer.watch {
+        Some(watch) => {
+            let until = context.terminal.moment(&watch.expires_at);
+            let for_whom = for_whom(watch, &Names::ask(context), context);
+            let id = short(&watch.id);
+            let done = context.terminal.paint(Tone::Good, "watching");
+            format!("{done} {id} for {for_whom}, until {until}\n")
+        }
+        None => {
+            let so = answer.already.iter().map(|condition| {
+                let state = condition.state.as_deref().unwrap_or("it is so");
+                format!("already: {} ({})\n", one_line(&condition.text), one_line(state))
+            });
+            so.collect()
+        }
+    };
+    context.print(&text)
+}
+
+fn cancel(id: &str, context: &mut Context<'_>) -> Result<(), CliError> {
+    context.ask("end the watch", "DELETE", &format!("{PATH}/{}", percent_encode(id)), None)?;
+    context.print(&format!("ended {}\n", one_line(id)))
+}
+
+fn list(whose: &Whose, context: &mut Context<'_>) -> Result<(), CliError> {
+    let doing = "list the watches";
+    let session = whose.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
+    let query = session.map(|id| format!("?session={}", percent_encode(&id))).unwrap_or_default();
+    let body = context.ask(doing, "GET", &format!("{PATH}{query}"), None)?;
+    if whose.json {
+        return print_json(doing, &body, context);
+    }
+    let List { watches } = parse(doing, &body)?;
+    let names = Names::ask(context);
+    let mut table = Table::new(["WATCH", "FOR", "ENDS", "WAITS FOR"]);
+    for watch in &watches {
+        table.row([
+            Cell::plain(&short(&watch.id)),
+            Cell::plain(&for_whom(watch, &names, context)),
+            Cell::dim(&context.terminal.moment(&watch.expires_at)),
+            Cell::plain(&waits_for(watch)),
+        ]);
+    }
+    let text = if table.is_empty() { "no watches\n".to_owned() } else { table.text(&context.terminal) };
+    context.print(&text)
+}
+
+fn print_json(doing: &'static str, body: &[u8], context: &mut Context<'_>) -> Result<(), CliError> {
+    parse::<IgnoredAny>(doing, body)?;
+    context.print(&format!("{}\n", String::from_utf8_lossy(body)))
+}
+
+fn short(id: &str) -> String {
+    one_line(&id.chars().take(ID_CHARS).collect::<String>()).to_string()
+}
+
+fn for_whom(watch: &Watch, names: &Names, context: &Context<'_>) -> String {
+    match (&watch.session, &watch.workspace) {
+        (Some(session), _) => names.name(session),
+        (None, Some(folder)) => context.terminal.folder(folder),
+        (None, None) => "all".to_owned(),
+    }
+}
+
+/// Its conditions, those that are met in parentheses, and its note.
+fn waits_for(watch: &Watch) -> String {
+    let text = |condition: &Condition| match &condition.state {
+        Some(_) => format!("({})", condition.text),
+        None => condition.text.clone(),
+    };
+    let joint = if watch.needs == "all" { " and " } else { " or " };
+    let conditions = watch.conditions.iter().map(text).collect::<Vec<_>>().join(joint);
+    let note = watch.note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
+    one_line(&format!("{conditions}{note}")).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+
+    #[test]
+    fn a_watch_is_set_for_where_the_command_runs() {
+        let body = r#"{"watch":{"id":"w5f0c2e81b7a94d36","conditions":[{"text":"exit 4711"}],"needs":"any","set_at":"2026-11-21T12:30:00Z",
+            "expires_at":"2026-11-21T13:30:00Z","workspace":"/home/u/work/shop"}}"#;
+        let daemon = FakeDaemon::answering(&[
+            &format!("HTTP/1.1 201 Created\r\ncontent-length: {}\r\n\r\n{body}", body.len()),
+            "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{\"sessions\":[]}",
+        ]);
+        let said = run_against(&daemon, &["watch", "exit 4711", "in 20m", "--all", "--note", "go on"]);
+        assert!(
+            said.as_deref().is_ok_and(|said| said.starts_with("watching w5f0c2e for ~/work/shop, until ")),
+            "{said:?}"
+        );
+        let request = &daemon.requests()[0];
+        assert!(request.starts_with("POST /v1/watches HTTP/1.1\r\n"), "{request}");
+        assert!(
+            request.contains(r#""conditions":["exit 4711","in 20m"],"needs":"all","note":"go on","cwd":"/"#)
+        );
+    }
+
+    #[test]
+    fn what_is_so_already_is_said() {
+        let body = r#"{"already":[{"text":"port 3000","state":"somebody listens"}]}"#;
+        let daemon = FakeDaemon::answering_json(200, body);
+        let said = run_against(&daemon, &["watch", "port 3000"]);
+        assert_eq!(said.as_deref(), Ok("already: port 3000 (somebody listens)\n"));
+    }
+
+    #[test]
+    fn open_watches_are_listed_and_ended() {
+        let body = r#"{"watches":[{"id":"w5f0c2e81b7a94d36","conditions":[{"text":"exit 4711","state":"it has ended"},{"text":"port 3000"}],
+            "needs":"all","note":"go on","set_at":"2026-11-21T12:30:00Z","expires_at":"2026-11-21T12:29:30Z","session":"s1"}]}"#;
+        let daemon = FakeDaemon::answering_json(200, body);
+        let expected = "WATCH    FOR  ENDS     WAITS FOR
+w5f0c2e  s1   30s ago  (exit 4711) and port 3000: go on
+";
+        assert_eq!(run_against(&daemon, &["watch"]).as_deref(), Ok(expected));
+        let daemon = FakeDaemon::answering(&["HTTP/1.1 204 No Content\r\n\r\n"]);
+        assert_eq!(run_against(&daemon, &["watch", "--cancel", "w5f0"]).as_deref(), Ok("ended w5f0\n"));
+        assert!(daemon.requests()[0].starts_with("DELETE /v1/watches/w5f0 HTTP/1.1\r\n"));
+    }
+
+    #[test]
+    fn a_reminder_is_a_watch_for_a_time_with_a_kind() {
+        let body = r#"{"error":{"field":"conditions[0]","message":"a duration has its unit"}}"#;
+        let daemon = FakeDaemon::answering_json(400, body);
+        let said = run_against(&daemon, &["remind", "in 20", "Push.", "--kind", "checkpoint"]);
+        assert_eq!(said, Err("set the reminder: conditions[0]: a duration has its unit".to_owned()));
+        let request = &daemon.requests()[0];
+        assert!(
+            request.contains(r#"{"conditions":["in 20"],"note":"Push.","kind":"checkpoint","cwd":"#),
+            "{request}"
+        );
+        assert!(run_against(&daemon, &["remind", "in 20m", "x", "--kind", "remindr"]).is_err());
+    }
+}

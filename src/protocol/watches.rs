@@ -1,0 +1,206 @@
+//! Watches as JSON: what somebody asks to wait for, and what waits.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    event::{SessionId, cut_text, strip_text},
+    protocol::{
+        FieldError,
+        event::{read_name, read_workspace},
+        fields::{Fields, Unknown, text_of},
+        hint,
+    },
+    time::parse_duration,
+    watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
+};
+
+const NAMES: [&str; 8] = ["conditions", "needs", "note", "kind", "expires", "session", "workspace", "cwd"];
+
+/// What somebody asks to wait for. A condition is one of docs/watches.md.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchRequest {
+    /// The conditions, as they were written: 1 to 8.
+    pub conditions: Vec<String>,
+    /// How many of them have to be met.
+    pub needs: Needs,
+    /// What is said with the end.
+    pub note: Option<String>,
+    /// What kind of reminder it is.
+    pub kind: Option<ReminderKind>,
+    /// For how long it waits at most.
+    pub expires: Option<Duration>,
+    /// The session that waits.
+    pub session: Option<SessionId>,
+    /// The folder in which it waits, if no session does.
+    pub workspace: Option<Arc<str>>,
+    /// The folder of the caller: relative paths begin there, and it is the one in which the watch waits if nothing else is known.
+    pub cwd: Option<Arc<str>>,
+}
+
+impl WatchRequest {
+    /// Reads the body of a request.
+    ///
+    /// Errors: the first field that is wrong; an unknown one is.
+    pub fn read(body: &[u8]) -> Result<Self, FieldError> {
+        let text = std::str::from_utf8(body);
+        let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
+        let fields = Fields::read(text, &NAMES, Unknown::Refused)?;
+        let conditions = fields.items("conditions")?;
+        if conditions.is_empty() || conditions.len() > CONDITIONS_MAX {
+            let message = format!("must be 1 to {CONDITIONS_MAX} texts, such as [\"exit 4711\"]");
+            return Err(FieldError::new("conditions", message));
+        }
+        let texts = conditions.iter().enumerate().map(|(index, raw)| {
+            let wrong = |message| FieldError::new(format!("conditions[{index}]"), message);
+            text_of(raw).map(Cow::into_owned).map_err(wrong)
+        });
+        Ok(Self {
+            conditions: texts.collect::<Result<_, _>>()?,
+            needs: read_word(&fields, "needs", &["any", "all"], |word| match word {
+                "any" => Some(Needs::Any),
+                "all" => Some(Needs::All),
+                _ => None,
+            })?
+            .unwrap_or_default(),
+            note: fields.text("note")?.as_deref().map(read_note).transpose()?,
+            kind: read_word(&fields, "kind", &ReminderKind::ALL.map(ReminderKind::as_str), |word| {
+                ReminderKind::ALL.into_iter().find(|kind| kind.as_str() == word)
+            })?,
+            expires: fields.text("expires")?.as_deref().map(read_expires).transpose()?,
+            session: read_name("session", fields.text("session")?)?.map(|id| SessionId::new(&id)),
+            workspace: read_folder(&fields, "workspace")?,
+            cwd: read_folder(&fields, "cwd")?,
+        })
+    }
+}
+
+fn read_folder<const N: usize>(
+    fields: &Fields<'_, N>,
+    name: &'static str,
+) -> Result<Option<Arc<str>>, FieldError> {
+    Ok(read_workspace(name, fields.text(name)?)?.map(|folder| folder.as_ref().into()))
+}
+
+fn read_word<T, const N: usize>(
+    fields: &Fields<'_, N>,
+    name: &'static str,
+    words: &[&str],
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, FieldError> {
+    let wrong =
+        |word: &str| FieldError::new(name, format!("`{}`: {}", super::excerpt(word), hint(word, words)));
+    fields.text(name)?.map(|word| read(&word).ok_or_else(|| wrong(&word))).transpose()
+}
+
+fn read_note(text: &str) -> Result<String, FieldError> {
+    let count = text.chars().count();
+    if count > NOTE_CHARS_MAX {
+        let message = format!("has at most {NOTE_CHARS_MAX} characters, not {count}");
+        return Err(FieldError::new("note", message));
+    }
+    Ok(cut_text(strip_text(text), NOTE_CHARS_MAX).into_owned())
+}
+
+fn read_expires(text: &str) -> Result<Duration, FieldError> {
+    let found = parse_duration(text).filter(|time| !time.is_zero() && *time <= EXPIRES_MAX);
+    found.ok_or_else(|| FieldError::new("expires", "must be a duration of at most 7 days, such as \"20m\""))
+}
+
+/// A watch that is open.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct WatchView {
+    /// Its id.
+    pub id: String,
+    /// What it waits for.
+    pub conditions: Vec<ConditionView>,
+    /// `any` or `all`.
+    #[schema(value_type = String)]
+    pub needs: Needs,
+    /// What is said with its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// When it was set.
+    pub set_at: String,
+    /// When it ends at the latest.
+    pub expires_at: String,
+    /// The session that waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The folder in which it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+}
+
+/// One condition.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ConditionView {
+    /// As it was written.
+    pub text: String,
+    /// How it came true; absent while it has not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+}
+
+impl From<&Watch> for WatchView {
+    fn from(watch: &Watch) -> Self {
+        let condition =
+            |part: &crate::watch::Part| ConditionView { text: part.text.clone(), state: part.met.clone() };
+        Self {
+            id: watch.id.to_string(),
+            conditions: watch.parts.iter().map(condition).collect(),
+            needs: watch.needs,
+            note: watch.note.clone(),
+            set_at: watch.set_at.to_string(),
+            expires_at: watch.expires_at.to_string(),
+            session: watch.session.as_ref().map(ToString::to_string),
+            workspace: watch.workspace.as_deref().map(str::to_owned),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<WatchRequest, String> {
+        WatchRequest::read(text.as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_request_is_read_whole() {
+        let text = r#"{"conditions":["exit 4711","in 20m"],"needs":"all","note":"go\u001b[31m on","kind":"checkpoint",
+            "expires":"2h","session":"s1","workspace":"/w","cwd":"/w/sub/"}"#;
+        let expected = WatchRequest {
+            conditions: vec!["exit 4711".to_owned(), "in 20m".to_owned()],
+            needs: Needs::All,
+            note: Some("go on".to_owned()),
+            kind: Some(ReminderKind::Checkpoint),
+            expires: Some(Duration::from_secs(7_200)),
+            session: Some(SessionId::new("s1")),
+            workspace: Some("/w".into()),
+            cwd: Some("/w/sub".into()),
+        };
+        assert_eq!(read(text), Ok(expected));
+    }
+
+    #[test]
+    fn what_is_wrong_names_its_field() {
+        let long = format!(r#"{{"conditions":["in 1m"],"note":"{}"}}"#, "x".repeat(501));
+        for (text, expected) in [
+            (r#"{"conditions":[]}"#, "conditions: must be 1 to 8 texts"),
+            ("{}", "conditions: must be 1 to 8 texts"),
+            (r#"{"conditions":[7]}"#, "conditions[0]: must be a string"),
+            (r#"{"condition":["in 1m"]}"#, "`conditions`"),
+            (r#"{"conditions":["in 1m"],"needs":"al"}"#, "needs: `al`: did you mean `all`?"),
+            (r#"{"conditions":["in 1m"],"kind":"remindr"}"#, "did you mean `reminder`?"),
+            (r#"{"conditions":["in 1m"],"expires":"8d"}"#, "expires: must be a duration of at most 7 days"),
+            (&long, "note: has at most 500 characters"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Watches: setting one, listing those that are open, ending one.
+//!
+//! Before one is set each condition is looked at, and what is so already is the answer. The event that sets it holds all that is needed
+//! to go on after a restart; from then on the engine decides.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Json, body::Body, extract::State, http::StatusCode};
+use futures_util::future::try_join_all;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::{
+    event::SessionId,
+    protocol::{
+        FieldError,
+        watches::{ConditionView, WatchRequest, WatchView},
+    },
+    publisher::Records,
+    server::{
+        App,
+        auth::PeerPid,
+        error::{ApiError, ErrorBody},
+        extract::{Params, Segment, read_body, read_session},
+        naming::session_of,
+        processes,
+    },
+    session::SessionState,
+    source::watching::{Look, LookError, look},
+    time::Timestamp,
+    watch::{
+        ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
+        condition::{Terms, parse},
+    },
+};
+
+/// How long the looks before a watch is set may take.
+const LOOKS_MAX: Duration = Duration::from_secs(6);
+/// A watch for a time ends as long after it, unless it says when.
+const AFTER_TIME: Duration = Duration::from_secs(60);
+
+/// What came of a request to wait.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WatchAnswer {
+    /// The watch that was set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watch: Option<WatchView>,
+    /// What is so already; then no watch was set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    already: Vec<ConditionView>,
+}
+
+/// The open watches.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WatchList {
+    /// The one that was set first first.
+    watches: Vec<WatchView>,
+}
+
+/// Whose watches are meant.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WatchParams {
+    /// A session; all if it is absent.
+    session: Option<String>,
+}
+
+/// Lists the open watches.
+#[utoipa::path(
+    get, path = "/v1/watches", tag = "watches", params(WatchParams),
+    responses((status = 200, body = WatchList), (status = 400, body = ErrorBody)),
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    Params(params): Params<WatchParams>,
+) -> Result<Json<WatchList>, ApiError> {
+    let session = match &params.session {
+        Some(id) => Some(session_of(&app, read_session(id)?, None).await?),
+        None => None,
+    };
+    let mut open = open(&app).await?;
+    open.retain(|watch| session.is_none() || watch.session == session);
+    open.sort_by_key(|watch| watch.set_at);
+    Ok(Json(WatchList { watches: open.iter().map(|watch| WatchView::from(&**watch)).collect() }))
+}
+
+/// Ends a watch before it comes true.
+#[utoipa::path(
+    delete, path = "/v1/watches/{id}", tag = "watches",
+    params(("id" = String, Path, description = "The watch, or the beginning of its id")),
+    responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)),
+)]
+pub(crate) async fn cancel(State(app): State<App>, Segment(id): Segment) -> Result<StatusCode, ApiError> {
+    let open = open(&app).await?;
+    let named: Vec<&Arc<Watch>> = open.iter().filter(|watch| watch.id.starts_with(&id)).collect();
+    let [watch] = named.as_slice() else {
+        return Err(match named.len() {
+            0 => ApiError::not_found("open watch", &id),
+            count => ApiError::new(StatusCode::CONFLICT, format!("{count} watches begin with `{id}`")),
+        });
+    };
+    let event = watch.cancelled_event(app.now());
+    app.append(Records::build(|records| records.own_event(&event))).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Waits for something to come true, once.
+///
+/// Shape: without `session` and `workspace` it is for the session whose client made the request, or made the process that did.
+#[utoipa::path(
+    post, path = "/v1/watches", tag = "watches",
+    responses(
+        (status = 201, body = WatchAnswer), (status = 200, body = WatchAnswer, description = "It is so already"),
+        (status = 400, body = ErrorBody), (status = 409, body = ErrorBody),
+    ),
+)]
+pub(crate) async fn set(
+    State(app): State<App>,
+    PeerPid(peer): PeerPid,
+    body: Body,
+) -> Result<(StatusCode, Json<WatchAnswer>), ApiError> {
+    let body = read_body(&app.rooms.exchanges, body).await?;
+    let request = WatchRequest::read(&body).map_err(ApiError::bad)?;
+    let owner = Owner::find(&app, &request, peer).await?;
+    let mut watch = read(&app, &request, owner).await?;
+    let looks = watch.parts.iter().enumerate().map(|(index, part)| look_at(&app, index, part));
+    let late = |_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "what is to be waited for does not answer");
+    watch.parts = timeout(LOOKS_MAX, try_join_all(looks)).await.map_err(late)??;
+    let met = watch.parts.iter().filter(|part| part.met.is_some());
+    let already: Vec<ConditionView> =
+        met.map(|part| ConditionView { text: part.text.clone(), state: part.met.clone() }).collect();
+    let is_done = match watch.needs {
+        Needs::Any => !already.is_empty(),
+        Needs::All => already.len() == watch.parts.len(),
+    };
+    if is_done {
+        return Ok((StatusCode::OK, Json(WatchAnswer { watch: None, already })));
+    }
+    // Two at a time could both be the last one within the bound.
+    let _turn = app.registry.watch_turn().await;
+    check_room(&open(&app).await?, &watch)?;
+    let set = Records::build(|records| records.own_event(&watch.set_event()));
+    app.publisher.publish(set).await.map_err(|error| ApiError::append(&error))?;
+    Ok((StatusCode::CREATED, Json(WatchAnswer { watch: Some(WatchView::from(&watch)), already: Vec::new() })))
+}
+
+/// The watches that are open after all that is written.
+async fn open(app: &App) -> Result<Vec<Arc<Watch>>, ApiError> {
+    // The event loop answers a question after it has applied what was written before.
+    app.engine.rules().await?;
+    Ok(app.registry.watches().to_vec())
+}
+
+fn check_room(open: &[Arc<Watch>], new: &Watch) -> Result<(), ApiError> {
+    let is_own = |watch: &&Arc<Watch>| match &new.session {
+        Some(session) => watch.session.as_ref() == Some(session),
+        None => watch.session.is_none() && watch.workspace == new.workspace,
+    };
+    let own = open.iter().filter(is_own).count();
+    let message = if own >= PER_OWNER_MAX {
+        let whose = match (&new.session, &new.workspace) {
+            (Some(session), _) => format!("session {session}"),
+            (None, Some(folder)) => format!("folder {folder}"),
+            (None, None) => "all sessions".to_owned(),
+        };
+        format!("{own} watches of {whose} are open, which is as many as may be: end one of them first")
+    } else if open.len() >= ALL_MAX {
+        format!("{ALL_MAX} watches are open, which is as many as may be: end one of them first")
+    } else {
+        return Ok(());
+    };
+    Err(ApiError::new(StatusCode::CONFLICT, message))
+}
+
+/// Who waits.
+struct Owner {
+    session: Option<SessionId>,
+    workspace: Option<Arc<str>>,
+    /// Where relative paths begin.
+    folder: Option<Arc<str>>,
+}
+
+impl Owner {
+    async fn find(app: &App, request: &WatchRequest, peer: Option<u32>) -> Result<Self, ApiError> {
+        let WatchRequest { session, workspace, cwd, .. } = request;
+        let session = match (session, peer) {
+            (Some(id), _) => Some(session_of(app, id.clone(), None).await?),
+            (None, Some(peer)) if workspace.is_none() => processes::session_of_process(app, peer).await?,
+            (None, _) => None,
+        };
+        let Some(session) = session else {
+            let Some(workspace) = workspace.clone().or_else(|| cwd.clone()) else {
+                let message =
+                    "is missing, and the request comes from no session's client: name a session or a folder";
+                return Err(ApiError::bad(FieldError::new("session", message)));
+            };
+            let folder = Some(cwd.clone().unwrap_or_else(|| Arc::clone(&workspace)));
+            return Ok(Self { session: None, workspace: Some(workspace), folder });
+        };
+        let known = app.engine.session(session.clone()).await?;
+        let known = known.ok_or_else(|| ApiError::not_found("session", session.as_str()))?;
+        let own = known.harness.workspace.as_deref().map(Into::into);
+        let workspace = workspace.clone().or(own);
+        Ok(Self { session: Some(session), folder: cwd.clone().or_else(|| workspace.clone()), workspace })
+    }
+}
+
+/// The watch that is asked for, before its conditions were looked at.
+async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, ApiError> {
+    let now = app.now();
+    let offset = |at: Timestamp| (app.utc_offset)(at);
+    let terms = Terms { now, utc_offset: &offset, folder: owner.folder.as_deref() };
+    let mut parts = Vec::with_capacity(request.conditions.len());
+    for (index, text) in request.conditions.iter().enumerate() {
+        let wrong = |message: String| ApiError::bad(FieldError::new(field(index), message));
+        let condition = parse(text, &terms).map_err(|error| wrong(error.to_string()))?;
+        if let Some(host) = condition.remote_host() {
+            return Err(wrong(format!("`{host}` is another machine; only this one is asked")));
+        }
+        if matches!(condition, Condition::Turns { .. }) && owner.session.is_none() {
+            return Err(wrong("turns are counted of a session, and none is named".to_owned()));
+        }
+        let condition = if let Condition::Idle { session } = condition {
+            let session = session_of(app, session, None).await?;
+            let known = app.engine.session(session.clone()).await?;
+            known.ok_or_else(|| wrong(format!("there is no session `{session}`")))?;
+            Condition::Idle { session }
+        } else {
+            condition
+        };
+        parts.push(Part { text: text.trim().to_owned(), condition, met: None });
+    }
+    Ok(Watch {
+        id: new_id(),
+        expires_at: expires_at(request, &parts, now)?,
+        parts,
+        needs: request.needs,
+        note: request.note.clone(),
+        kind: request.kind,
+        set_at: now,
+        session: owner.session,
+        workspace: owner.workspace,
+    })
+}
+
+fn field(index: usize) -> String {
+    format!("conditions[{index}]")
+}
+
+/// Names a watch: 64 bits nobody can guess, so that no two of them end by one event.
+fn new_id() -> Arc<str> {
+    let (_, random) = Uuid::now_v7().as_u64_pair();
+    format!("w{random:016x}").into()
+}
+
+/// When a watch ends at the latest: as it says, else in an hour, and after the last time that it waits for.
+fn expires_at(request: &WatchRequest, parts: &[Part], now: Timestamp) -> Result<Timestamp, ApiError> {
+    let last = parts.iter().filter_map(|part| part.condition.time()).max();
+    if last.is_some_and(|last| last.since(now) > EXPIRES_MAX) {
+        let message = "waits for a time more than 7 days away";
+        return Err(ApiError::bad(FieldError::new("conditions", message)));
+    }
+    Ok(match (request.expires, last) {
+        (Some(expires), _) => now + expires,
+        (None, Some(last)) => (last + AFTER_TIME).max(now + EXPIRES_DEFAULT),
+        (None, None) => now + EXPIRES_DEFAULT,
+    })
+}
+
+/// Whether a turn is under way in a session that stands at `state`.
+fn is_in_turn(state: &str) -> bool {
+    state != SessionState::Idle.as_str() && state != SessionState::Interrupted.as_str()
+}
+
+/// Looks at a condition before it is waited for.
+async fn look_at(app: &App, index: usize, part: &Part) -> Result<Part, ApiError> {
+    let text = part.text.clone();
+    if let Condition::Idle { session } = &part.condition {
+        let now = app.engine.session(app.engine.session_now(session.clone()).await?).await?;
+        let is_idle = now.is_none_or(|session| !session.is_open || !is_in_turn(session.state));
+        let met = is_idle.then(|| "no turn is under way".to_owned());
+        return Ok(Part { text, condition: part.condition.clone(), met });
+    }
+    let wrong = |error: LookError| ApiError::bad(FieldError::new(field(index), error.to_string()));
+    Ok(match look(&part.condition).await.map_err(wrong)? {
+        Look::Met(state) => Part { text, condition: part.condition.clone(), met: Some(state) },
+        Look::Open(condition) => Part { text, condition, met: None },
+    })
+}

@@ -1,0 +1,128 @@
+//! Sources: tasks that wait for something outside and publish it.
+//!
+//! A source decides nothing about events: what it waits for was decided by a fold (a watch) or stands in the configuration, and what it
+//! publishes is taken up by the engine like any other event. One that fails or panics is started again, later each time, and never ends
+//! the daemon. To add one, add a file here that implements [`Source`], and a row in `config/producers.rs`.
+
+pub mod process;
+pub mod watching;
+
+use std::{convert::Infallible, error::Error, io, os::fd::OwnedFd, sync::Arc, time::Duration};
+
+use serde_json::json;
+use tokio::{io::unix::AsyncFd, sync::watch, task::JoinSet};
+
+use crate::{
+    causes::with_causes,
+    event::{Event, Payload, Provenance, Severity},
+    journal::Clock,
+    publisher::{Publisher, Records},
+    time::{Timestamp, short_duration},
+};
+
+/// How long a source that failed waits before it is started again; twice as long after each further failure.
+const BACK_OFF_MIN: Duration = Duration::from_secs(1);
+/// Longest wait.
+const BACK_OFF_MAX: Duration = Duration::from_secs(5 * 60);
+/// A source that ran for as long as this begins with the shortest wait again.
+const IS_WELL_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// What a source is given to publish with.
+#[derive(Clone)]
+pub struct Outlet {
+    /// Where it publishes.
+    pub publisher: Publisher,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// Waits for something, and publishes it.
+pub trait Source: Send + Sync + 'static {
+    /// As `config/producers.rs` calls it.
+    const NAME: &'static str;
+    /// Why it ended.
+    type Error: Error + Send + Sync + 'static;
+
+    /// Runs until it fails.
+    fn run(self: Arc<Self>, out: Outlet) -> impl Future<Output = Result<Infallible, Self::Error>> + Send;
+}
+
+/// Runs a source until the daemon stops, again after each failure.
+///
+/// Errors: none; a failure is logged, published as `source.failed`, and followed by a wait.
+pub async fn keep_running<S: Source>(
+    source: Arc<S>,
+    out: Outlet,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Infallible> {
+    let mut back_off = BACK_OFF_MIN;
+    loop {
+        let began = (out.clock)();
+        let mut task = JoinSet::new();
+        task.spawn(Arc::clone(&source).run(out.clone()));
+        let ended = tokio::select! {
+            ended = task.join_next() => ended,
+            // An error means that the daemon's side is gone, which is the same.
+            _ = stop.wait_for(|is_stopping| *is_stopping) => return Ok(()),
+        };
+        let why = match ended {
+            Some(Ok(Ok(never))) => match never {},
+            Some(Ok(Err(error))) => with_causes(&error),
+            Some(Err(error)) => error.to_string(),
+            None => "it ended".to_owned(),
+        };
+        let now = (out.clock)();
+        if now.since(began) >= IS_WELL_AFTER {
+            back_off = BACK_OFF_MIN;
+        }
+        tracing::warn!(source = S::NAME, error = why, "a source failed; it is started again in {back_off:?}");
+        let failed = failed(S::NAME, &why, back_off, now);
+        if let Err(error) = out.publisher.append(Records::build(|records| records.own_event(&failed))).await {
+            tracing::error!(%error, "that a source failed could not be published");
+        }
+        tokio::select! {
+            () = pause(back_off) => {}
+            _ = stop.wait_for(|is_stopping| *is_stopping) => return Ok(()),
+        }
+        back_off = (back_off * 2).min(BACK_OFF_MAX);
+    }
+}
+
+fn failed(source: &str, error: &str, retry_in: Duration, now: Timestamp) -> Event {
+    Event {
+        id: format!("failed-{source}-{}", now.as_millis()).into(),
+        event_type: "source.failed".parse().expect("a valid literal"),
+        source: "aside".into(),
+        provenance: Provenance::Local,
+        severity: Severity::Warning,
+        timestamp: now,
+        payload: Payload::from(
+            json!({ "source": source, "error": error, "retry_in": short_duration(retry_in) }),
+        ),
+        dedupe_key: None,
+        session: None,
+        workspace: None,
+        cause: None,
+    }
+}
+
+/// Says when a file can be read from.
+#[expect(
+    deprecated,
+    reason = "the form without unsafe code; the file is owned and not replaced, as the other one asks"
+)]
+fn readiness(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(file)
+}
+
+/// Waits for time to pass, as a source may that asks the world now and then.
+async fn pause(duration: Duration) {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what is asked now and then has no deadline of the engine's"
+    )]
+    tokio::time::sleep(duration).await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! What becomes of a source that fails.
+
+use std::{
+    io,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
+
+use super::*;
+use crate::{
+    event::Seq,
+    journal::{Journal, JournalSettings, memory::MemoryFiles},
+    protocol::record,
+};
+
+/// Fails at once, panics the second time, and from the fifth time on waits.
+struct Failing {
+    runs: AtomicU32,
+}
+
+impl Source for Failing {
+    const NAME: &'static str = "failing";
+    type Error = io::Error;
+
+    async fn run(self: Arc<Self>, _: Outlet) -> Result<Infallible, io::Error> {
+        match self.runs.fetch_add(1, Ordering::Relaxed) {
+            1 => panic!("it panics"),
+            0 | 2 | 3 => Err(io::Error::other("no such thing")),
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_fails_or_panics_is_started_again_later_each_time() {
+    let reads = AtomicU64::new(0);
+    let clock: Clock = Arc::new(move || Timestamp::from_millis(reads.fetch_add(1, Ordering::Relaxed)));
+    let files = Arc::new(MemoryFiles::new());
+    let opened = Journal::open(files, JournalSettings::default(), Arc::clone(&clock), &|_| None);
+    let journal = opened.expect("opened").journal;
+    let out = Outlet { publisher: Publisher::new(journal.clone()), clock };
+    let (stop, stopping) = watch::channel(false);
+    let source = Arc::new(Failing { runs: AtomicU32::new(0) });
+    let running = keep_running(Arc::clone(&source), out, stopping);
+    let stops = async {
+        pause(Duration::from_secs(60)).await;
+        stop.send_replace(true);
+    };
+    let (ended, ()) = tokio::join!(running, stops);
+    assert!(ended.is_ok());
+    assert_eq!(source.runs.load(Ordering::Relaxed), 5);
+    let mut reader = journal.read_from(Seq(1));
+    let batch = reader.next_batch(100).expect("readable");
+    let said: Vec<String> = batch
+        .iter()
+        .map(|found| {
+            let read = record::decode(found.kind.0, found.seq, found.body).expect("written here");
+            let text = format!("{read:?}");
+            let at = text.find("payload: ").expect("an event") + 9;
+            text[at..].split("}\"").next().expect("an object").replace("\\\"", "\"")
+        })
+        .collect();
+    let expected =
+        [("no such thing", "1s"), ("it panics", "2s"), ("no such thing", "4s"), ("no such thing", "8s")];
+    assert_eq!(said.len(), expected.len());
+    for (said, (why, retry)) in said.iter().zip(expected) {
+        assert!(said.contains(&format!(r#""retry_in":"{retry}""#)), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}

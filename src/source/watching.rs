@@ -1,0 +1,142 @@
+//! Waits for what the machine has to be asked for: a task for each open condition of a watch (docs/design/watches.md).
+//!
+//! The engine says which watches are open. A condition that came true is published as `watch.met`; one that cannot be looked at three
+//! times in a row ends its watch with `watch.failed`. Whether enough conditions are met, and what is said then, the engine decides.
+
+mod address;
+mod folders;
+mod look;
+mod path;
+
+use std::{
+    collections::{HashMap, HashSet},
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+};
+
+use self::folders::Folders;
+pub use self::look::{Look, LookError, look};
+use super::{Outlet, Source, pause};
+use crate::{
+    publisher::Records,
+    watch::{Condition, Watch},
+};
+
+/// How often in a row a condition may fail to be looked at.
+const FAILURES_MAX: u32 = 3;
+/// Between two of those, and between two tries to publish on a full disk.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The open watches, as the engine says.
+pub type Open = Arc<[Arc<Watch>]>;
+
+/// A condition: of which watch, and which of its conditions.
+type Key = (Arc<str>, usize);
+
+/// The source.
+#[derive(Debug)]
+pub struct Watching {
+    open: watch::Receiver<Open>,
+}
+
+/// Why it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchingError {
+    /// Nobody says any more which watches are open.
+    #[error("the event loop has ended")]
+    Ended,
+    /// A task panicked.
+    #[error("a condition could not be waited for")]
+    Task(#[source] tokio::task::JoinError),
+}
+
+impl Watching {
+    /// Waits for the conditions of the watches that `open` lists.
+    pub fn new(open: watch::Receiver<Open>) -> Self {
+        Self { open }
+    }
+}
+
+impl Source for Watching {
+    const NAME: &'static str = "watch";
+    type Error = WatchingError;
+
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, WatchingError> {
+        let mut open = self.open.clone();
+        let folders = Arc::new(Folders::default());
+        let mut tasks = JoinSet::new();
+        let mut running: HashMap<Key, AbortHandle> = HashMap::new();
+        loop {
+            let list = Arc::clone(&open.borrow_and_update());
+            let wanted: HashSet<Key> = conditions(&list).map(|(key, ..)| key).collect();
+            running.retain(|key, task| {
+                let is_wanted = wanted.contains(key);
+                if !is_wanted {
+                    task.abort();
+                }
+                is_wanted
+            });
+            folders.renew(conditions(&list).any(|(_, condition, _)| condition.path().is_some()));
+            for (key, condition, watch) in conditions(&list) {
+                // One that has published its end stays in the list until the engine has read that.
+                running.entry(key.clone()).or_insert_with(|| {
+                    let (folders, out) = (Arc::clone(&folders), out.clone());
+                    tasks.spawn(wait(Arc::clone(watch), key.1, condition.clone(), folders, out))
+                });
+            }
+            while !open.has_changed().map_err(|_| WatchingError::Ended)? {
+                tokio::select! {
+                    changed = open.changed() => {
+                        changed.map_err(|_| WatchingError::Ended)?;
+                        open.mark_changed();
+                    }
+                    Some(ended) = tasks.join_next(), if !tasks.is_empty() => match ended {
+                        Err(error) if error.is_panic() => return Err(WatchingError::Task(error)),
+                        Ok(()) | Err(_) => {}
+                    },
+                    () = folders.changed() => {}
+                }
+            }
+        }
+    }
+}
+
+/// The conditions that the machine is asked for and that are not met yet.
+fn conditions(open: &Open) -> impl Iterator<Item = (Key, &Condition, &Arc<Watch>)> {
+    open.iter().flat_map(|watch| {
+        let parts = watch.parts.iter().enumerate();
+        let parts = parts.filter(|(_, part)| part.met.is_none() && part.condition.is_of_machine());
+        parts.map(move |(index, part)| ((Arc::clone(&watch.id), index), &part.condition, watch))
+    })
+}
+
+/// Waits for one condition, and publishes that it came true or cannot be looked at.
+async fn wait(watch: Arc<Watch>, index: usize, condition: Condition, folders: Arc<Folders>, out: Outlet) {
+    let mut failures = 0;
+    let event = loop {
+        match look::until_met(&condition, &folders).await {
+            Ok(state) => break watch.met_event(index, &state, (out.clock)()),
+            Err(error) => {
+                failures += 1;
+                tracing::debug!(watch = %watch.id, %error, failures, "a condition cannot be looked at");
+                if failures >= FAILURES_MAX {
+                    break watch.failed_event(index, &error.to_string(), (out.clock)());
+                }
+            }
+        }
+        pause(RETRY_AFTER).await;
+    };
+    while let Err(error) = out.publisher.publish(Records::build(|records| records.own_event(&event))).await {
+        tracing::warn!(watch = %watch.id, %error, "the end of a watch cannot be published yet");
+        pause(RETRY_AFTER).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Ports and servers: one connection, closed at once. No credentials are sent and no redirect is followed.
+
+use std::{io, pin::pin, time::Duration};
+
+use hyper::{Request, client::conn::http1::handshake, header};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, time::timeout};
+
+use super::look::LookError;
+
+/// How long a connection may take.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// How long an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Statuses below this are an answer as it should be.
+const STATUS_BAD: u16 = 400;
+
+/// What the system says where nobody listens.
+const NOBODY: [io::ErrorKind; 5] = [
+    io::ErrorKind::ConnectionRefused,
+    io::ErrorKind::ConnectionReset,
+    io::ErrorKind::TimedOut,
+    io::ErrorKind::HostUnreachable,
+    io::ErrorKind::NetworkUnreachable,
+];
+
+/// What is looked for.
+#[derive(Debug, Clone)]
+pub(super) enum Wanted {
+    /// Somebody listens, or nobody does.
+    Port { host: String, port: u16, is_open: bool },
+    /// A server answers with a status.
+    Answer { host: String, port: u16, url: String, status: Option<u16> },
+}
+
+/// How often something is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rhythm {
+    /// Between the first looks.
+    pub(super) soon: Duration,
+    /// How many those are: about a minute of them.
+    pub(super) looks_soon: u32,
+    /// Between later ones.
+    pub(super) later: Duration,
+}
+
+impl Wanted {
+    /// A port costs a connection, an answer some work of its server.
+    pub(super) const fn rhythm(&self) -> Rhythm {
+        let seconds = Duration::from_secs;
+        match self {
+            Self::Port { .. } => Rhythm { soon: seconds(1), looks_soon: 60, later: seconds(5) },
+            Self::Answer { .. } => Rhythm { soon: seconds(2), looks_soon: 30, later: seconds(15) },
+        }
+    }
+}
+
+/// How it is, if it is as wanted.
+///
+/// Errors: the host has no address, or this process can open no connection.
+pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
+    match wanted {
+        Wanted::Port { host, port, is_open } => {
+            let is_there = connect(host, *port).await?.is_some();
+            let state = if is_there { "somebody listens" } else { "nobody listens" };
+            Ok((is_there == *is_open).then(|| state.to_owned()))
+        }
+        Wanted::Answer { host, port, url, status } => {
+            let Some(connection) = connect(host, *port).await? else { return Ok(None) };
+            // What breaks off or is no HTTP is no answer yet.
+            let found = timeout(ANSWER_MAX, ask(connection, host, url)).await.ok().and_then(Result::ok);
+            let is_meant = |found: &u16| status.map_or(*found < STATUS_BAD, |wanted| wanted == *found);
+            Ok(found.filter(is_meant).map(|found| format!("it answers {found}")))
+        }
+    }
+}
+
+/// A connection, unless nobody listens.
+async fn connect(host: &str, port: u16) -> Result<Option<TcpStream>, LookError> {
+    match timeout(CONNECT_MAX, TcpStream::connect((host, port))).await {
+        Ok(Ok(connection)) => Ok(Some(connection)),
+        Err(_) => Ok(None),
+        Ok(Err(error)) if NOBODY.contains(&error.kind()) => Ok(None),
+        Ok(Err(error)) => Err(error.into()),
+    }
+}
+
+async fn ask(connection: TcpStream, host: &str, url: &str) -> Result<u16, LookError> {
+    let broken = |error: hyper::Error| LookError::new(error.to_string());
+    let path = url.split_once("://").map_or(url, |(_, rest)| rest).find('/');
+    let target = path.and_then(|at| url.split_once("://")?.1.get(at..)).unwrap_or("/");
+    let target = target.split('#').next().unwrap_or("/");
+    let (mut sender, connection) = handshake::<_, String>(TokioIo::new(connection)).await.map_err(broken)?;
+    let request = Request::get(target)
+        .header(header::HOST, host)
+        .header(header::USER_AGENT, concat!("aside/", env!("CARGO_PKG_VERSION")))
+        .header(header::CONNECTION, "close")
+        .body(String::new())
+        .map_err(|error| LookError::new(error.to_string()))?;
+    let mut answer = pin!(sender.send_request(request));
+    let answer = tokio::select! {
+        answer = &mut answer => answer,
+        // What came before its end is in the answer.
+        _ = connection => answer.await,
+    };
+    Ok(answer.map_err(broken)?.status().as_u16())
+}

@@ -1,0 +1,106 @@
+//! Looks at the machine for one condition: once, or until it is met.
+
+use std::{fmt, io, sync::Arc};
+
+use super::{
+    address::{self, Wanted},
+    folders::Folders,
+    path,
+};
+use crate::{
+    harness::process::Process,
+    source::{pause, process},
+    watch::condition::{Condition, host_of},
+};
+
+/// What a look shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    /// It is so, in these words.
+    Met(String),
+    /// It is not; with all that is needed to wait for it.
+    Open(Condition),
+}
+
+/// Why a condition cannot be looked at.
+#[derive(Debug)]
+pub struct LookError(String);
+
+impl fmt::Display for LookError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for LookError {}
+
+impl From<io::Error> for LookError {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl LookError {
+    pub(super) fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
+/// Looks once, before a watch is set: what the condition needs to go on after a restart is filled in.
+///
+/// Shape: one that the engine waits for is not looked at.
+/// Errors: what it names cannot be looked at.
+pub async fn look(condition: &Condition) -> Result<Look, LookError> {
+    if let Condition::Exit { pid, started } = condition {
+        return Ok(look_at_process(*pid, *started));
+    }
+    if condition.path().is_some() {
+        return path::look(condition).await;
+    }
+    let met = match wanted(condition) {
+        Some(wanted) => address::look(&wanted).await?,
+        None => None,
+    };
+    Ok(met.map_or_else(|| Look::Open(condition.clone()), Look::Met))
+}
+
+fn look_at_process(pid: u32, started: Option<u64>) -> Look {
+    match (process::running(pid), started) {
+        (Some(found), started) if started.is_none_or(|started| started == found.started) => {
+            Look::Open(Condition::Exit { pid, started: Some(found.started) })
+        }
+        (None, None) => Look::Met("there is no such process".to_owned()),
+        (Some(_) | None, _) => Look::Met("it has ended".to_owned()),
+    }
+}
+
+/// Waits until a condition is met, and says how it is then.
+pub(super) async fn until_met(condition: &Condition, folders: &Arc<Folders>) -> Result<String, LookError> {
+    if let Condition::Exit { pid, started } = condition {
+        let started = started.ok_or_else(|| LookError::new("the start of the process is not known"))?;
+        process::ended(Process { pid: *pid, started }, |_| ()).await;
+        return Ok("it has ended".to_owned());
+    }
+    if condition.path().is_some() {
+        return path::until_met(condition, folders).await;
+    }
+    let wanted = wanted(condition).ok_or_else(|| LookError::new("there is nothing to look at"))?;
+    let rhythm = wanted.rhythm();
+    let mut looks = 0;
+    loop {
+        if let Some(state) = address::look(&wanted).await? {
+            return Ok(state);
+        }
+        pause(if looks < rhythm.looks_soon { rhythm.soon } else { rhythm.later }).await;
+        looks += 1;
+    }
+}
+
+fn wanted(condition: &Condition) -> Option<Wanted> {
+    if let Condition::Port { host, port, open } = condition {
+        return Some(Wanted::Port { host: host.clone(), port: *port, is_open: *open });
+    }
+    let Condition::Http { url, status } = condition else { return None };
+    let (host, port) = host_of(url)?;
+    Some(Wanted::Answer { host, port, url: url.clone(), status: *status })
+}

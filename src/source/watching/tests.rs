@@ -1,0 +1,251 @@
+//! Conditions of the machine with the real thing: processes, ports, servers, files.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpListener,
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+    thread,
+};
+
+use tokio::time::timeout;
+
+use super::{
+    folders::Folders,
+    look::{Look, look, until_met},
+    *,
+};
+use crate::{
+    time::Timestamp,
+    watch::condition::{Terms, parse},
+};
+
+/// Longest wait for what comes true at once.
+const SOON: Duration = Duration::from_secs(20);
+
+fn condition(text: &str, folder: &Path) -> Condition {
+    let folder = folder.to_str().expect("text");
+    let terms = Terms { now: Timestamp::ZERO, utc_offset: &|_| 0, folder: Some(folder) };
+    parse(text, &terms).expect("a condition")
+}
+
+async fn open(text: &str, folder: &Path) -> Condition {
+    match look(&condition(text, folder)).await.expect("looked at") {
+        Look::Open(open) => open,
+        Look::Met(state) => panic!("{text}: {state}"),
+    }
+}
+
+async fn state(text: &str, folder: &Path) -> Option<String> {
+    match look(&condition(text, folder)).await.expect("looked at") {
+        Look::Open(_) => None,
+        Look::Met(state) => Some(state),
+    }
+}
+
+/// Waits for `condition` while `happens` is done, again and again until it counts, as an event before the wait began may.
+async fn met(condition: &Condition, mut happens: impl FnMut()) -> String {
+    let folders = Arc::new(Folders::default());
+    folders.renew(condition.path().is_some());
+    let waits = until_met(condition, &folders);
+    let world = async {
+        loop {
+            tokio::select! {
+                () = folders.changed() => {}
+                () = pause(Duration::from_millis(200)) => happens(),
+            }
+        }
+    };
+    let met = async {
+        tokio::select! {
+            state = waits => state.expect("looked at"),
+            () = world => unreachable!("it has no end"),
+        }
+    };
+    timeout(SOON, met).await.expect("in time")
+}
+
+fn temporary() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+#[tokio::test]
+async fn the_end_of_a_process_is_seen_and_one_that_is_gone_has_ended() {
+    let folder = temporary();
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it runs");
+    let exit = open(&format!("exit {}", child.id()), folder.path()).await;
+    let state_after = met(&exit, || {
+        child.kill().expect("a child");
+        child.wait().expect("killed");
+    });
+    assert_eq!(state_after.await, "it has ended");
+    assert_eq!(
+        state(&format!("exit {}", i32::MAX), folder.path()).await.as_deref(),
+        Some("there is no such process")
+    );
+    // Another process with the number.
+    let own = Condition::Exit { pid: std::process::id(), started: Some(1) };
+    assert_eq!(look(&own).await.expect("looked at"), Look::Met("it has ended".to_owned()));
+    assert_eq!(met(&own, || ()).await, "it has ended");
+}
+
+#[tokio::test]
+async fn a_port_opens_and_closes() {
+    let folder = temporary();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    assert_eq!(state(&format!("port {port}"), folder.path()).await.as_deref(), Some("somebody listens"));
+    let closed = open(&format!("no port {port}"), folder.path()).await;
+    let mut listener = Some(listener);
+    assert_eq!(met(&closed, || drop(listener.take())).await, "nobody listens");
+    let opened = open(&format!("port {port}"), folder.path()).await;
+    let mut listeners = Vec::new();
+    let listen = || listeners.extend(TcpListener::bind(("127.0.0.1", port)).ok());
+    assert_eq!(met(&opened, listen).await, "somebody listens");
+}
+
+#[tokio::test]
+async fn a_server_answers_with_the_status_that_is_waited_for() {
+    let folder = temporary();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let server = thread::spawn(move || {
+        let mut asked = Vec::new();
+        for status in ["503 Service Unavailable", "503 Service Unavailable", "302 Found"] {
+            let (mut connection, _) = listener.accept().expect("a connection");
+            let mut request = [0; 1024];
+            let count = connection.read(&mut request).expect("a request");
+            asked.push(String::from_utf8_lossy(&request[..count]).into_owned());
+            write!(
+                connection,
+                "HTTP/1.1 {status}\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
+            )
+            .expect("written");
+        }
+        asked
+    });
+    let text = format!("http localhost:{port}/health?x=1");
+    let up = open(&text, folder.path()).await;
+    assert_eq!(state(&format!("{text} 503"), folder.path()).await.as_deref(), Some("it answers 503"));
+    assert_eq!(met(&up, || ()).await, "it answers 302");
+    let asked = server.join().expect("served");
+    assert!(asked[0].starts_with("GET /health?x=1 HTTP/1.1\r\nhost: localhost\r\n"), "{}", asked[0]);
+    assert_eq!(state(&text, folder.path()).await, None, "nobody listens any more");
+}
+
+#[tokio::test]
+async fn a_file_comes_into_a_folder_that_was_not_there_and_goes() {
+    let folder = temporary();
+    let path = folder.path().join("dist/app.js");
+    let there = open("file dist/app.js", folder.path()).await;
+    let make = || {
+        fs::create_dir_all(folder.path().join("dist")).expect("made");
+        fs::write(&path, "x").expect("written");
+    };
+    assert_eq!(met(&there, make).await, "it is there");
+    assert_eq!(state("file dist/app.js", folder.path()).await.as_deref(), Some("it is there"));
+    let gone = open("no file dist/app.js", folder.path()).await;
+    assert_eq!(met(&gone, || drop(fs::remove_file(&path))).await, "it is not there");
+}
+
+#[tokio::test]
+async fn a_change_is_one_of_the_content_also_by_an_atomic_save() {
+    let folder = temporary();
+    let path = folder.path().join("a.rs");
+    let made = open("change a.rs", folder.path()).await;
+    assert_eq!(met(&made, || fs::write(&path, "1").expect("written")).await, "it was made");
+    let changed = open("change a.rs", folder.path()).await;
+    let mut round = 0;
+    let save = || {
+        round += 1;
+        // A touch first, which is no change; then as editors save.
+        let content = if round == 1 { "1" } else { "2" };
+        fs::write(folder.path().join(".a.rs.swp"), content).expect("written");
+        fs::rename(folder.path().join(".a.rs.swp"), &path).expect("renamed");
+    };
+    assert_eq!(met(&changed, save).await, "it has changed");
+    assert!(round > 1, "the same content again is no change");
+    let removed = open("change a.rs", folder.path()).await;
+    assert_eq!(met(&removed, || drop(fs::remove_file(&path))).await, "it was removed");
+    let listing = open("change .", folder.path()).await;
+    assert_eq!(met(&listing, || fs::write(&path, "3").expect("written")).await, "it has changed");
+}
+
+fn append(path: &Path, text: &str) {
+    let file = fs::OpenOptions::new().append(true).create(true).open(path);
+    file.expect("opened").write_all(text.as_bytes()).expect("written");
+}
+
+#[tokio::test]
+async fn a_line_is_found_once_it_is_whole_and_not_what_stood_there_before() {
+    let folder = temporary();
+    let path = folder.path().join("dev.log");
+    append(&path, "ERROR before\n");
+    let line = open("line dev.log /ERROR|panicked/", folder.path()).await;
+    let mut parts =
+        ["ok\nERR", "OR now token=ghp_abcdefghijklmnopqrstuvwxyz0123456789 \u{1b}[31mred", "\nok\n"]
+            .into_iter();
+    let found = met(&line, || append(&path, parts.next().unwrap_or_default())).await;
+    assert!(found.starts_with("ERROR now token=ghp_") && found.ends_with("red"), "{found}");
+    assert!(!found.contains("abcdefghij") && !found.contains('\u{1b}'), "{found}");
+    assert!(parts.next().is_none(), "not before its end was written");
+}
+
+#[tokio::test]
+async fn lines_are_followed_over_a_rename_and_a_truncation() {
+    let folder = temporary();
+    let (path, old) = (folder.path().join("dev.log"), folder.path().join("dev.log.1"));
+    append(&path, "begin\n");
+    let line = open("line dev.log /wanted 1/", folder.path()).await;
+    let mut round = 0;
+    let rotate = || {
+        round += 1;
+        match round {
+            1 => append(&path, "more\n"),
+            2 => {
+                append(&path, "wanted 1 at the end of the old one\n");
+                fs::rename(&path, &old).expect("renamed");
+                append(&path, "new\n");
+            }
+            _ => {}
+        }
+    };
+    assert_eq!(met(&line, rotate).await, "wanted 1 at the end of the old one");
+    let line = open("line dev.log /wanted 2/", folder.path()).await;
+    let mut round = 0;
+    let rotate = || {
+        round += 1;
+        match round {
+            1 => fs::write(&path, "").expect("cut"),
+            2 => append(&path, "wanted 2\n"),
+            _ => {}
+        }
+    };
+    assert_eq!(met(&line, rotate).await, "wanted 2");
+    let line = open("line later.log /wanted 3/", folder.path()).await;
+    let later = folder.path().join("later.log");
+    assert_eq!(met(&line, || append(&later, "wanted 3\n")).await, "wanted 3");
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_refused_and_nothing_waits_for_its_other_end() {
+    let folder = temporary();
+    let fifo = folder.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().expect("it runs");
+    assert!(made.success());
+    assert_eq!(state("file fifo", folder.path()).await.as_deref(), Some("it is there"));
+    let line = open("line fifo /x/", folder.path()).await;
+    let refused = timeout(SOON, until_met(&line, &Arc::default())).await.expect("in time");
+    assert!(refused.expect_err("no file").to_string().contains("is no file"));
+    // Not read, so its times are what counts.
+    open("change fifo", folder.path()).await;
+}
+
+#[tokio::test]
+async fn a_host_without_an_address_cannot_be_looked_at() {
+    let folder = temporary();
+    let error = look(&condition("port no-such-host.invalid:80", folder.path())).await;
+    assert!(error.is_err());
+}

@@ -1,0 +1,250 @@
+//! Watches in simulated time: what ends each, once, and what does not.
+
+use serde_json::json;
+
+use super::{condition::Terms, *};
+use crate::snapshot;
+
+const START: Timestamp = Timestamp::from_millis(1_000_000_000);
+
+fn after(seconds: u64) -> Timestamp {
+    START + Duration::from_secs(seconds)
+}
+
+fn watch(id: &str, conditions: &[&str]) -> Watch {
+    let terms = Terms { now: START, utc_offset: &|_| 0, folder: Some("/w") };
+    let part = |text: &&str| Part {
+        text: (*text).to_owned(),
+        condition: condition::parse(text, &terms).expect("a condition"),
+        met: None,
+    };
+    Watch {
+        id: id.into(),
+        parts: conditions.iter().map(part).collect(),
+        needs: Needs::Any,
+        note: None,
+        kind: None,
+        set_at: START,
+        expires_at: after(3_600),
+        session: Some(SessionId::new("s1")),
+        workspace: Some("/w".into()),
+    }
+}
+
+/// What a test does with watches, with the position of the last event.
+#[derive(Default)]
+struct World {
+    watches: Watches,
+    seq: u64,
+}
+
+impl World {
+    fn with(watches: &[&Watch]) -> Self {
+        let mut world = Self::default();
+        for watch in watches {
+            assert_eq!(world.take(&watch.set_event(), true, START), Vec::<String>::new());
+        }
+        world
+    }
+
+    fn take(&mut self, event: &Event, is_trusted: bool, now: Timestamp) -> Vec<String> {
+        self.seq += 1;
+        shown(&self.watches.observe(Seq(self.seq), &event.as_ref(), is_trusted, now))
+    }
+
+    fn publish(&mut self, event_type: &str, session: Option<&str>, workspace: Option<&str>) -> Vec<String> {
+        self.take(&other_event(event_type, session, workspace), true, after(5))
+    }
+
+    fn open(&self) -> Vec<&str> {
+        self.watches.open().map(|watch| &*watch.id).collect()
+    }
+}
+
+fn other_event(event_type: &str, session: Option<&str>, workspace: Option<&str>) -> Event {
+    Event {
+        id: "e".into(),
+        event_type: event_type.parse().expect("valid"),
+        source: "ci".into(),
+        provenance: Provenance::Remote,
+        severity: Severity::Info,
+        timestamp: START,
+        payload: Payload::from(json!({})),
+        dedupe_key: None,
+        session: session.map(SessionId::new),
+        workspace: workspace.map(Into::into),
+        cause: None,
+    }
+}
+
+fn shown(events: &[Event]) -> Vec<String> {
+    let line = |event: &Event| {
+        let session = event.session.as_ref().map_or("-", SessionId::as_str);
+        format!("{} {} for {session}: {}", event.event_type, event.id, event.payload.as_str())
+    };
+    events.iter().map(line).collect()
+}
+
+#[test]
+fn one_condition_is_enough_and_a_watch_ends_once() {
+    let exit = watch("w1", &["exit 4711", "in 20m"]);
+    let mut world = World::with(&[&exit]);
+    let fired = world.take(&exit.met_event(0, "it has ended", after(61)), true, after(61));
+    let expected = r#"watch.fired w1 for s1: {"watch":"w1","after":"1m","condition":"exit 4711","state":"it has ended"}"#;
+    assert_eq!(fired, [expected]);
+    assert_eq!(
+        world.take(&exit.met_event(0, "it has ended", after(62)), true, after(62)),
+        Vec::<String>::new()
+    );
+    assert_eq!(shown(&world.watches.take_due(after(10_000))), Vec::<String>::new());
+    assert_eq!(world.watches.poll_timeout(), None);
+}
+
+#[test]
+fn all_conditions_are_waited_for_in_any_order() {
+    let both =
+        Watch { needs: Needs::All, note: Some("go on".into()), ..watch("w1", &["port 3000", "file x"]) };
+    let mut world = World::with(&[&both]);
+    assert!(world.take(&both.met_event(1, "there", after(1)), true, after(1)).is_empty());
+    let fired = world.take(&both.met_event(0, "open", after(2)), true, after(2));
+    let expected = r#"watch.fired w1 for s1: {"watch":"w1","note":"go on","after":"2s","condition":"port 3000; file x","state":"open; there"}"#;
+    assert_eq!(fired, [expected]);
+}
+
+#[test]
+fn a_watch_that_waits_for_time_alone_is_a_reminder() {
+    let note = Some("Run the slow tests.".to_owned());
+    let reminder = Watch { note, kind: Some(ReminderKind::Checkpoint), ..watch("w1", &["in 20m"]) };
+    let bare = Watch { expires_at: after(7_200), ..watch("w2", &["at 14:17:00"]) };
+    let mut world = World::with(&[&reminder, &bare]);
+    assert_eq!(world.watches.poll_timeout(), Some(after(1_200)));
+    assert!(world.watches.take_due(after(1_199)).is_empty());
+    let due = shown(&world.watches.take_due(after(1_200)));
+    let expected = r#"reminder.due w1 for s1: {"watch":"w1","after":"20m","text":"Run the slow tests.","kind":"checkpoint"}"#;
+    assert_eq!(due, [expected]);
+    let due = shown(&world.watches.take_due(after(1_820)));
+    assert_eq!(due, [r#"reminder.due w2 for s1: {"watch":"w2","after":"30m","text":"at 14:17:00"}"#]);
+}
+
+#[test]
+fn what_does_not_come_true_expires_with_what_is_open() {
+    let both = Watch { needs: Needs::All, ..watch("w1", &["port 3000", "file x"]) };
+    let mut world = World::with(&[&both]);
+    world.take(&both.met_event(1, "there", after(1)), true, after(1));
+    let expired = shown(&world.watches.take_due(after(3_600)));
+    assert_eq!(
+        expired,
+        [r#"watch.expired w1 for s1: {"watch":"w1","after":"1h00m","condition":"port 3000"}"#]
+    );
+}
+
+#[test]
+fn an_event_counts_if_it_concerns_who_waits() {
+    for (session, workspace, is_meant) in [
+        (Some("s1"), None, true),
+        (Some("s2"), Some("/w"), false),
+        (None, Some("/w/sub"), true),
+        (None, Some("/other"), false),
+        (None, None, true),
+    ] {
+        let mut world = World::with(&[&watch("w1", &["event ci.**"])]);
+        assert!(world.publish("build.done", session, workspace).is_empty());
+        let fired = world.publish("ci.check.failed", session, workspace);
+        assert_eq!(!fired.is_empty(), is_meant, "{session:?} {workspace:?}");
+        assert_eq!(world.watches.has_said(&SessionId::new("s1"), &[Seq(world.seq)]), is_meant);
+        assert!(!world.watches.has_said(&SessionId::new("s1"), &[Seq(world.seq), Seq(99)]));
+    }
+}
+
+#[test]
+fn a_watch_that_an_untrusted_event_ends_is_untrusted() {
+    for (is_trusted, expected) in [(true, Provenance::Local), (false, Provenance::Remote)] {
+        let mut watches = World::with(&[&watch("w1", &["event ci.**"])]).watches;
+        let fired =
+            watches.observe(Seq(9), &other_event("ci.run.failed", None, None).as_ref(), is_trusted, after(1));
+        assert_eq!(fired.iter().map(|event| event.provenance).collect::<Vec<_>>(), [expected]);
+    }
+}
+
+#[test]
+fn turns_of_the_own_session_are_counted() {
+    let mut world = World::with(&[&watch("w1", &["in 2 turns"])]);
+    let end = |world: &mut World, session: &str| world.publish("agent.turn.end", Some(session), None).len();
+    assert_eq!([end(&mut world, "s1"), end(&mut world, "s2"), end(&mut world, "s1")], [0, 0, 1]);
+}
+
+#[test]
+fn a_session_that_is_idle_ends_what_waits_for_it() {
+    let mut world = World::with(&[&watch("w1", &["idle s2"])]);
+    assert!(world.watches.waits_for_idle());
+    assert!(world.watches.note_idle(|_| false, after(1)).is_empty());
+    let fired = shown(&world.watches.note_idle(|session| session.as_str() == "s2", after(2)));
+    assert_eq!(fired.len(), 1);
+    assert!(!world.watches.waits_for_idle());
+}
+
+#[test]
+fn nobody_else_sets_meets_or_ends_a_watch() {
+    let exit = watch("w1", &["exit 1"]);
+    let foreign = |event: Event| Event { source: "cli".into(), ..event };
+    let mut world = World::with(&[&exit]);
+    world.take(&foreign(watch("w2", &["exit 1"]).set_event()), true, START);
+    world.take(&foreign(exit.met_event(0, "x", START)), true, START);
+    world.take(&foreign(exit.cancelled_event(START)), true, START);
+    world.take(&exit.cancelled_event(START), false, START);
+    assert_eq!(world.open(), ["w1"]);
+    world.take(&exit.cancelled_event(START), true, START);
+    assert_eq!(world.open(), Vec::<&str>::new());
+}
+
+#[test]
+fn one_that_cannot_be_looked_at_ends() {
+    let port = watch("w1", &["port 3000"]);
+    let mut world = World::with(&[&port]);
+    let failed = port.failed_event(0, "too many open files", after(9));
+    let expected = r#"watch.failed w1 for s1: {"watch":"w1","after":"9s","condition":"port 3000","error":"too many open files"}"#;
+    assert_eq!(shown(std::slice::from_ref(&failed)), [expected]);
+    world.take(&failed, true, after(9));
+    assert_eq!(world.open(), Vec::<&str>::new());
+}
+
+#[test]
+fn watches_follow_their_session_and_end_with_it_but_for_reminders() {
+    let (s1, s2) = (SessionId::new("s1"), SessionId::new("s2"));
+    let (exit, reminder) = (watch("w1", &["exit 1"]), watch("w2", &["in 20m"]));
+    let (turns, file) = (watch("w3", &["in 2 turns"]), Watch { session: None, ..watch("w4", &["file x"]) });
+    let mut world = World::with(&[&exit, &reminder, &turns, &file]);
+    world.watches.follow(&s1, &s2);
+    let due = world.watches.open().filter(|watch| watch.session.as_ref() == Some(&s2)).count();
+    assert_eq!(due, 3);
+    world.watches.end_of(&s1);
+    assert_eq!(world.open(), ["w1", "w2", "w3", "w4"]);
+    world.watches.end_of(&s2);
+    assert_eq!(world.open(), ["w2", "w4"]);
+    let due = shown(&world.watches.take_due(after(1_200)));
+    assert_eq!(due, [r#"reminder.due w2 for -: {"watch":"w2","after":"20m","text":"in 20m"}"#]);
+}
+
+#[test]
+fn a_snapshot_holds_all_of_it_and_says_once_what_changed() {
+    let mut world = World::with(&[&watch("w1", &["event ci.**"]), &watch("w2", &["in 20m", "line a /b/"])]);
+    assert_eq!(world.watches.take_changes().map(|open| open.len()), Some(2));
+    assert!(world.watches.take_changes().is_none());
+    world.publish("ci.run.failed", Some("s1"), None);
+    let bytes = snapshot::write(&world.watches).expect("encoded");
+    let mut again: Watches = snapshot::read(&bytes).expect("decoded");
+    let open = |watches: &Watches| watches.open().map(|watch| Watch::clone(watch)).collect::<Vec<_>>();
+    assert_eq!(open(&again), open(&world.watches));
+    assert_eq!(again.poll_timeout(), Some(after(1_200)));
+    assert!(again.has_said(&SessionId::new("s1"), &[Seq(3)]));
+    assert!(again.take_changes().is_some(), "who follows them begins with all");
+}
+
+#[test]
+fn there_are_no_more_than_the_bound() {
+    let mut world = World::default();
+    for number in 0..=ALL_MAX {
+        world.take(&watch(&format!("w{number}"), &["exit 1"]).set_event(), true, START);
+    }
+    assert_eq!(world.open().len(), ALL_MAX);
+}

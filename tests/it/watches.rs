@@ -1,0 +1,327 @@
+//! Watches with a real daemon: set, listed, cancelled, bounded, and fired exactly once whatever dies in between.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::daemon::{Answer, Daemon, Home, at, eventually};
+
+/// How often the daemon is killed between a watch and its end, unless `ASIDE_WATCH_KILLS` says otherwise.
+const KILLS: usize = 12;
+
+fn home() -> Home {
+    Home::new()
+}
+
+/// Opens a session that works in the home's work folder, and is idle.
+fn open(home: &Home, session: &str) {
+    let harness = json!({ "name": "loop", "workspace": home.work() });
+    for (point, carrier) in [("turn_start", "c1"), ("turn_end", "c2")] {
+        home.exchange(
+            session,
+            &json!({ "point": point, "carrier": carrier, "turn": "t1", "harness": harness }),
+        );
+    }
+}
+
+fn set(home: &Home, body: &Value) -> Answer {
+    home.ask("POST", "/v1/watches", &body.to_string())
+}
+
+fn set_for(home: &Home, session: &str, condition: &str) -> String {
+    let answer = set(home, &json!({ "conditions": [condition], "session": session, "note": "go on" }));
+    assert_eq!(answer.status(), 201, "{answer:?}");
+    answer.json()["watch"]["id"].as_str().expect("an id").to_owned()
+}
+
+/// What waits in the session's queue.
+fn pending(home: &Home, session: &str) -> u64 {
+    home.get(&format!("/v1/sessions/{session}"))["pending"].as_u64().expect("a number")
+}
+
+fn take(home: &Home, session: &str, carrier: &str) -> String {
+    let taken =
+        home.exchange(session, &json!({ "point": "turn_start", "carrier": carrier, "turn": carrier }));
+    taken.json()["text"].as_str().unwrap_or_default().to_owned()
+}
+
+fn events(home: &Home, event_type: &str) -> usize {
+    let found = home.get(&format!("/v1/events?type={event_type}&limit=1000"));
+    found["events"].as_array().expect("a list").len()
+}
+
+fn child() -> Child {
+    Command::new("cat").stdin(Stdio::piped()).spawn().expect("it runs")
+}
+
+#[test]
+fn an_idle_session_is_woken_with_the_note_once_when_a_process_ends() {
+    let home = home();
+    let _daemon = home.serve();
+    open(&home, "s1");
+    let mut child = child();
+    let id = set_for(&home, "s1", &format!("exit {}", child.id()));
+    let listed = home.get("/v1/watches");
+    assert_eq!(listed["watches"][0]["id"], id);
+    assert_eq!(listed["watches"][0]["session"], "s1");
+    child.kill().expect("a child");
+    child.wait().expect("killed");
+    let woken = eventually("a wake", || {
+        let session = home.get("/v1/sessions/s1");
+        (session["wake"] == "start_turn").then_some(session)
+    });
+    assert_eq!(woken["reason"], "high: watch", "{woken}");
+    let text = take(&home, "s1", "c3");
+    assert!(text.contains(&format!("watch: exit {}", child.id())), "{text}");
+    assert!(text.contains("state: it has ended") && text.contains("note: go on"), "{text}");
+    assert_eq!(home.get("/v1/watches")["watches"], json!([]));
+    assert_eq!((take(&home, "s1", "c4"), events(&home, "watch.fired")), (String::new(), 1));
+}
+
+#[test]
+fn what_is_so_already_is_the_answer_and_sets_nothing() {
+    let home = home();
+    let _daemon = home.serve();
+    open(&home, "s1");
+    let answer = set(&home, &json!({ "conditions": ["file .", "in 1h"], "session": "s1" }));
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    assert_eq!(answer.json(), json!({ "already": [{ "text": "file .", "state": "it is there" }] }));
+    let answer = set(&home, &json!({ "conditions": ["idle s1"], "session": "s1" }));
+    assert_eq!(answer.json()["already"][0]["state"], "no turn is under way");
+    let all = json!({ "conditions": ["file .", "file x"], "needs": "all", "session": "s1" });
+    let watch = set(&home, &all).json();
+    assert_eq!(
+        watch["watch"]["conditions"],
+        json!([{ "text": "file .", "state": "it is there" }, { "text": "file x" }])
+    );
+    fs::write(home.path("work").join("x"), "").expect("written");
+    eventually("its end", || (pending(&home, "s1") == 1).then_some(()));
+    let text = take(&home, "s1", "c3");
+    assert!(
+        text.contains("watch: file .; file x") && text.contains("state: it is there; it is there"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_wrong_one_is_refused_with_its_place_and_the_nearest_form() {
+    let home = home();
+    let _daemon = home.serve();
+    open(&home, "s1");
+    for (body, status, expected) in [
+        (
+            json!({ "conditions": ["in 1m", "exti 12"], "session": "s1" }),
+            400,
+            "conditions[1]: `exti 12` is no condition; did you mean `exit PID`?",
+        ),
+        (
+            json!({ "conditions": ["port example.org:80"], "session": "s1" }),
+            400,
+            "`example.org` is another machine",
+        ),
+        (json!({ "conditions": ["in 8d"], "session": "s1" }), 400, "more than 7 days away"),
+        (json!({ "conditions": ["in 2 turns"], "workspace": "/w" }), 400, "turns are counted of a session"),
+        (json!({ "conditions": ["idle s9"], "session": "s1" }), 400, "there is no session `s9`"),
+        (json!({ "conditions": ["in 1m"], "session": "s9" }), 404, "there is no session `s9`"),
+        (json!({ "conditions": ["in 1m"] }), 400, "name a session or a folder"),
+        (json!({ "conditions": ["in 1m"], "session": "s1", "notes": "x" }), 400, "did you mean `note`?"),
+    ] {
+        let answer = set(&home, &body);
+        let error = answer.json()["error"].clone();
+        let place = error["field"].as_str().map(|field| format!("{field}: ")).unwrap_or_default();
+        let said = format!("{place}{}", error["message"].as_str().unwrap_or_default());
+        assert!(answer.status() == status && said.contains(expected), "{body}: {} {said}", answer.status());
+    }
+    assert_eq!(home.get("/v1/watches")["watches"], json!([]));
+}
+
+#[test]
+fn a_session_has_a_bound_of_its_own_and_a_watch_can_be_ended() {
+    let home = home();
+    let _daemon = home.serve();
+    open(&home, "s1");
+    open(&home, "s2");
+    let ids: Vec<String> = (0..32).map(|_| set_for(&home, "s1", "in 1h")).collect();
+    let refused = set(&home, &json!({ "conditions": ["in 1h"], "session": "s1" }));
+    assert_eq!(refused.status(), 409);
+    assert!(
+        refused.json()["error"]["message"]
+            .as_str()
+            .is_some_and(|said| said.starts_with("32 watches of session s1"))
+    );
+    set_for(&home, "s2", "in 1h");
+    let first = ids.first().expect("one");
+    assert_eq!(home.ask("DELETE", "/v1/watches/w", "").status(), 409);
+    assert_eq!(home.ask("DELETE", &format!("/v1/watches/{}", &first[..12]), "").status(), 204);
+    assert_eq!(home.ask("DELETE", &format!("/v1/watches/{first}"), "").status(), 404);
+    set_for(&home, "s1", "in 1h");
+    assert_eq!(home.get("/v1/watches?session=s1")["watches"].as_array().map(Vec::len), Some(32));
+}
+
+#[test]
+fn an_event_that_ends_a_watch_is_not_announced_a_second_time() {
+    let home = home();
+    let _daemon = home.serve();
+    open(&home, "s1");
+    open(&home, "s2");
+    set_for(&home, "s1", "event ci.check.failed");
+    home.publish(&json!({ "type": "ci.check.failed", "workspace": home.work(), "payload": { "check": "unit", "status": "failed" } }));
+    eventually("its end", || (pending(&home, "s1") == 1).then_some(()));
+    eventually("the other session's", || (pending(&home, "s2") == 1).then_some(()));
+    let text = take(&home, "s1", "c3");
+    assert!(text.contains("state: ci.check.failed from") && !text.contains("unit"), "{text}");
+    assert!(take(&home, "s2", "c3").contains("unit"));
+    eventually("why the session was not notified twice", || {
+        home.get("/v1/notifications?limit=100").to_string().contains("\"watched\"").then_some(())
+    });
+}
+
+#[test]
+fn a_watch_follows_its_session_and_a_reminder_its_folder() {
+    let home = home();
+    let daemon = home.serve();
+    open(&home, "s1");
+    set_for(&home, "s1", "file x");
+    set_for(&home, "s1", "in 2s");
+    // The harness ends the session, which can be resumed.
+    home.publish(&json!({ "type": "agent.session.end", "source": "loop", "session": "s1", "payload": { "reason": "exit" } }));
+    drop(daemon);
+    let _daemon = home.serve();
+    fs::write(home.path("work").join("x"), "").expect("written");
+    eventually("both ends", || (pending(&home, "s1") == 2).then_some(()));
+    let text = take(&home, "s1", "c9");
+    assert!(text.contains("watch: file x") && text.contains("reminder: go on"), "{text}");
+}
+
+/// One round: three watches, what they wait for, and a kill before it, amid it, or while the daemon publishes what came of it.
+struct Round<'h> {
+    home: &'h Home,
+    number: usize,
+    child: Child,
+    ids: [String; 3],
+}
+
+impl<'h> Round<'h> {
+    fn new(home: &'h Home, number: usize) -> Self {
+        let child = child();
+        let ids = [
+            set_for(home, "s1", &format!("exit {}", child.id())),
+            set_for(home, "s1", &format!("file f{number}")),
+            set_for(home, "s1", &format!("event round.r{number}.*")),
+        ];
+        Self { home, number, child, ids }
+    }
+
+    fn publish(&self) {
+        let event_type = format!("round.r{}.done", self.number);
+        self.home.publish(&json!({ "type": event_type, "session": "s1", "id": format!("e{}", self.number) }));
+    }
+
+    fn change_the_machine(&mut self) {
+        self.child.kill().expect("a child");
+        self.child.wait().expect("killed");
+        fs::write(self.home.path("work").join(format!("f{}", self.number)), "").expect("written");
+    }
+
+    fn open(&self) -> usize {
+        self.home.get("/v1/watches")["watches"].as_array().map_or(0, Vec::len)
+    }
+
+    fn restart(&self, daemon: Daemon) -> Daemon {
+        daemon.kill();
+        self.home.serve()
+    }
+
+    fn play(&mut self, daemon: Daemon) -> Daemon {
+        match self.number % 4 {
+            0 => {
+                daemon.kill();
+                self.change_the_machine();
+                let daemon = self.home.serve();
+                self.publish();
+                daemon
+            }
+            1 => {
+                self.publish();
+                let daemon = self.restart(daemon);
+                self.change_the_machine();
+                daemon
+            }
+            2 => {
+                self.change_the_machine();
+                self.publish();
+                self.restart(daemon)
+            }
+            _ => {
+                self.publish();
+                self.change_the_machine();
+                eventually("an end", || (self.open() < 3).then_some(()));
+                self.restart(daemon)
+            }
+        }
+    }
+
+    /// Waits until all three have ended, each once.
+    fn check(&self) {
+        eventually("all ends", || (self.open() == 0).then_some(()));
+        let fired = eventually("what was published", || {
+            let found = self.home.get("/v1/events?type=watch.fired&limit=100");
+            let ids = found["events"].as_array()?.iter().filter_map(|event| at(event, "/event/id").as_str());
+            let ids: Vec<String> = ids.map(str::to_owned).collect();
+            self.ids.iter().all(|id| ids.contains(id)).then_some(ids)
+        });
+        for id in &self.ids {
+            assert_eq!(fired.iter().filter(|found| *found == id).count(), 1, "{id}");
+        }
+    }
+}
+
+#[test]
+fn whatever_the_moment_of_a_kill_a_watch_fires_once() {
+    let kills = std::env::var("ASIDE_WATCH_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
+    let home = home();
+    let mut daemon = home.serve();
+    open(&home, "s1");
+    let mut said = String::new();
+    for number in 0..kills {
+        let mut round = Round::new(&home, number);
+        daemon = round.play(daemon);
+        round.check();
+        eventually("the notifications", || (pending(&home, "s1") > 0).then_some(()));
+        for carrier in 0.. {
+            let text = take(&home, "s1", &format!("k{number}-{carrier}"));
+            if text.is_empty() {
+                break;
+            }
+            said += &text;
+        }
+    }
+    let sources = home.get("/v1/sources");
+    let own = sources["sources"].as_array().into_iter().flatten().find(|source| source["name"] == "watch");
+    assert_eq!(own.map(|own| &own["events"]), Some(&json!(3 * kills)), "none twice");
+    drop(daemon);
+    for number in 0..kills {
+        let wanted = format!("file f{number}");
+        let cells = said.lines().flat_map(|line| line.split(['"', ',']));
+        let count = cells.filter(|cell| cell.trim().trim_start_matches("watch: ") == wanted).count();
+        assert_eq!(count, 1, "{wanted}:\n{said}");
+    }
+}
+
+#[test]
+fn a_command_below_a_client_watches_for_its_session_and_elsewhere_for_its_folder() {
+    let home = home();
+    let _daemon = home.serve();
+    // This process counts as the client, as its own number stands in the exchange.
+    let harness = json!({ "name": "loop", "workspace": home.work(), "pid": std::process::id() });
+    home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1", "turn": "t1", "harness": harness }));
+    let said = home.print(&["watch", "in 20m", "--note", "Look."]);
+    assert!(said.starts_with("watching w") && said.contains(" for s1"), "{said}");
+    let said = home.print(&["remind", "in 20m", "Push.", "--workspace", &home.work()]);
+    assert!(said.contains(&format!(" for {}", home.work())), "{said}");
+    let listed = home.print(&["watch"]);
+    assert!(listed.contains("in 20m: Look.") && listed.contains("in 20m: Push."), "{listed}");
+}
