@@ -4,7 +4,13 @@
 //! it alone. So each process is waited for, and its end becomes a record as if its client had said so.
 
 use std::{
-    collections::HashSet, convert::Infallible, fs, io::Read, path::PathBuf, sync::Arc, time::Duration,
+    collections::HashSet,
+    convert::Infallible,
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
 use dashmap::{DashMap, DashSet};
@@ -100,6 +106,14 @@ pub(crate) struct ClientFolder {
     pub(crate) path: PathBuf,
 }
 
+impl ClientFolder {
+    /// Whether the client writes files in which it names its sessions, or did so once.
+    fn has_session_files(&self) -> bool {
+        let files = self.kind.files.sessions.as_ref();
+        files.is_some_and(|files| (files.path)(&self.path, 0).parent().is_some_and(Path::is_dir))
+    }
+}
+
 /// How a client's process is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Claim<'c> {
@@ -123,7 +137,13 @@ pub(crate) fn learn(
             known @ Some(_) => known,
             None => from_upwards(peer).find(|process| process.pid == pid),
         },
-        Claim::SessionFile(folder) => from_upwards(peer).find(|process| is_in(session, folder, *process)),
+        Claim::SessionFile(folder) => {
+            let known = processes.of(session).filter(|known| processes.watched.contains(known));
+            // Reading what stands above a hook costs a tenth of the hook, for nothing where a client writes no such files.
+            let is_worth_it = known.is_some() || folder.has_session_files();
+            let is_client = |process: &Process| Some(*process) == known || is_in(session, folder, *process);
+            is_worth_it.then(|| from_upwards(peer).find(is_client)).flatten()
+        }
     }?;
     processes.know(session, found);
     Some(exchange::Process { pid: found.pid, started: Some(found.started) })
