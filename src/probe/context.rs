@@ -7,15 +7,21 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Facts, Finding, Moment};
-use crate::{event::Severity, transcript::Usage};
+use super::{Facts, Finding, Moment, Transcript};
+use crate::{
+    event::Severity,
+    transcript::{Context, Usage},
+};
 
 /// From which shares of the limit on it is said, in percent, unless the configuration says otherwise.
 pub const WARN: [u8; 2] = [80, 92];
 /// How far below the first threshold the context must be before it is said again, in percent.
 const ROOM: u64 = 5;
-/// How much of the end of a transcript is read, in bytes: the last message and the results behind it, unless they are large.
-const TRANSCRIPT_BYTES_MAX: u64 = 64 * 1024;
+/// How much of the end of a transcript is read, in bytes: first enough for the last message and what is written after it, then, when no
+/// message is there, as much as may be in between.
+///
+/// Source: 2.1.332 writes a copy of its prompt after a message, in a line of 64 KB.
+const TRANSCRIPT_BYTES: [u64; 2] = [64 * 1024, 512 * 1024];
 /// Longest name of a model that is known, in bytes.
 const MODEL_BYTES_MAX: usize = 100;
 /// What the events call this budget.
@@ -65,11 +71,7 @@ pub(super) fn look(
     if !settings.enabled {
         return Vec::new();
     }
-    let found = moment.transcript.and_then(|transcript| {
-        let end = super::end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
-        Some((transcript.reader.context)(&end))
-    });
-    let found = found.unwrap_or_default();
+    let found = moment.transcript.map(|transcript| read(transcript, facts)).unwrap_or_default();
     if let Some(Usage { model, tokens }) = found.compacted.filter(|full| full.model.len() <= MODEL_BYTES_MAX)
     {
         known.learnt = Some(Limit { model, tokens });
@@ -97,6 +99,20 @@ pub(super) fn look(
         return vec![known.say("budget.token.warning", Severity::Warning, share.into_payload())];
     }
     if level < known.level && has_room() { known.reset().into_iter().collect() } else { Vec::new() }
+}
+
+/// What the end of a transcript says of the context.
+fn read(transcript: Transcript<'_>, facts: &dyn Facts) -> Context {
+    let mut found = Context::default();
+    for bytes in TRANSCRIPT_BYTES {
+        let Some(end) = super::end_of(transcript, bytes, facts) else { break };
+        found = (transcript.reader.context)(&end);
+        let is_all = (end.len() as u64) < bytes;
+        if is_all || found.used.is_some() || found.compacted.is_some() {
+            break;
+        }
+    }
+    found
 }
 
 /// How much of a context is used.

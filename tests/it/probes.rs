@@ -341,6 +341,24 @@ fn a_context_that_is_nearly_full_is_said_when_its_limit_is_known() {
 }
 
 #[test]
+fn what_the_client_wrote_after_the_last_message_hides_no_full_context() {
+    let home = home();
+    let _daemon = home.serve();
+    let work = tempfile::tempdir().expect("a folder");
+    let mut client = Client::new(&home, "s1", work.path());
+    client.writes_down(&message(150_000));
+    client.writes_down(&compaction(160_000));
+    client.writes_down(&message(130_000));
+    // So does 2.1.332 with a copy of its prompt.
+    client.writes_down(
+        &json!({ "type": "attachment", "attachment": { "type": "x", "text": "y".repeat(66_000) } }),
+    );
+    let said = client.run("ls").expect("80 percent are reached");
+    assert!(said.contains("budget_warning: context 81% used"), "{said}");
+    assert_eq!(client.run("ls"), None);
+}
+
+#[test]
 fn a_status_line_says_how_large_the_context_is() {
     let home = home();
     let _daemon = home.serve();
