@@ -330,14 +330,14 @@ fn a_context_that_is_nearly_full_is_said_when_its_limit_is_known() {
     assert_eq!(client.run("ls"), None);
     client.writes_down(&message(130_000));
     let told = client.run("ls").expect("80 percent are reached");
-    assert!(told.contains("budget_warning: context 81% used (130000 of 160000)"), "{told}");
+    assert!(told.contains("budget_warning: context 81% of 160k used"), "{told}");
     assert_eq!(client.run("ls"), None);
     client.writes_down(&compaction(150_000));
     assert_eq!(client.hook("SessionStart", json!({ "source": "compact" })), None, "it holds no more");
     let mut other = Client::new(&home, "s2", work.path());
     other.writes_down(&message(141_000));
     let told = other.run("ls").expect("this model's limit is known");
-    assert!(told.contains("budget_warning: context 94% used (141000 of 150000)"), "{told}");
+    assert!(told.contains("budget_warning: context 94% of 150k used"), "{told}");
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn what_the_client_wrote_after_the_last_message_hides_no_full_context() {
         &json!({ "type": "attachment", "attachment": { "type": "x", "text": "y".repeat(66_000) } }),
     );
     let said = client.run("ls").expect("80 percent are reached");
-    assert!(said.contains("budget_warning: context 81% used"), "{said}");
+    assert!(said.contains("budget_warning: context 81% of 160k used"), "{said}");
     assert_eq!(client.run("ls"), None);
 }
 
@@ -373,7 +373,7 @@ fn a_status_line_says_how_large_the_context_is() {
     assert_eq!(client.run("ls"), None);
     client.writes_down(&message(170_000));
     let told = client.run("ls").expect("it is nearly full");
-    assert!(told.contains("budget_warning: context 85% used (170000 of 200000)"), "{told}");
+    assert!(told.contains("budget_warning: context 85% of 200k used"), "{told}");
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn a_background_end_that_the_client_swallows_is_said_once() {
     assert_eq!(stop(&client, &[]), None);
     let told = eventually("its end is said", || client.prompt());
     assert!(
-        told.contains("handle_stopped: make b1") && told.contains("client_did_not_report_it: true"),
+        told.contains("background_ended: b1 make b1") && told.contains("client_did_not_report_it: true"),
         "{told}"
     );
     assert!(!told.contains("make b2") && !told.contains("make b3"), "{told}");
