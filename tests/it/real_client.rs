@@ -6,6 +6,7 @@ mod api;
 mod calls;
 mod client;
 mod contexts;
+mod desk;
 mod detectors;
 mod files;
 mod repository;

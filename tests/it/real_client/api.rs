@@ -19,14 +19,19 @@ use serde_json::{Value, json};
 pub(super) struct Turn {
     content: Value,
     stop_reason: &'static str,
+    /// How many tokens the request is said to have had.
+    tokens: u64,
     before: Box<dyn FnOnce() + Send>,
 }
+
+/// That of a request of which it does not matter.
+const TOKENS: u64 = 10;
 
 impl Turn {
     /// It says something, and the turn ends.
     pub(super) fn says(text: &str) -> Self {
         let content = json!([{ "type": "text", "text": text }]);
-        Self { content, stop_reason: "end_turn", before: Box::new(|| ()) }
+        Self { content, stop_reason: "end_turn", tokens: TOKENS, before: Box::new(|| ()) }
     }
 
     /// It calls a tool. The id is the script's, so that two runs differ in nothing.
@@ -37,7 +42,14 @@ impl Turn {
     /// It makes several equal calls in one message.
     pub(super) fn calls_together(ids: &[&str], tool: &str, input: &Value) -> Self {
         let call = |id: &&str| json!({ "type": "tool_use", "id": id, "name": tool, "input": input });
-        Self { content: ids.iter().map(call).collect(), stop_reason: "tool_use", before: Box::new(|| ()) }
+        let content = ids.iter().map(call).collect();
+        Self { content, stop_reason: "tool_use", tokens: TOKENS, before: Box::new(|| ()) }
+    }
+
+    /// The model was given so many tokens.
+    pub(super) fn given(mut self, tokens: u64) -> Self {
+        self.tokens = tokens;
+        self
     }
 
     /// What happens before the model answers.
@@ -187,14 +199,14 @@ fn serve(connection: &TcpStream, state: &(Mutex<State>, Condvar)) -> std::io::Re
     };
     (turn.before)();
     // The client takes two messages with one id for two parts of the same.
-    let message = message(&format!("msg_{number}"), &request["model"]);
+    let message = message(&format!("msg_{number}"), &request["model"], turn.tokens);
     stream(connection, &message, &turn.content, turn.stop_reason)
 }
 
 /// What is asked beside the conversation: titles, counts, probes.
 fn answer_aside(connection: &TcpStream, is_message: bool, request: &Value) -> std::io::Result<()> {
     let content = json!([{ "type": "text", "text": "ok" }]);
-    let mut message = message("msg_aside", &request["model"]);
+    let mut message = message("msg_aside", &request["model"], TOKENS);
     if is_message && request["stream"] == true {
         return stream(connection, &message, &content, "end_turn");
     }
@@ -214,11 +226,11 @@ fn answer_aside(connection: &TcpStream, is_message: bool, request: &Value) -> st
     connection.write_all((head + &body).as_bytes())
 }
 
-fn message(id: &str, model: &Value) -> Value {
+fn message(id: &str, model: &Value, tokens: u64) -> Value {
     json!({
         "id": id, "type": "message", "role": "assistant", "model": model, "content": [],
         "stop_reason": null, "stop_sequence": null,
-        "usage": { "input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": 0,
+        "usage": { "input_tokens": tokens, "output_tokens": 1, "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": 0 },
     })
 }

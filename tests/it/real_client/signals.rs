@@ -2,6 +2,7 @@
 //! request or later, and in how many tokens, is a line for `scripts/signals`, which makes the README's table of all of them.
 
 use std::{
+    fs,
     io::Write,
     sync::{Arc, Mutex, mpsc},
     thread,
@@ -9,6 +10,7 @@ use std::{
 };
 
 use aside::tokens;
+use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use super::{
@@ -16,9 +18,10 @@ use super::{
     assert_only_added,
     calls::{GO_ON, bash, edit, git, go_on, in_background, make_repository, put, read},
     client::{run_headless, run_headless_with, version},
+    desk::{Desk, less},
     said::{Played, Said},
     stage::Stage,
-    terminal::PATIENCE,
+    terminal::{PATIENCE, within},
 };
 use crate::support::{daemon::Home, mounts::has_own_mounts};
 
@@ -26,6 +29,14 @@ use crate::support::{daemon::Home, mounts::has_own_mounts};
 const MARK: &str = "SIGNAL ";
 /// For how long the user is away.
 const AWAY: Duration = Duration::from_secs(9 * 3_600 + 12 * 60);
+/// Longer than the client has for its report of an end.
+const LATE: Duration = Duration::from_secs(120);
+/// In which request a lost end is said: the end of the turn before it shows that the command is gone.
+const MISSED_IN: usize = 2;
+/// How full a context is that is nearly full, in the models of these clients.
+const NEARLY_FULL: u64 = 830_000;
+/// What the user says in another conversation.
+const ELSEWHERE: &str = "somewhere else";
 /// Most lines of what an agent reads after a pause.
 const WELCOME_LINES_MAX: usize = 5;
 
@@ -45,6 +56,8 @@ enum Says {
     Client,
     /// Aside, in the next request and in so many tokens at most, or in as many as this text takes, which says the same.
     Aside(u32, &'static str),
+    /// The client where it does so without aside; where it loses it, aside, in as many tokens.
+    AsideWhereLost(u32, &'static str),
 }
 
 /// Plays it in both, prints the line, and checks that it is said once.
@@ -66,14 +79,18 @@ fn check(signal: &Signal) -> String {
     writeln!(std::io::stderr(), "{MARK}{line}").expect("somebody reads");
     assert_only_added(&played.conversation);
     let [once] = said.as_slice() else { panic!("said {} times: {said:#?}", said.len()) };
-    match signal.says {
-        Says::Client => assert!(!once.by_aside, "{once:#?}"),
-        Says::Aside(most, same) => {
-            let most = most.max(tokens::estimate(same).0);
-            assert!(once.by_aside && once.request == 1, "{once:#?}");
-            assert!(once.tokens() <= most, "{} tokens, at most {most}:\n{}", once.tokens(), once.text);
+    let (most, same, request) = match signal.says {
+        Says::Aside(most, same) => (most, same, 1),
+        Says::AsideWhereLost(most, same) if alone.is_empty() => (most, same, MISSED_IN),
+        Says::Client | Says::AsideWhereLost(..) => {
+            assert!(!alone.is_empty() && !once.by_aside, "{once:#?}");
+            return said.remove(0).text;
         }
-    }
+    };
+    assert!(alone.is_empty(), "the client says it: {alone:#?}");
+    assert!(once.by_aside && once.request == request, "{once:#?}");
+    let most = most.max(tokens::estimate(same).0);
+    assert!(once.tokens() <= most, "{} tokens, at most {most}:\n{}", once.tokens(), once.text);
     said.remove(0).text
 }
 
@@ -165,6 +182,132 @@ fn the_end_of_a_background_command() {
             let begins = if stage.happens { in_background(1, "sleep 2; echo finished") } else { go_on(1) };
             let turns = vec![begins, bash(2, "sleep 4; echo meanwhile"), go_on(3), done()];
             played(stage, 1, turns)
+        },
+    });
+}
+
+/// A command in the background that runs until [`end_it`], or until its home is gone.
+fn endless(stage: &Stage) -> Turn {
+    let (work, end) = (stage.home.work(), stage.home.path("end"));
+    let pid = stage.home.path("pid").display().to_string();
+    let script =
+        format!("echo $$ >{pid}; while [ -d {work} ] && [ ! -e {} ]; do sleep 0.1; done\n", end.display());
+    put(&stage.home, "build.sh", &script);
+    in_background(1, "sh build.sh")
+}
+
+/// The process of that command, once it runs.
+fn process(home: &Home) -> Pid {
+    let read = || fs::read_to_string(home.path("pid")).ok()?.trim().parse().ok().and_then(Pid::from_raw);
+    assert!(within(PATIENCE, || read().is_some()), "the command does not run");
+    read().expect("it is there")
+}
+
+fn end_it(home: &Home) {
+    fs::write(home.path("end"), "").expect("written");
+}
+
+/// What the agent says at the end of the turn in which it began that command.
+const SAID_LAST: &str = "it is being built";
+
+/// A client whose agent has begun a command in the background, if something happens, and ended its turn.
+fn with_command(stage: &Stage) -> Desk {
+    let begins = if stage.happens { endless(stage) } else { go_on(1) };
+    let desk = Desk::taken(stage, vec![begins, Turn::says(SAID_LAST)]);
+    desk.rest_after(2);
+    desk
+}
+
+/// The user goes on, and twice more after the client had its time for a report.
+fn go_on_late(stage: &mut Stage, desk: &Desk) {
+    desk.prompt("go on");
+    stage.pass_for_daemon(LATE);
+    desk.prompt("go on");
+    desk.prompt("go on");
+}
+
+const LOST: Says =
+    Says::AsideWhereLost(20, "background_ended: b1a2b3c4d sh build.sh\nclient_did_not_report_it: true");
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn the_end_of_a_background_command_in_another_conversation() {
+    check(&Signal {
+        row: 21,
+        what: "the same, while its user was in another conversation",
+        says: LOST,
+        play: |stage| {
+            let desk = with_command(stage);
+            let conversation = desk.conversation();
+            desk.clear();
+            desk.prompt(ELSEWHERE);
+            if stage.happens {
+                // The client reports it there, in a turn of its own.
+                end_it(&stage.home);
+                desk.rest_after(4);
+            }
+            desk.resume(&conversation);
+            go_on_late(stage, &desk);
+            Played { conversation: less(desk.api.conversation(), ELSEWHERE), happened: 1 }
+        },
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_background_command_that_its_user_stopped() {
+    check(&Signal {
+        row: 22,
+        what: "its user stopped a command in the background",
+        says: LOST,
+        play: |stage| {
+            let desk = with_command(stage);
+            if stage.happens {
+                desk.stop_command(process(&stage.home));
+            }
+            go_on_late(stage, &desk);
+            Played { conversation: desk.api.conversation(), happened: 1 }
+        },
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_background_command_whose_client_was_killed() {
+    check(&Signal {
+        row: 23,
+        what: "its client was killed while a command ran in the background",
+        says: Says::Client,
+        play: |stage| {
+            let api = with_command(stage).kill(SAID_LAST);
+            end_it(&stage.home);
+            // It is missed at the end of the first one's turn, if the client does not report it.
+            for _ in 0..3 {
+                run_headless_with(&stage.home, &api.url(), &["-p", "go on", "--continue"]);
+                stage.pass(LATE);
+            }
+            Played { conversation: api.conversation(), happened: 1 }
+        },
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_context_that_is_nearly_full() {
+    check(&Signal {
+        row: 120,
+        what: "its context became nearly full",
+        says: Says::Aside(10, "context: 84 percent (168k of 200k)"),
+        play: |stage| {
+            let (tokens, shown) = if stage.happens { (NEARLY_FULL, 83) } else { (0, 0) };
+            let desk = Desk::taken(stage, (0..4).map(|_| done().given(tokens)).collect());
+            desk.rest_after(1);
+            // The limit is known when the client has drawn its status line.
+            desk.see(&format!("\"used_percentage\":{shown}"));
+            for _ in 0..3 {
+                desk.prompt("go on");
+            }
+            Played { conversation: desk.api.conversation(), happened: 0 }
         },
     });
 }

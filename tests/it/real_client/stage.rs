@@ -14,7 +14,7 @@ use aside::{
 };
 use serde_json::{Value, json};
 
-use super::{calls::put, home, settled_home};
+use super::{calls::put, client::aside, settled_home};
 use crate::support::daemon::{Daemon, Home};
 
 /// Where the first record of a journal's file begins.
@@ -22,6 +22,9 @@ const RECORDS_AT: usize = 16;
 /// How large the disk is that is made small, and how much of it is filled.
 const SMALL_DISK: &str = "size=64m";
 const FILLED_BYTES: usize = 60 << 20;
+
+/// What the user's own status line shows: how full the context is, as `"used_percentage":83`.
+const STATUS_LINE: &str = "grep -o '\"used_percentage\":[0-9]*' | head -n 1";
 
 pub(super) struct Stage {
     pub(super) home: Arc<Home>,
@@ -34,7 +37,7 @@ pub(super) struct Stage {
 impl Stage {
     /// With nothing of aside.
     pub(super) fn alone() -> Self {
-        Self { home: settled_home(), daemon: None, has_small_disk: false, happens: true }
+        Self { home: home_with_status_line(), daemon: None, has_small_disk: false, happens: true }
     }
 
     /// The same, and nothing happens.
@@ -45,7 +48,8 @@ impl Stage {
     }
 
     pub(super) fn with_aside() -> Self {
-        let home = home();
+        let home = home_with_status_line();
+        aside(&home, &["install", "claude-code", "--user", "--statusline"]);
         let daemon = home.serve();
         Self { home, daemon: Some(daemon), has_small_disk: false, happens: true }
     }
@@ -77,6 +81,11 @@ impl Stage {
     /// daemon is another one afterwards; how long none ran it takes from the wall clock.
     pub(super) fn pass(&mut self, by: Duration) {
         age_transcripts(&self.home.path("claude/projects"), by);
+        self.pass_for_daemon(by);
+    }
+
+    /// The same of the daemon alone, for a client that is at work meanwhile.
+    pub(super) fn pass_for_daemon(&mut self, by: Duration) {
         if let Some(daemon) = self.daemon.take() {
             assert_eq!(daemon.stop().status.code(), Some(0));
             age_journal(&self.home.state(), by);
@@ -108,6 +117,16 @@ impl Drop for Stage {
             Command::new("umount").arg("-l").arg(self.home.work()).status().ok();
         }
     }
+}
+
+fn home_with_status_line() -> Arc<Home> {
+    let home = settled_home();
+    let settings = home.path("claude/settings.json");
+    let text = fs::read_to_string(&settings).expect("it is settled");
+    let mut json: Value = serde_json::from_str(&text).expect("JSON");
+    json["statusLine"] = json!({ "type": "command", "command": STATUS_LINE });
+    fs::write(&settings, json.to_string()).expect("written");
+    home
 }
 
 fn age_journal(state: &Path, by: Duration) {

@@ -25,12 +25,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// What stands before the line that is being typed.
 const PROMPT_SIGN: &str = "❯";
 
-/// A tmux server with one window; it ends with the test.
-struct Terminal {
+/// A tmux server with one window, in which the client runs; it ends with the test.
+pub(super) struct Terminal {
     socket: PathBuf,
 }
 
 impl Terminal {
+    /// Starts the client with `args` in a home, talking to the API at `url`.
+    pub(super) fn of_client(home: &Home, url: &str, args: &[&str]) -> Self {
+        let program = program().to_string_lossy().into_owned();
+        let args = ["--permission-mode", "default"].iter().chain(args).map(|arg| (*arg).to_owned());
+        let command: Vec<String> = [program].into_iter().chain(args).collect();
+        Self::running(home, &command, &environment(home, url))
+    }
+
     fn running(home: &Home, command: &[String], environment: &[(String, String)]) -> Self {
         // One that comes after another has begun before that one is gone.
         let socket = (1..).map(|number| home.path(&format!("tmux{number}"))).find(|path| !path.exists());
@@ -49,20 +57,46 @@ impl Terminal {
         tmux
     }
 
-    fn screen(&self) -> String {
+    pub(super) fn screen(&self) -> String {
         let output = self.tmux().args(["capture-pane", "-p"]).output().expect("tmux runs");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    fn press(&self, keys: &[&str]) {
+    pub(super) fn press(&self, keys: &[&str]) {
         let status = self.tmux().arg("send-keys").args(keys).status().expect("tmux runs");
         assert!(status.success(), "tmux: {status}");
     }
 
-    fn pid(&self) -> Pid {
+    pub(super) fn pid(&self) -> Pid {
         let output = self.tmux().args(["display-message", "-p", "#{pane_pid}"]).output().expect("tmux runs");
         let pid = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
         Pid::from_raw(pid).expect("a process")
+    }
+
+    /// Types a line and enters it; false when there is no place for it, or it is not seen there.
+    pub(super) fn enter(&self, line: &str) -> bool {
+        let sees = |words: &str| within(PATIENCE, || self.screen().contains(words));
+        if !sees(PROMPT_SIGN) {
+            return false;
+        }
+        self.press(&["-l", line]);
+        let is_seen = sees(line);
+        if is_seen {
+            self.press(&["Enter"]);
+        }
+        is_seen
+    }
+
+    /// What the client's own file says of it; null when there is none.
+    pub(super) fn file(&self, home: &Home) -> Value {
+        let path = home.path("claude").join(format!("sessions/{}.json", self.pid().as_raw_nonzero()));
+        fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    /// Whether the client's own file says that no turn is under way.
+    pub(super) fn says_idle(&self, home: &Home) -> bool {
+        let status = &self.file(home)["status"];
+        status == "idle" || status == "shell"
     }
 }
 
@@ -172,16 +206,8 @@ impl Seat {
     pub(super) fn stop_turn(&self) {
         self.terminal.press(&["Escape"]);
         // What was typed for the turn may stand in the line again.
-        assert!(within(PATIENCE, || self.says_idle()), "{}", self.sight());
+        assert!(within(PATIENCE, || self.terminal.says_idle(&self.home)), "{}", self.sight());
         self.terminal.press(&["C-u"]);
-    }
-
-    /// Whether the client's own file says that no turn is under way.
-    fn says_idle(&self) -> bool {
-        let path = self.home.path("claude").join(format!("sessions/{}.json", self.pid().as_raw_nonzero()));
-        let file: Value =
-            fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-        file["status"] == "idle" || file["status"] == "shell"
     }
 
     /// Leaves the client and starts it again with `args`.
@@ -194,11 +220,7 @@ impl Seat {
 
     /// Types a line and enters it.
     pub(super) fn enter(&self, line: &str) {
-        let has = |words: &str| self.terminal.screen().contains(words);
-        assert!(within(PATIENCE, || has(PROMPT_SIGN)), "{}", self.sight());
-        self.terminal.press(&["-l", line]);
-        assert!(within(PATIENCE, || has(line)), "`{line}` is not seen:\n{}", self.sight());
-        self.terminal.press(&["Enter"]);
+        assert!(self.terminal.enter(line), "`{line}` is not seen:\n{}", self.sight());
     }
 
     /// Enters a prompt, waits until its turn is over, and gives what the model was shown for it.
@@ -290,11 +312,8 @@ fn plugin(home: &Home) -> String {
 }
 
 fn start(home: &Home, api: &Api, args: &[&str]) -> Terminal {
-    let (client, plugin) = (program().to_string_lossy().into_owned(), plugin(home) + "/aside");
-    let mut command =
-        [&client, "--plugin-dir", &plugin, "--permission-mode", "default"].map(str::to_owned).to_vec();
-    command.extend(args.iter().map(|arg| (*arg).to_owned()));
-    Terminal::running(home, &command, &environment(home, &api.url()))
+    let plugin = plugin(home) + "/aside";
+    Terminal::of_client(home, &api.url(), &[&["--plugin-dir", &plugin], args].concat())
 }
 
 /// Looks every [`LOOK_EVERY`] until `is_so`; false when it is not so within `patience`.
