@@ -2,14 +2,17 @@
 //! given the same with the next prompt.
 
 use std::{
+    fs,
     io::Write,
     time::{Duration, Instant},
 };
 
+use aside::tokens::estimate;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{
+    api::Turn,
     count,
     terminal::{PATIENCE, Seat, within},
 };
@@ -137,4 +140,48 @@ fn a_client_without_a_monitor_is_woken_through_its_message_socket() {
     // The context is empty, and what was delivered once stays so.
     assert_eq!([count(&request, BY_SOCKET), count(&request, "marker_socket")], [wakes, 0]);
     assert_eq!(seat.watchers(), 0);
+}
+
+/// Most tokens of a whole wait: the call, its result, and what the agent is woken with.
+const WAIT_TOKENS_MAX: u32 = 150;
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn an_agent_asks_once_and_is_woken_with_its_note() {
+    let command = format!("{} watch 'file built' --note 'marker_note'", env!("CARGO_BIN_EXE_aside"));
+    let call = json!({ "command": command, "description": "Wait for the build" });
+    let turns = vec![Turn::calls("toolu_w1", "Bash", &call), Turn::says("waiting"), Turn::says("seen")];
+    let seat = Seat::playing(turns, &["go"]);
+    let request = seat.next_request(2);
+    one_watcher(&seat);
+    let session = seat.idle_session();
+    let open = seat.home.get("/v1/watches");
+    assert_eq!(open["watches"][0]["session"], session, "{open}");
+    let id = open["watches"][0]["id"].as_str().and_then(|id| id.get(..7)).expect("an id");
+    assert_eq!(count(&request, &format!("watching {id} for ")), 1, "{:?}", request.last());
+    #[expect(clippy::disallowed_methods, reason = "how long an agent waits is what is asked here")]
+    let begin = Instant::now();
+    fs::write(seat.home.path("work").join("built"), "").expect("written");
+    if seat.can_be_woken {
+        assert!(seat.api.wait_for(3, WAKE_MAX), "not woken in {WAKE_MAX:?}; {}", seat.sight());
+        writeln!(std::io::stderr(), "woken after {:?}", begin.elapsed()).expect("somebody reads");
+    } else {
+        let pending = || seat.home.get(&format!("/v1/sessions/{session}"))["pending"].clone();
+        assert!(within(PATIENCE, || pending() == 1), "{}", seat.sight());
+        seat.enter("is there anything");
+    }
+    let request = seat.next_request(3);
+    let said = request.last().expect("a message").to_string();
+    // A monitor's line says it for the user who looks on, and for the agent.
+    let times = if seat.can_be_woken { 2 } else { 1 };
+    for words in ["file built", "it is there", "marker_note"] {
+        assert_eq!(said.matches(words).count(), times, "{words}: {said}");
+    }
+    // The frame around the line is the client's own.
+    let line = said.split_once("<event>").and_then(|(_, rest)| rest.split_once("</event>"));
+    let said = line.map_or(said.as_str(), |(line, _)| line);
+    let result = format!("watching {id} for {session}, until in 1h");
+    let tokens: u32 = [&call.to_string(), &result, said].iter().map(|text| estimate(text).0).sum();
+    writeln!(std::io::stderr(), "{tokens} tokens").expect("somebody reads");
+    assert!(tokens <= WAIT_TOKENS_MAX, "{tokens} tokens");
 }
