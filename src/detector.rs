@@ -1,11 +1,13 @@
 //! Detectors: folds over what harnesses report of their agents. One publishes what it finds, as an event of its session.
 //!
 //! A detector takes events in the order of the journal, with their times, and asks nothing of the machine: the same events lead
-//! to the same findings, live, in a replay and in a simulation. Another one is a file here, a field of [`Detectors`] and its line in
-//! `Detectors::each`. What it finds is published and read from the journal like any other event, so it is delivered by the exchange
+//! to the same findings, live, in a replay and in a simulation. Another one is a file here, its row in the table
+//! `sources!`, a field of [`Detectors`] and its line in `Detectors::each`. What it finds is published and read from the journal like any other event, so it is delivered by the exchange
 //! after the one that came with the last event of it.
 
 pub mod loops;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     event::{Event, EventRef, EventType, Payload, Provenance, SessionId, Severity},
+    settings::sources,
     time::Timestamp,
 };
 
@@ -21,11 +24,9 @@ const SOURCE: &str = "aside";
 /// What the types of the events begin with that detectors take: what harnesses report of their agents.
 const TAKEN: [&str; 2] = ["agent.", "tool.call."];
 
-/// `[sources]` of `aside.toml`, as far as it is about detectors.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Settings {
-    /// `[sources.loop]`.
-    pub loops: loops::Settings,
+sources! {
+    // Module, its name in `[sources]`, what its events are about, and without what it finds nothing.
+    loops "loop" "repeated calls" "calls with `args` and `result`";
 }
 
 /// What a detector found.

@@ -14,6 +14,7 @@
 // Decides: words.
 pub mod meter;
 pub mod nearest;
+pub mod settings;
 pub mod snapshot;
 pub mod time;
 

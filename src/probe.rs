@@ -4,8 +4,8 @@
 //! A probe decides purely: it is given what the session knows ([`Known`]), the moment ([`Moment`]), and answers about the machine
 //! ([`Facts`]). It says what is to be published ([`Finding`]) and what the session knows from now on ([`Noted`]). Both go into
 //! the journal in one batch with the exchange, and before it; the engine learns from it ([`Memory::learn`]), so a restart forgets nothing.
-//! The content of files never enters the journal. Another probe is a file here, a field of [`Surroundings`] and of [`Settings`], and its
-//! line in [`look`].
+//! The content of files never enters the journal. Another probe is a file here and its row in the
+//! table `probes!`; its file says what its settings are, what a session knows of it, and how it looks.
 
 pub mod background;
 pub mod context;
@@ -35,9 +35,10 @@ pub use self::{
 };
 use crate::{
     call::{Call, TouchKind},
-    event::{Event, EventType, Payload, Provenance, SessionId, Severity, cut_text, strip_text},
+    event::{Event, EventRef, EventType, Payload, Provenance, SessionId, Severity, cut_text, strip_text},
     exchange::{Begins, Exchange, Trigger},
     notification::InjectionPoint,
+    settings::sources,
     time::Timestamp,
     transcript::{Gauge, Transcript},
 };
@@ -64,6 +65,8 @@ pub struct Moment<'a> {
     pub now: Timestamp,
     /// The folder that the session works in, absolute.
     pub workspace: Option<&'a str>,
+    /// The top folder of the repository that it works in, as far as the session knows one.
+    pub repository: Option<&'a str>,
     /// The calls that ended since the last exchange, oldest first; before a tool, the one that begins.
     pub calls: &'a [Call],
     /// Since when those calls may have run, as [`Known::calls_since`] says.
@@ -95,6 +98,7 @@ impl<'a> Moment<'a> {
             point,
             now,
             workspace: None,
+            repository: None,
             calls: &[],
             calls_since: Timestamp::ZERO,
             prompt_after: None,
@@ -134,22 +138,6 @@ pub struct Known {
     pub heard_at: Timestamp,
     /// The folder that it works in.
     pub workspace: Option<Arc<str>>,
-}
-
-/// What a session knows besides its files: so little that all of it is noted when some of it changes.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Surroundings {
-    /// The repository that it works in.
-    pub git: git::Known,
-    /// The other sessions that it was notified of.
-    pub others: others::Known,
-    /// The disks that are nearly full.
-    pub disk: disk::Known,
-    /// How full its context is.
-    pub context: context::Known,
-    /// The commands that it left running.
-    pub background: background::Known,
 }
 
 impl Known {
@@ -202,36 +190,62 @@ impl Noted {
     }
 }
 
-/// `[sources]` of `aside.toml`, as far as it is about probes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Settings {
-    /// `[sources.files]`.
-    pub files: files::Settings,
-    /// `[sources.git]`.
-    pub git: Switch,
-    /// `[sources.sessions]`.
-    pub others: Switch,
-    /// `[sources.disk]`.
-    pub disk: disk::Settings,
-    /// `[sources.time]`.
-    pub pause: pause::Settings,
-    /// `[sources.context]`.
-    pub context: context::Settings,
-    /// `[sources.background]`.
-    pub background: background::Settings,
+/// Makes of the table of probes their settings, what a session knows of those that have a [`Probe`], and what asks these.
+macro_rules! probes {
+    ($($module:ident $name:literal $about:literal $needs:literal $($probe:ident)?;)*) => {
+        sources! { $($module $name $about $needs;)* }
+
+        /// What a session knows besides its files: so little that all of it is noted when some of it changes.
+        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct Surroundings {
+            /// The repository that it works in.
+            pub git: git::Known,
+            $($(#[doc = concat!("What `[sources.", $name, "]` is about.")] pub $module: $module::$probe,)?)*
+        }
+
+        impl Surroundings {
+            /// Asks each [`Probe`] that is on, in the order of the table.
+            fn look(&mut self, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Finding> {
+                let (moment, mut findings) = (&Moment { repository: self.git.top(), ..*moment }, Vec::new());
+                $($(if settings.$module.enabled {
+                    findings.extend($module::$probe::look(&mut self.$module, moment, &settings.$module, facts));
+                } else {
+                    $module::$probe::forget(&mut self.$module);
+                })?)*
+                findings
+            }
+
+            /// Lets each take an event about the session's calls and turns.
+            fn learn(&mut self, event: &EventRef<'_>, now: Timestamp) {
+                $($($module::$probe::learn(&mut self.$module, event, now);)?)*
+            }
+        }
+    };
 }
 
-/// A source that is on or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Switch {
-    /// Whether it is on.
-    pub enabled: bool,
+probes! {
+    // Module, its name in `[sources]`, what its events are about, without what it finds nothing, and its `Probe`, which every look asks.
+    // Those that have none have their own places in `look`.
+    files      "files"      "changed files"           "calls that name their files";
+    git        "git"        "moves of the repository" "a repository";
+    others     "sessions"   "other sessions"          "a session's folder"                           Known;
+    pause      "time"       "pauses"                  "exchanges at `turn_start`";
+    disk       "disk"       "full disks"              "a session's folder"                           Known;
+    context    "context"    "full contexts"           "a transcript or a status line"                Known;
+    background "background" "lost background ends"    "a transcript, and turns that list what runs"  Known;
 }
 
-impl Default for Switch {
-    fn default() -> Self {
-        Self { enabled: true }
-    }
+/// What a session knows of one thing, which every look compares with what is true then.
+trait Probe {
+    /// Those of its module.
+    type Settings;
+    /// Says what is to be published, and knows from then on that it was.
+    fn look(&mut self, moment: &Moment<'_>, settings: &Self::Settings, facts: &dyn Facts) -> Vec<Finding>;
+    /// Takes an event about the session's calls and turns.
+    fn learn(&mut self, _event: &EventRef<'_>, _now: Timestamp) {}
+    /// Forgets what it cannot follow while it is off.
+    fn forget(&mut self) {}
 }
 
 /// What a probe found that is to be published.
@@ -321,11 +335,7 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
         explained: &git.explained,
     };
     let files = files::look(&known.files, moment, &given, facts);
-    let others = others::look(&mut around.others, moment, around.git.top(), settings.others);
-    let disk = disk::look(&mut around.disk, moment, &settings.disk, facts);
-    let context = context::look(&mut around.context, moment, &settings.context, facts);
-    let background = background::look(&mut around.background, moment, settings.background, facts);
-    let findings = [git.findings, files.findings, others, disk, context, background].concat();
+    let findings = [git.findings, files.findings, around.look(moment, settings, facts)].concat();
     let findings = pause::sum_up(findings, moment, &settings.pause);
     let around = (around != known.around).then_some(around);
     events(findings, Noted { files: files.noted, around }, moment)

@@ -172,7 +172,7 @@ fn detail(source: &SourceView, view: &SourcesView, context: &Context<'_>) -> Val
             fields.insert(key.to_owned(), value.into());
         }
     };
-    let is_switched = Producer::find(name).is_some_and(|row| row.kind.switch().is_some());
+    let is_switched = Producer::find(name).is_some_and(|row| row.kind.is_switched());
     add("note", note(source, context));
     add("about", about.clone());
     add("needs", needs.clone());

@@ -148,8 +148,8 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         injection: read_injection(&mut injection),
         sessions: read_sessions(&mut sessions),
         sources: sources::read(&mut sources),
-        detectors: sources::read_detectors(&mut tables),
-        probes: Arc::new(sources::read_probes(&mut tables)),
+        detectors: detector::Settings::read(&mut tables),
+        probes: Arc::new(probe::Settings::read(&mut tables)),
         wake: Arc::new(activation::read(&mut activation)),
         origins: BTreeMap::new(),
         found: Vec::new(),
@@ -342,7 +342,7 @@ mod tests {
         assert!(settings.found.is_empty(), "{:?}", settings.found);
         let in_file: Vec<_> = settings.origins.keys().cloned().collect();
 
-        let tables = producers::SWITCHED.map(|row| format!("sources.{}", row.name));
+        let tables = producers::switched().map(|row| format!("sources.{}", row.name));
         let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables);
         let unknown: String = sections.map(|name| format!("[{name}]\nno_such_key = 1\n")).collect();
         let unknown = compiled(&unknown);

@@ -1,32 +1,32 @@
 //! What ships and publishes events by itself: probes, detectors, harnesses, a command, the daemon.
 //!
-//! To add one, add a row here, and its name to the `producers` of its types in `config/events.toml`; a harness needs no row. What shows
-//! them (`aside sources`, `aside doctor`, `GET /v1/sources`, docs/sources.md) is made of these two or compared with them by a test. An
-//! event of any other source is counted by the name of that source.
+//! Probes, detectors and harnesses have tables of their own, of which the rows here are made; to add another one, add a row here. The
+//! `producers` of its types in `config/events.toml` name it. What shows them (`aside sources`, `aside doctor`, `GET /v1/sources`,
+//! docs/sources.md) is made of these two or compared with them by a test. An event of any other source is counted by the name of that
+//! source.
 
 use std::{borrow::Cow, sync::LazyLock};
 
 use crate::{
+    detector,
     engine::rules::CompiledRules,
     event::catalogue::{self, CatalogueEntry},
     harness::kind::KINDS,
     pipeline::rule::{Activity, Subscriber},
-    probe::{Facts, git},
+    probe::{self, Facts, git},
+    settings::Row,
 };
 
 /// The `source` of the events that the program publishes about an agent or about itself.
 const OWN: &str = "aside";
 
-/// Whether rules have it switched on.
-type Switch = fn(&CompiledRules) -> bool;
-
 /// How a producer comes to publish.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// It is asked within an exchange; `[sources.NAME]` switches it.
-    Probe(Switch),
+    Probe(fn(&probe::Settings) -> bool),
     /// It folds what harnesses report; `[sources.NAME]` switches it.
-    Detector(Switch),
+    Detector(fn(&detector::Settings) -> bool),
     /// It reports what its client does, while it has a session open.
     Harness,
     /// It waits for something outside of aside.
@@ -58,44 +58,23 @@ pub static PRODUCERS: LazyLock<Vec<Producer>> = LazyLock::new(|| {
         about: "calls, turns, sessions",
         needs: format!("`aside install {}`", kind.caps.name).into(),
     });
-    SWITCHED.into_iter().chain(harnesses).chain(OTHERS).collect()
+    let probes = probe::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Probe(row.is_on)));
+    let detectors = detector::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Detector(row.is_on)));
+    probes.chain(detectors).chain(harnesses).chain(OTHERS).collect()
 });
 
 const fn row(name: &'static str, kind: Kind, about: &'static str, needs: &'static str) -> Producer {
     Producer { name, kind, about, needs: Cow::Borrowed(needs) }
 }
 
-/// Those with a table of `[sources]`, which `config/sources.rs` reads.
-pub(super) const SWITCHED: [Producer; 8] = [
-    row(
-        "files",
-        Kind::Probe(|rules| rules.probes.files.enabled),
-        "changed files",
-        "calls that name their files",
-    ),
-    row("git", Kind::Probe(|rules| rules.probes.git.enabled), "moves of the repository", "a repository"),
-    row("sessions", Kind::Probe(|rules| rules.probes.others.enabled), "other sessions", "a session's folder"),
-    row("time", Kind::Probe(|rules| rules.probes.pause.enabled), "pauses", "exchanges at `turn_start`"),
-    row("disk", Kind::Probe(|rules| rules.probes.disk.enabled), "full disks", "a session's folder"),
-    row(
-        "context",
-        Kind::Probe(|rules| rules.probes.context.enabled),
-        "full contexts",
-        "a transcript or a status line",
-    ),
-    row(
-        "background",
-        Kind::Probe(|rules| rules.probes.background.enabled),
-        "lost background ends",
-        "a transcript, and turns that list what runs",
-    ),
-    row(
-        "loop",
-        Kind::Detector(|rules| rules.detectors.loops.enabled),
-        "repeated calls",
-        "calls with `args` and `result`",
-    ),
-];
+const fn switched_row<S>(from: &Row<S>, kind: Kind) -> Producer {
+    row(from.name, kind, from.about, from.needs)
+}
+
+/// Those with a table of `[sources]`.
+pub(super) fn switched() -> impl Iterator<Item = &'static Producer> {
+    PRODUCERS.iter().filter(|row| row.kind.is_switched())
+}
 
 /// What publishes without a harness.
 const OTHERS: [Producer; 3] = [
@@ -117,11 +96,17 @@ impl Kind {
         }
     }
 
-    /// What switches it, if a table of `[sources]` does.
-    pub const fn switch(self) -> Option<Switch> {
+    /// Whether a table of `[sources]` switches it.
+    pub const fn is_switched(self) -> bool {
+        matches!(self, Self::Probe(_) | Self::Detector(_))
+    }
+
+    /// Whether these rules let it publish.
+    pub fn is_on(self, rules: &CompiledRules) -> bool {
         match self {
-            Self::Probe(is_on) | Self::Detector(is_on) => Some(is_on),
-            Self::Harness | Self::Source | Self::Command | Self::Daemon => None,
+            Self::Probe(is_on) => is_on(&rules.probes),
+            Self::Detector(is_on) => is_on(&rules.detectors),
+            Self::Harness | Self::Source | Self::Command | Self::Daemon => true,
         }
     }
 }
@@ -218,12 +203,11 @@ mod tests {
     #[test]
     fn a_row_is_switched_by_its_own_table_and_no_other() {
         let shipped = rules(&[]);
-        for row in &SWITCHED {
+        for row in switched() {
             let off = rules(&[("aside.toml", &format!("[sources.{}]\nenabled = false\n", row.name))]);
-            for other in &SWITCHED {
-                let is_on = other.kind.switch().expect("it has one");
-                assert!(is_on(&shipped));
-                assert_eq!(is_on(&off), other.name != row.name, "{} {}", row.name, other.name);
+            for other in switched() {
+                assert!(other.kind.is_on(&shipped));
+                assert_eq!(other.kind.is_on(&off), other.name != row.name, "{} {}", row.name, other.name);
             }
         }
     }

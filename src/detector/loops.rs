@@ -17,6 +17,7 @@ use super::{Detector, Finding, first_64_bits};
 use crate::{
     event::{EventRef, SessionId, Severity, cut_text, strip_text},
     session::CLOSING_EVENT,
+    settings::settings,
     time::Timestamp,
 };
 
@@ -26,8 +27,6 @@ const PERIOD_MAX: usize = 4;
 const CYCLES: u32 = 3;
 /// How often a failing call is made until it is one.
 const FAILURES: u32 = 3;
-/// How often another call is made until it is one, unless the configuration says otherwise.
-pub const REPEATS: u32 = 4;
 /// Most sessions whose calls are remembered, at some 400 bytes each; beyond it the one that was silent for longest is forgotten.
 const SESSIONS_MAX: usize = 1_000;
 /// Most characters of a call in a finding.
@@ -36,19 +35,10 @@ const CALL_CHARS_MAX: usize = 100;
 const TURN_STARTED: &str = "agent.turn.start";
 const LOOP_DETECTED: &str = "agent.loop.detected";
 
-/// `[sources.loop]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether loops are looked for.
-    pub enabled: bool,
-    /// How often a call that does not fail is made until it is a loop; at least 2.
-    pub repeats: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { enabled: true, repeats: REPEATS }
-    }
+settings! {
+    /// How often a call that does not fail is made until it is a loop: one that is made once more may be meant, and a hundred are a loop
+    /// in any case.
+    repeats: u32 = 4, number(2..=100);
 }
 
 /// The last calls of each session.

@@ -2,22 +2,23 @@
 //!
 //! A client reports the end of such a command by itself, and sometimes loses it. A command is known from the result of the call that
 //! started it. It has ended when the client does not count it among those that run, at the end of a turn; if its end was not
-//! reported within [`GRACE`] from then on, in a prompt, a result or the transcript, it is said once.
+//! reported within `grace` from then on, in a prompt, a result or the transcript, it is said once.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Facts, Finding, Moment};
+use super::{Facts, Finding, Moment, Probe};
 use crate::{
     call::{Call, RUNNING},
     event::{EventRef, Severity, cut_text, strip_text},
+    settings::settings,
     time::Timestamp,
 };
 
 /// How long the client has for its report, unless the configuration says otherwise.
-pub const GRACE: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_secs(60);
 /// Most commands of a session that are known; beyond it the one that runs for longest is forgotten.
 const TASKS_MAX: usize = 32;
 /// How much of a command is kept, in characters.
@@ -27,19 +28,9 @@ const ID_BYTES_MAX: usize = 64;
 /// How much of the end of a transcript is searched for the client's report, in bytes.
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 
-/// `[sources.background]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether lost ends are said.
-    pub enabled: bool,
+settings! {
     /// How long the client has for its report.
-    pub grace: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { enabled: true, grace: GRACE }
-    }
+    grace: Duration = GRACE, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
 }
 
 /// The commands that run in the background, by the harness's ids.
@@ -58,19 +49,6 @@ struct Task {
 }
 
 impl Known {
-    /// Takes the end of a turn, which names the commands that run; one that names none because its harness never does teaches nothing.
-    pub(super) fn learn(&mut self, event: &EventRef<'_>, now: Timestamp) {
-        if self.0.is_empty() || event.event_type != "agent.turn.end" {
-            return;
-        }
-        let payload: serde_json::Value = serde_json::from_str(event.payload).unwrap_or_default();
-        let Some(running) = payload.get(RUNNING).and_then(serde_json::Value::as_array) else { return };
-        for (id, task) in &mut self.0 {
-            let is_running = running.iter().any(|running| running.as_str() == Some(id));
-            task.gone_since = if is_running { None } else { task.gone_since.or(Some(now)) };
-        }
-    }
-
     fn start(&mut self, id: &str, call: &Call, now: Timestamp) {
         if self.0.len() >= TASKS_MAX {
             let oldest = self.0.iter().min_by_key(|(_, task)| task.since).map(|(id, _)| id.clone());
@@ -82,49 +60,65 @@ impl Known {
     }
 }
 
-/// Learns what the calls started and ended, and finds the ends that were not reported in time.
-pub(super) fn look(
-    known: &mut Known,
-    moment: &Moment<'_>,
-    settings: Settings,
-    facts: &dyn Facts,
-) -> Vec<Finding> {
-    if !settings.enabled {
-        known.0.clear();
-        return Vec::new();
+impl Probe for Known {
+    type Settings = Settings;
+
+    fn look(&mut self, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Finding> {
+        for call in moment.calls {
+            if let Some(id) = call.started.as_deref().filter(|id| id.len() <= ID_BYTES_MAX) {
+                self.start(id, call, moment.now);
+            }
+            for id in &call.ended {
+                self.0.remove(id);
+            }
+        }
+        let is_late =
+            |task: &Task| task.gone_since.is_some_and(|since| moment.now.since(since) >= settings.grace);
+        if !self.0.values().any(is_late) {
+            return Vec::new();
+        }
+        let reported = moment.transcript.and_then(|transcript| {
+            let end = super::end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
+            Some((transcript.reader.ended)(&end))
+        });
+        let reported = reported.unwrap_or_default();
+        let mut findings = Vec::new();
+        self.0.retain(|id, task| {
+            if reported.contains(id) {
+                return false;
+            }
+            if !is_late(task) {
+                return true;
+            }
+            let payload = json!({ "handle": id, "command": task.command, "reported": false });
+            let name = format!("{id}:{}", task.since.as_millis());
+            findings.push(Finding {
+                event_type: "tool.handle.stopped",
+                severity: Severity::Info,
+                name,
+                payload,
+            });
+            false
+        });
+        findings
     }
-    for call in moment.calls {
-        if let Some(id) = call.started.as_deref().filter(|id| id.len() <= ID_BYTES_MAX) {
-            known.start(id, call, moment.now);
+
+    /// Takes the end of a turn, which names the commands that run; one that names none because its harness never does teaches nothing.
+    fn learn(&mut self, event: &EventRef<'_>, now: Timestamp) {
+        if self.0.is_empty() || event.event_type != "agent.turn.end" {
+            return;
         }
-        for id in &call.ended {
-            known.0.remove(id);
+        let payload: serde_json::Value = serde_json::from_str(event.payload).unwrap_or_default();
+        let Some(running) = payload.get(RUNNING).and_then(serde_json::Value::as_array) else { return };
+        for (id, task) in &mut self.0 {
+            let is_running = running.iter().any(|running| running.as_str() == Some(id));
+            task.gone_since = if is_running { None } else { task.gone_since.or(Some(now)) };
         }
     }
-    let is_late =
-        |task: &Task| task.gone_since.is_some_and(|since| moment.now.since(since) >= settings.grace);
-    if !known.0.values().any(is_late) {
-        return Vec::new();
+
+    fn forget(&mut self) {
+        self.0.clear();
     }
-    let reported = moment.transcript.and_then(|transcript| {
-        let end = super::end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
-        Some((transcript.reader.ended)(&end))
-    });
-    let reported = reported.unwrap_or_default();
-    let mut findings = Vec::new();
-    known.0.retain(|id, task| {
-        if reported.contains(id) {
-            return false;
-        }
-        if !is_late(task) {
-            return true;
-        }
-        let payload = json!({ "handle": id, "command": task.command, "reported": false });
-        let name = format!("{id}:{}", task.since.as_millis());
-        findings.push(Finding { event_type: "tool.handle.stopped", severity: Severity::Info, name, payload });
-        false
-    });
-    findings
 }
 
 #[cfg(test)]

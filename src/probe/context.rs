@@ -7,14 +7,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Facts, Finding, Moment, Transcript};
+use super::{Facts, Finding, Moment, Probe, Transcript};
 use crate::{
     event::Severity,
+    settings::settings,
     transcript::{Context, Usage},
 };
 
-/// From which shares of the limit on it is said, in percent, unless the configuration says otherwise.
-pub const WARN: [u8; 2] = [80, 92];
 /// How far below the first threshold the context must be before it is said again, in percent.
 const ROOM: u64 = 5;
 /// How much of the end of a transcript is read, in bytes: first enough for the last message and what is written after it, then, when no
@@ -27,19 +26,9 @@ const MODEL_BYTES_MAX: usize = 100;
 /// What the events call this budget.
 const BUDGET: &str = "context";
 
-/// `[sources.context]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether the context is looked at.
-    pub enabled: bool,
+settings! {
     /// From which shares of the limit on it is said, in percent, rising.
-    pub warn: Vec<u8>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { enabled: true, warn: WARN.to_vec() }
-    }
+    warn: Vec<u8> = vec![80, 92], rising(1..=100, 4, "they are in percent: [80, 92]");
 }
 
 /// What was said to a session.
@@ -61,44 +50,40 @@ pub struct Limit {
     pub(super) tokens: u64,
 }
 
-/// Compares what the context holds with its limit.
-pub(super) fn look(
-    known: &mut Known,
-    moment: &Moment<'_>,
-    settings: &Settings,
-    facts: &dyn Facts,
-) -> Vec<Finding> {
-    if !settings.enabled {
-        return Vec::new();
-    }
-    let found = moment.transcript.map(|transcript| read(transcript, facts)).unwrap_or_default();
-    if let Some(Usage { model, tokens }) = found.compacted.filter(|full| full.model.len() <= MODEL_BYTES_MAX)
-    {
-        known.learnt = Some(Limit { model, tokens });
-    }
-    if moment.has_new_context {
-        return known.reset().into_iter().collect();
-    }
-    let own = known.learnt.as_ref().zip(found.used.as_ref());
-    let own = own.filter(|(limit, used)| limit.model == used.model).map(|(limit, _)| limit.tokens);
-    let of_others = || found.used.as_ref().and_then(|used| moment.limits.get(&used.model).copied());
-    let limit = moment.gauge.and_then(|gauge| gauge.size).or(own).or_else(of_others);
-    let share = match (found.used, limit.filter(|limit| *limit > 0)) {
-        (Some(used), Some(limit)) => {
-            Share { percent: used.tokens * 100 / limit, of: Some((used.tokens, limit)) }
+impl Probe for Known {
+    type Settings = Settings;
+
+    fn look(&mut self, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Finding> {
+        let found = moment.transcript.map(|transcript| read(transcript, facts)).unwrap_or_default();
+        if let Some(Usage { model, tokens }) =
+            found.compacted.filter(|full| full.model.len() <= MODEL_BYTES_MAX)
+        {
+            self.learnt = Some(Limit { model, tokens });
         }
-        _ => match moment.gauge {
-            Some(gauge) => Share { percent: gauge.used_percent.into(), of: None },
-            None => return Vec::new(),
-        },
-    };
-    let level = settings.warn.iter().filter(|threshold| share.percent >= u64::from(**threshold)).count();
-    let has_room = || settings.warn.first().is_some_and(|first| share.percent + ROOM < u64::from(*first));
-    if level > known.level {
-        known.level = level;
-        return vec![known.say("budget.token.warning", Severity::Warning, share.into_payload())];
+        if moment.has_new_context {
+            return self.reset().into_iter().collect();
+        }
+        let own = self.learnt.as_ref().zip(found.used.as_ref());
+        let own = own.filter(|(limit, used)| limit.model == used.model).map(|(limit, _)| limit.tokens);
+        let of_others = || found.used.as_ref().and_then(|used| moment.limits.get(&used.model).copied());
+        let limit = moment.gauge.and_then(|gauge| gauge.size).or(own).or_else(of_others);
+        let share = match (found.used, limit.filter(|limit| *limit > 0)) {
+            (Some(used), Some(limit)) => {
+                Share { percent: used.tokens * 100 / limit, of: Some((used.tokens, limit)) }
+            }
+            _ => match moment.gauge {
+                Some(gauge) => Share { percent: gauge.used_percent.into(), of: None },
+                None => return Vec::new(),
+            },
+        };
+        let level = settings.warn.iter().filter(|threshold| share.percent >= u64::from(**threshold)).count();
+        let has_room = || settings.warn.first().is_some_and(|first| share.percent + ROOM < u64::from(*first));
+        if level > self.level {
+            self.level = level;
+            return vec![self.say("budget.token.warning", Severity::Warning, share.into_payload())];
+        }
+        if level < self.level && has_room() { self.reset().into_iter().collect() } else { Vec::new() }
     }
-    if level < known.level && has_room() { known.reset().into_iter().collect() } else { Vec::new() }
 }
 
 /// What the end of a transcript says of the context.

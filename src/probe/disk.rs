@@ -7,11 +7,18 @@ use std::{collections::BTreeMap, path::Path};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Facts, Finding, Moment, Space};
-use crate::event::Severity;
+use super::{Facts, Finding, Moment, Probe, Space};
+use crate::{
+    event::Severity,
+    settings::{Form, settings},
+};
 
 /// Less than this is nearly full, in bytes, unless the configuration says otherwise: what a build of some size writes.
-pub const BELOW_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+const BELOW_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+/// The units of a limit.
+const UNITS: [(&str, u64); 3] = [("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+/// Largest share of a disk that counts as nearly full, in percent.
+const SHARE_MAX: u64 = 50;
 /// A limit in bytes is at most this part of a file system: a small one is not nearly full when it is empty.
 const PART_MAX: u64 = 10;
 /// There is room again from this many hundredths of the limit on, so that one that hovers about it is not said again and again.
@@ -19,13 +26,16 @@ const ROOM_HUNDREDTHS: u64 = 125;
 /// Most file systems that are remembered of a session.
 const DISKS_MAX: usize = 16;
 
-/// `[sources.disk]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether disks are looked at.
-    pub enabled: bool,
+/// A limit as it is written.
+const FREE_SPACE: Form<Below> = Form {
+    noun: "free space",
+    note: "it is written like \"2GiB\", \"500MiB\" or \"5%\"; a share is at most 50%",
+    parse: Below::parse,
+};
+
+settings! {
     /// What counts as nearly full.
-    pub below: Below,
+    below: Below = Below::Bytes(BELOW_BYTES), text(&FREE_SPACE);
 }
 
 /// What counts as nearly full.
@@ -37,9 +47,15 @@ pub enum Below {
     Percent(u64),
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self { enabled: true, below: Below::Bytes(BELOW_BYTES) }
+impl Below {
+    /// Such as `2GiB` and `5%`.
+    fn parse(text: &str) -> Option<Self> {
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        let sized = UNITS.into_iter().find_map(|(unit, bytes)| {
+            text.strip_suffix(unit).and_then(number).map(|count| Self::Bytes(count.saturating_mul(bytes)))
+        });
+        let share = text.strip_suffix('%').and_then(number).filter(|percent| *percent <= SHARE_MAX);
+        sized.or(share.map(Self::Percent))
     }
 }
 
@@ -62,43 +78,38 @@ enum Level {
     VeryLow,
 }
 
-/// Looks at the disks of the workspace and of temporary files.
-pub(super) fn look(
-    known: &mut Known,
-    moment: &Moment<'_>,
-    settings: &Settings,
-    facts: &dyn Facts,
-) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if !settings.enabled {
-        return findings;
-    }
-    let mut seen = Vec::new();
-    for path in moment.workspace.into_iter().chain([moment.temporary]) {
-        let Some(space) = facts.space(Path::new(path)).filter(|space| space.total > 0) else { continue };
-        if seen.contains(&space.device) {
-            continue;
+impl Probe for Known {
+    type Settings = Settings;
+
+    fn look(&mut self, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut seen = Vec::new();
+        for path in moment.workspace.into_iter().chain([moment.temporary]) {
+            let Some(space) = facts.space(Path::new(path)).filter(|space| space.total > 0) else { continue };
+            if seen.contains(&space.device) {
+                continue;
+            }
+            seen.push(space.device);
+            let (before, now) = (self.low.get(&space.device).copied(), level(&space, settings.below));
+            let is_worse = now > before && (before.is_some() || self.low.len() < DISKS_MAX);
+            let has_room = before.is_some() && now.is_none() && has_room(&space, settings.below);
+            if !is_worse && !has_room {
+                continue;
+            }
+            match now {
+                Some(level) if is_worse => self.low.insert(space.device, level),
+                _ => self.low.remove(&space.device),
+            };
+            self.said = self.said.saturating_add(1);
+            findings.push(Finding {
+                event_type: if is_worse { "disk.space.low" } else { "disk.space.ok" },
+                severity: if is_worse { Severity::Warning } else { Severity::Info },
+                name: format!("{}:{}", space.device, self.said),
+                payload: json!({ "path": super::shown_path(path), "free": shown(space.free), "total": shown(space.total) }),
+            });
         }
-        seen.push(space.device);
-        let (before, now) = (known.low.get(&space.device).copied(), level(&space, settings.below));
-        let is_worse = now > before && (before.is_some() || known.low.len() < DISKS_MAX);
-        let has_room = before.is_some() && now.is_none() && has_room(&space, settings.below);
-        if !is_worse && !has_room {
-            continue;
-        }
-        match now {
-            Some(level) if is_worse => known.low.insert(space.device, level),
-            _ => known.low.remove(&space.device),
-        };
-        known.said = known.said.saturating_add(1);
-        findings.push(Finding {
-            event_type: if is_worse { "disk.space.low" } else { "disk.space.ok" },
-            severity: if is_worse { Severity::Warning } else { Severity::Info },
-            name: format!("{}:{}", space.device, known.said),
-            payload: json!({ "path": super::shown_path(path), "free": shown(space.free), "total": shown(space.total) }),
-        });
+        findings
     }
-    findings
 }
 
 fn limit(space: &Space, below: Below) -> u64 {

@@ -23,10 +23,13 @@ use self::{
     known::{Awaited, Observed, Said, State},
 };
 use super::{Facts, Finding, Fingerprint, Moment, facts::Entry, shown_path};
-use crate::{event::Severity, time::Timestamp, transcript::Transcript};
+use crate::{
+    event::Severity,
+    settings::{Form, settings},
+    time::Timestamp,
+    transcript::Transcript,
+};
 
-/// Most files of a session that are known, unless the configuration says otherwise.
-pub const PATHS_MAX: u32 = 1_024;
 /// Most findings of one look; the files beyond are looked at again with the next exchange.
 const FINDINGS_MAX: usize = 100;
 /// Longest path that is known, in bytes: what the system takes.
@@ -38,26 +41,23 @@ const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 /// Folders in which the system shows its own state as files.
 const NO_FILES: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// `[sources.files]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether files are looked at.
-    pub enabled: bool,
-    /// Most files of a session that are known; beyond it the one that was touched longest ago is forgotten.
-    pub max_paths: u32,
-    /// Whether the lines that changed are named; for that the texts of small files are kept in memory.
-    pub lines: bool,
-    /// Whether a call that would overwrite a change is held back once.
-    pub guard: Guard,
-    /// Names of folders whose files are left out.
-    pub ignore: Vec<String>,
-}
+/// What is left out.
+const FOLDER: Form<String> = Form {
+    noun: "name of a folder",
+    note: "a folder is left out by its name, wherever it is: \"target\"",
+    parse: |name| (!name.contains(['/', '*'])).then(|| name.to_owned()),
+};
 
-impl Default for Settings {
-    fn default() -> Self {
-        let ignore = [".git", "node_modules", "target"].map(str::to_owned).to_vec();
-        Self { enabled: true, max_paths: PATHS_MAX, lines: true, guard: Guard::Off, ignore }
-    }
+settings! {
+    /// Most files of a session that are known; beyond it the one that was touched longest ago is forgotten. A small task has some, and a
+    /// look at the most takes some 9 ms.
+    max_paths: u32 = 1_024, number(16..=10_000);
+    /// Whether the lines that changed are named; for that the texts of small files are kept in memory.
+    lines: bool = true, flag();
+    /// Whether a call that would overwrite a change is held back once.
+    guard: Guard = Guard::Off, word(&Guard::ALL, Guard::as_str);
+    /// Names of folders whose files are left out.
+    ignore: Vec<String> = [".git", "node_modules", "target"].map(str::to_owned).to_vec(), texts(&FOLDER, 64);
 }
 
 /// What a look at the files gives.

@@ -28,10 +28,12 @@ use self::{
     repository::{Repository, Seen},
 };
 use super::{Facts, Finding, Moment};
-use crate::{notification::InjectionPoint, time::Timestamp};
+use crate::{notification::InjectionPoint, settings::settings, time::Timestamp};
 
 /// Most moves of a session's own that are remembered, so that other sessions know whose they were.
 const OWN_MAX: usize = 8;
+
+settings! {}
 
 /// What a session knows of its repository; nothing before the first look.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

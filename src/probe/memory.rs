@@ -126,7 +126,7 @@ impl Memory {
             }
             None => {
                 known.heard_at = now;
-                known.around.background.learn(event, now);
+                known.around.learn(event, now);
                 known.calling_since = match event.event_type {
                     "tool.call.pending" => known.calling_since.or(Some(now)),
                     _ => None,

@@ -5,10 +5,11 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Finding, Moment, Switch, name_towards};
+use super::{Facts, Finding, Moment, Probe, name_towards};
 use crate::{
     event::{SessionId, Severity},
     probe,
+    settings::settings,
 };
 
 /// For how long after something was heard of it a session counts as one that works.
@@ -16,41 +17,36 @@ const PRESENT_FOR: Duration = Duration::from_secs(15 * 60);
 /// Most sessions that are remembered as said; beyond it nothing more is said.
 const SAID_MAX: usize = 64;
 
+settings! {}
+
 /// The sessions that were said.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Known(BTreeSet<SessionId>);
 
-/// Finds the sessions that work here and were not said yet.
-///
-/// Shape: `repository` is the folder of that which the session works in.
-pub(super) fn look(
-    known: &mut Known,
-    moment: &Moment<'_>,
-    repository: Option<&str>,
-    settings: Switch,
-) -> Vec<Finding> {
-    if !settings.enabled {
-        return Vec::new();
+impl Probe for Known {
+    type Settings = Settings;
+
+    fn look(&mut self, moment: &Moment<'_>, _settings: &Settings, _facts: &dyn Facts) -> Vec<Finding> {
+        let is_present = |heard_at| moment.now.since(heard_at) <= PRESENT_FOR;
+        let unsaid = moment.others.iter().filter(|other| {
+            other.is_open
+                && works_in(&other.known, moment.workspace, moment.repository)
+                && is_present(other.known.heard_at)
+                && !is_of_one_conversation(moment.session, &other.session)
+                && !self.0.contains(&other.session)
+        });
+        let room = SAID_MAX.saturating_sub(self.0.len());
+        let unsaid: Vec<&SessionId> = unsaid.map(|other| &other.session).take(room).collect();
+        let Some(first) = unsaid.first() else { return Vec::new() };
+        let mut payload = json!({ "session": name_towards(moment.session, first) });
+        if let (Some(fields), more @ 1..) = (payload.as_object_mut(), unsaid.len() - 1) {
+            fields.insert("more".to_owned(), more.into());
+        }
+        let name = first.to_string();
+        self.0.extend(unsaid.into_iter().cloned());
+        vec![Finding { event_type: "session.other.present", severity: Severity::Info, name, payload }]
     }
-    let is_present = |heard_at| moment.now.since(heard_at) <= PRESENT_FOR;
-    let unsaid = moment.others.iter().filter(|other| {
-        other.is_open
-            && works_in(&other.known, moment.workspace, repository)
-            && is_present(other.known.heard_at)
-            && !is_of_one_conversation(moment.session, &other.session)
-            && !known.0.contains(&other.session)
-    });
-    let room = SAID_MAX.saturating_sub(known.0.len());
-    let unsaid: Vec<&SessionId> = unsaid.map(|other| &other.session).take(room).collect();
-    let Some(first) = unsaid.first() else { return Vec::new() };
-    let mut payload = json!({ "session": name_towards(moment.session, first) });
-    if let (Some(fields), more @ 1..) = (payload.as_object_mut(), unsaid.len() - 1) {
-        fields.insert("more".to_owned(), more.into());
-    }
-    let name = first.to_string();
-    known.0.extend(unsaid.into_iter().cloned());
-    vec![Finding { event_type: "session.other.present", severity: Severity::Info, name, payload }]
 }
 
 /// Whether a session works in this folder or this repository. One that was started in a folder above all others works in none of them.

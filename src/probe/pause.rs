@@ -8,29 +8,19 @@ use serde_json::{Map, Value};
 use super::{Finding, Moment};
 use crate::{
     event::Severity,
+    settings::settings,
     time::{Timestamp, duration_millis},
 };
 
-/// Shortest pause that is said, unless the configuration says otherwise.
-pub const GAP: Duration = Duration::from_secs(30 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most paths that are named.
 const PATHS_SHOWN_MAX: usize = 5;
 /// The type of the finding.
 const PAUSE_ENDED: &str = "agent.pause.ended";
 
-/// `[sources.time]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether pauses are said.
-    pub enabled: bool,
-    /// The shortest one.
-    pub gap: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { enabled: true, gap: GAP }
-    }
+settings! {
+    /// The shortest pause that is said.
+    gap: Duration = Duration::from_secs(30 * 60), duration(Duration::from_secs(60)..=30 * DAY);
 }
 
 /// Makes one finding of `findings` when they come after a pause; others stay as they are.

@@ -138,29 +138,18 @@ impl Here {
 
     /// Whether it can publish, and why not or why no subscriber takes its events.
     fn state(&self, row: &Producer) -> (bool, Option<String>) {
-        match row.kind {
-            Kind::Probe(is_on) | Kind::Detector(is_on) if !is_on(&self.rules) => {
-                let setting = format!("[sources.{}] enabled = false", row.name);
-                let file = self.origins.get(&format!("sources.{}.enabled", row.name));
-                (false, Some(file.map_or_else(|| setting.clone(), |file| format!("{setting} in {file}"))))
-            }
-            Kind::Harness if !self.harnesses.contains(row.name) => {
-                (false, Some("no session of it is open".to_owned()))
-            }
-            Kind::Probe(_)
-            | Kind::Detector(_)
-            | Kind::Harness
-            | Kind::Source
-            | Kind::Command
-            | Kind::Daemon => {
-                let off = match row.kind.switch() {
-                    Some(_) => row.switched_off_subscribers(&self.rules),
-                    None => Vec::new(),
-                };
-                let why = || format!("no subscriber takes its events: {} is switched off", off.join(", "));
-                (true, (!off.is_empty()).then(why))
-            }
+        if !row.kind.is_on(&self.rules) {
+            let setting = format!("[sources.{}] enabled = false", row.name);
+            let file = self.origins.get(&format!("sources.{}.enabled", row.name));
+            let why = file.map_or_else(|| setting.clone(), |file| format!("{setting} in {file}"));
+            return (false, Some(why));
         }
+        if matches!(row.kind, Kind::Harness) && !self.harnesses.contains(row.name) {
+            return (false, Some("no session of it is open".to_owned()));
+        }
+        let off = if row.kind.is_switched() { row.switched_off_subscribers(&self.rules) } else { Vec::new() };
+        let why = || format!("no subscriber takes its events: {} is switched off", off.join(", "));
+        (true, (!off.is_empty()).then(why))
     }
 
     fn unserved(&self, counted: &Counted) -> Vec<UnservedView> {
