@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    env, fs,
     path::Path,
 };
 
@@ -12,35 +12,28 @@ use aside::{
         layers::Sources,
         producers::{self, PRODUCERS, Producer},
     },
+    detector,
     event::catalogue,
+    harness::kind::KINDS,
     notification::SubscriberId,
+    probe,
 };
 
 use crate::tidy::read_tree;
 
-/// What the paths of a producer's code begin with, and the types that it reads and does not publish.
-const CODE: [(&str, &[&str], &[&str]); 12] = [
-    ("files", &["src/probe/files"], &[]),
-    ("git", &["src/probe/git"], &[]),
-    ("sessions", &["src/probe/others.rs"], &[]),
-    ("time", &["src/probe/pause.rs"], &[]),
-    ("disk", &["src/probe/disk.rs"], &[]),
-    ("context", &["src/probe/context.rs"], &[]),
-    ("background", &["src/probe/background.rs"], &["agent.turn.end"]),
-    (
-        "loop",
-        &["src/detector"],
-        &["agent.turn.start", "tool.call.failure", "tool.call.success", "tool.call.timeout"],
-    ),
-    ("claude-code", &["src/harness/claude"], &[]),
-    ("watch", &["src/watch.rs", "src/source/watching"], &["agent.turn.end"]),
-    ("run", &["src/cli/run"], &[]),
-    ("aside", &["src/daemon/", "src/engine/", "src/probe.rs", "src/source.rs"], &[]),
+/// The types that the code of a producer reads and does not publish.
+const READS: [(&str, &[&str]); 3] = [
+    ("background", &["agent.turn.end"]),
+    ("watch", &["agent.turn.end"]),
+    ("loop", &["agent.turn.start", "tool.call.failure", "tool.call.success", "tool.call.timeout"]),
 ];
 /// Code that reads events and publishes none.
 const READS_ONLY: [&str; 2] = ["src/probe/memory.rs", "src/probe/world.rs"];
-/// Where everything that publishes has its row in [`CODE`].
-const COVERED: [&str; 4] = ["src/probe", "src/detector", "src/harness", "src/source"];
+/// What begins the tables of docs/sources.md, after which the rows come.
+const TABLES: [&str; 2] = [
+    "| source | kind | about | needs | publishes |\n|---|---|---|---|---|\n",
+    "| subscriber | events |\n|---|---|\n",
+];
 /// What stands in the file of a subscriber that waits for others.
 const MARK: &str = "[events]\n# Nothing that ships with aside publishes these: others have to.\n";
 
@@ -59,36 +52,37 @@ fn literals() -> BTreeMap<String, BTreeSet<String>> {
     files.iter().map(|(path, text)| (path.clone(), of(text))).collect()
 }
 
-#[test]
-fn the_catalogue_names_as_producers_what_publishes_in_the_code() {
-    let literals = literals();
-    let rows: BTreeSet<&str> = PRODUCERS.iter().map(|row| row.name).collect();
-    assert_eq!(rows, CODE.iter().map(|(name, ..)| *name).collect());
-    for (name, places, read) in CODE {
-        let own = literals.iter().filter(|(path, _)| places.iter().any(|place| path.starts_with(place)));
-        let published: BTreeSet<&str> = own
-            .flat_map(|(_, found)| found)
-            .map(String::as_str)
-            .filter(|found| !read.contains(found))
-            .collect();
-        assert_eq!(
-            types_of(row(name)),
-            published,
-            "{name}: config/events.toml beside the code of {places:?}"
-        );
-    }
-    let is_covered = |path: &str| {
-        READS_ONLY.contains(&path)
-            || CODE.iter().any(|(_, places, _)| places.iter().any(|place| path.starts_with(place)))
+/// The row whose code a file is: a probe, a detector and a harness have a file of their name, and a folder if they need one.
+///
+/// Panics: for another file in their folders.
+fn row_of(path: &str) -> Option<&'static str> {
+    let (folder, rest) = path.strip_prefix("src/")?.split_once('/').unwrap_or((path, ""));
+    let name = rest.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+    let own = match folder {
+        "probe" => probe::Settings::ROWS.iter().find(|row| row.module == name).map(|row| row.name),
+        "detector" => detector::Settings::ROWS.iter().find(|row| row.module == name).map(|row| row.name),
+        "harness" => KINDS.iter().find(|kind| kind.word == name).map(|kind| kind.caps.name),
+        "cli" => return (name == "run").then_some("run"),
+        "source" => (name == "watching").then_some("watch"),
+        "watch" | "src/watch.rs" => Some("watch"),
+        "daemon" | "engine" | "src/probe.rs" | "src/source.rs" => Some("aside"),
+        _ => return None,
     };
-    for (path, found) in &literals {
-        let is_of_a_producer = COVERED.iter().any(|folder| path.starts_with(folder)) && !found.is_empty();
-        assert!(!is_of_a_producer || is_covered(path), "{path} has {found:?} and no row in `CODE`");
-    }
+    Some(own.unwrap_or_else(|| panic!("{path} publishes and is the code of no row")))
 }
 
-fn row(name: &str) -> &'static Producer {
-    PRODUCERS.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("`{name}` is no row"))
+#[test]
+fn the_catalogue_names_as_producers_what_publishes_in_the_code() {
+    let mut published: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let literals =
+        literals().into_iter().filter(|(path, found)| !found.is_empty() && !READS_ONLY.contains(&&**path));
+    for (row, found) in literals.filter_map(|(path, found)| Some((row_of(&path)?, found))) {
+        let read = READS.iter().find(|(name, _)| *name == row).map_or(&[][..], |(_, read)| read);
+        published.entry(row).or_default().extend(found.into_iter().filter(|found| !read.contains(&&**found)));
+    }
+    let named =
+        PRODUCERS.iter().map(|row| (row.name, types_of(row).into_iter().map(str::to_owned).collect()));
+    assert_eq!(published, named.collect(), "left what the code has, right what config/events.toml says");
 }
 
 fn types_of(row: &Producer) -> BTreeSet<&'static str> {
@@ -111,10 +105,11 @@ fn the_file_of_a_subscriber_that_waits_for_others_says_so_and_no_other_file() {
     assert_eq!(marked.map(|file| &*file.name).collect::<Vec<_>>(), unserved);
 }
 
+/// `ASIDE_BLESS=1` rewrites the tables.
 #[test]
 fn the_documentation_lists_every_producer_and_every_subscriber_that_waits_for_others() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let document = fs::read_to_string(root.join("docs/sources.md")).expect("it is there");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sources.md");
+    let document = fs::read_to_string(&path).expect("it is there");
     let list = |types: Vec<&str>| types.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let rows = PRODUCERS.iter().map(|row| {
         let types = list(types_of(row).into_iter().collect());
@@ -124,7 +119,15 @@ fn the_documentation_lists_every_producer_and_every_subscriber_that_waits_for_ot
     let waiting = waiting
         .iter()
         .map(|(id, types)| format!("| `{id}` | {} |\n", list(types.iter().map(String::as_str).collect())));
-    for table in [rows.collect::<String>(), waiting.collect::<String>()] {
-        assert!(document.contains(&format!("|---|\n{table}\n")), "docs/sources.md has no table\n{table}");
+    let mut expected = document.clone();
+    for (head, rows) in TABLES.into_iter().zip([rows.collect::<String>(), waiting.collect()]) {
+        let (before, after) = expected.split_once(head).expect("docs/sources.md has the table");
+        let (_, rest) = after.split_once("\n\n").expect("it ends");
+        expected = format!("{before}{head}{rows}\n{rest}");
+    }
+    if env::var_os("ASIDE_BLESS").is_some() {
+        fs::write(&path, &expected).expect("written");
+    } else {
+        assert_eq!(document, expected, "ASIDE_BLESS=1 rewrites the tables of docs/sources.md");
     }
 }
