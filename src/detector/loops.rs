@@ -5,7 +5,7 @@
 //! a loop of a thousand calls is nine lines. A changed outcome is progress: edits between two runs of a test and a command whose
 //! output changes are no loop. What the harness leaves out of `args` and `result` cannot be compared, so a call without them ends a loop.
 //!
-//! Source: the thresholds of other agents (OpenHands 4 equal and 3 failing calls, 3 cycles of two; gemini-cli 5 equal calls).
+//! Source: the thresholds of other agents: 4 equal and 3 failing calls and 3 cycles of two in one, 5 equal calls in another.
 
 use std::collections::{BTreeMap, VecDeque};
 
