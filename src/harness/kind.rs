@@ -7,7 +7,7 @@ use crate::{
     event::SessionId,
     exchange::Answer,
     harness::{
-        Headers, HookCall, HookEnv, HookError, caps::Caps, claude, installation::Installation,
+        Headers, HookCall, HookEnv, HookError, caps::Caps, installation::Installation,
         message_socket::MessageSocket, native::Native, process::Process, program::Program,
         round_trip::RoundTrip, session_file::SessionFile, status_line::StatusLine,
     },
@@ -99,7 +99,7 @@ impl Variables {
 }
 
 /// All harnesses.
-pub const KINDS: [&Kind; 1] = [&claude::KIND];
+pub const KINDS: [&Kind; 1] = [&super::claude::KIND];
 
 impl Kind {
     /// The harness of this word.

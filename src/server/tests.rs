@@ -38,6 +38,7 @@ use crate::{
     },
     event::{Seq, SessionId, Severity},
     exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
+    harness::kind::Kind,
     journal::{Journal, JournalSettings, memory::MemoryFiles},
     ledger::LedgerEntry,
     notification::{NotificationId, Priority, SubscriberId},
@@ -318,6 +319,8 @@ async fn check_refused<const N: usize>(cases: [(Request<Body>, u16, &str, &str);
 
 #[tokio::test]
 async fn other_bad_requests_get_one_error_that_names_the_place() {
+    let words: Vec<String> = Kind::words().map(|word| format!("`{word}`")).collect();
+    let no_harness = format!("there is no harness `vim`; there is {}", words.join(", "));
     let json = "application/json";
     check_refused([
         (
@@ -352,7 +355,7 @@ async fn other_bad_requests_get_one_error_that_names_the_place() {
         ),
         (get("/nowhere"), 404, "", "there is no `/nowhere`; see /v1/openapi.json"),
         (get("/v1/sessions/s1/exchange"), 405, "", "`/v1/sessions/s1/exchange` does not take GET"),
-        (post("/v1/hooks/vim", json, "{}"), 404, "", "there is no harness `vim`; there is `claude`"),
+        (post("/v1/hooks/vim", json, "{}"), 404, "", &no_harness),
     ])
     .await;
 }

@@ -30,9 +30,9 @@ fn run(home: &Home, args: &[&str]) -> Output {
     command(home, args).output().expect("the program runs")
 }
 
-/// The verdict of each check but those about this build and this machine, which tests cannot choose.
+/// The verdict of each check of one harness, but those about this build and this machine, which tests cannot choose.
 fn verdicts(home: &Home) -> (Option<i32>, Vec<String>) {
-    let output = run(home, &["doctor", "--json"]);
+    let output = run(home, &["doctor", "claude-code", "--json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let checks = answer["checks"].as_array().expect("a list").iter();
     let line = |check: &Value| {
