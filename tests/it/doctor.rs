@@ -6,6 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
+use aside::config::producers::PRODUCERS;
 use serde_json::{Value, json};
 
 use crate::support::daemon::{Daemon, Home, at, eventually, text};
@@ -49,7 +50,7 @@ fn verdicts(home: &Home) -> (Option<i32>, Vec<String>) {
 }
 
 fn remedy(home: &Home, name: &str) -> String {
-    let output = run(home, &["doctor", "--json"]);
+    let output = run(home, &["doctor", "claude-code", "--json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let checks = answer["checks"].as_array().expect("a list").iter();
     let bad = checks.filter(|check| check["name"] == name && check["verdict"] != "ok");
@@ -69,29 +70,13 @@ fn installed() -> (Home, Daemon) {
 #[test]
 fn all_is_well_after_an_installation_with_a_daemon() {
     let (home, daemon) = installed();
-    let lines = [
-        "daemon ok",
-        "journal ok",
-        "config ok",
-        "socket ok",
-        "state ok",
-        "client ok",
-        "native ok",
-        "hooks ok",
-        "once ok",
-        "sessions ok",
-        "source files ok",
-        "source git ok",
-        "source sessions ok",
-        "source time ok",
-        "source disk ok",
-        "source context ok",
-        "source background ok",
-        "source loop ok",
-        "look ok",
-        "round trip ok",
-    ];
-    assert_eq!(verdicts(&home), (Some(0), lines.map(str::to_owned).to_vec()));
+    let before =
+        ["daemon", "journal", "config", "socket", "state", "client", "native", "hooks", "once", "sessions"];
+    let sources =
+        PRODUCERS.iter().filter(|row| row.kind.is_switched()).map(|row| format!("source {}", row.name));
+    let names = before.map(str::to_owned).into_iter().chain(sources);
+    let names = names.chain(["look", "round trip"].map(str::to_owned));
+    assert_eq!(verdicts(&home), (Some(0), names.map(|name| name + " ok").collect()));
     assert_eq!(daemon.stop().status.code(), Some(0));
 }
 
