@@ -138,6 +138,8 @@ pub struct Known {
     pub heard_at: Timestamp,
     /// The folder that it works in.
     pub workspace: Option<Arc<str>>,
+    /// The paths of which the end of a watch has said that they changed, until the next look notes how they are.
+    pub watched: BTreeSet<Arc<str>>,
 }
 
 impl Known {
@@ -161,6 +163,9 @@ impl Known {
 
     fn apply(&mut self, noted: Noted) {
         let Noted { files, around } = noted;
+        if !files.is_empty() {
+            self.watched.clear();
+        }
         self.files.apply(files);
         if let Some(around) = around {
             self.around = around;
@@ -332,7 +337,7 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
         settings: &settings.files,
         heard_at: known.heard_at,
         calls_since: moment.calls_since,
-        explained: &git.explained,
+        explained: &git.explained.union(&known.watched).cloned().collect(),
     };
     let files = files::look(&known.files, moment, &given, facts);
     let findings = [git.findings, files.findings, around.look(moment, settings, facts)].concat();

@@ -6,6 +6,7 @@
 //! docs/design/watches.md says how the parts play together.
 
 pub mod condition;
+pub mod hosts;
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use serde_json::{Map, Value, json};
 pub use self::condition::Condition;
 use crate::{
     event::{Event, EventRef, EventType, Pattern, Payload, Provenance, Scope, Seq, SessionId, Severity},
+    settings::sources,
     time::{Timestamp, short_duration},
 };
 
@@ -56,6 +58,11 @@ pub const EXPIRES_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const SAID_MAX: usize = 256;
 /// Longest note, in characters.
 pub const NOTE_CHARS_MAX: usize = 500;
+
+sources! {
+    // Module, its name in `[sources]`, what its events are about, and without what it finds nothing.
+    hosts "watch" "what somebody waits for" "`aside watch CONDITION`";
+}
 
 /// Whether one condition is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -262,6 +269,10 @@ impl Watch {
             let states = met.iter().filter_map(|part| part.met.as_deref()).collect();
             payload.insert("condition".to_owned(), conditions.into());
             payload.insert("state".to_owned(), joined(states).into());
+            let paths: Vec<&str> = met.iter().filter_map(|part| part.condition.path()).collect();
+            if !paths.is_empty() {
+                payload.insert("paths".to_owned(), paths.into());
+            }
             self.event(FIRED, self.id.to_string(), Severity::Info, Value::Object(payload), now)
         };
         Event { provenance, ..event }

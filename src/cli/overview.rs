@@ -186,7 +186,9 @@ fn sources(context: &Context<'_>) -> String {
     let switched_off: Vec<&str> = view
         .sources
         .iter()
-        .filter(|source| source.is_on == Some(false) && matches!(&*source.kind, "probe" | "detector"))
+        .filter(|source| {
+            source.is_on == Some(false) && matches!(&*source.kind, "probe" | "detector" | "source")
+        })
         .map(|source| source.name.as_str())
         .collect();
     let mut parts = Vec::new();

@@ -83,6 +83,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             sources: settings.sources,
             detectors: settings.detectors,
             probes: settings.probes,
+            watches: settings.watches,
             wake: settings.wake,
         },
         daemon: settings.daemon,

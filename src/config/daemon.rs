@@ -25,7 +25,7 @@ use crate::{
     exchange::Format,
     notification::Tokens,
     pipeline::activation::WakeSettings,
-    probe,
+    probe, watch,
 };
 
 const SECTIONS: [&str; 6] = ["journal", "http", "injection", "sessions", "sources", "activation"];
@@ -133,6 +133,7 @@ pub(crate) struct Settings {
     pub(crate) sources: SourceSettings,
     pub(crate) detectors: detector::Settings,
     pub(crate) probes: Arc<probe::Settings>,
+    pub(crate) watches: watch::Settings,
     pub(crate) wake: Arc<WakeSettings>,
     pub(crate) origins: BTreeMap<String, Arc<str>>,
     pub(crate) found: Vec<Diagnostic>,
@@ -150,6 +151,7 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         sources: sources::read(&mut sources),
         detectors: detector::Settings::read(&mut tables),
         probes: Arc::new(probe::Settings::read(&mut tables)),
+        watches: watch::Settings::read(&mut tables),
         wake: Arc::new(activation::read(&mut activation)),
         origins: BTreeMap::new(),
         found: Vec::new(),
@@ -313,13 +315,14 @@ mod tests {
 
     fn values(settings: &Settings) -> String {
         format!(
-            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
             settings.daemon,
             settings.injection,
             settings.sessions,
             settings.sources,
             settings.detectors,
             settings.probes,
+            settings.watches,
             settings.wake
         )
     }

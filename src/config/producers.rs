@@ -15,6 +15,7 @@ use crate::{
     pipeline::rule::{Activity, Subscriber},
     probe::{self, Facts, git},
     settings::Row,
+    watch,
 };
 
 /// The `source` of the events that the program publishes about an agent or about itself.
@@ -29,8 +30,8 @@ pub enum Kind {
     Detector(fn(&detector::Settings) -> bool),
     /// It reports what its client does, while it has a session open.
     Harness,
-    /// It waits for something outside of aside.
-    Source,
+    /// It waits for something outside of aside; `[sources.NAME]` switches it.
+    Source(fn(&watch::Settings) -> bool),
     /// Somebody runs it.
     Command,
     /// The daemon, about itself.
@@ -60,7 +61,8 @@ pub static PRODUCERS: LazyLock<Vec<Producer>> = LazyLock::new(|| {
     });
     let probes = probe::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Probe(row.is_on)));
     let detectors = detector::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Detector(row.is_on)));
-    probes.chain(detectors).chain(harnesses).chain(OTHERS).collect()
+    let watches = watch::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Source(row.is_on)));
+    probes.chain(detectors).chain(harnesses).chain(watches).chain(OTHERS).collect()
 });
 
 const fn row(name: &'static str, kind: Kind, about: &'static str, needs: &'static str) -> Producer {
@@ -77,8 +79,7 @@ pub(super) fn switched() -> impl Iterator<Item = &'static Producer> {
 }
 
 /// What publishes without a harness.
-const OTHERS: [Producer; 3] = [
-    row("watch", Kind::Source, "what somebody waits for", "`aside watch CONDITION`"),
+const OTHERS: [Producer; 2] = [
     row("run", Kind::Command, "ended commands", "`aside run -- COMMAND`"),
     row(OWN, Kind::Daemon, "its own troubles", "nothing"),
 ];
@@ -90,7 +91,7 @@ impl Kind {
             Self::Probe(_) => "probe",
             Self::Detector(_) => "detector",
             Self::Harness => "harness",
-            Self::Source => "source",
+            Self::Source(_) => "source",
             Self::Command => "command",
             Self::Daemon => "daemon",
         }
@@ -98,7 +99,7 @@ impl Kind {
 
     /// Whether a table of `[sources]` switches it.
     pub const fn is_switched(self) -> bool {
-        matches!(self, Self::Probe(_) | Self::Detector(_))
+        matches!(self, Self::Probe(_) | Self::Detector(_) | Self::Source(_))
     }
 
     /// Whether these rules let it publish.
@@ -106,7 +107,8 @@ impl Kind {
         match self {
             Self::Probe(is_on) => is_on(&rules.probes),
             Self::Detector(is_on) => is_on(&rules.detectors),
-            Self::Harness | Self::Source | Self::Command | Self::Daemon => true,
+            Self::Source(is_on) => is_on(&rules.watches),
+            Self::Harness | Self::Command | Self::Daemon => true,
         }
     }
 }
@@ -136,7 +138,7 @@ impl Producer {
     /// The `source` of its events.
     fn source(&self) -> &'static str {
         match self.kind {
-            Kind::Probe(_) | Kind::Detector(_) | Kind::Source | Kind::Daemon => OWN,
+            Kind::Probe(_) | Kind::Detector(_) | Kind::Source(_) | Kind::Daemon => OWN,
             Kind::Harness | Kind::Command => self.name,
         }
     }

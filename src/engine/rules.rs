@@ -13,7 +13,7 @@ use crate::{
         render::Templates,
         rule::{Rate, Subscriber},
     },
-    probe,
+    probe, watch,
 };
 
 /// One generation of rules.
@@ -35,6 +35,8 @@ pub struct CompiledRules {
     pub detectors: detector::Settings,
     /// The tables of `[sources]` that are about probes.
     pub probes: Arc<probe::Settings>,
+    /// The tables of `[sources]` that are about watches.
+    pub watches: watch::Settings,
     /// `[activation]` of `aside.toml`; every subscriber has it too.
     pub wake: Arc<WakeSettings>,
 }
@@ -69,6 +71,7 @@ impl CompiledRules {
             sources: SourceSettings { rate: None, remote_rate: None },
             detectors: detector::Settings::default(),
             probes: Arc::default(),
+            watches: watch::Settings::default(),
             wake: Arc::default(),
         }
     }

@@ -75,7 +75,7 @@ pub(super) struct Given<'a> {
     pub(super) heard_at: Timestamp,
     /// Since when a change may be the doing of a call that has just ended.
     pub(super) calls_since: Timestamp,
-    /// The files whose change the git probe explains, so that nothing more is said of it.
+    /// The files whose change something else explains, the git probe or a watch, so that nothing more is said of it.
     pub(super) explained: &'a BTreeSet<Arc<str>>,
 }
 

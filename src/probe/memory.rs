@@ -28,6 +28,10 @@ const FILES_MAX: usize = 65_536;
 const OTHERS_MAX: usize = 16;
 /// Most models whose limits are remembered; beyond it all are forgotten.
 const LIMITS_MAX: usize = 64;
+/// The end of a watch; its payload has the `paths` that it is about.
+const WATCH_FIRED: &str = "watch.fired";
+/// Most paths of ended watches that are remembered of a session, give or take those of one watch.
+const WATCHED_MAX: usize = 64;
 /// For how long a session that says nothing counts as one that may have changed something.
 const OTHERS_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -98,6 +102,9 @@ impl Memory {
     /// Takes an event that is trusted.
     pub fn learn(&mut self, event: &EventRef<'_>, now: Timestamp) {
         let Some(session) = event.session else { return };
+        if event.event_type == WATCH_FIRED {
+            return self.learn_watched(&SessionId::new(session), event);
+        }
         let is_of_calls = event.event_type.starts_with("tool.call.");
         let is_of_turns = event.event_type.starts_with("agent.") && event.event_type != OPENING_EVENT;
         if event.event_type != NOTED && !is_of_calls && !is_of_turns {
@@ -135,6 +142,23 @@ impl Memory {
         }
         if is_noted {
             self.bound_files(&session);
+        }
+    }
+
+    /// Learns of which paths a session is notified by the end of a watch.
+    fn learn_watched(&mut self, session: &SessionId, event: &EventRef<'_>) {
+        #[derive(Deserialize)]
+        struct Fired {
+            #[serde(default)]
+            paths: Vec<Arc<str>>,
+        }
+        let Ok(Fired { paths }) = serde_json::from_str(event.payload) else { return };
+        if paths.is_empty() || !self.sessions.contains_key(session) {
+            return;
+        }
+        let known = self.known_mut(session);
+        if known.watched.len() < WATCHED_MAX {
+            known.watched.extend(paths);
         }
     }
 

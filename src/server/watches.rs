@@ -33,6 +33,7 @@ use crate::{
     watch::{
         ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
         condition::{Terms, parse},
+        hosts::remote_host,
     },
 };
 
@@ -212,12 +213,19 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
     let now = app.now();
     let offset = |at: Timestamp| (app.utc_offset)(at);
     let terms = Terms { now, utc_offset: &offset, folder: owner.folder.as_deref() };
+    let settings = app.engine.rules().await?.watches.hosts.clone();
+    if !settings.enabled {
+        let message = "nothing can be waited for: [sources.watch] enabled = false";
+        return Err(ApiError::new(StatusCode::CONFLICT, message));
+    }
     let mut parts = Vec::with_capacity(request.conditions.len());
     for (index, text) in request.conditions.iter().enumerate() {
         let wrong = |message: String| ApiError::bad(FieldError::new(field(index), message));
         let condition = parse(text, &terms).map_err(|error| wrong(error.to_string()))?;
-        if let Some(host) = condition.remote_host() {
-            return Err(wrong(format!("`{host}` is another machine; only this one is asked")));
+        if let Some(host) = remote_host(&condition).filter(|_| !settings.remote) {
+            let message =
+                format!("`{host}` is another machine, which needs `remote = true` in [sources.watch]");
+            return Err(wrong(message));
         }
         if matches!(condition, Condition::Turns { .. }) && owner.session.is_none() {
             return Err(wrong("turns are counted of a session, and none is named".to_owned()));

@@ -88,6 +88,7 @@ fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
         sources: rules.sources.clone(),
         detectors: rules.detectors.clone(),
         probes: rules.probes.clone(),
+        watches: rules.watches.clone(),
         wake: Arc::clone(&rules.wake),
     }
 }

@@ -12,7 +12,7 @@
 //! assert!(error.to_string().contains("did you mean `exit PID`?"), "{error}");
 //! ```
 
-use std::{net::IpAddr, time::Duration};
+use std::time::Duration;
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -393,20 +393,6 @@ impl Condition {
     pub const fn time(&self) -> Option<Timestamp> {
         if let Self::At { time } = self { Some(*time) } else { None }
     }
-
-    /// The host that it connects to, if that is not this machine.
-    pub fn remote_host(&self) -> Option<String> {
-        let host = if let Self::Port { host, .. } = self {
-            host.clone()
-        } else if let Self::Http { url, .. } = self {
-            host_of(url)?.0
-        } else {
-            return None;
-        };
-        let is_here = host.eq_ignore_ascii_case("localhost")
-            || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        (!is_here).then_some(host)
-    }
 }
 
 #[cfg(test)]
@@ -490,21 +476,6 @@ mod tests {
         }
         let long = format!("file {}", "x".repeat(TEXT_BYTES_MAX));
         assert!(read(&long).expect_err("long").contains("at most 512 bytes"));
-    }
-
-    #[test]
-    fn only_another_machine_is_remote() {
-        for (text, expected) in [
-            ("port 3000", None),
-            ("port localhost:3000", None),
-            ("port [::1]:3000", None),
-            ("http http://127.1.2.3/x", None),
-            ("port db:3000", Some("db")),
-            ("http http://example.org:80/x", Some("example.org")),
-            ("file /x", None),
-        ] {
-            assert_eq!(read(text).expect("a condition").remote_host().as_deref(), expected, "{text}");
-        }
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn all_conditions_are_waited_for_in_any_order() {
     let mut world = World::with(&[&both]);
     assert!(world.take(&both.met_event(1, "there", after(1)), true, after(1)).is_empty());
     let fired = world.take(&both.met_event(0, "open", after(2)), true, after(2));
-    let expected = r#"watch.fired w1 for s1: {"watch":"w1","note":"go on","after":"2s","condition":"port 3000; file x","state":"open; there"}"#;
+    let expected = r#"watch.fired w1 for s1: {"watch":"w1","note":"go on","after":"2s","condition":"port 3000; file x","state":"open; there","paths":["/w/x"]}"#;
     assert_eq!(fired, [expected]);
 }
 

@@ -120,7 +120,7 @@ fn a_wrong_one_is_refused_with_its_place_and_the_nearest_form() {
         (
             json!({ "conditions": ["port example.org:80"], "session": "s1" }),
             400,
-            "`example.org` is another machine",
+            "`example.org` is another machine, which needs `remote = true`",
         ),
         (json!({ "conditions": ["in 8d"], "session": "s1" }), 400, "more than 7 days away"),
         (json!({ "conditions": ["in 2 turns"], "workspace": "/w" }), 400, "turns are counted of a session"),
@@ -177,6 +177,33 @@ fn an_event_that_ends_a_watch_is_not_announced_a_second_time() {
     eventually("why the session was not notified twice", || {
         home.get("/v1/notifications?limit=100").to_string().contains("\"watched\"").then_some(())
     });
+}
+
+#[test]
+fn a_file_that_ended_a_watch_is_not_announced_a_second_time() {
+    let home = home();
+    let _daemon = home.serve();
+    let path = home.path("work").join("a.rs");
+    fs::write(&path, "one\n").expect("written");
+    let path = home.work() + "/a.rs";
+    let harness = json!({ "name": "loop", "workspace": home.work() });
+    let mut number = 0;
+    let mut tool = |reads: &[&str]| {
+        number += 1;
+        let observed = json!([{ "type": "tool.call.success", "source": "loop", "payload": { "tool_name": "read", "files": reads.iter().map(|path| json!({ "path": path, "by": "read" })).collect::<Vec<_>>() } }]);
+        let body = json!({ "point": "after_tool", "carrier": format!("t{number}"), "turn": "t1", "harness": harness, "observe": observed });
+        home.exchange("s1", &body).json()["text"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!([tool(&[&path]), tool(&[])], ["", ""]);
+    set_for(&home, "s1", "change a.rs");
+    fs::write(&path, "two\n").expect("written");
+    eventually("its end", || (pending(&home, "s1") == 1).then_some(()));
+    let text = tool(&[]);
+    assert!(text.contains("watch: change a.rs") && !text.contains("file_changed"), "{text}");
+    assert_eq!([tool(&[]), tool(&[])], ["", ""]);
+    fs::write(&path, "three\n").expect("written");
+    let text = tool(&[]);
+    assert!(text.contains("file_changed: a.rs") && !text.contains("watch"), "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whether probes and detectors are on, whether subscribers take their events, when the last one was, and whether the probes look at all.
+//! Whether probes, detectors and sources are on, whether subscribers take their events, when the last one was, and whether the probes look at all.
 
 use std::path::Path;
 
@@ -23,7 +23,8 @@ pub(super) fn checks(kinds: &[&'static Kind], context: &Context<'_>) -> Vec<Chec
             return vec![Check::warn(NAME, format!("failed to {error}"), "aside status says what is wrong")];
         }
     };
-    let switched = view.sources.iter().filter(|source| matches!(&*source.kind, "probe" | "detector"));
+    let switched =
+        view.sources.iter().filter(|source| matches!(&*source.kind, "probe" | "detector" | "source"));
     let mut checks: Vec<Check> = switched.map(|source| source_check(source, context)).collect();
     checks.push(look(kinds, &view, context));
     checks
