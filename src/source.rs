@@ -1,6 +1,6 @@
 //! Sources: tasks that wait for something outside and publish it.
 //!
-//! A source decides nothing about events: what it waits for was decided by a fold (a watch) or stands in the configuration, and what it
+//! A source decides nothing about events: what it waits for was decided by a fold (a watch) or is in the configuration, and what it
 //! publishes is taken up by the engine like any other event. One that fails or panics is started again, later each time, and never ends
 //! the daemon. To add one, add a file here that implements [`Source`], and a row in `config/producers.rs`.
 

@@ -89,7 +89,7 @@ pub struct Registry {
     has_lost: Notify,
     /// The open watches.
     watches: watch::Sender<Open>,
-    /// Held by whoever sets a watch.
+    /// Held while a watch is set.
     watch_turn: tokio::sync::Mutex<()>,
 }
 

@@ -38,7 +38,7 @@ impl Folders {
         self.looked.notify_waiters();
     }
 
-    /// Wakes whoever waits in [`Folders::next`] when something happens in `folder`.
+    /// Ends the waits in [`Folders::next`] when something happens in `folder`.
     pub(super) fn add(&self, folder: &Path) {
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
