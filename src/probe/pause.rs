@@ -9,7 +9,7 @@ use super::{Finding, Moment};
 use crate::{
     event::Severity,
     settings::settings,
-    time::{Timestamp, duration_millis},
+    time::{Timestamp, duration_millis, short_duration},
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,7 +33,7 @@ pub(super) fn sum_up(findings: Vec<Finding>, moment: &Moment<'_>, settings: &Set
     };
     let gap = moment.now.since(heard_at);
     let mut payload = Map::new();
-    payload.insert("after".to_owned(), Value::from(shown(gap)));
+    payload.insert("after".to_owned(), Value::from(short_duration(gap)));
     payload.insert("now".to_owned(), Value::from(moment.now.local(moment.utc_offset)));
     let (mut files, mut more, mut rest) = (Vec::new(), 0, Vec::new());
     for finding in findings {
@@ -66,15 +66,4 @@ pub(super) fn sum_up(findings: Vec<Finding>, moment: &Moment<'_>, settings: &Set
     let ended =
         Finding { event_type: PAUSE_ENDED, severity: Severity::Info, name, payload: Value::Object(payload) };
     std::iter::once(ended).chain(rest).collect()
-}
-
-/// Such as `9h12m`, `45m` and `3d4h`.
-fn shown(gap: Duration) -> String {
-    let minutes = gap.as_secs() / 60;
-    let (days, hours, minutes) = (minutes / (24 * 60), minutes / 60 % 24, minutes % 60);
-    match (days, hours) {
-        (0, 0) => format!("{minutes}m"),
-        (0, hours) => format!("{hours}h{minutes:02}m"),
-        (days, hours) => format!("{days}d{hours}h"),
-    }
 }
