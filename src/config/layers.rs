@@ -182,13 +182,22 @@ impl Sources {
         Self { files, ..Self::default() }
     }
 
-    /// The layer in the binary.
+    /// The layer in the binary, without the tests of its subscribers.
     pub fn shipped() -> Self {
-        Self::new(shipped::FILES.iter().map(|(name, text)| SourceFile {
+        Self::of_shipped(shipped::rules())
+    }
+
+    /// The layer in the binary as it stands in its files.
+    pub fn shipped_with_tests() -> Self {
+        Self::of_shipped(shipped::FILES.iter().copied())
+    }
+
+    fn of_shipped(files: impl Iterator<Item = (&'static str, &'static str)>) -> Self {
+        Self::new(files.map(|(name, text)| SourceFile {
             layer: LayerKind::Shipped,
-            name: (*name).into(),
+            name: name.into(),
             path: format!("shipped:{name}").into(),
-            text: (*text).into(),
+            text: text.into(),
         }))
     }
 

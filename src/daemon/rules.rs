@@ -108,7 +108,8 @@ impl RulesStore {
     /// Shape: the hash.
     /// Errors: a file cannot be written.
     pub fn keep(&self, sources: &Sources) -> Result<String, RulesError> {
-        let (bundle, hash) = (sources.to_bundle(), sources.hash());
+        let bundle = sources.to_bundle();
+        let hash = sha256_hex(bundle.as_bytes());
         let path = self.path(&hash, BUNDLE);
         let write = || -> io::Result<()> {
             let is_shipped = |file: &&SourceFile| file.layer == LayerKind::Shipped;

@@ -186,6 +186,20 @@ fn every_shipped_file_is_in_the_binary_and_has_nothing_wrong() {
     shipped.sort_unstable();
     assert_eq!(shipped, wanted);
     assert_eq!(compile(&Sources::shipped(), &[]).report.to_string(), "");
+    assert_eq!(compile(&Sources::shipped_with_tests(), &[]).report.to_string(), "");
+}
+
+#[test]
+fn what_a_shipped_file_loses_is_its_tests_and_nothing_else() {
+    let mut count = 0;
+    for (&(name, text), (of_rules, rules)) in shipped::FILES.iter().zip(shipped::rules()) {
+        assert_eq!(name, of_rules);
+        let left = text.strip_prefix(rules).expect("the rules are the file's beginning");
+        let left: toml::Table = left.parse().expect("whole tables");
+        count += left.get("tests").map_or(0, |tests| tests.as_array().map_or(0, Vec::len));
+        assert!(left.keys().all(|key| key == "tests"), "{name}: {left}");
+    }
+    assert!(count >= 36, "{count} tests");
 }
 
 fn stems(prefix: &str) -> Vec<String> {
