@@ -67,6 +67,14 @@ impl Exchange {
         }
     }
 
+    /// The point whose rule says what is released: an agent that asks for all gets what a turn's start releases.
+    pub(crate) fn releases_as_at(&self) -> InjectionPoint {
+        match self.trigger {
+            Trigger::Pull => InjectionPoint::TurnStart,
+            Trigger::Agent | Trigger::Wake => self.point,
+        }
+    }
+
     /// The sessions that it names: its own first.
     pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut SessionId> {
         let from = match &mut self.begins {
@@ -87,6 +95,9 @@ pub enum Trigger {
     /// A wake asked for it, and the agent is where it was: only an injection moves it. It is no proof that an earlier injection
     /// arrived, because the agent did nothing since.
     Wake,
+    /// The agent asks for all that waits for it, amid its turn: everything pending leaves at any point. It is where it was before and
+    /// after, and as calls run side by side, it is no proof that an earlier injection arrived.
+    Pull,
 }
 
 /// What a carrier does when it takes text.

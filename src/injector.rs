@@ -238,9 +238,10 @@ impl Injector {
     /// [`CONTINUATIONS_MAX`] times in a row; one that comes in place of a tool call gets nothing unless one of them is worth a
     /// call, which it is once.
     pub fn offer(&self, exchange: &Exchange, limits: &Limits) -> Offer {
-        let is_due_alone = |lane| point::lets_out(exchange.point, lane, self.releases_all);
+        let point = exchange.releases_as_at();
+        let is_due_alone = |lane| point::lets_out(point, lane, self.releases_all);
         let takes_all = self.releases_all || self.queue.has_critical(is_due_alone);
-        let is_due = |lane| point::lets_out(exchange.point, lane, takes_all);
+        let is_due = |lane| point::lets_out(point, lane, takes_all);
         let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
         let candidates: Vec<Candidate> =
             self.queue.first_due(others_max, is_due).into_iter().map(candidate).collect();

@@ -83,16 +83,17 @@ impl Engine {
     }
 
     /// Closes the open batches that this point would release, so that none waits for a timer: those of high priority at any
-    /// point, all of them at the end of a turn.
+    /// point, all of them at the end of a turn and when the agent asks for all that waits.
     fn close_due(&mut self, exchange: &Exchange, now: Timestamp) {
         let Some(audience) = self.sessions.audience(&exchange.session) else {
             return;
         };
-        let point = exchange.point;
+        let point = exchange.releases_as_at();
+        let closes_all = exchange.point == InjectionPoint::TurnEnd || exchange.trigger == Trigger::Pull;
         self.close_batches(
             |pipeline| {
                 let output = &pipeline.rule().output;
-                let is_urgent = output.priority >= Priority::High || point == InjectionPoint::TurnEnd;
+                let is_urgent = closes_all || output.priority >= Priority::High;
                 is_urgent && injector::releases(point, output.inject_at, output.priority)
             },
             &|scope| audience.is_concerned_by(scope),

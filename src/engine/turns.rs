@@ -57,6 +57,7 @@ impl Engine {
     pub(super) fn note_point(&mut self, exchange: &Exchange, answer: &Answer, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(&exchange.session) else { return };
         match exchange.trigger {
+            Trigger::Pull => return,
             Trigger::Wake if answer.injection.is_none() => return,
             // What a wake route takes begins a turn, also in a session that has had none.
             Trigger::Wake => session.is_opening = false,

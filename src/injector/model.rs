@@ -9,7 +9,7 @@ use super::{
     *,
 };
 use crate::{
-    exchange::Carries,
+    exchange::{Carries, Trigger},
     notification::{Activation, Interrupt, NotificationId},
     session::WakeKind,
 };
@@ -21,7 +21,7 @@ const NOTIFICATIONS_MAX: u32 = 3;
 #[derive(Debug, Clone)]
 enum Step {
     Push { id: u8, priority: usize, inject_at: usize, severity: usize, ttl: Option<u64>, by_itself: usize },
-    Exchange { point: usize, carrier: u8, turn: Option<u8>, carries: Carries },
+    Exchange { point: usize, carrier: u8, turn: Option<u8>, carries: Carries, pulls: bool },
     Ack { injection: u8 },
     Undelivered { injection: u8 },
     Decide { id: u8, decision: usize },
@@ -45,8 +45,8 @@ fn step() -> impl Strategy<Value = (u64, Step)> {
             }
         ),
         2 => (0..40_u8, 0..2_usize).prop_map(|(id, decision)| Step::Decide { id, decision }),
-        5 => (0..5_usize, 0..60_u8, proptest::option::of(0..2_u8), carries).prop_map(
-            |(point, carrier, turn, carries)| Step::Exchange { point, carrier, turn, carries }
+        5 => (0..5_usize, 0..60_u8, proptest::option::of(0..2_u8), carries, prop::bool::weighted(0.2)).prop_map(
+            |(point, carrier, turn, carries, pulls)| Step::Exchange { point, carrier, turn, carries, pulls }
         ),
         1 => (0..40_u8).prop_map(|injection| Step::Ack { injection }),
         1 => (0..40_u8).prop_map(|injection| Step::Undelivered { injection }),
@@ -239,21 +239,24 @@ impl Naive {
     /// The names that `exchange` releases, in order, and whether the harness is asked to do something besides.
     fn exchange(&mut self, exchange: &Exchange, now: u64) -> (Vec<NotificationId>, bool) {
         self.end_batch(exchange, now);
-        self.confirm(exchange, now);
+        let pulls = exchange.trigger == Trigger::Pull;
+        if !pulls {
+            self.confirm(exchange, now);
+        }
         self.expire(now);
         let changes_turn = self.turn.is_some() && exchange.turn.is_some() && self.turn != exchange.turn;
         if exchange.point == InjectionPoint::TurnStart || changes_turn {
             self.continuations = 0;
         }
         self.turn = exchange.turn.clone().or(self.turn.take());
+        let point = if pulls { InjectionPoint::TurnStart } else { exchange.point };
         let is_pending = |known: &&Known| known.place == Place::Queue;
         let takes_all = self.known.iter().filter(is_pending).any(|known| {
-            known.notification.priority == Priority::Critical && known.is_let_out_at(exchange.point, false)
+            known.notification.priority == Priority::Critical && known.is_let_out_at(point, false)
         });
         let is_woken = self.is_woken || takes_all;
         let waiting = self.known.iter_mut().filter(|known| known.place == Place::Queue);
-        let mut due: Vec<&mut Known> =
-            waiting.filter(|known| known.is_let_out_at(exchange.point, is_woken)).collect();
+        let mut due: Vec<&mut Known> = waiting.filter(|known| known.is_let_out_at(point, is_woken)).collect();
         due.sort_by(|a, b| Self::told_before(a, b));
         let is_critical = |known: &Known| known.notification.priority == Priority::Critical;
         let criticals = due.iter().filter(|known| is_critical(known)).count();
@@ -351,11 +354,12 @@ impl Pair {
                 self.injector.push(Arc::new(made.clone()));
                 self.naive.push(made);
             }
-            Step::Exchange { point, carrier, turn, carries } => {
+            Step::Exchange { point, carrier, turn, carries, pulls } => {
                 let carrier = format!("c{carrier}");
                 let exchange = Exchange {
                     turn: turn.map(|turn| turn.to_string().into()),
                     carries,
+                    trigger: if pulls { Trigger::Pull } else { Trigger::Agent },
                     ..exchange(InjectionPoint::ALL[point], &carrier)
                 };
                 self.exchange(&exchange, now);
@@ -392,7 +396,9 @@ impl Pair {
             self.naive.releases[release].answers += 1;
             return;
         }
-        self.injector.confirm_by_exchange(exchange, now);
+        if exchange.trigger == Trigger::Agent {
+            self.injector.confirm_by_exchange(exchange, now);
+        }
         let limits = limits(NOTIFICATIONS_MAX);
         self.injector.note_exchange(exchange, now);
         let offer = self.injector.offer(exchange, &limits);
@@ -541,7 +547,8 @@ fn run(steps: impl IntoIterator<Item = (u64, Step)>) {
 /// What came back after a lease left again, and that was lost: then the first release is confirmed all the same.
 #[test]
 fn a_late_confirmation_counts_although_a_later_release_was_lost() {
-    let exchange = |carrier| Step::Exchange { point: 0, carrier, turn: None, carries: Carries::Always };
+    let exchange =
+        |carrier| Step::Exchange { point: 0, carrier, turn: None, carries: Carries::Always, pulls: false };
     run([
         (0, Step::Push { id: 0, priority: 0, inject_at: 0, severity: 3, ttl: None, by_itself: 2 }),
         (0, exchange(0)),

@@ -59,7 +59,8 @@ const CARRIES: [(&str, Carries); 3] = [
     ("only_to_cancel", Carries::OnlyToCancel),
 ];
 const BEGINS: [&str; 4] = ["compacted", "resumed", "clear", "fork"];
-const TRIGGERS: [(&str, Trigger); 2] = [("agent", Trigger::Agent), ("wake", Trigger::Wake)];
+const TRIGGERS: [(&str, Trigger); 3] =
+    [("agent", Trigger::Agent), ("wake", Trigger::Wake), ("pull", Trigger::Pull)];
 
 /// An exchange as it was asked for, with the events it tells of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -367,6 +368,7 @@ impl<'a> ExchangeView<'a> {
             trigger: match exchange.trigger {
                 Trigger::Agent => None,
                 Trigger::Wake => Some("wake"),
+                Trigger::Pull => Some("pull"),
             },
         }
     }

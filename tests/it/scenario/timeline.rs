@@ -266,7 +266,8 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: &str) -> Re
     let trigger = match fields.remove("trigger").as_deref() {
         None => Trigger::Agent,
         Some("wake") => Trigger::Wake,
-        Some(other) => return Err(format!("`trigger={other}`: there is wake")),
+        Some("pull") => Trigger::Pull,
+        Some(other) => return Err(format!("`trigger={other}`: there are wake and pull")),
     };
     let format = fields.remove("format").map(|format| Format::from_str(&format));
     let exchange = Exchange {
