@@ -3,6 +3,7 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
@@ -48,7 +49,7 @@ impl WatchRequest {
         let text = std::str::from_utf8(body);
         let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
         let fields = Fields::read(text, &NAMES, Unknown::Refused)?;
-        let conditions = fields.items("conditions")?;
+        let conditions = read_conditions(&fields)?;
         if conditions.is_empty() || conditions.len() > CONDITIONS_MAX {
             let message = format!("must be 1 to {CONDITIONS_MAX} texts, such as [\"exit 4711\"]");
             return Err(FieldError::new("conditions", message));
@@ -74,6 +75,14 @@ impl WatchRequest {
             workspace: read_folder(&fields, "workspace")?,
             cwd: read_folder(&fields, "cwd")?,
         })
+    }
+}
+
+/// The conditions; one alone may stand without brackets, as a model often writes it.
+fn read_conditions<'a, const N: usize>(fields: &Fields<'a, N>) -> Result<Vec<&'a RawValue>, FieldError> {
+    match fields.raw("conditions") {
+        Some(one) if one.get().starts_with('"') => Ok(vec![one]),
+        Some(_) | None => fields.items("conditions"),
     }
 }
 
@@ -184,6 +193,12 @@ mod tests {
             cwd: Some("/w/sub".into()),
         };
         assert_eq!(read(text), Ok(expected));
+    }
+
+    #[test]
+    fn one_condition_needs_no_brackets() {
+        let request = read(r#"{"conditions":"port 3000"}"#).expect("readable");
+        assert_eq!(request.conditions, ["port 3000"]);
     }
 
     #[test]

@@ -158,13 +158,17 @@ fn is_in(session: &SessionId, folder: &ClientFolder, process: Process) -> bool {
 ///
 /// Errors: the daemon is stopping.
 pub(crate) async fn session_of_process(app: &App, from: u32) -> Result<Option<SessionId>, ApiError> {
-    let processes = app.registry.processes();
-    let mut above = from_upwards(from);
-    let found = above.find_map(|process| processes.sessions_of(process).into_iter().next());
-    match found {
+    match sessions_of_process(app, from).into_iter().next() {
         Some(session) => app.engine.session_now(session).await.map(Some),
         None => Ok(None),
     }
+}
+
+/// The sessions that run in the nearest client's process which is `from` or above it.
+pub(crate) fn sessions_of_process(app: &App, from: u32) -> Vec<SessionId> {
+    let processes = app.registry.processes();
+    let mut found = from_upwards(from).map(|process| processes.sessions_of(process));
+    found.find(|sessions| !sessions.is_empty()).unwrap_or_default()
 }
 
 /// What the client with this process and the folder `folder` says of itself.

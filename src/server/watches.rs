@@ -95,16 +95,25 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn cancel(State(app): State<App>, Segment(id): Segment) -> Result<StatusCode, ApiError> {
     let open = open(&app).await?;
-    let named: Vec<&Arc<Watch>> = open.iter().filter(|watch| watch.id.starts_with(&id)).collect();
-    let [watch] = named.as_slice() else {
-        return Err(match named.len() {
-            0 => ApiError::not_found("open watch", &id),
-            count => ApiError::new(StatusCode::CONFLICT, format!("{count} watches begin with `{id}`")),
-        });
+    end(&app, &open, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Ends the one of the `open` watches whose id is or begins with `id`.
+///
+/// Errors: there is none, or more than one.
+pub(crate) async fn end(app: &App, open: &[Arc<Watch>], id: &str) -> Result<Arc<Watch>, ApiError> {
+    let mut named = open.iter().filter(|watch| !id.is_empty() && watch.id.starts_with(id));
+    let (Some(watch), more) = (named.next(), named.count()) else {
+        return Err(ApiError::not_found("open watch", id));
     };
+    if more > 0 {
+        let message = format!("{} watches begin with `{id}`", more + 1);
+        return Err(ApiError::new(StatusCode::CONFLICT, message));
+    }
     let event = watch.cancelled_event(app.now());
     app.append(Records::build(|records| records.own_event(&event))).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Arc::clone(watch))
 }
 
 /// Waits for something to come true, once.
@@ -124,9 +133,30 @@ pub(crate) async fn set(
 ) -> Result<(StatusCode, Json<WatchAnswer>), ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
     let request = WatchRequest::read(&body).map_err(ApiError::bad)?;
-    let owner = Owner::find(&app, &request, peer).await?;
-    let mut watch = read(&app, &request, owner).await?;
-    let looks = watch.parts.iter().enumerate().map(|(index, part)| look_at(&app, index, part));
+    Ok(match begin(&app, &request, peer).await? {
+        Begun::Set(watch) => {
+            let watch = Some(WatchView::from(&*watch));
+            (StatusCode::CREATED, Json(WatchAnswer { watch, already: Vec::new() }))
+        }
+        Begun::Already(already) => (StatusCode::OK, Json(WatchAnswer { watch: None, already })),
+    })
+}
+
+/// What came of a request to wait, for those who speak no JSON.
+pub(crate) enum Begun {
+    /// The watch was set.
+    Set(Box<Watch>),
+    /// This is so already.
+    Already(Vec<ConditionView>),
+}
+
+/// Sets the watch that is asked for, unless it is so already.
+///
+/// Errors: a field is wrong, too many are open, or nobody is known who waits.
+pub(crate) async fn begin(app: &App, request: &WatchRequest, peer: Option<u32>) -> Result<Begun, ApiError> {
+    let owner = Owner::find(app, request, peer).await?;
+    let mut watch = read(app, request, owner).await?;
+    let looks = watch.parts.iter().enumerate().map(|(index, part)| look_at(app, index, part));
     let late = |_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "what is to be waited for does not answer");
     watch.parts = timeout(LOOKS_MAX, try_join_all(looks)).await.map_err(late)??;
     let met = watch.parts.iter().filter(|part| part.met.is_some());
@@ -137,18 +167,18 @@ pub(crate) async fn set(
         Needs::All => already.len() == watch.parts.len(),
     };
     if is_done {
-        return Ok((StatusCode::OK, Json(WatchAnswer { watch: None, already })));
+        return Ok(Begun::Already(already));
     }
     // Two at a time could both be the last one within the bound.
     let _turn = app.registry.watch_turn().await;
-    check_room(&open(&app).await?, &watch)?;
+    check_room(&open(app).await?, &watch)?;
     let set = Records::build(|records| records.own_event(&watch.set_event()));
     app.publisher.publish(set).await.map_err(|error| ApiError::append(&error))?;
-    Ok((StatusCode::CREATED, Json(WatchAnswer { watch: Some(WatchView::from(&watch)), already: Vec::new() })))
+    Ok(Begun::Set(Box::new(watch)))
 }
 
 /// The watches that are open after all that is written.
-async fn open(app: &App) -> Result<Vec<Arc<Watch>>, ApiError> {
+pub(crate) async fn open(app: &App) -> Result<Vec<Arc<Watch>>, ApiError> {
     // The event loop answers a question after it has applied what was written before.
     app.engine.rules().await?;
     Ok(app.registry.watches().to_vec())
