@@ -6,6 +6,7 @@
 
 mod hook;
 mod http;
+mod pump;
 mod start;
 mod timed;
 
@@ -175,6 +176,15 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Result<(Head, Headers, AnswerBody), ClientError> {
+        let mut request = Request::new(body.len() + HEAD_BYTES, method, &[path]);
+        for (name, value) in headers {
+            request.header(name, |head| head.extend_from_slice(value.as_bytes()));
+        }
+        request.body().extend_from_slice(body);
+        self.send(request)
+    }
+
+    fn send(&self, request: Request) -> Result<(Head, Headers, AnswerBody), ClientError> {
         let failed = |doing| move |source| ClientError::Connection { doing, source };
         let deadline = Deadline::within(self.timeout);
         let mut connection = Timed::connect(&self.socket, deadline).map_err(|source| {
@@ -187,11 +197,6 @@ impl Client {
                 ClientError::Socket { socket, source }
             }
         })?;
-        let mut request = Request::new(body.len() + HEAD_BYTES, method, &[path]);
-        for (name, value) in headers {
-            request.header(name, |head| head.extend_from_slice(value.as_bytes()));
-        }
-        request.body().extend_from_slice(body);
         let sent = request.send(&mut connection);
         let mut reader = BufReader::new(connection);
         let mut headers = Headers::new();
@@ -202,6 +207,45 @@ impl Client {
             (Err(_), Err(source)) => Err(failed("take the request")(source)),
             (Err(error), Ok(())) => Err(answer_error(error)),
         }
+    }
+}
+
+/// How bytes stopped being carried between stdio and the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carried {
+    /// Who gave them on stdin, or took them on stdout, is gone.
+    ToTheEnd,
+    /// The daemon ended it.
+    UntilTheDaemonStopped,
+}
+
+impl Client {
+    /// Has the daemon speak `protocol` at `path`, and carries bytes between it and stdio until either ends it.
+    ///
+    /// Shape: `headers` as for [`Client::request`], but their values may be any text.
+    /// Errors: also an answer other than 101, which is then returned whole.
+    pub fn carry(
+        &self,
+        path: &str,
+        protocol: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Result<Carried, Response>, ClientError> {
+        let mut request = Request::upgrade(HEAD_BYTES, path, protocol);
+        let is_plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'%';
+        for (name, value) in headers {
+            request.header(name, |head| encode_bytes(value.as_bytes(), is_plain, head));
+        }
+        request.body();
+        let (head, headers, mut reader) = self.send(request)?;
+        if head.status != 101 {
+            let mut body = Vec::new();
+            reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut body).map_err(answer_error)?;
+            return Ok(Err(Response { status: head.status, headers, body }));
+        }
+        let reader = reader.into_inner();
+        let first = reader.buffer().to_vec();
+        let carried = pump::between_stdio_and(&reader.into_inner().into_inner(), &first);
+        carried.map(Ok).map_err(|source| ClientError::Connection { doing: "carry bytes", source })
     }
 }
 

@@ -39,10 +39,21 @@ pub(super) enum Framing {
 impl Request {
     /// A request without headers of its own, with room for `room` bytes in all.
     pub(super) fn new(room: usize, method: &str, path: &[&str]) -> Self {
+        Self::begin(room, method, path, "close")
+    }
+
+    /// A request to speak `protocol` on the connection from then on.
+    pub(super) fn upgrade(room: usize, path: &str, protocol: &str) -> Self {
+        let mut request = Self::begin(room, "POST", &[path], "upgrade");
+        request.push(&["upgrade: ", protocol, "\r\n"]);
+        request
+    }
+
+    fn begin(room: usize, method: &str, path: &[&str], connection: &str) -> Self {
         let mut request = Self { bytes: Vec::with_capacity(room), length_at: 0, body_at: 0 };
         request.push(&[method, " "]);
         request.push(path);
-        request.push(&[" HTTP/1.1\r\nhost: aside\r\nconnection: close\r\n"]);
+        request.push(&[" HTTP/1.1\r\nhost: aside\r\nconnection: ", connection, "\r\n"]);
         request
     }
 
@@ -155,6 +166,11 @@ impl<R: BufRead> Body<R> {
 
     pub(super) fn get_mut(&mut self) -> &mut R {
         &mut self.reader
+    }
+
+    /// What the body is read from.
+    pub(super) fn into_inner(self) -> R {
+        self.reader
     }
 
     fn next_chunk(&mut self) -> io::Result<()> {

@@ -91,6 +91,11 @@ impl Timed<UnixStream> {
 }
 
 impl<F> Timed<F> {
+    /// What is read from and written to.
+    pub(super) fn into_inner(self) -> F {
+        self.file
+    }
+
     /// Moves the end of every call that follows.
     pub(super) fn set_deadline(&mut self, deadline: Deadline) {
         self.deadline = deadline;

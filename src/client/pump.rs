@@ -1,0 +1,111 @@
+//! Carries bytes between stdio and a socket, both ways at once, and knows nothing of what they say.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::{fd::AsFd, unix::net::UnixStream},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use super::Carried;
+
+/// How much is read at a time, in bytes: what a pipe holds.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Carries what stands on stdin to `socket`, and `first`, then what comes from it, to stdout.
+///
+/// Shape: once stdin has ended, what the other side still has to say is waited for. A thread may be left that reads stdin, which ends
+/// with the process.
+/// Errors: the socket, stdin or stdout cannot be used.
+pub(super) fn between_stdio_and(socket: &UnixStream, first: &[u8]) -> io::Result<Carried> {
+    // The files themselves: the standard library's have buffers, in which a line could stay.
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    carry(socket, first, input, output)
+}
+
+fn carry(socket: &UnixStream, first: &[u8], mut input: File, mut output: File) -> io::Result<Carried> {
+    socket.set_nonblocking(false)?;
+    let has_ended = std::sync::Arc::new(AtomicBool::new(false));
+    let (mut to, ended) = (socket.try_clone()?, std::sync::Arc::clone(&has_ended));
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        let copied = copy(&mut input, &mut to);
+        // A write that failed says that the daemon is gone, which the other direction finds out.
+        ended.store(copied.is_ok(), Ordering::Release);
+        to.shutdown(Shutdown::Write).ok();
+    })?;
+    let mut from = socket;
+    let copied = output.write_all(first).and_then(|()| copy(&mut from, &mut output));
+    match copied {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Carried::ToTheEnd),
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),
+        Ok(_) | Err(_) if has_ended.load(Ordering::Acquire) => Ok(Carried::ToTheEnd),
+        Ok(_) | Err(_) => Ok(Carried::UntilTheDaemonStopped),
+    }
+}
+
+/// Writes what comes as soon as it has come, until there is no more.
+///
+/// The standard library's copy has the system move the bytes where it can, and keeps a line until the next one comes.
+fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => to.write_all(buffer.get(..count).unwrap_or_default())?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+
+    /// Both ends of a pipe: for writing, and for reading.
+    fn pipe() -> (File, File) {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        (File::from(std::os::fd::OwnedFd::from(writer)), File::from(std::os::fd::OwnedFd::from(reader)))
+    }
+
+    #[test]
+    fn bytes_go_both_ways_until_stdin_ends_and_the_rest_of_the_answer_still_comes() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let ((mut give, input), (output, take)) = (pipe(), pipe());
+        let carrying = thread::spawn(move || carry(&ours, b"hello\n", input, output));
+        let mut lines = BufReader::new(take).lines();
+        assert_eq!(lines.next().expect("a line").expect("read"), "hello");
+        give.write_all(b"ask\n").expect("written");
+        let mut asked = String::new();
+        BufReader::new(&theirs).read_line(&mut asked).expect("read");
+        assert_eq!(asked, "ask\n");
+        drop(give);
+        assert_eq!((&theirs).read(&mut [0; 8]).expect("the end"), 0);
+        (&theirs).write_all(b"answer\n").expect("written");
+        drop(theirs);
+        assert_eq!(lines.next().expect("a line").expect("read"), "answer");
+        assert_eq!(carrying.join().expect("it ends").expect("carried"), Carried::ToTheEnd);
+    }
+
+    #[test]
+    fn a_daemon_that_stops_is_told_from_a_client_that_ends() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let ((_give, input), (output, _take)) = (pipe(), pipe());
+        drop(theirs);
+        assert_eq!(carry(&ours, b"", input, output).expect("carried"), Carried::UntilTheDaemonStopped);
+    }
+
+    #[test]
+    fn a_client_that_takes_no_more_ends_it() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let ((_give, input), (output, take)) = (pipe(), pipe());
+        drop(take);
+        (&theirs).write_all(b"answer\n").expect("written");
+        assert_eq!(carry(&ours, b"", input, output).expect("carried"), Carried::ToTheEnd);
+    }
+}
