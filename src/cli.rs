@@ -20,6 +20,7 @@ mod inbox;
 mod install;
 mod journal;
 mod logs;
+mod mcp;
 mod of_harness;
 mod overview;
 pub mod paths;
@@ -136,6 +137,8 @@ enum Command {
     Watch(watch::Args),
     /// Be reminded once when a time comes
     Remind(watch::RemindArgs),
+    /// Speak MCP on stdio: the tools that an agent has of aside; a client starts this
+    Mcp(mcp::Args),
     /// Follow a session's queue and print what wakes its agent, one line an event; a plugin's monitor runs this
     Attach(attach::Args),
     /// Print how many notifications wait, for a harness's status line
@@ -213,9 +216,12 @@ pub enum CliError {
     /// A person cannot be asked.
     #[error("ask what to do")]
     Ask(#[source] dialoguer::Error),
-    /// The daemon ended a stream.
-    #[error("follow the events: the daemon has stopped")]
-    StreamEnded,
+    /// The daemon ended what was to go on.
+    #[error("{doing}: the daemon has stopped")]
+    Ended {
+        /// What was to go on.
+        doing: &'static str,
+    },
     /// Some events of several were refused; each was named before.
     #[error("publish {refused} of {total} events")]
     PartlyRefused {
@@ -371,7 +377,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
     if let Some(Command::Hook { name, start }) = &cli.command {
         if let Ok(socket) = Paths::socket_from_env(variable) {
             if *start {
-                start_if_absent(&socket);
+                drop(start_if_absent(&socket));
             }
             hook(name, Kind::forwarded(name), &socket, |name| env::var_os(name));
         }
@@ -413,6 +419,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Inbox(args) => inbox::run(&args, &mut context)?,
         Command::Watch(args) => watch::run(&args, &mut context)?,
         Command::Remind(args) => watch::remind(&args, &mut context)?,
+        Command::Mcp(args) => mcp::run(&args, &context.client)?,
         Command::Attach(args) => attach::run(&args, &context.client)?,
         Command::Statusline(args) => statusline::run(&args, context.client.socket())?,
         Command::Run(args) => return run::run(args, &context).map(ExitCode::from),

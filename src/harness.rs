@@ -39,6 +39,8 @@ pub mod header {
     pub const PROJECT: &str = "aside-project";
     /// The session.
     pub const SESSION: &str = "aside-session";
+    /// The folder in which the process that asks works; of `aside mcp` alone.
+    pub const CWD: &str = "aside-cwd";
     /// Where the client takes messages.
     pub const MESSAGE_SOCKET: &str = "aside-message-socket";
     /// What it wants to see before it takes one.

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     {
         if let Ok(socket) = Paths::socket_from_env(|name| env::var_os(name)) {
             if is_start {
-                client::start_if_absent(&socket);
+                drop(client::start_if_absent(&socket));
             }
             client::hook(name, Kind::forwarded(name), &socket, |name| env::var_os(name));
         }

@@ -11,6 +11,7 @@ pub mod cloudevents;
 pub mod event;
 pub mod exchange;
 pub mod history;
+pub mod inbox;
 pub mod record;
 pub mod sources;
 pub mod views;

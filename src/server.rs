@@ -24,6 +24,7 @@ mod intake;
 mod knowledge;
 mod lines;
 mod matching;
+mod mcp;
 mod metrics;
 mod mounts;
 mod naming;

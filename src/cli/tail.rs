@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         let line = if args.json { event.data } else { line(&event, &value, &context.terminal) };
         context.print(&format!("{line}\n"))?;
     }
-    Err(CliError::StreamEnded)
+    Err(CliError::Ended { doing: "follow the events" })
 }
 
 fn path(args: &Args) -> String {

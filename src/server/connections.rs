@@ -8,9 +8,16 @@
 mod guarded;
 mod places;
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use axum::{Router, extract::ConnectInfo, http::Request, response::Response};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use hyper::{
     body::Incoming,
     server::conn::http1,
@@ -52,6 +59,23 @@ pub(crate) enum Origin {
     /// A program that reaches the port.
     Network,
 }
+
+/// A connection that speaks another protocol from now on.
+pub(crate) struct TakenOver {
+    /// What came after the request and was read with it.
+    pub(crate) read: Bytes,
+    /// The connection.
+    pub(crate) io: Box<dyn Duplex>,
+}
+
+/// Bytes both ways.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+
+/// Stands among the extensions of an answer `101`: who has the connection after it.
+#[derive(Clone)]
+pub(crate) struct Takeover(pub(crate) Arc<dyn Fn(TakenOver) -> BoxFuture<'static, ()> + Send + Sync>);
 
 /// What gives connections.
 pub(crate) trait Accept: Send + Sync {
@@ -132,7 +156,8 @@ where
 {
     let router = TowerToHyperService::new(router);
     let waits = Arc::clone(place.waits());
-    let answer = service_fn(|request| answer_one(request, origin, &waits, &router));
+    let next = Mutex::new(None);
+    let answer = service_fn(|request| answer_one(request, origin, &waits, &router, &next));
     let io = TokioIo::new(Guarded::new(io, Arc::clone(&waits)));
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
@@ -154,7 +179,14 @@ where
     };
     // One that is gone or too late reads nothing; one that did not send HTTP was answered that.
     if ended.is_ok() || ended.is_err_and(|error| error.is_parse()) {
-        let io = connection.into_parts().io.into_inner();
+        let parts = connection.into_parts();
+        let io = parts.io.into_inner();
+        let next = next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Takeover(serve)) = next {
+            // What speaks another protocol has a place of its own.
+            drop(place);
+            return serve(TakenOver { read: parts.read_buf, io: Box::new(io) }).await;
+        }
         tokio::select! {
             () = place.evicted() => {}
             () = io.close() => {}
@@ -168,6 +200,7 @@ async fn answer_one(
     origin: Origin,
     waits: &Arc<Waits>,
     router: &TowerToHyperService<Router>,
+    next: &Mutex<Option<Takeover>>,
 ) -> Result<Response<Answer>, Infallible> {
     let unanswered = waits.request();
     let (mut request, fate) = bodies::receive(request, waits);
@@ -176,5 +209,8 @@ async fn answer_one(
     }
     let mut response = router.call(request).await?;
     fate.tell(&mut response);
+    if let Some(takeover) = response.extensions_mut().remove::<Takeover>() {
+        *next.lock().unwrap_or_else(PoisonError::into_inner) = Some(takeover);
+    }
     Ok(response.map(|body| Answer::new(body, unanswered)))
 }

@@ -8,8 +8,8 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
-    App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, matching, metrics, reload,
-    sessions, sources, statusline, stream, watches,
+    App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, matching, mcp, metrics,
+    reload, sessions, sources, statusline, stream, watches,
 };
 
 /// The routes, ready to serve; whoever serves them says who may ask.
@@ -52,6 +52,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sources::sources))
         .routes(routes!(watches::list, watches::set))
         .routes(routes!(watches::cancel))
+        .routes(routes!(mcp::connect))
         .routes(routes!(inbox::list))
         .routes(routes!(inbox::dismiss))
         .routes(routes!(inbox::discuss))

@@ -38,6 +38,7 @@ use crate::{
         error::{ApiError, ErrorBody},
         extract::{Params, SessionSegment},
         knowledge::Knowledge,
+        mcp::MCP_CONNECTIONS_MAX,
         naming::Names,
         probing::Probing,
         processes::Processes,
@@ -91,6 +92,8 @@ pub struct Registry {
     watches: watch::Sender<Open>,
     /// Held while a watch is set.
     watch_turn: tokio::sync::Mutex<()>,
+    /// The places of connections that speak MCP.
+    mcp_places: Arc<Semaphore>,
 }
 
 impl Registry {
@@ -115,6 +118,7 @@ impl Registry {
             has_lost: Notify::new(),
             watches: watch::Sender::new(Arc::new([])),
             watch_turn: tokio::sync::Mutex::default(),
+            mcp_places: Arc::new(Semaphore::new(MCP_CONNECTIONS_MAX)),
         }
     }
 
@@ -136,6 +140,11 @@ impl Registry {
     /// Waits until nobody else sets a watch.
     pub(crate) async fn watch_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.watch_turn.lock().await
+    }
+
+    /// A place for a connection that speaks MCP, until it is dropped; `None` when all are taken.
+    pub(crate) fn mcp_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.mcp_places).try_acquire_owned().ok()
     }
 
     /// Hands an answer to the request that waits for it.

@@ -528,6 +528,7 @@ fn the_document_lists_every_route() {
         "post /v1/events",
         "post /v1/hooks/{harness}",
         "post /v1/match",
+        "post /v1/mcp",
         "post /v1/notifications/{id}/discuss",
         "post /v1/notifications/{id}/dismiss",
         "post /v1/reload",

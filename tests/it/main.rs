@@ -16,6 +16,7 @@ mod identity;
 mod install;
 mod kill;
 mod last_good;
+mod mcp;
 mod metrics;
 mod model;
 mod pending;

@@ -141,6 +141,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("utoipa_axum", Where::Only(&["server.rs", "server/"])),
     ("prometheus_client", Where::Only(&["server/metrics.rs"])),
     ("dashmap", Where::Only(&["server.rs", "server/"])),
+    ("rmcp", Where::Only(&["server/mcp.rs", "server/mcp/"])),
     ("rusqlite", Where::Only(&["projection.rs", "projection/"])),
     (
         "minijinja",

@@ -11,6 +11,9 @@ use crate::harness::{
 /// The option with which a hook starts the daemon.
 const START: &str = "--start";
 
+/// The servers that a client starts and speaks MCP with, by name.
+const SERVERS: &str = "mcpServers";
+
 /// What an installation can choose.
 #[derive(Debug, Clone)]
 pub(super) struct Choice {
@@ -66,6 +69,9 @@ impl Choice {
             let handlers = group.get_mut("hooks").and_then(Value::as_array_mut);
             handlers.into_iter().flatten().filter_map(Value::as_object_mut).for_each(start);
         }
+        // A client starts its servers before the first hook of a session.
+        let servers = json.get_mut(SERVERS).and_then(Value::as_object_mut).filter(|_| self.autostart);
+        servers.into_iter().flatten().filter_map(|(_, server)| server.as_object_mut()).for_each(start);
         json
     }
 
@@ -132,8 +138,9 @@ mod tests {
                 let commands = text.matches("\"command\":").count();
                 let ours = ["\"/a b/aside\"", "\"'/a b/aside' "].map(|begin| text.matches(begin).count());
                 assert_eq!(commands, ours.iter().sum::<usize>(), "{path}: {text}");
-                let is_hooks = text.contains(&format!("\"{starts}\""));
-                assert_eq!(text.matches(START).count(), usize::from(is_hooks), "{path}: {text}");
+                let starts_it = [format!("\"{starts}\""), format!("\"{SERVERS}\"")];
+                let count = starts_it.iter().filter(|key| text.contains(*key)).count();
+                assert_eq!(text.matches(START).count(), count, "{path}: {text}");
             }
         }
     }

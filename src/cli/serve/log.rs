@@ -39,6 +39,9 @@ const MUTED_FOR: &str = "muted_for";
 /// What tells how many were not written.
 const HELD_BACK: &str = "held_back";
 
+/// What is never in the log: `rmcp` writes what an agent says with every message.
+const QUIET: &str = "rmcp=off";
+
 /// How a line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum LogFormat {
@@ -65,7 +68,7 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
+        .with_env_filter(EnvFilter::new(format!("{filter},{QUIET}")))
         .with_writer(writer)
         .with_ansi(is_terminal && format == LogFormat::Text)
         .event_format(Lines { format, steady, storms: Storms::default() })

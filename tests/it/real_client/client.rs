@@ -57,7 +57,8 @@ pub(super) fn settle(home: &Home) {
         } },
     });
     fs::write(claude.join(".claude.json"), state.to_string()).expect("written");
-    let settings = json!({ "permissions": { "allow": ["Bash(*)", "Edit", "Write"] } });
+    let settings =
+        json!({ "permissions": { "allow": ["Bash(*)", "Edit", "Write", "mcp__plugin_aside_aside"] } });
     fs::write(claude.join("settings.json"), settings.to_string()).expect("written");
 }
 

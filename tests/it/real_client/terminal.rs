@@ -284,6 +284,16 @@ impl Seat {
 
     /// How many of our watchers of this home are alive.
     pub(super) fn watchers(&self) -> usize {
+        self.running("attach")
+    }
+
+    /// How many servers of our tools the client has started in this home.
+    pub(super) fn servers(&self) -> usize {
+        self.running("mcp")
+    }
+
+    /// How many processes of our program run this command in this home.
+    fn running(&self, command: &str) -> usize {
         let socket = format!("ASIDE_SOCKET={}", self.home.socket().display());
         let processes = fs::read_dir("/proc").expect("a process table").flatten();
         let is_ours = |folder: PathBuf| {
@@ -291,7 +301,7 @@ impl Seat {
             let has = |bytes: &[u8], words: &str| {
                 bytes.split(|byte| *byte == 0).any(|part| part == words.as_bytes())
             };
-            has(&read("cmdline"), "attach") && has(&read("environ"), &socket)
+            has(&read("cmdline"), command) && has(&read("environ"), &socket)
         };
         processes.filter(|process| is_ours(process.path())).count()
     }

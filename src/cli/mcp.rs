@@ -1,0 +1,42 @@
+//! `aside mcp`: the tools of an agent, for a client that starts a server and speaks MCP with it on stdio.
+//!
+//! The daemon speaks it; this carries the bytes.
+
+use std::env;
+
+use super::{CliError, refused, workspace_or_current};
+use crate::{
+    client::{Carried, Client, start_if_absent},
+    harness::{header, kind::KINDS},
+};
+
+const PATH: &str = "/v1/mcp";
+const PROTOCOL: &str = "mcp";
+const DOING: &str = "speak MCP";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Start the daemon if it does not run
+    #[arg(long)]
+    start: bool,
+}
+
+pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
+    if args.start
+        && let Some(mut starting) = start_if_absent(client.socket())
+    {
+        // One that does not start is not there when it is connected to.
+        starting.wait().ok();
+    }
+    let variables = KINDS.into_iter().filter_map(|kind| kind.variables.forwarded_as(header::SESSION));
+    let session = variables.filter_map(|variable| env::var(variable).ok()).find(|value| !value.is_empty());
+    let named = [(header::SESSION, session), (header::CWD, workspace_or_current(None))];
+    let headers: Vec<(&str, &str)> =
+        named.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+    let carried = client.carry(PATH, PROTOCOL, &headers);
+    match carried.map_err(|source| CliError::Client { doing: DOING, source })? {
+        Ok(Carried::ToTheEnd) => Ok(()),
+        Ok(Carried::UntilTheDaemonStopped) => Err(CliError::Ended { doing: DOING }),
+        Err(response) => Err(refused(DOING, response.status, &response.body)),
+    }
+}

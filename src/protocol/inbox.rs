@@ -1,0 +1,50 @@
+//! What an agent asks of its inbox, as JSON.
+
+use crate::{
+    event::SessionId,
+    protocol::{
+        FieldError,
+        event::read_name,
+        fields::{Fields, Unknown},
+    },
+};
+
+const NAMES: [&str; 2] = ["cancel", "session"];
+
+/// What an agent asks of its inbox.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct InboxRequest {
+    /// The watch to end, by its id or the beginning of it; without one the agent asks for what waits.
+    pub cancel: Option<String>,
+    /// The session whose inbox is meant.
+    pub session: Option<SessionId>,
+}
+
+impl InboxRequest {
+    /// Reads the arguments of a call.
+    ///
+    /// Errors: the first field that is wrong; an unknown one is.
+    pub fn read(text: &str) -> Result<Self, FieldError> {
+        let fields = Fields::read(text, &NAMES, Unknown::Refused)?;
+        Ok(Self {
+            cancel: fields.text("cancel")?.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
+            session: read_name("session", fields.text("session")?)?.map(|id| SessionId::new(&id)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_to_end_is_said_and_nothing_else_is_needed() {
+        let read = |text: &str| InboxRequest::read(text).map_err(|error| error.to_string());
+        assert_eq!(read("{}"), Ok(InboxRequest::default()));
+        assert_eq!(read(r#"{"cancel":" "}"#), Ok(InboxRequest::default()));
+        let whole = InboxRequest { cancel: Some("w1".to_owned()), session: Some(SessionId::new("s1")) };
+        assert_eq!(read(r#"{"cancel":"w1 ","session":"s1"}"#), Ok(whole));
+        let wrong = read(r#"{"cancle":"w1"}"#).expect_err("no such field");
+        assert!(wrong.contains("`cancel`"), "{wrong}");
+    }
+}

@@ -1,0 +1,188 @@
+//! MCP, for the tools that an agent has of aside (docs/design/mcp.md).
+//!
+//! A request to `/v1/mcp` on the Unix socket makes its connection one that speaks MCP, a JSON message a line. The protocol is `rmcp`'s;
+//! here is what the tools do, and for whom. A tool's failure is a result with `isError`, as a model sees no other.
+//!
+//! Bounds: [`MCP_CONNECTIONS_MAX`] connections, [`MESSAGE_BYTES_MAX`] a message, [`bounded::CALLS_MAX`] calls of a connection at a time.
+
+mod bounded;
+mod caller;
+mod tools;
+
+use std::{
+    io::{self, Cursor},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use rmcp::{
+    ErrorData, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    },
+    service::{RequestContext, RoleServer, RunningService, ServerInitializeError, serve_server},
+    transport::{Transport, async_rw::AsyncRwTransport},
+};
+use serde_json::Value;
+use tokio::io::AsyncReadExt;
+use uuid::Uuid;
+
+use self::{
+    bounded::Bounded,
+    caller::{Called, Caller},
+};
+use crate::server::{
+    App,
+    auth::{PeerPid, Route},
+    connections::{TakenOver, Takeover},
+    error::{ApiError, ErrorBody},
+    extract,
+};
+
+/// Most connections that speak MCP: one for each client, of which a machine has some dozens.
+pub(crate) const MCP_CONNECTIONS_MAX: usize = 256;
+/// Longest message in bytes: a call's arguments are a few hundred characters.
+const MESSAGE_BYTES_MAX: usize = 128 * 1024;
+/// What a connection is asked to become.
+const PROTOCOL: &str = "mcp";
+
+/// Makes the connection one that speaks MCP.
+///
+/// Only at the Unix socket, and only with `Upgrade: mcp`; `aside mcp` makes this request. Answers 101, and after that each side sends a
+/// JSON-RPC message a line.
+#[utoipa::path(
+    post, path = "/v1/mcp", tag = "mcp",
+    responses((status = 101), (status = 426, body = ErrorBody), (status = 503, body = ErrorBody)),
+)]
+pub(crate) async fn connect(
+    State(app): State<App>,
+    route: Route,
+    PeerPid(peer): PeerPid,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let asked = extract::header(&headers, header::UPGRADE.as_str());
+    if route != Route::Unix || !asked.is_some_and(|asked| asked.eq_ignore_ascii_case(PROTOCOL)) {
+        let message = "MCP is spoken at the Unix socket, after `Upgrade: mcp`; `aside mcp` asks for it";
+        return Err(ApiError::new(StatusCode::UPGRADE_REQUIRED, message));
+    }
+    let place = app.registry.mcp_place();
+    let place = Arc::new(place.ok_or_else(|| ApiError::busy("as many clients speak MCP as may"))?);
+    let server = Server {
+        caller: Caller::new(peer, &headers),
+        name: Uuid::now_v7().simple().to_string().into(),
+        calls: Arc::default(),
+        app,
+    };
+    let serve = move |taken| -> futures_util::future::BoxFuture<'static, ()> {
+        let (server, place) = (server.clone(), Arc::clone(&place));
+        Box::pin(async move {
+            serve(server, taken).await;
+            drop(place);
+        })
+    };
+    let mut answer =
+        (StatusCode::SWITCHING_PROTOCOLS, [(header::CONNECTION, "upgrade"), (header::UPGRADE, PROTOCOL)])
+            .into_response();
+    answer.extensions_mut().insert(Takeover(Arc::new(serve)));
+    Ok(answer)
+}
+
+/// Speaks MCP until the client ends it, or the daemon stops.
+async fn serve(server: Server, taken: TakenOver) {
+    let (read, write) = tokio::io::split(taken.io);
+    let read = Cursor::new(taken.read).chain(read);
+    let lines = AsyncRwTransport::new_server(read, write).with_max_line_length(MESSAGE_BYTES_MAX);
+    let app = server.app.clone();
+    let spoken = async {
+        match begin(server, lines).await {
+            Ok(running) => match running.waiting().await {
+                Ok(quit) => tracing::debug!(?quit, "a client of MCP is gone"),
+                Err(error) => tracing::error!(%error, "a connection that spoke MCP broke"),
+            },
+            Err(error) => tracing::debug!(%error, "a client of MCP did not begin"),
+        }
+    };
+    tokio::select! {
+        () = spoken => {}
+        () = app.stopped() => {}
+    }
+}
+
+/// Greets the client, as far as its version of the protocol has a greeting.
+fn begin<T: Transport<RoleServer, Error = io::Error> + 'static>(
+    server: Server,
+    messages: T,
+) -> impl Future<Output = Result<RunningService<RoleServer, Server>, ServerInitializeError>> + Send {
+    serve_server(server, Bounded::new(messages))
+}
+
+/// One connection.
+#[derive(Clone)]
+struct Server {
+    app: App,
+    caller: Caller,
+    /// Names the connection, in the carriers of its calls.
+    name: Arc<str>,
+    /// How many calls there were.
+    calls: Arc<AtomicU64>,
+}
+
+impl Server {
+    async fn called(&self, request: CallToolRequestParams, thread: Option<String>) -> Option<CallToolResult> {
+        let call = Called {
+            app: &self.app,
+            caller: &self.caller,
+            thread,
+            carrier: format!("mcp:{}:{}", self.name, self.calls.fetch_add(1, Ordering::Relaxed)),
+            arguments: Value::from(request.arguments.unwrap_or_default()).to_string(),
+        };
+        let answer = tools::call(&request.name, &call).await?;
+        Some(match answer {
+            Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
+            Err(error) => CallToolResult::error(vec![ContentBlock::text(error.to_string())]),
+        })
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("aside", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult { tools: tools::definitions(), ..ListToolsResult::default() })
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.clone();
+        let thread = context.meta.get(caller::THREAD).and_then(Value::as_str).map(str::to_owned);
+        // What is dropped here takes back what it would have carried.
+        let result = tokio::select! {
+            biased;
+            () = context.ct.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),
+            result = self.called(request, thread) => result,
+        };
+        let unknown = || ErrorData::invalid_params(tools::unknown(&name), None);
+        result.map(CallToolResponse::from).ok_or_else(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests;

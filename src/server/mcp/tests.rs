@@ -1,0 +1,39 @@
+use std::io::Write;
+
+use super::*;
+use crate::tokens::estimate;
+
+/// What the definitions of all tools may cost in each request of a model.
+///
+/// Source: the issue of the tools; a typed schema for the conditions alone took 433 (research of the sources, 8).
+const DEFINITIONS_TOKENS_MAX: u32 = 300;
+
+#[test]
+fn the_definitions_of_all_tools_are_short() {
+    let all = tools::definitions();
+    let mut total = 0;
+    for tool in &all {
+        let tokens = estimate(&serde_json::to_string(tool).expect("a tool is JSON")).0;
+        writeln!(std::io::stderr(), "{}: {tokens} tokens", tool.name).expect("somebody reads");
+        total += tokens;
+    }
+    writeln!(std::io::stderr(), "all: {total} tokens").expect("somebody reads");
+    assert!(total <= DEFINITIONS_TOKENS_MAX, "{total} tokens");
+}
+
+#[test]
+fn no_definition_keeps_a_word_from_its_tool() {
+    // A client that checks arguments by it would answer in the tool's place, and say less.
+    for tool in tools::definitions() {
+        let text = serde_json::to_string(&tool.input_schema).expect("JSON");
+        for word in ["enum", "additionalProperties", "minLength", "pattern"] {
+            assert!(!text.contains(word), "{}: {text}", tool.name);
+        }
+    }
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_answered_with_the_nearest() {
+    assert_eq!(tools::unknown("inbx"), "there is no tool `inbx`: did you mean `inbox`?");
+    assert_eq!(tools::unknown("\u{1b}[31mfly"), "there is no tool `fly`");
+}

@@ -1,0 +1,113 @@
+//! What the tools take and give. Their definitions are in `tools.json`.
+
+use std::sync::Arc;
+
+use rmcp::model::Tool;
+
+use super::caller::Called;
+use crate::{
+    event::{EventRef, strip_text},
+    exchange::{Exchange, Trigger},
+    nearest::nearest,
+    notification::InjectionPoint,
+    protocol::{inbox::InboxRequest, watches::WatchRequest},
+    server::{
+        error::ApiError,
+        exchange::perform,
+        watches::{self, Begun},
+    },
+    time::{Timestamp, short_duration},
+    toon,
+    watch::Watch,
+};
+
+const DEFINITIONS: &str = include_str!("tools.json");
+const NAMES: [&str; 2] = ["watch", "inbox"];
+/// How much of a watch's id an agent is given, which is enough to name it.
+const ID_CHARS: usize = 7;
+
+/// What a client is shown of the tools.
+pub(super) fn definitions() -> Vec<Tool> {
+    serde_json::from_str(DEFINITIONS).expect("the definitions are tools, as a test holds")
+}
+
+/// What is said of a name that no tool has.
+pub(super) fn unknown(name: &str) -> String {
+    let meant = nearest(name, NAMES).map(|meant| format!(": did you mean `{meant}`?")).unwrap_or_default();
+    format!("there is no tool `{}`{meant}", strip_text(name))
+}
+
+/// Calls a tool; `None` if there is none of the name.
+pub(super) async fn call(name: &str, call: &Called<'_>) -> Option<Result<String, ApiError>> {
+    match name {
+        "watch" => Some(watch(call).await),
+        "inbox" => Some(inbox(call).await),
+        _ => None,
+    }
+}
+
+async fn watch(call: &Called<'_>) -> Result<String, ApiError> {
+    let mut request = WatchRequest::read(call.arguments.as_bytes()).map_err(ApiError::bad)?;
+    request.session = Some(call.session(request.session.take()).await?);
+    request.cwd = request.cwd.or_else(|| call.caller.folder.clone());
+    let now = call.app.now();
+    Ok(match watches::begin(call.app, &request, None).await? {
+        Begun::Set(watch) => {
+            format!("watching {}, {} at most", short(&watch.id), short_duration(watch.expires_at.since(now)))
+        }
+        Begun::Already(already) => {
+            let so = already.iter().map(|condition| match &condition.state {
+                Some(state) => format!("{} ({state})", condition.text),
+                None => condition.text.clone(),
+            });
+            format!("already: {}", strip_text(&so.collect::<Vec<_>>().join(", ")))
+        }
+    })
+}
+
+async fn inbox(call: &Called<'_>) -> Result<String, ApiError> {
+    let request = InboxRequest::read(&call.arguments).map_err(ApiError::bad)?;
+    let session = call.session(request.session).await?;
+    let mut watches = watches::open(call.app).await?;
+    watches.retain(|watch| watch.session.as_ref() == Some(&session));
+    if let Some(id) = request.cancel {
+        let ended = watches::end(call.app, &watches, &id).await?;
+        return Ok(format!("ended {}: {}", short(&ended.id), waits_for(&ended)));
+    }
+    let exchange = Exchange {
+        tool: Some("inbox".into()),
+        trigger: Trigger::Pull,
+        ..Exchange::new(session, InjectionPoint::AfterTool, &call.carrier)
+    };
+    let answer = perform(call.app, std::iter::empty::<EventRef<'_>>(), &exchange).await?;
+    let mut text =
+        answer.injection.map_or_else(|| "nothing waits".to_owned(), |injection| injection.text.to_string());
+    list(&mut text, &watches, call.app.now());
+    Ok(text)
+}
+
+/// Appends the open watches, as a table.
+fn list(text: &mut String, watches: &[Arc<Watch>], now: Timestamp) {
+    if watches.is_empty() {
+        return;
+    }
+    text.push('\n');
+    toon::write_table(text, "watches", &["id", "waits_for", "ends_in"], watches.len(), |out, row, column| {
+        let Some(watch) = watches.get(row) else { return };
+        let cell = match column {
+            0 => short(&watch.id).to_owned(),
+            1 => waits_for(watch),
+            _ => short_duration(watch.expires_at.since(now)),
+        };
+        toon::write_text(out, &cell);
+    });
+}
+
+fn waits_for(watch: &Watch) -> String {
+    let parts: Vec<&str> = watch.parts.iter().map(|part| part.text.as_str()).collect();
+    strip_text(&parts.join(", ")).into_owned()
+}
+
+fn short(id: &str) -> &str {
+    id.get(..ID_CHARS).unwrap_or(id)
+}
