@@ -33,6 +33,7 @@ mod limits;
 pub mod producers;
 mod sources;
 mod subscriber;
+pub mod webhooks;
 
 pub mod compile;
 pub mod last_good;

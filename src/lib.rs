@@ -36,6 +36,7 @@ pub mod matcher;
 pub mod pipeline;
 pub mod probe;
 pub mod watch;
+pub mod webhook;
 
 // Decides: the whole; and describes what comes in and goes out.
 pub mod config;

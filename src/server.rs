@@ -40,6 +40,7 @@ mod stream;
 mod transcripts;
 mod wake_routes;
 mod watches;
+mod webhooks;
 
 pub mod engine_handle;
 pub mod sessions;

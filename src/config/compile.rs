@@ -18,6 +18,7 @@ use crate::{
         raw::Document,
         report::{Diagnostic, Level, Place, Report, sentence, shown},
         subscriber::{self, Context, SubscriberFile, TEMPLATE_SUFFIX},
+        webhooks::{self, Webhooks},
     },
     engine::rules::CompiledRules,
     event::{EventType, catalogue::CatalogueEntry},
@@ -39,6 +40,8 @@ pub struct Compiled {
     pub tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
     /// What the `events.toml` of the layers add to the catalogue, by type.
     pub events: Vec<CatalogueEntry>,
+    /// Whose webhooks are expected, and what the layers make of them.
+    pub webhooks: Webhooks,
     /// The file that each setting of `aside.toml` came from, by its key, such as `injection.max_tokens`.
     pub origins: BTreeMap<String, Arc<str>>,
     /// The paths of the files that have no part in the rules, or not all of theirs, because of an error there or in their template.
@@ -59,6 +62,10 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let mut events = Entries::new();
     for file in sources.of_kind(FileKind::Events) {
         found.extend(catalogue::read(file, &mut events));
+    }
+    let mut own_rows = Vec::new();
+    for file in sources.of_kind(FileKind::Webhooks) {
+        found.extend(webhooks::read(file, &mut own_rows));
     }
     let known: Vec<&str> = known_types.iter().copied().chain(events.keys().map(EventType::as_str)).collect();
     let context = Context {
@@ -84,11 +91,13 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             detectors: settings.detectors,
             probes: settings.probes,
             watches: settings.watches,
+            takes_webhooks: !settings.senders.is_empty(),
             wake: settings.wake,
         },
         daemon: settings.daemon,
         tests,
         events: events.into_values().collect(),
+        webhooks: Webhooks { senders: settings.senders, own_rows },
         origins: settings.origins,
         left_out,
         report: in_order(sources, found),

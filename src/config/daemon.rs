@@ -19,6 +19,7 @@ use crate::{
         raw::{Document, Parsed, Section, Value, finish_all},
         report::{Diagnostic, shown},
         sources, subscriber, values,
+        webhooks::{self, Sender},
     },
     detector,
     engine::rules::{InjectionSettings, PENDING_MAX, SessionSettings, SourceSettings},
@@ -26,9 +27,10 @@ use crate::{
     notification::Tokens,
     pipeline::activation::WakeSettings,
     probe, watch,
+    webhook::Kind,
 };
 
-const SECTIONS: [&str; 6] = ["journal", "http", "injection", "sessions", "sources", "activation"];
+const SECTIONS: [&str; 7] = ["journal", "http", "injection", "sessions", "sources", "activation", "webhooks"];
 
 /// Default time between syncs with `durability = "interval"`: what a power failure may take.
 const SYNC_INTERVAL: Duration = Duration::from_millis(100);
@@ -135,15 +137,18 @@ pub(crate) struct Settings {
     pub(crate) probes: Arc<probe::Settings>,
     pub(crate) watches: watch::Settings,
     pub(crate) wake: Arc<WakeSettings>,
+    pub(crate) senders: BTreeMap<Kind, Sender>,
     pub(crate) origins: BTreeMap<String, Arc<str>>,
     pub(crate) found: Vec<Diagnostic>,
 }
 
 /// Reads the `aside.toml` of every layer, the later ones overriding the earlier ones key by key.
 pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
-    let [mut journal, mut http, mut injection, mut sessions, mut sources, mut activation] =
+    let [mut journal, mut http, mut injection, mut sessions, mut sources, mut activation, mut webhooks] =
         SECTIONS.map(|name| Section::new(name, documents));
     let mut tables = sources::tables(&mut sources);
+    let senders = Kind::ALL.map(|kind| (kind, webhooks.table(kind.as_str())));
+    let (senders, sender_tables) = webhooks::read_senders(senders.into());
     let mut settings = Settings {
         daemon: DaemonConfig { journal: read_journal(&mut journal), http: read_http(&mut http) },
         injection: read_injection(&mut injection),
@@ -153,11 +158,12 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         probes: Arc::new(probe::Settings::read(&mut tables)),
         watches: watch::Settings::read(&mut tables),
         wake: Arc::new(activation::read(&mut activation)),
+        senders,
         origins: BTreeMap::new(),
         found: Vec::new(),
     };
-    let mut sections = vec![journal, http, injection, sessions, sources, activation];
-    sections.extend(tables.into_values());
+    let mut sections = vec![journal, http, injection, sessions, sources, activation, webhooks];
+    sections.extend(tables.into_values().chain(sender_tables));
     for section in &sections {
         settings.origins.extend(section.origins().clone());
     }
@@ -222,7 +228,7 @@ fn loopback(value: &Value<'_>) -> Parsed<SocketAddr> {
     Ok(address)
 }
 
-fn absolute_path(value: &Value<'_>) -> Parsed<PathBuf> {
+pub(super) fn absolute_path(value: &Value<'_>) -> Parsed<PathBuf> {
     let text = values::words(value)?;
     if !Path::new(text).is_absolute() {
         return Err(vec![value.error(format!("`{}` is not an absolute path", shown(text)))]);
@@ -346,7 +352,8 @@ mod tests {
         let in_file: Vec<_> = settings.origins.keys().cloned().collect();
 
         let tables = producers::switched().map(|row| format!("sources.{}", row.name));
-        let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables);
+        let senders = Kind::ALL.map(|kind| format!("webhooks.{kind}"));
+        let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables).chain(senders);
         let unknown: String = sections.map(|name| format!("[{name}]\nno_such_key = 1\n")).collect();
         let unknown = compiled(&unknown);
         let mut known = Vec::new();

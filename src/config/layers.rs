@@ -49,6 +49,8 @@ pub enum FileKind {
     Settings,
     /// `events.toml`.
     Events,
+    /// `webhooks.toml`.
+    Webhooks,
     /// `subscribers/*.toml`.
     Subscriber,
     /// `templates/**/*.j2`.
@@ -67,6 +69,7 @@ impl FileKind {
             None => match name {
                 "aside.toml" => Some(Self::Settings),
                 "events.toml" => Some(Self::Events),
+                "webhooks.toml" => Some(Self::Webhooks),
                 _ => None,
             },
             Some(("subscribers", file)) => {

@@ -20,7 +20,7 @@ pub const FILE_BYTES_MAX: u64 = 256 * 1024;
 /// Endings of files that may lie beside a layer's own: copies of editors, and what people write for each other.
 const IS_NO_SLIP: [&str; 5] = ["~", ".bak", ".orig", ".md", ".txt"];
 /// What a layer's folder holds at its top.
-const TOP: [&str; 4] = ["aside.toml", "events.toml", "subscribers", "templates"];
+const TOP: [&str; 5] = ["aside.toml", "events.toml", "webhooks.toml", "subscribers", "templates"];
 /// The layer that an administrator keeps for every user of the machine.
 pub const SYSTEM_FOLDER: &str = "/etc/aside";
 
@@ -37,6 +37,7 @@ pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
         let mut found = Found::new(*layer);
         found.read_file(&folder.join("aside.toml"), "aside.toml");
         found.read_file(&folder.join("events.toml"), "events.toml");
+        found.read_file(&folder.join("webhooks.toml"), "webhooks.toml");
         found.read_folder(&folder.join("subscribers"), "subscribers");
         found.read_folder(&folder.join("templates"), "templates");
         found.look_for_slips(folder);

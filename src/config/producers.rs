@@ -15,11 +15,14 @@ use crate::{
     pipeline::rule::{Activity, Subscriber},
     probe::{self, Facts, git},
     settings::Row,
-    watch,
+    watch, webhook,
 };
 
 /// The `source` of the events that the program publishes about an agent or about itself.
 const OWN: &str = "aside";
+
+/// What all senders of webhooks are together; the `source` of their events is the sender.
+const WEBHOOKS: &str = "webhooks";
 
 /// How a producer comes to publish.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +37,8 @@ pub enum Kind {
     Source(fn(&watch::Settings) -> bool),
     /// Somebody runs it.
     Command,
+    /// Another program sends it; `[webhooks.NAME]` lets it.
+    Webhook,
     /// The daemon, about itself.
     Daemon,
 }
@@ -79,8 +84,9 @@ pub(super) fn switched() -> impl Iterator<Item = &'static Producer> {
 }
 
 /// What publishes without a harness.
-const OTHERS: [Producer; 2] = [
+const OTHERS: [Producer; 3] = [
     row("run", Kind::Command, "ended commands", "`aside run -- COMMAND`"),
+    row(WEBHOOKS, Kind::Webhook, "what other programs send", "`enabled = true` in `[webhooks.NAME]`"),
     row(OWN, Kind::Daemon, "its own troubles", "nothing"),
 ];
 
@@ -93,6 +99,7 @@ impl Kind {
             Self::Harness => "harness",
             Self::Source(_) => "source",
             Self::Command => "command",
+            Self::Webhook => "webhook",
             Self::Daemon => "daemon",
         }
     }
@@ -108,6 +115,7 @@ impl Kind {
             Self::Probe(is_on) => is_on(&rules.probes),
             Self::Detector(is_on) => is_on(&rules.detectors),
             Self::Source(is_on) => is_on(&rules.watches),
+            Self::Webhook => rules.takes_webhooks,
             Self::Harness | Self::Command | Self::Daemon => true,
         }
     }
@@ -121,6 +129,9 @@ impl Producer {
 
     /// The one that published an event of this source and type, if one did.
     pub fn of_event(source: &str, event_type: &str) -> Option<&'static Self> {
+        if webhook::Kind::of(source).is_some() {
+            return Self::find(WEBHOOKS);
+        }
         if source != OWN {
             return Self::find(source).filter(|row| row.source() == source);
         }
@@ -139,7 +150,7 @@ impl Producer {
     fn source(&self) -> &'static str {
         match self.kind {
             Kind::Probe(_) | Kind::Detector(_) | Kind::Source(_) | Kind::Daemon => OWN,
-            Kind::Harness | Kind::Command => self.name,
+            Kind::Harness | Kind::Command | Kind::Webhook => self.name,
         }
     }
 
@@ -260,12 +271,12 @@ mod tests {
         let own =
             |id: &str, types: &str| format!("[subscriber]\nid = \"{id}\"\n[events]\ntypes = [{types}]\n");
         let rules = rules(&[
-            ("subscribers/checks.toml", &own("checks", "\"ci.**\"")),
-            ("subscribers/deploys.toml", &own("deploys", "\"ci.**\", \"deploy.*\"")),
+            ("subscribers/checks.toml", &own("checks", "\"ide.**\"")),
+            ("subscribers/deploys.toml", &own("deploys", "\"ide.**\", \"deploy.*\"")),
             ("subscribers/handles.toml", &own("handles", "\"tool.**\"")),
         ]);
         let waiting: Vec<&str> = unserved(&rules).map(|rule| rule.id.as_str()).collect();
-        assert!(waiting.contains(&"checks") && waiting.contains(&"ci_check"), "{waiting:?}");
+        assert!(waiting.contains(&"checks") && waiting.contains(&"ide_diagnostics"), "{waiting:?}");
         let served = ["background_task", "changed_file", "deploys", "handles", "tool_failure"];
         assert!(served.iter().all(|id| !waiting.contains(id)), "{waiting:?}");
     }

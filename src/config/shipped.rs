@@ -21,6 +21,7 @@ macro_rules! files {
 }
 
 files! {
+    "alert"
     "background_task"
     "budget_exceeded"
     "budget_warning"

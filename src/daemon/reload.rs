@@ -192,6 +192,7 @@ fn known_of(compiled: &Compiled) -> ConfigState {
     ConfigState {
         view: ConfigView::default(),
         severities: Arc::new(OwnSeverities::new(&compiled.events)),
+        webhooks: Arc::new(compiled.webhooks.clone()),
         origins: Arc::new(compiled.origins.clone()),
     }
 }

@@ -37,6 +37,8 @@ pub struct CompiledRules {
     pub probes: Arc<probe::Settings>,
     /// The tables of `[sources]` that are about watches.
     pub watches: watch::Settings,
+    /// Whether `[webhooks]` lets anybody send.
+    pub takes_webhooks: bool,
     /// `[activation]` of `aside.toml`; every subscriber has it too.
     pub wake: Arc<WakeSettings>,
 }
@@ -72,6 +74,7 @@ impl CompiledRules {
             detectors: detector::Settings::default(),
             probes: Arc::default(),
             watches: watch::Settings::default(),
+            takes_webhooks: false,
             wake: Arc::default(),
         }
     }

@@ -17,6 +17,7 @@ use crate::{
         error::ApiError,
         extract,
         tokens::{Scope, Tokens},
+        webhooks,
     },
 };
 
@@ -90,10 +91,24 @@ impl<S: Send + Sync> FromRequestParts<S> for Route {
     }
 }
 
+/// Whether a request has shown that it may publish: it came from a process of the daemon's user, or with a token for that. One that has not
+/// may be a webhook, whose body is signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MayPublish(pub(crate) bool);
+
+impl<S: Send + Sync> FromRequestParts<S> for MayPublish {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().copied().unwrap_or(Self(false)))
+    }
+}
+
 /// Refuses processes of other users.
 pub(crate) fn same_user_only(router: Router) -> Router {
     let own = rustix::process::geteuid().as_raw();
-    router.layer(Extension(Route::Unix)).layer(from_fn(move |request: Request, next: Next| async move {
+    let router = router.layer(Extension(Route::Unix)).layer(Extension(MayPublish(true)));
+    router.layer(from_fn(move |request: Request, next: Next| async move {
         let peer = request.extensions().get::<ConnectInfo<Peer>>().and_then(|info| info.0.uid);
         match peer {
             Some(uid) if uid == own => next.run(request).await,
@@ -109,8 +124,11 @@ fn refuse_user() -> Response {
 /// Refuses whoever does not send `Authorization: Bearer <token>` with a token for what is asked.
 pub(crate) fn token_only(router: Router, tokens: Tokens) -> Router {
     let tokens = Arc::new(tokens);
-    router.layer(from_fn(move |request: Request, next: Next| {
-        let refusal = refusal(&request, &tokens);
+    router.layer(from_fn(move |mut request: Request, next: Next| {
+        let is_unsigned = !request.headers().contains_key(header::AUTHORIZATION);
+        let may_be_signed = is_unsigned && request.uri().path().starts_with(webhooks::PATH);
+        request.extensions_mut().insert(MayPublish(!may_be_signed));
+        let refusal = if may_be_signed { None } else { refusal(&request, &tokens) };
         async move {
             match refusal {
                 Some(refusal) => refusal.into_response(),

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use utoipa::ToSchema;
 
 use crate::{
+    config::webhooks::Webhooks,
     event::catalogue::OwnSeverities,
     journal::AppendError,
     protocol::views::{ConfigView, FindingsView, ReloadView},
@@ -51,6 +52,8 @@ pub struct ConfigState {
     pub view: ConfigView,
     /// The severities of types that the layers in force name.
     pub severities: Arc<OwnSeverities>,
+    /// Whose webhooks are expected, and what becomes of them.
+    pub webhooks: Arc<Webhooks>,
     /// The file that each setting in force came from, by its key, such as `sources.git.enabled`.
     pub origins: Arc<BTreeMap<String, Arc<str>>>,
 }
@@ -76,6 +79,11 @@ impl ConfigHandle {
     /// The severities of types that the layers in force name.
     pub(crate) fn severities(&self) -> Arc<OwnSeverities> {
         Arc::clone(&self.state.borrow().severities)
+    }
+
+    /// Whose webhooks are expected, and what becomes of them.
+    pub(crate) fn webhooks(&self) -> Arc<Webhooks> {
+        Arc::clone(&self.state.borrow().webhooks)
     }
 
     /// The file that each setting in force came from, by its key.

@@ -218,7 +218,7 @@ mod tests {
             ("aside", "fs.known.deleted", 2),
             ("aside", "fs.known.modified", 3),
             ("aside", "some.other.type", 1),
-            ("ci", "ci.check.failed", 4),
+            ("ide", "ide.diagnostics.changed", 4),
             ("claude-code", "tool.call.failure", 5),
             ("cli", "fs.known.modified", 6),
         ]);
@@ -245,11 +245,12 @@ mod tests {
                 "claude-code harness 5 1 9 1970-01-01T00:00:05Z",
                 "aside daemon 1 1 9 1970-01-01T00:00:01Z",
                 "cli other 6 1 9 1970-01-01T00:00:06Z",
-                "ci other 4 1 9 1970-01-01T00:00:04Z",
+                "ide other 4 1 9 1970-01-01T00:00:04Z",
             ]
         );
-        let ci = view.unserved.iter().find(|one| one.subscriber == "ci_check").expect("waits for others");
-        assert_eq!((ci.types.len(), ci.count.events), (4, 4));
+        let ide =
+            view.unserved.iter().find(|one| one.subscriber == "ide_diagnostics").expect("waits for others");
+        assert_eq!((ide.types.len(), ide.count.events), (1, 4));
     }
 
     #[test]

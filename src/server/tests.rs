@@ -524,6 +524,7 @@ fn the_document_lists_every_route() {
         "get /v1/sources",
         "get /v1/status",
         "get /v1/watches",
+        "post /api/v2/alerts",
         "post /v1/admin/rebuild",
         "post /v1/events",
         "post /v1/hooks/{harness}",
@@ -536,6 +537,7 @@ fn the_document_lists_every_route() {
         "post /v1/sessions/{id}/undelivered/{injection}",
         "post /v1/statusline/{harness}",
         "post /v1/watches",
+        "post /v1/webhooks/{name}",
     ];
     assert_eq!(routes, expected);
     let schemas = document["components"]["schemas"].as_object().expect("schemas");

@@ -25,6 +25,8 @@ use std::{
 use axum::http::Method;
 use subtle::ConstantTimeEq;
 
+use super::webhooks;
+
 /// Random bytes of a token that is made: 256 bits.
 const TOKEN_BYTES: usize = 32;
 /// Fewest characters of a token: what nobody can guess.
@@ -63,7 +65,8 @@ impl Scope {
             ["/v1/sessions/", "/v1/hooks/", "/v1/statusline/"].iter().any(|begin| path.starts_with(begin));
         match path {
             "/healthz" | "/v1/openapi.json" => None,
-            "/v1/events" if method == Method::POST => Some(Self::Publish),
+            "/v1/events" | webhooks::ALERTS_PATH if method == Method::POST => Some(Self::Publish),
+            _ if path.starts_with(webhooks::PATH) => Some(Self::Publish),
             _ if is_harness => Some(Self::Exchange),
             _ if method == Method::GET || method == Method::HEAD => Some(Self::Read),
             _ => Some(Self::Admin),

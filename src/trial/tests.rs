@@ -89,6 +89,7 @@ fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
         detectors: rules.detectors.clone(),
         probes: rules.probes.clone(),
         watches: rules.watches.clone(),
+        takes_webhooks: rules.takes_webhooks,
         wake: Arc::clone(&rules.wake),
     }
 }

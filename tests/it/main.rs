@@ -38,3 +38,4 @@ mod upgrade;
 mod wake;
 mod walk;
 mod watches;
+mod webhooks;

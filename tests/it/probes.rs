@@ -171,7 +171,7 @@ fn what_came_of_a_source_and_why_another_is_off_is_listed() {
             home.path("config/aside.toml").display()
         ),
         "\ngit: no repository in ",
-        "\nci_check ",
+        "\nide_diagnostics ",
     ] {
         assert!(shown.contains(line), "{line}: {shown}");
     }

@@ -40,7 +40,8 @@ const DATA: &[&str] = &[
     "tokens",
     "transcript",
 ];
-const RULES: &[&str] = &["pipeline", "matcher", "injector", "format", "detector", "probe", "watch"];
+const RULES: &[&str] =
+    &["pipeline", "matcher", "injector", "format", "detector", "probe", "watch", "webhook"];
 
 /// A module, its layer, and what it may use of this crate besides itself.
 struct Module {
@@ -78,6 +79,7 @@ const MODULES: &[Module] = &[
     module("detector", 2, &[DATA]),
     module("probe", 2, &[DATA]),
     module("watch", 2, &[DATA]),
+    module("webhook", 2, &[DATA]),
     module("engine", DECIDING, &[DATA, RULES]),
     module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::kind"]]),
     module("protocol", DECIDING, &[DATA, &["watch", "engine::io", "engine::rules"]]),
@@ -156,7 +158,8 @@ const OUTSIDE: &[(&str, Where)] = &[
         ]),
     ),
     ("toon_format", Where::Only(&["toon.rs", "toon/"])),
-    ("base64", Where::Only(&["protocol/"])),
+    ("base64", Where::Only(&["protocol/", "webhook/"])),
+    ("hmac", Where::Only(&["webhook/"])),
     ("toml", Where::Only(&["config.rs", "config/", "event/catalogue.rs"])),
     ("annotate_snippets", Where::Only(&["config.rs", "config/"])),
     ("anstyle", Where::Only(&["cli/terminal.rs"])),

@@ -1,0 +1,216 @@
+//! `webhooks.toml` of a layer, and `[webhooks]` of `aside.toml`: what bodies become, and who may send them.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, LazyLock},
+};
+
+use serde_json::Value as Json;
+
+use crate::{
+    config::{
+        case,
+        daemon::absolute_path,
+        layers::{LayerKind, SourceFile},
+        raw::{Document, Parsed, Section, Value, finish_all},
+        report::{Diagnostic, sentence, shown},
+        values,
+    },
+    webhook::{Kind, Path, Row},
+};
+
+const SHIPPED: &str = include_str!("../../config/webhooks.toml");
+/// The senders whose bodies rows are about; alerts are read without.
+const FROM: [Kind; 4] = [Kind::Github, Kind::Gitlab, Kind::Forgejo, Kind::Standard];
+/// Most rows of all layers.
+const ROWS_MAX: usize = 1_000;
+
+/// The shipped rows.
+static SHIPPED_ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let file = SourceFile {
+        layer: LayerKind::Shipped,
+        name: "webhooks.toml".into(),
+        path: "shipped:webhooks.toml".into(),
+        text: SHIPPED.into(),
+    };
+    let mut rows = Vec::new();
+    let found = read(&file, &mut rows);
+    assert!(found.is_empty(), "the shipped rows are rows, as a test holds: {found:?}");
+    rows
+});
+
+/// What is known of webhooks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Webhooks {
+    /// The senders that are expected.
+    pub senders: BTreeMap<Kind, Sender>,
+    /// The rows of the layers, the last layer's first; the shipped ones come after them.
+    pub own_rows: Vec<Row>,
+}
+
+/// A sender that is expected.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sender {
+    /// The file with the secret that it signs with; one that signs nothing sends a token of the daemon.
+    pub secret_file: Option<PathBuf>,
+    /// The folder for whose sessions its events are; for all if there is none.
+    pub workspace: Option<Arc<str>>,
+}
+
+impl Webhooks {
+    /// All rows, in the order in which they count.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.own_rows.iter().chain(SHIPPED_ROWS.iter())
+    }
+}
+
+/// Reads `[webhooks]`: a table for each sender.
+pub(super) fn read_senders<'s>(
+    tables: Vec<(Kind, Section<'s>)>,
+) -> (BTreeMap<Kind, Sender>, Vec<Section<'s>>) {
+    let mut senders = BTreeMap::new();
+    let mut done = Vec::new();
+    for (kind, mut table) in tables {
+        let is_expected = table.read("enabled", values::flag).unwrap_or(false);
+        let signs = kind != Kind::Alertmanager;
+        let secret_file = signs.then(|| table.read("secret_file", absolute_path)).flatten();
+        let workspace = table.read("workspace", absolute_path);
+        let workspace = workspace.map(|path| path.to_string_lossy().into());
+        if is_expected {
+            senders.insert(kind, Sender { secret_file, workspace });
+        }
+        done.push(table);
+    }
+    (senders, done)
+}
+
+/// Puts the rows of one file before those of earlier layers; gives what is wrong.
+pub(crate) fn read(file: &SourceFile, rows: &mut Vec<Row>) -> Vec<Diagnostic> {
+    let documents = match Document::parse(file) {
+        Ok(document) => [document],
+        Err(found) => return found,
+    };
+    let mut found = finish_all(&documents, &["webhook"], Vec::new());
+    let [document] = &documents;
+    let Some(value) = document.value("webhook") else { return found };
+    let Some(items) = value.items().filter(|items| items.len() <= ROWS_MAX) else {
+        found.extend(value.wrong_kind("an array of at most 1000 tables, each begun by [[webhook]]"));
+        return found;
+    };
+    let mut own = Vec::new();
+    for item in &items {
+        match row(item, file) {
+            Ok(row) => own.push(row),
+            Err(wrong) => found.extend(wrong),
+        }
+    }
+    rows.splice(0..0, own);
+    found
+}
+
+fn row(value: &Value<'_>, file: &SourceFile) -> Parsed<Row> {
+    let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
+    let from = section.require("from", |value| values::word(value, &FROM, Kind::as_str), file);
+    let event = section.require("event", |value| values::words(value).map(str::to_owned), file);
+    let when = section.read("when", conditions).unwrap_or_default();
+    let event_type = section.require("type", event_type, file);
+    let severity = section.read("severity", values::severity);
+    let payload = section.read("payload", fields).unwrap_or_default();
+    let found = section.finish();
+    match (from, event, event_type) {
+        (Some(from), Some(event), Some(event_type)) if found.is_empty() => {
+            Ok(Row { from, event, when, event_type, severity, payload })
+        }
+        _ => Err(found),
+    }
+}
+
+fn event_type(value: &Value<'_>) -> Parsed<crate::event::EventType> {
+    values::text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
+}
+
+fn conditions(value: &Value<'_>) -> Parsed<Vec<(Path, Vec<String>)>> {
+    let text = |json: &Json| json.as_str().map(str::to_owned);
+    let read = |json: &Json| match json.as_array() {
+        Some(items) => items.iter().map(text).collect::<Option<Vec<_>>>().filter(|texts| !texts.is_empty()),
+        None => text(json).map(|text| vec![text]),
+    };
+    table(value, |key, json| {
+        let texts =
+            read(json).ok_or_else(|| format!("`{}` must be a text, or a list of texts", shown(key)))?;
+        Ok((path(key)?, texts))
+    })
+}
+
+fn fields(value: &Value<'_>) -> Parsed<Vec<(String, Path)>> {
+    table(value, |key, json| {
+        let text = json
+            .as_str()
+            .ok_or_else(|| format!("`{}` must be a path, such as \"check_run.name\"", shown(key)))?;
+        Ok((key.to_owned(), path(text)?))
+    })
+}
+
+fn path(text: &str) -> Result<Path, String> {
+    Path::parse(text).ok_or_else(|| format!("`{}` is no path of keys with dots between them", shown(text)))
+}
+
+/// The entries of a table whose keys are the author's own.
+fn table<T>(value: &Value<'_>, read: impl Fn(&str, &Json) -> Result<T, String>) -> Parsed<Vec<T>> {
+    let json = case::object(value)?;
+    let entries = json.as_object().into_iter().flatten();
+    entries.map(|(key, json)| read(key, json).map_err(|message| vec![value.error(message)])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> SourceFile {
+        SourceFile {
+            layer: LayerKind::User,
+            name: "webhooks.toml".into(),
+            path: "webhooks.toml".into(),
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn the_shipped_rows_are_rows_of_types_that_the_catalogue_has() {
+        assert!(SHIPPED_ROWS.len() >= 15, "{} rows", SHIPPED_ROWS.len());
+        for row in SHIPPED_ROWS.iter() {
+            let known = crate::event::catalogue::types().find(|entry| entry.event_type == row.event_type);
+            let known = known.unwrap_or_else(|| panic!("{}", row.event_type));
+            for (name, _) in &row.payload {
+                assert!(known.example.value().get(name).is_some(), "{}: {name}", row.event_type);
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_of_a_later_layer_comes_first_and_what_is_wrong_has_its_place() {
+        let mut rows = Vec::new();
+        let first = "[[webhook]]\nfrom = \"standard\"\nevent = \"a.b\"\ntype = \"one.a\"\n";
+        assert!(read(&file(first), &mut rows).is_empty());
+        let second = "[[webhook]]\nfrom = \"github\"\nevent = \"push\"\nwhen = { ref = [\"main\", \"next\"] }\ntype = \"two.a\"\n\
+                      severity = \"warning\"\npayload = { head = \"after\" }\n";
+        assert!(read(&file(second), &mut rows).is_empty());
+        let types: Vec<&str> = rows.iter().map(|row| row.event_type.as_str()).collect();
+        assert_eq!(types, ["two.a", "one.a"]);
+        for (text, part) in [
+            ("from = \"githb\"\nevent = \"x\"\ntype = \"a.b\"\n", "githb"),
+            ("from = \"github\"\ntype = \"a.b\"\n", "`event` is missing"),
+            ("from = \"github\"\nevent = \"x\"\ntype = \"ab\"\n", "segments"),
+            (
+                "from = \"github\"\nevent = \"x\"\ntype = \"a.b\"\nwhen = { x = 7 }\n",
+                "a text, or a list of texts",
+            ),
+            ("from = \"github\"\nevent = \"x\"\ntype = \"a.b\"\npayload = { x = \"a..b\" }\n", "no path"),
+            ("from = \"github\"\nevent = \"x\"\ntype = \"a.b\"\npaylod = {}\n", "paylod"),
+        ] {
+            let found = read(&file(&format!("[[webhook]]\n{text}")), &mut Vec::new());
+            assert!(found.len() == 1 && found[0].message.contains(part), "{text}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Webhooks and alerts: who sends them is checked before they are read, and they are durable before they are answered.
+//!
+//! `config/webhooks.toml` says what events they become (docs/webhooks.md).
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
+
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::{
+    config::webhooks::{Sender, Webhooks},
+    event::{EVENT_BYTES_MAX, Event, Payload, Provenance, strip_text},
+    journal::Outcome,
+    nearest::nearest,
+    protocol::FieldError,
+    server::{
+        App,
+        auth::MayPublish,
+        error::{ApiError, ErrorBody},
+        exchange::records_of,
+        extract::{self, Segment, read_body},
+    },
+    webhook::{self, Kind, Said, signature},
+};
+
+/// Where senders are found; what comes after it is a name.
+pub(crate) const PATH: &str = "/v1/webhooks/";
+/// Where Prometheus posts alerts to an Alertmanager.
+pub(crate) const ALERTS_PATH: &str = "/api/v2/alerts";
+/// Largest file with a secret, in bytes.
+const SECRET_BYTES_MAX: u64 = 4 * 1024;
+
+/// What became of a body.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Taken {
+    /// How many events it became.
+    published: usize,
+    /// How many of them had been published before, by their ids.
+    duplicates: usize,
+}
+
+/// Takes a webhook.
+///
+/// It is signed with the secret of `[webhooks.NAME]`; one that has none sends a token with the scope `publish`, or comes over the Unix socket.
+/// The same delivery again publishes nothing.
+#[utoipa::path(
+    post, path = "/v1/webhooks/{name}", tag = "events",
+    params(("name" = String, Path, description = "`github`, `gitlab`, `forgejo`, `standard` or `alertmanager`")),
+    request_body(content = Object, content_type = "application/json"),
+    responses(
+        (status = 202, body = Taken), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
+        (status = 404, body = ErrorBody), (status = 503, body = ErrorBody),
+    ),
+)]
+pub(crate) async fn webhook(
+    State(app): State<App>,
+    Segment(name): Segment,
+    MayPublish(may_publish): MayPublish,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(StatusCode, Json<Taken>), ApiError> {
+    let known = app.config.webhooks();
+    let (kind, sender) = expected(&known, &name)?;
+    let secret = match &sender.secret_file {
+        Some(file) => Some(read_secret(file).map_err(|error| unusable(kind, &error))?),
+        None if may_publish => None,
+        None => return Err(unsigned(kind)),
+    };
+    let body = read_body(&app.rooms.publishing, body).await?;
+    let header = |name: &str| extract::header(&headers, name).map(str::to_owned);
+    let checked = secret.map(|secret| signature::check(kind, &header, &body, &secret, app.now()));
+    let refused = |error: signature::Refused| ApiError::new(StatusCode::UNAUTHORIZED, error.to_string());
+    let delivery = checked.transpose().map_err(refused)?.flatten();
+    let json = read_json(&body)?;
+    if kind == Kind::Alertmanager {
+        return take_alerts(&app, sender, &json).await;
+    }
+    let said = webhook::said(kind, &header, &json, known.rows());
+    let id = delivery.unwrap_or_else(|| Uuid::now_v7().to_string());
+    take(&app, kind, sender, vec![(id, said)]).await
+}
+
+/// Takes alerts as Prometheus posts them to an Alertmanager.
+///
+/// An array of alerts with `labels`, `annotations`, `startsAt` and `endsAt`, as in version 2 of Alertmanager's API. An alert that is posted
+/// again publishes nothing until it is resolved.
+#[utoipa::path(
+    post, path = "/api/v2/alerts", tag = "events",
+    request_body(content = Vec<Object>, content_type = "application/json"),
+    responses(
+        (status = 200, body = Taken), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 503, body = ErrorBody),
+    ),
+)]
+pub(crate) async fn alerts(State(app): State<App>, body: Body) -> Result<Json<Taken>, ApiError> {
+    let known = app.config.webhooks();
+    let (_, sender) = expected(&known, Kind::Alertmanager.as_str())?;
+    let json = read_json(&read_body(&app.rooms.publishing, body).await?)?;
+    take_alerts(&app, sender, &json).await.map(|(_, taken)| taken)
+}
+
+/// The sender of this name, if it may send.
+fn expected<'w>(known: &'w Webhooks, name: &str) -> Result<(Kind, &'w Sender), ApiError> {
+    let Some(kind) = Kind::of(name) else {
+        let names = Kind::ALL.map(Kind::as_str);
+        let meant = nearest(name, names).map_or_else(
+            || format!("there are {}", names.join(", ")),
+            |meant| format!("did you mean `{meant}`?"),
+        );
+        let message = format!("there is no sender `{}`; {meant}", strip_text(name));
+        return Err(ApiError::new(StatusCode::NOT_FOUND, message));
+    };
+    let missing = || {
+        let message = format!(
+            "webhooks of `{kind}` are not taken: set `enabled = true` in [webhooks.{kind}] of aside.toml"
+        );
+        ApiError::new(StatusCode::NOT_FOUND, message)
+    };
+    known.senders.get(&kind).map(|sender| (kind, sender)).ok_or_else(missing)
+}
+
+fn unsigned(kind: Kind) -> ApiError {
+    let message = format!(
+        "send a token with the scope `publish`, or sign with the secret of `secret_file` in [webhooks.{kind}]"
+    );
+    ApiError::new(StatusCode::UNAUTHORIZED, message)
+}
+
+/// What keeps the daemon from checking is for its user; a stranger is not told the path.
+fn unusable(kind: Kind, error: &io::Error) -> ApiError {
+    tracing::error!(%kind, %error, "the secret of a sender of webhooks cannot be read, so none of its is taken");
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the secret cannot be read; the log says why")
+}
+
+/// The secret in a file that others may not read.
+fn read_secret(path: &Path) -> io::Result<String> {
+    let about = fs::metadata(path)?;
+    if !about.is_file() || about.mode() & 0o077 != 0 {
+        let message = format!("{} is open to others, or no file: chmod 600 it", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(SECRET_BYTES_MAX).read_to_string(&mut text)?;
+    match text.trim() {
+        "" => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is empty", path.display()))),
+        secret => Ok(secret.to_owned()),
+    }
+}
+
+fn read_json(body: &Bytes) -> Result<Value, ApiError> {
+    serde_json::from_slice(body).map_err(|error| {
+        let hint = if body.starts_with(b"payload=") { "; have it sent as application/json" } else { "" };
+        ApiError::bad(FieldError::whole(format!("is not JSON: {error}{hint}")))
+    })
+}
+
+async fn take_alerts(
+    app: &App,
+    sender: &Sender,
+    body: &Value,
+) -> Result<(StatusCode, Json<Taken>), ApiError> {
+    let alerts = webhook::alerts::read(body, app.now());
+    let alerts = alerts.map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
+    take(app, Kind::Alertmanager, sender, alerts.into_iter().map(|alert| (alert.id, alert.said)).collect())
+        .await
+}
+
+/// Publishes what was said, each under its id.
+async fn take(
+    app: &App,
+    kind: Kind,
+    sender: &Sender,
+    said: Vec<(String, Said)>,
+) -> Result<(StatusCode, Json<Taken>), ApiError> {
+    let severities = app.config.severities();
+    let event = |(id, said): (String, Said)| Event {
+        id: id.chars().take(200).collect::<String>().into(),
+        severity: said.severity.unwrap_or_else(|| severities.default_severity(said.event_type.as_str())),
+        event_type: said.event_type,
+        source: kind.as_str().into(),
+        provenance: Provenance::Remote,
+        timestamp: app.now(),
+        payload: Payload::from(Value::Object(said.payload)),
+        dedupe_key: said.dedupe_key.map(Into::into),
+        session: None,
+        workspace: sender.workspace.clone(),
+        cause: None,
+    };
+    let events: Vec<Event> = said.into_iter().map(event).collect();
+    debug_assert!(
+        events.iter().all(|event| event.payload.as_str().len() < EVENT_BYTES_MAX),
+        "fields are bounded"
+    );
+    let published = events.len();
+    if published == 0 {
+        return Ok((StatusCode::ACCEPTED, Json(Taken { published, duplicates: 0 })));
+    }
+    let records = records_of(events.iter().map(Event::as_ref))?;
+    let appended = app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
+    let is_duplicate = |outcome: &Outcome| matches!(outcome, Outcome::Duplicate(_));
+    let duplicates = appended.outcomes().filter(is_duplicate).count();
+    Ok((StatusCode::ACCEPTED, Json(Taken { published: published - duplicates, duplicates })))
+}

@@ -1,0 +1,190 @@
+//! Webhooks: what another program sends when something happened there, and the events that it becomes.
+//!
+//! Nothing here knows HTTP: a caller gives the headers by name and the body. First the [`signature`] is checked, then the body is read, then
+//! the first of the [`Row`]s that fits says what event it is. What no row fits becomes `webhook.KIND.EVENT`. Alerts are read by [`alerts`].
+
+pub mod alerts;
+pub mod signature;
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::event::{EventType, Severity, cut_text, strip_text};
+
+/// Longest text of a field that is taken from a body, in characters.
+const TEXT_CHARS_MAX: usize = 500;
+/// Most fields that are taken of a body that no row fits.
+const FIELDS_MAX: usize = 20;
+
+/// Who sends: that decides how a body is signed and where its event is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// GitHub: <https://docs.github.com/en/webhooks/webhook-events-and-payloads>.
+    Github,
+    /// GitLab: <https://docs.gitlab.com/user/project/integrations/webhooks/>.
+    Gitlab,
+    /// Forgejo and Gitea, which send what GitHub does under headers of their own.
+    Forgejo,
+    /// Standard Webhooks: <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>.
+    Standard,
+    /// Alertmanager's webhook receiver.
+    Alertmanager,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Github, Self::Gitlab, Self::Forgejo, Self::Standard, Self::Alertmanager];
+
+    /// Its name in paths and in `aside.toml`; also the source of its events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Github => "github",
+            Self::Gitlab => "gitlab",
+            Self::Forgejo => "forgejo",
+            Self::Standard => "standard",
+            Self::Alertmanager => "alertmanager",
+        }
+    }
+
+    /// The one of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
+    /// The headers that name the event, the first that is there.
+    const fn event_headers(self) -> &'static [&'static str] {
+        match self {
+            Self::Github => &["x-github-event"],
+            Self::Gitlab => &["x-gitlab-event"],
+            Self::Forgejo => &["x-forgejo-event", "x-gitea-event"],
+            Self::Standard | Self::Alertmanager => &[],
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The value of a header, by its name in lower case.
+pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// How a body becomes an event: the first row that fits counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Whose bodies it is about.
+    pub from: Kind,
+    /// The event, as the sender names it.
+    pub event: String,
+    /// What has to stand in the body: a path and the texts of which one has to be there.
+    pub when: Vec<(Path, Vec<String>)>,
+    /// The type that it becomes.
+    pub event_type: EventType,
+    /// Its severity; the catalogue's for the type if there is none.
+    pub severity: Option<Severity>,
+    /// The fields of the payload, and where each stands in the body.
+    pub payload: Vec<(String, Path)>,
+}
+
+/// The way to a value in a body: keys with dots between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path(Vec<String>);
+
+impl Path {
+    /// Reads a path; `None` when a key is empty.
+    pub fn parse(text: &str) -> Option<Self> {
+        let keys: Vec<String> = text.split('.').map(str::to_owned).collect();
+        keys.iter().all(|key| !key.is_empty()).then_some(Self(keys))
+    }
+
+    /// The text, number or truth value there; a number of a list is an index into it.
+    fn scalar<'b>(&self, body: &'b Value) -> Option<&'b Value> {
+        let step = |value: &'b Value, key: &String| match value.as_array() {
+            Some(items) => items.get(key.parse::<usize>().ok()?),
+            None => value.get(key),
+        };
+        let found = self.0.iter().try_fold(body, step)?;
+        (found.is_string() || found.is_number() || found.is_boolean()).then_some(found)
+    }
+}
+
+/// What a body says, before it is an event with an id and a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Said {
+    /// The event's type.
+    pub event_type: EventType,
+    /// Its severity; the catalogue's for the type if there is none.
+    pub severity: Option<Severity>,
+    /// Its payload, without control characters, each text at most 500 characters.
+    pub payload: Map<String, Value>,
+    /// What is the same about events that tell of the same thing.
+    pub dedupe_key: Option<String>,
+}
+
+/// What `body` says that `kind` sent with these `headers`; `rows` in the order in which they count.
+pub fn said<'r>(kind: Kind, headers: Headers<'_>, body: &Value, rows: impl Iterator<Item = &'r Row>) -> Said {
+    let event = event_name(kind, headers, body);
+    let mut rows = rows.filter(|row| row.from == kind && row.event == event);
+    let fits = |row: &&Row| {
+        row.when.iter().all(|(path, texts)| path.scalar(body).is_some_and(|found| is_one(found, texts)))
+    };
+    let Some(row) = rows.find(fits) else { return other(kind, &event, body) };
+    let field = |(name, path): &(String, Path)| Some((name.clone(), clean(path.scalar(body)?)));
+    Said {
+        event_type: row.event_type.clone(),
+        severity: row.severity,
+        payload: row.payload.iter().filter_map(field).collect(),
+        dedupe_key: None,
+    }
+}
+
+/// As the sender names the event: in a header, or in the body.
+fn event_name(kind: Kind, headers: Headers<'_>, body: &Value) -> String {
+    let named = kind.event_headers().iter().find_map(|name| headers(name));
+    let in_body = || body.get("type").and_then(Value::as_str).map(str::to_owned);
+    named.or_else(in_body).unwrap_or_default()
+}
+
+fn is_one(found: &Value, texts: &[String]) -> bool {
+    let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+    texts.contains(&text)
+}
+
+/// What nobody has said the meaning of: the sender's name of it and the plain fields of the body.
+fn other(kind: Kind, event: &str, body: &Value) -> Said {
+    let action = body.get("action").and_then(Value::as_str);
+    let names = [Some(event), action].into_iter().flatten().map(segment).filter(|name| !name.is_empty());
+    let name = std::iter::once(format!("webhook.{kind}")).chain(names).collect::<Vec<_>>().join(".");
+    let fields = body.as_object().into_iter().flatten();
+    let plain = fields.filter(|(_, value)| value.is_string() || value.is_number() || value.is_boolean());
+    Said {
+        event_type: name.parse().unwrap_or_else(|_| unnamed()),
+        severity: None,
+        payload: plain.take(FIELDS_MAX).map(|(name, value)| (name.clone(), clean(value))).collect(),
+        dedupe_key: None,
+    }
+}
+
+fn unnamed() -> EventType {
+    "webhook.other".parse().expect("a valid literal")
+}
+
+/// One segment of a type, of what another program calls an event: `Merge Request Hook` is `merge_request_hook`.
+fn segment(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '_' };
+    // What has dots has segments already.
+    let parts = name.split('.').map(|part| part.chars().take(40).map(plain).collect::<String>());
+    parts.filter(|part| !part.is_empty()).take(4).collect::<Vec<_>>().join(".")
+}
+
+fn clean(value: &Value) -> Value {
+    let text = value.as_str().map(|text| cut_text(strip_text(text), TEXT_CHARS_MAX).into_owned().into());
+    text.unwrap_or_else(|| value.clone())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! Alerts, as Prometheus posts them to an Alertmanager, and as an Alertmanager posts them to a receiver.
+//!
+//! Sources: Alertmanager's OpenAPI document (`api/v2`, `postableAlert`), and its documentation of `webhook_config` (version 4).
+
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::{Said, clean};
+use crate::{event::Severity, time::Timestamp};
+
+/// Most alerts of one request; Prometheus sends 64 at a time.
+pub const ALERTS_MAX: usize = 1_000;
+/// Labels that stand in the payload under names of their own.
+const NAMED: [&str; 2] = ["alertname", "severity"];
+/// Most other labels in a payload.
+const LABELS_MAX: usize = 12;
+
+/// One alert, with the id that makes the same again a duplicate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alert {
+    /// Names this change of this alert: it began to fire, or was resolved.
+    pub id: String,
+    /// What it says.
+    pub said: Said,
+}
+
+/// Why a body is no list of alerts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AlertError {
+    /// Another shape.
+    #[error("must be an array of alerts, or an object with `alerts`")]
+    Shape,
+    /// Too many.
+    #[error("has {0} alerts; at most {ALERTS_MAX} are taken at a time")]
+    Many(usize),
+    /// One of them has no labels.
+    #[error("alerts[{0}].labels: must be an object of texts with `alertname`")]
+    Labels(usize),
+}
+
+/// Reads the alerts of a body, in the form of either program.
+///
+/// Errors: it is none of both, or one of the alerts is none; then none is taken.
+pub fn read(body: &Value, now: Timestamp) -> Result<Vec<Alert>, AlertError> {
+    let alerts = body.get("alerts").unwrap_or(body).as_array().ok_or(AlertError::Shape)?;
+    if alerts.len() > ALERTS_MAX {
+        return Err(AlertError::Many(alerts.len()));
+    }
+    let read = |(index, alert): (usize, &Value)| one(alert, now).ok_or(AlertError::Labels(index));
+    alerts.iter().enumerate().map(read).collect()
+}
+
+fn one(alert: &Value, now: Timestamp) -> Option<Alert> {
+    let labels = alert.get("labels")?.as_object()?;
+    let name = labels.get("alertname")?.as_str()?;
+    let text = |key: &str| alert.get(key).and_then(Value::as_str);
+    let ended =
+        text("endsAt").and_then(|at| at.parse::<Timestamp>().ok()).filter(|at| *at != Timestamp::ZERO);
+    let is_resolved = match text("status") {
+        Some(status) => status == "resolved",
+        None => ended.is_some_and(|at| at <= now),
+    };
+    let fingerprint = text("fingerprint").map_or_else(|| fingerprint(labels), str::to_owned);
+    let (state, since) = match is_resolved {
+        true => ("resolved", text("endsAt")),
+        false => ("firing", text("startsAt")),
+    };
+    let mut payload = Map::new();
+    payload.insert("alert".to_owned(), clean(&Value::from(name)));
+    let annotations = alert.get("annotations").and_then(Value::as_object);
+    let annotation = |key: &str| annotations?.get(key).filter(|value| value.is_string());
+    if let Some(summary) = annotation("summary").or_else(|| annotation("description")) {
+        payload.insert("summary".to_owned(), clean(summary));
+    }
+    for (label, value) in labels.iter().filter(|(label, _)| !NAMED.contains(&label.as_str())).take(LABELS_MAX)
+    {
+        payload.entry(label.clone()).or_insert_with(|| clean(value));
+    }
+    let url = annotation("runbook_url").or_else(|| alert.get("generatorURL").filter(|url| url.is_string()));
+    payload.extend(url.map(|url| ("url".to_owned(), clean(url))));
+    payload.insert("fingerprint".to_owned(), clean(&Value::from(fingerprint.as_str())));
+    let event_type = if is_resolved { "alert.resolved" } else { "alert.firing" };
+    let severity = labels.get("severity").and_then(Value::as_str).and_then(severity).filter(|_| !is_resolved);
+    Some(Alert {
+        id: format!("{fingerprint}:{state}:{}", since.unwrap_or_default()),
+        said: Said {
+            event_type: event_type.parse().expect("a valid literal"),
+            severity,
+            payload,
+            dedupe_key: Some(fingerprint),
+        },
+    })
+}
+
+/// What rules of Prometheus call severities by custom.
+fn severity(label: &str) -> Option<Severity> {
+    match label {
+        "critical" | "page" | "emergency" => Some(Severity::Critical),
+        "error" | "high" | "major" => Some(Severity::Error),
+        "warning" | "warn" | "medium" | "minor" => Some(Severity::Warning),
+        "info" | "low" | "none" => Some(Severity::Info),
+        _ => None,
+    }
+}
+
+/// Names an alert by its labels, where its sender does not: the same labels are the same alert, in any order.
+fn fingerprint(labels: &Map<String, Value>) -> String {
+    let mut sorted: Vec<_> = labels.iter().collect();
+    sorted.sort_by_key(|(name, _)| name.as_str());
+    let mut hash = Sha256::new();
+    for (name, value) in sorted {
+        hash.update(name);
+        hash.update([0xff]);
+        hash.update(value.as_str().unwrap_or_default());
+        hash.update([0xff]);
+    }
+    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,194 @@
+use serde_json::json;
+
+use super::{
+    alerts::{ALERTS_MAX, AlertError},
+    signature::{Refused, check},
+    *,
+};
+use crate::time::Timestamp;
+
+const NOW: Timestamp = Timestamp::from_millis(1_614_265_330_000);
+
+fn headers<'h>(all: &'h [(&'h str, &'h str)]) -> impl Fn(&str) -> Option<String> + 'h {
+    |name| all.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned())
+}
+
+/// The example of GitHub's page "Validating webhook deliveries".
+#[test]
+fn githubs_published_example_is_believed_and_nothing_else() {
+    let (secret, body) = ("It's a Secret to Everybody", b"Hello, World!");
+    let sent = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+    let all = [("x-hub-signature-256", sent), ("x-github-delivery", "d1")];
+    let checked = |secret: &str, body: &[u8]| check(Kind::Github, &headers(&all), body, secret, NOW);
+    assert_eq!(checked(secret, body), Ok(Some("d1".to_owned())));
+    assert_eq!(checked(secret, b"Hello, World?"), Err(Refused::Signature));
+    assert_eq!(checked("another", body), Err(Refused::Signature));
+    assert_eq!(checked("", body), Err(Refused::Signature));
+    let none = [("x-github-delivery", "d1")];
+    let missing = check(Kind::Github, &headers(&none), body, secret, NOW);
+    assert_eq!(missing, Err(Refused::Missing("x-hub-signature-256")));
+    // The older, weaker header alone is not enough.
+    let old = [("x-hub-signature", "sha1=01dc10d0c83e72ed246219cdd91669667fe2ca59")];
+    assert!(check(Kind::Github, &headers(&old), body, secret, NOW).is_err());
+    let bare = [("x-forgejo-signature", sent.trim_start_matches("sha256=")), ("x-forgejo-delivery", "f1")];
+    assert_eq!(check(Kind::Forgejo, &headers(&bare), body, secret, NOW), Ok(Some("f1".to_owned())));
+}
+
+/// The example of the specification's reference implementations.
+#[test]
+fn the_vector_of_standard_webhooks_is_believed_within_five_minutes() {
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let body = br#"{"test": 2432232314}"#;
+    let own = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+    let signed = |signature: &str, seconds: u64, secret: &str| {
+        let all = [
+            ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
+            ("webhook-timestamp", "1614265330"),
+            ("webhook-signature", signature),
+        ];
+        check(Kind::Standard, &headers(&all), body, secret, Timestamp::from_millis(seconds * 1_000))
+    };
+    let id = Ok(Some("msg_p5jXN8AQM9LWM0D4loKWxJek".to_owned()));
+    assert_eq!(signed(own, 1_614_265_330, secret), id);
+    // A key that is being replaced: one of several is enough.
+    let rotated = format!("v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc= v1a,x {own}");
+    assert_eq!(signed(&rotated, 1_614_265_630, secret), id);
+    for seconds in [1_614_265_029, 1_614_265_631] {
+        assert_eq!(signed(own, seconds, secret), Err(Refused::Time), "{seconds}");
+    }
+    assert_eq!(
+        signed("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OF=", 1_614_265_330, secret),
+        Err(Refused::Signature)
+    );
+    assert_eq!(signed("", 1_614_265_330, secret), Err(Refused::Signature));
+    for wrong in ["whsec_", "whsec_***"] {
+        assert_eq!(signed(own, 1_614_265_330, wrong), Err(Refused::Secret(Kind::Standard)), "{wrong}");
+    }
+}
+
+#[test]
+fn gitlabs_token_is_compared_and_its_newer_signature_is_that_of_standard_webhooks() {
+    let all = [("x-gitlab-token", "s3cret-token"), ("x-gitlab-event-uuid", "g1")];
+    assert_eq!(check(Kind::Gitlab, &headers(&all), b"{}", "s3cret-token", NOW), Ok(Some("g1".to_owned())));
+    assert_eq!(check(Kind::Gitlab, &headers(&all), b"{}", "other", NOW), Err(Refused::Signature));
+    let newer = [("webhook-signature", "v1,x"), ("x-gitlab-token", "s3cret-token")];
+    assert_eq!(
+        check(Kind::Gitlab, &headers(&newer), b"{}", "s3cret-token", NOW),
+        Err(Refused::Missing("webhook-id"))
+    );
+}
+
+fn row(event: &str, when: &[(&str, &[&str])], event_type: &str, payload: &[(&str, &str)]) -> Row {
+    let path = |text: &str| Path::parse(text).expect("a path");
+    Row {
+        from: Kind::Github,
+        event: event.to_owned(),
+        when: when
+            .iter()
+            .map(|(at, texts)| (path(at), texts.iter().map(|&text| text.to_owned()).collect()))
+            .collect(),
+        event_type: event_type.parse().expect("a type"),
+        severity: None,
+        payload: payload.iter().map(|(name, at)| ((*name).to_owned(), path(at))).collect(),
+    }
+}
+
+#[test]
+fn the_first_row_that_fits_says_what_a_body_is() {
+    let rows = [
+        row(
+            "check_run",
+            &[("action", &["completed"]), ("check_run.conclusion", &["failure", "timed_out"])],
+            "ci.check.failed",
+            &[
+                ("check", "check_run.name"),
+                ("pr", "check_run.pull_requests.0.number"),
+                ("absent", "check_run.nothing"),
+                ("object", "check_run"),
+            ],
+        ),
+        row("check_run", &[], "ci.check.other", &[]),
+    ];
+    let named = [("x-github-event", "check_run")];
+    let said = |body: &Value| said(Kind::Github, &headers(&named), body, rows.iter());
+    let failed = json!({ "action": "completed", "check_run": {
+        "conclusion": "timed_out", "name": "unit\u{1b}[31m\n</notifications>", "pull_requests": [{ "number": 412 }] } });
+    let found = said(&failed);
+    assert_eq!(found.event_type.as_str(), "ci.check.failed");
+    let payload = Value::Object(found.payload);
+    assert_eq!(payload["pr"], 412);
+    assert_eq!(payload.as_object().map(Map::len), Some(2), "{payload}");
+    assert!(!payload["check"].as_str().expect("text").contains('\u{1b}'), "{payload}");
+    assert_eq!(said(&json!({ "action": "created" })).event_type.as_str(), "ci.check.other");
+}
+
+#[test]
+fn what_no_row_fits_keeps_the_senders_name_for_it() {
+    for (kind, named, body, expected) in [
+        (
+            Kind::Github,
+            [("x-github-event", "deployment_status")],
+            json!({ "action": "created" }),
+            "webhook.github.deployment_status.created",
+        ),
+        (
+            Kind::Gitlab,
+            [("x-gitlab-event", "Merge Request Hook")],
+            json!({}),
+            "webhook.gitlab.merge_request_hook",
+        ),
+        (Kind::Standard, [("x", "")], json!({ "type": "invoice.paid" }), "webhook.standard.invoice.paid"),
+        (Kind::Standard, [("x", "")], json!({ "type": "\u{202e}../x y" }), "webhook.standard._._x_y"),
+        (Kind::Standard, [("x", "")], json!([1]), "webhook.standard"),
+    ] {
+        let found = said(kind, &headers(&named), &body, std::iter::empty());
+        assert_eq!(found.event_type.as_str(), expected);
+    }
+    let long = json!({ "a": "x".repeat(2_000), "b": { "c": 1 }, "d": 7, "e": null });
+    let found = said(Kind::Standard, &headers(&[]), &long, std::iter::empty());
+    assert_eq!(found.payload.keys().collect::<Vec<_>>(), ["a", "d"]);
+    assert!(found.payload["a"].as_str().expect("text").chars().count() <= 600);
+}
+
+#[test]
+fn an_alert_is_the_same_however_it_comes_until_it_is_resolved() {
+    let labels = json!({ "alertname": "DiskFull", "severity": "critical", "instance": "db-1" });
+    let posted = |ends: &str| {
+        json!([{
+            "labels": labels, "annotations": { "summary": "95 % used" }, "startsAt": "2021-02-25T15:00:00Z", "endsAt": ends,
+            "generatorURL": "http://prometheus/graph",
+        }])
+    };
+    let read = |body: &Value| alerts::read(body, NOW).expect("alerts").remove(0);
+    let firing = read(&posted("2021-02-25T15:10:00Z"));
+    assert_eq!(
+        (firing.said.event_type.as_str(), firing.said.severity),
+        ("alert.firing", Some(Severity::Critical))
+    );
+    let payload = Value::Object(firing.said.payload.clone());
+    let expected = json!({ "alert": "DiskFull", "summary": "95 % used", "instance": "db-1", "url": "http://prometheus/graph",
+        "fingerprint": firing.said.dedupe_key });
+    assert_eq!(payload, expected);
+    // Prometheus posts it each minute, with a later end.
+    assert_eq!(read(&posted("2021-02-25T15:11:00Z")).id, firing.id);
+    let resolved = read(&posted("2021-02-25T15:02:00Z"));
+    assert_eq!((resolved.said.event_type.as_str(), resolved.said.severity), ("alert.resolved", None));
+    assert_eq!(resolved.said.dedupe_key, firing.said.dedupe_key);
+    assert_ne!(resolved.id, firing.id);
+    // A receiver is told a state and a fingerprint.
+    let received = json!({ "version": "4", "receiver": "aside", "alerts": [{ "status": "firing", "labels": labels,
+        "annotations": {}, "startsAt": "2021-02-25T15:00:00Z", "endsAt": "0001-01-01T00:00:00Z", "fingerprint": "f0" }] });
+    assert_eq!(read(&received).id, "f0:firing:2021-02-25T15:00:00Z");
+}
+
+#[test]
+fn what_is_no_list_of_alerts_is_refused_whole() {
+    let read = |body: Value| alerts::read(&body, NOW).map(|alerts| alerts.len());
+    assert_eq!(read(json!([])), Ok(0));
+    assert_eq!(read(json!({ "a": 1 })), Err(AlertError::Shape));
+    assert_eq!(
+        read(json!([{ "labels": { "alertname": "a" } }, { "labels": {} }])),
+        Err(AlertError::Labels(1))
+    );
+    assert_eq!(read(json!(vec![1; ALERTS_MAX + 1])), Err(AlertError::Many(ALERTS_MAX + 1)));
+}

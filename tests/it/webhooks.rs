@@ -1,0 +1,200 @@
+//! Webhooks and alerts at a real daemon: over TCP with a signature or a token, once each, and refused otherwise.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::Write,
+    net::TcpStream,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+};
+
+use aside::webhook::signature::hmac_sha256;
+use serde_json::{Value, json};
+
+use crate::support::daemon::{Daemon, Home, eventually, roundtrip};
+
+const SECRET: &str = "It's a Secret to Everybody";
+const TOKEN: &str = "6b1f0c2e81b7a94d36384a3e139a2dfa";
+
+struct Served {
+    home: Home,
+    _daemon: Daemon,
+    port: u16,
+}
+
+fn write_private(path: &std::path::Path, text: &str) {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path).expect("a file");
+    file.write_all(text.as_bytes()).expect("written");
+}
+
+fn served() -> Served {
+    let home = Home::new();
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let (secret, tokens) = (home.path("github.secret"), home.path("tokens"));
+    write_private(&secret, &format!("{SECRET}\n"));
+    write_private(&tokens, &format!("{TOKEN}  publish  alerts\n"));
+    home.configure(
+        "aside.toml",
+        &format!(
+            "[http]\nlisten = \"127.0.0.1:{port}\"\ntoken_file = {tokens:?}\n[webhooks.github]\nenabled = true\n\
+             secret_file = {secret:?}\nworkspace = {:?}\n[webhooks.alertmanager]\nenabled = true\n",
+            home.work()
+        ),
+    );
+    let daemon = home.serve();
+    Served { home, _daemon: daemon, port }
+}
+
+impl Served {
+    /// The status and the body that a request over TCP is answered with.
+    fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
+        let mut request = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n",
+            body.len()
+        );
+        for (name, value) in headers {
+            write!(request, "{name}: {value}\r\n").expect("text");
+        }
+        let connection = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        let answer = roundtrip(&connection, &format!("{request}\r\n{body}"));
+        let status = answer
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or_else(|| panic!("{answer}"));
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
+        (status, serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    fn github(&self, event: &str, id: &str, body: &Value) -> (u16, Value) {
+        let body = body.to_string();
+        let signature = signed(SECRET, &body);
+        self.post(
+            "/v1/webhooks/github",
+            &[("x-github-event", event), ("x-github-delivery", id), ("x-hub-signature-256", &signature)],
+            &body,
+        )
+    }
+
+    /// Those that were published, which is more than none.
+    fn events(&self, pattern: &str) -> Vec<Value> {
+        eventually("an event", || Some(self.listed(pattern)).filter(|events| !events.is_empty()))
+    }
+
+    fn listed(&self, pattern: &str) -> Vec<Value> {
+        self.home.get(&format!("/v1/events?type={pattern}&limit=100"))["events"]
+            .as_array()
+            .expect("a list")
+            .clone()
+    }
+}
+
+fn signed(secret: &str, body: &str) -> String {
+    let bytes = hmac_sha256(secret.as_bytes(), &[body.as_bytes()]);
+    bytes.iter().fold("sha256=".to_owned(), |hex, byte| format!("{hex}{byte:02x}"))
+}
+
+fn failed_check() -> Value {
+    json!({ "action": "completed", "repository": { "full_name": "acme/shop" }, "check_run": {
+        "conclusion": "failure", "name": "unit", "html_url": "https://github.com/acme/shop/runs/1",
+        "check_suite": { "head_branch": "fix-cart" }, "output": { "title": "3 of 218 tests failed" },
+        "pull_requests": [{ "number": 412 }] } })
+}
+
+#[test]
+fn a_signed_webhook_reaches_the_agent_once_and_its_words_are_not_trusted() {
+    let served = served();
+    let harness = json!({ "name": "loop", "workspace": served.home.work() });
+    served
+        .home
+        .exchange("s1", &json!({ "point": "turn_start", "carrier": "c1", "turn": "t1", "harness": harness }));
+    assert_eq!(
+        served.github("check_run", "d1", &failed_check()),
+        (202, json!({ "published": 1, "duplicates": 0 }))
+    );
+    // GitHub sends it again when an answer is late; somebody else may as well.
+    assert_eq!(
+        served.github("check_run", "d1", &failed_check()),
+        (202, json!({ "published": 0, "duplicates": 1 }))
+    );
+    let events = served.events("ci.**");
+    assert_eq!(events.len(), 1, "{events:?}");
+    let text = eventually("the check", || {
+        let taken = served.home.exchange(
+            "s1",
+            &json!({ "point": "turn_start", "carrier": "c2", "turn": "t2", "trigger": "pull" }),
+        );
+        (taken.status() == 200).then(|| taken.json()["text"].as_str().expect("text").to_owned())
+    });
+    assert!(text.contains("ci_failed: unit") && text.contains("pr: 412"), "{text}");
+    assert!(text.contains("github"), "its source stands there, as nobody trusts it: {text}");
+    let (_, taken) = served.github("ping", "d2", &json!({ "zen": "Keep it logically awesome.", "hook": {} }));
+    assert_eq!(taken["published"], 1, "{taken}");
+}
+
+#[test]
+fn what_is_not_signed_is_not_read() {
+    let served = served();
+    let (body, event) = (failed_check().to_string(), ("x-github-event", "check_run"));
+    let refused = |path: &str, headers: &[(&str, &str)], body: &str| {
+        let (status, answer) = served.post(path, headers, body);
+        (status, answer["error"]["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let github = "/v1/webhooks/github";
+    let (status, said) = refused(github, &[event], &body);
+    assert_eq!((status, said.as_str()), (401, "the header `x-hub-signature-256` is missing"));
+    let (status, said) =
+        refused(github, &[event, ("x-hub-signature-256", &signed("guess", &body))], "{not json");
+    assert_eq!((status, said.as_str()), (401, "the signature is not that of this secret and this body"));
+    // A token does not stand in for the signature that is set.
+    let bearer = format!("Bearer {TOKEN}");
+    let (status, _) = refused(github, &[event, ("authorization", &bearer)], &body);
+    assert_eq!(status, 401);
+    let (status, said) = refused("/v1/webhooks/githb", &[], &body);
+    assert_eq!((status, said.as_str()), (404, "there is no sender `githb`; did you mean `github`?"));
+    let (status, said) = refused("/v1/webhooks/gitlab", &[], &body);
+    assert!(status == 404 && said.contains("[webhooks.gitlab]"), "{said}");
+    let (status, said) = refused("/v1/webhooks/alertmanager", &[], "[]");
+    assert!(status == 401 && said.contains("scope `publish`"), "{said}");
+    let (status, said) = refused(
+        github,
+        &[event, ("x-hub-signature-256", &signed(SECRET, "payload=%7B%7D"))],
+        "payload=%7B%7D",
+    );
+    assert!(status == 400 && said.contains("application/json"), "{said}");
+    assert!(served.listed("ci.**").is_empty());
+    // A secret that others may read is none.
+    let secret = served.home.path("github.secret");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).expect("changed");
+    let (status, said) = refused(github, &[event, ("x-hub-signature-256", &signed(SECRET, &body))], &body);
+    assert_eq!((status, said.as_str()), (503, "the secret cannot be read; the log says why"));
+}
+
+#[test]
+fn alerts_come_both_ways_and_each_change_of_one_is_one_event() {
+    let served = served();
+    let bearer = format!("Bearer {TOKEN}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let labels = json!({ "alertname": "DiskFull", "severity": "warning", "instance": "db-1" });
+    let posted = json!([{ "labels": labels, "annotations": { "summary": "95 % used" },
+        "startsAt": "2026-11-25T10:00:00Z", "endsAt": "2199-01-01T00:00:00Z" }])
+    .to_string();
+    let (status, taken) = served.post("/api/v2/alerts", &headers, &posted);
+    assert_eq!((status, taken), (200, json!({ "published": 1, "duplicates": 0 })));
+    let (_, taken) = served.post("/api/v2/alerts", &headers, &posted);
+    assert_eq!(taken["duplicates"], 1);
+    let received =
+        json!({ "version": "4", "status": "resolved", "alerts": [{ "status": "resolved", "labels": labels,
+        "annotations": {}, "startsAt": "2026-11-25T10:00:00Z", "endsAt": "2026-11-25T11:00:00Z" }] })
+        .to_string();
+    assert_eq!(served.post("/v1/webhooks/alertmanager", &headers, &received).0, 202);
+    assert_eq!(served.events("alert.resolved").len(), 1);
+    let (status, answer) = served.post("/api/v2/alerts", &headers, "[{\"labels\":{}}]");
+    assert!(
+        status == 400 && answer["error"]["message"].as_str().expect("text").contains("alerts[0].labels"),
+        "{answer}"
+    );
+    assert_eq!(served.post("/api/v2/alerts", &[], &posted).0, 401);
+}
