@@ -21,6 +21,7 @@ mod install;
 mod journal;
 mod logs;
 mod mcp;
+mod notify;
 mod of_harness;
 mod overview;
 pub mod paths;
@@ -139,6 +140,8 @@ enum Command {
     Remind(watch::RemindArgs),
     /// Speak MCP on stdio: the tools that an agent has of aside; a client starts this
     Mcp(mcp::Args),
+    /// Say something to the user, by the line of the harness, a desktop notification, a log, or a server of theirs
+    Notify(notify::Args),
     /// Follow a session's queue and print what wakes its agent, one line an event; a plugin's monitor runs this
     Attach(attach::Args),
     /// Print how many notifications wait, for a harness's status line
@@ -420,6 +423,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Watch(args) => watch::run(&args, &mut context)?,
         Command::Remind(args) => watch::remind(&args, &mut context)?,
         Command::Mcp(args) => mcp::run(&args, &context.client)?,
+        Command::Notify(args) => notify::run(&args, &mut context)?,
         Command::Attach(args) => attach::run(&args, &context.client)?,
         Command::Statusline(args) => statusline::run(&args, context.client.socket())?,
         Command::Run(args) => return run::run(args, &context).map(ExitCode::from),

@@ -62,6 +62,7 @@ use crate::{
     pipeline::{Failing, Pipeline, rule::Activity},
     probe::{self, memory::Changes},
     session::SessionState,
+    sink::{Deliveries, Outbound, Verdict as SinkVerdict},
     time::Timestamp,
     watch::{Watch, Watches},
 };
@@ -86,6 +87,8 @@ pub struct Engine {
     /// What the sessions know of the machine.
     probes: probe::Memory,
     watches: Watches,
+    /// What is on its way to the user.
+    for_user: Deliveries,
     tally: Tally,
     outputs: VecDeque<Output>,
 }
@@ -107,6 +110,7 @@ impl Engine {
             detectors: Detectors::default(),
             probes: probe::Memory::default(),
             watches: Watches::default(),
+            for_user: Deliveries::default(),
             tally: Tally::default(),
             outputs: VecDeque::new(),
             rules,
@@ -214,6 +218,7 @@ impl Engine {
             (self.unclaimed.poll_timeout(), WakeReason::Unclaimed),
             (self.throttle.poll_timeout(), WakeReason::Throttle),
             (self.watches.poll_timeout(), WakeReason::Watch),
+            (self.for_user.poll_timeout(), WakeReason::Sink),
         ]
         .into_iter()
         .filter_map(|(at, reason)| at.map(|at| (at, reason)))
@@ -301,6 +306,17 @@ impl Engine {
         self.watches.take_changes()
     }
 
+    /// What is due at the sinks, if that can be something else than when this was asked before.
+    pub fn take_outbound(&mut self) -> Option<Outbound> {
+        let jobs = self.for_user.take_due()?;
+        Some(Outbound { settings: Arc::clone(&self.rules.sinks), jobs })
+    }
+
+    /// Where a notice goes, if it is one of the newest.
+    pub fn sink_verdict(&self, notice: &str) -> Option<&SinkVerdict> {
+        self.for_user.verdict(notice)
+    }
+
     /// The session in which the process goes on that was in `id`; `id` itself when none is known.
     pub fn session_now(&self, id: &SessionId) -> SessionId {
         self.sessions.now_in(id).clone()
@@ -320,6 +336,10 @@ impl Engine {
                 WakeReason::Watch => {
                     let events = self.watches.take_due(at);
                     self.outputs.extend(events.into_iter().map(Output::Publish));
+                }
+                WakeReason::Sink => {
+                    let entries = self.for_user.handle_timeout(at);
+                    self.record_all(entries);
                 }
             }
         }
@@ -419,6 +439,8 @@ impl Engine {
             self.pipeline_deadlines.set(index, pipeline.poll_timeout());
         }
         self.rules = rules;
+        // What is due goes by the new settings.
+        self.for_user.note_change();
         for session in self.sessions.apply(&self.rules.sessions, &switched_off) {
             self.settle_session(&session);
         }
@@ -454,6 +476,12 @@ impl Engine {
             known.state = SessionState::Idle;
         }
         self.settle_session(session);
+    }
+
+    fn record_all(&mut self, entries: Vec<LedgerEntry>) {
+        for entry in entries {
+            self.record(entry);
+        }
     }
 
     fn record(&mut self, entry: LedgerEntry) {

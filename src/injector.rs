@@ -72,11 +72,13 @@ pub const CONTINUATIONS_MAX: u32 = 2;
 
 /// How what is decided leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct Terms<'t> {
     /// How long an injection may stay unconfirmed.
     pub lease: Duration,
     /// Whether the user is shown what was delivered, where the harness can show a line.
     pub has_delivery_notice: bool,
+    /// Word for the user that is shown with it.
+    pub for_user: Option<&'t str>,
 }
 
 /// What became of a notification that was handed in.
@@ -267,15 +269,15 @@ impl Injector {
         exchange: &Exchange,
         decided: Decided,
         injection: &InjectionId,
-        terms: Terms,
+        terms: Terms<'_>,
         now: Timestamp,
     ) -> Answer {
         let Decided { fitted, directive } = decided;
-        let Terms { lease, has_delivery_notice } = terms;
+        let Terms { lease, has_delivery_notice, for_user } = terms;
         self.note_released(exchange, fitted.is_some(), directive.as_ref());
         let notice = exchange.shows_notices.then(|| {
             let delivered = notice::of_delivery(fitted.as_ref(), directive.as_ref());
-            notice::line(&mut self.queue, delivered.filter(|_| has_delivery_notice))
+            notice::line(&mut self.queue, delivered.filter(|_| has_delivery_notice), for_user)
         });
         let injection =
             fitted.map(|fitted| self.open_lease(exchange, fitted, directive.as_ref(), injection, lease, now));

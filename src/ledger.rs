@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Seq, SessionId},
-    notification::{InjectionPoint, NotificationId, SubscriberId},
+    notification::{InjectionPoint, NotificationId, Sink, SubscriberId},
     time::Timestamp,
 };
 
@@ -230,6 +230,98 @@ pub enum LedgerEntry {
         /// Why.
         reason: Reason,
     },
+    /// Word for the user went a step on its way.
+    ForUser {
+        /// What it is about.
+        subject: Subject,
+        /// The step.
+        step: Step,
+    },
+}
+
+/// What word for the user is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// An event that says it.
+    Event(Seq),
+    /// A notification whose audience the user is.
+    Notification(NotificationId),
+}
+
+/// A step of word for the user on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// It goes to this sink.
+    Queued(Sink),
+    /// The sink took it, and calls it so.
+    Sent(Sink, Option<String>),
+    /// The sink did not take it.
+    Failed {
+        /// Which.
+        sink: Sink,
+        /// Why.
+        error: String,
+        /// When it is tried again; not any more if there is none.
+        retry_at: Option<Timestamp>,
+    },
+    /// It ended on its way to this sink.
+    Ended(Sink, NotSent),
+    /// It goes to no sink, and is counted in the next that does.
+    Suppressed(Suppressed),
+}
+
+/// Why word for the user ended before a sink took it or failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotSent {
+    /// Too much was on its way, and it was the oldest.
+    Evicted,
+    /// Its session has ended, and no hook shows it any more.
+    SessionGone,
+    /// No hook of its session came in time.
+    Expired,
+    /// It comes from no session, so no hook can show it.
+    NoSession,
+}
+
+impl NotSent {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Evicted => "evicted",
+            Self::SessionGone => "session_gone",
+            Self::Expired => "expired",
+            Self::NoSession => "no_session",
+        }
+    }
+}
+
+/// Why word for the user goes to no sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suppressed {
+    /// The same was sent at this time.
+    Repeat {
+        /// When.
+        sent_at: Timestamp,
+    },
+    /// As many as may be went out within a minute.
+    Rate {
+        /// When there is room again.
+        retry_at: Timestamp,
+    },
+    /// No sink is set.
+    NoSink,
+}
+
+impl Suppressed {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Repeat { .. } => "repeat",
+            Self::Rate { .. } => "over_rate",
+            Self::NoSink => "no_sink",
+        }
+    }
 }
 
 /// Why a notification is delivered once more.

@@ -35,6 +35,7 @@ pub mod injector;
 pub mod matcher;
 pub mod pipeline;
 pub mod probe;
+pub mod sink;
 pub mod watch;
 pub mod webhook;
 

@@ -127,6 +127,69 @@ pub enum Nature {
     Condition,
 }
 
+/// Whom a notification is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Audience {
+    /// The agents that it concerns.
+    #[default]
+    Agent,
+    /// Their user: it goes to the default sinks and into no injection.
+    User,
+    /// Both.
+    Both,
+}
+
+impl Audience {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Agent, Self::User, Self::Both];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::User => "user",
+            Self::Both => "both",
+        }
+    }
+}
+
+/// Where word for the user goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sink {
+    /// The line that a session's harness shows with its next hook.
+    Harness,
+    /// The desktop's own notifications.
+    Desktop,
+    /// A file of JSON lines.
+    Log,
+    /// An ntfy server.
+    Ntfy,
+    /// A server that takes signed webhooks.
+    Webhook,
+    /// The `apprise` command, which knows a hundred services.
+    Apprise,
+}
+
+impl Sink {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Harness, Self::Desktop, Self::Log, Self::Ntfy, Self::Webhook, Self::Apprise];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Harness => "harness",
+            Self::Desktop => "desktop",
+            Self::Log => "log",
+            Self::Ntfy => "ntfy",
+            Self::Webhook => "webhook",
+            Self::Apprise => "apprise",
+        }
+    }
+}
+
 /// What a critical notification does to a turn that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -12,6 +12,7 @@ pub mod event;
 pub mod exchange;
 pub mod history;
 pub mod inbox;
+pub mod notify;
 pub mod record;
 pub mod sources;
 pub mod views;

@@ -28,6 +28,7 @@ mod mcp;
 mod metrics;
 mod mounts;
 mod naming;
+mod notify;
 mod probing;
 mod processes;
 mod pulse;

@@ -9,7 +9,7 @@ use super::{
     parse,
     table::{Cell, Table},
 };
-use crate::{client::percent_encode, protocol::history::ProjectionView};
+use crate::{client::percent_encode, protocol::history::ProjectionView, sink};
 
 const DOING: &str = "read the history";
 /// Most pages that are read to fill one from which the probes of `aside doctor` are left out.
@@ -244,7 +244,11 @@ impl EventLine {
         });
         let made = self.notifications.iter().map(|id| ids.short(id));
         let became: Vec<String> = made.chain(ended).collect();
-        if became.is_empty() { "in an open batch".to_owned() } else { became.join(", ") }
+        match became.as_slice() {
+            [] if self.event.event_type == sink::NOTICE => "on its way".to_owned(),
+            [] => "in an open batch".to_owned(),
+            some => some.join(", "),
+        }
     }
 }
 

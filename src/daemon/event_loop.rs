@@ -163,6 +163,9 @@ impl EventLoop {
         if let Some(open) = engine.take_watches() {
             self.registry.publish_watches(open);
         }
+        if let Some(outbound) = engine.take_outbound() {
+            self.registry.publish_outbound(outbound);
+        }
         knowledge.publish_settings(Arc::clone(&engine.rules().probes));
     }
 
@@ -276,6 +279,9 @@ impl EventLoop {
             }
             if let Some(open) = self.fold.engine.take_watches() {
                 self.registry.publish_watches(open);
+            }
+            if let Some(outbound) = self.fold.engine.take_outbound() {
+                self.registry.publish_outbound(outbound);
             }
             let mut has_answer = false;
             while let Some(output) = self.fold.poll_output() {

@@ -54,6 +54,8 @@ impl Engine {
         };
         self.sessions.namesakes.remove(session.own_id.as_ref(), id);
         self.watches.end_of(id);
+        let not_shown = self.for_user.end_of(id);
+        self.record_all(not_shown);
         for former in &session.former {
             self.sessions.heirs.remove(former);
         }

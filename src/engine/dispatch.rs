@@ -36,10 +36,16 @@ impl Engine {
         let is_trusted = self.rules.wake.trusts(event.source, event.provenance);
         let ended = self.watches.observe(seq, event, is_trusted, now);
         self.outputs.extend(ended.into_iter().map(Output::Publish));
+        let sinks = Arc::clone(&self.rules.sinks);
+        let for_user = self.for_user.observe(seq, event, is_trusted, &sinks, now);
+        let is_for_user = for_user.is_some();
+        self.record_all(for_user.unwrap_or_default());
         let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
         let resolving: Vec<u32> = self.resolvers.matches(event.event_type).to_vec();
         if matched.is_empty() && resolving.is_empty() {
-            self.record(LedgerEntry::Unmatched { seq });
+            if !is_for_user {
+                self.record(LedgerEntry::Unmatched { seq });
+            }
             return;
         }
         let event = Arc::new(event.to_event());

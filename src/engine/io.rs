@@ -201,4 +201,6 @@ pub enum WakeReason {
     Throttle,
     /// A time comes that a watch waits for, or one ends.
     Watch,
+    /// A sink is to be tried again, or no hook came that shows a notice.
+    Sink,
 }

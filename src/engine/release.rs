@@ -105,7 +105,7 @@ impl Engine {
     fn release(&mut self, seq: Seq, exchange: &Exchange, release: &Release, now: Timestamp) -> Answer {
         let settings = &self.rules.injection;
         let limits = limits(settings).lowered_to(&exchange.budget);
-        let terms = Terms { lease: settings.lease, has_delivery_notice: settings.delivery_notice };
+        let (lease, has_delivery_notice) = (settings.lease, settings.delivery_notice);
         let injection = match release {
             Release::Recorded(Some(record)) => record.injection.clone(),
             Release::Decide | Release::Recorded(None) => injection_id(exchange, seq, now),
@@ -130,7 +130,12 @@ impl Engine {
         if let Some(fitted) = &decided.fitted {
             self.tally.count_injection(fitted);
         }
-        session.injector.release(exchange, decided, &injection, terms, now)
+        let shown = exchange.shows_notices.then(|| self.for_user.show(&exchange.session, &exchange.carrier));
+        let (for_user, entries) = shown.flatten().unzip();
+        let terms = Terms { lease, has_delivery_notice, for_user: for_user.as_deref() };
+        let answer = session.injector.release(exchange, decided, &injection, terms, now);
+        self.record_all(entries.unwrap_or_default());
+        answer
     }
 }
 

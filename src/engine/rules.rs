@@ -13,7 +13,7 @@ use crate::{
         render::Templates,
         rule::{Rate, Subscriber},
     },
-    probe, watch,
+    probe, sink, watch,
 };
 
 /// One generation of rules.
@@ -39,6 +39,8 @@ pub struct CompiledRules {
     pub watches: watch::Settings,
     /// Whether `[webhooks]` lets anybody send.
     pub takes_webhooks: bool,
+    /// `[sinks]` of `aside.toml`.
+    pub sinks: Arc<sink::Settings>,
     /// `[activation]` of `aside.toml`; every subscriber has it too.
     pub wake: Arc<WakeSettings>,
 }
@@ -75,6 +77,7 @@ impl CompiledRules {
             probes: Arc::default(),
             watches: watch::Settings::default(),
             takes_webhooks: false,
+            sinks: Arc::default(),
             wake: Arc::default(),
         }
     }

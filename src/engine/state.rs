@@ -17,6 +17,7 @@ use crate::{
     notification::SubscriberId,
     pipeline::{Memory, Pipeline},
     probe,
+    sink::Deliveries,
     snapshot::Held,
     watch::Watches,
 };
@@ -34,6 +35,7 @@ pub struct EngineState<'a> {
     detectors: Held<'a, Detectors>,
     probes: Held<'a, probe::Memory>,
     watches: Held<'a, Watches>,
+    for_user: Held<'a, Deliveries>,
     tally: Held<'a, Tally>,
 }
 
@@ -54,6 +56,7 @@ impl Engine {
             detectors,
             probes,
             watches,
+            for_user,
             tally,
             outputs,
         } = self;
@@ -68,6 +71,7 @@ impl Engine {
             detectors: Held::Borrowed(detectors),
             probes: Held::Borrowed(probes),
             watches: Held::Borrowed(watches),
+            for_user: Held::Borrowed(for_user),
             tally: Held::Borrowed(tally),
         }
     }
@@ -87,6 +91,7 @@ impl Engine {
             detectors,
             probes,
             watches,
+            for_user,
             tally,
         } = state;
         let recall = |rule: &Arc<_>, memory| Pipeline::remembering(Arc::clone(rule), memory);
@@ -114,6 +119,7 @@ impl Engine {
             detectors: detectors.into_owned(),
             probes: probes.into_owned(),
             watches: watches.into_owned(),
+            for_user: for_user.into_owned(),
             tally: tally.into_owned(),
             outputs: VecDeque::new(),
             rules,

@@ -84,7 +84,8 @@ impl Tally {
             LedgerEntry::Unclaimed { .. }
             | LedgerEntry::Queued { .. }
             | LedgerEntry::Returned { .. }
-            | LedgerEntry::Recalled { .. } => {}
+            | LedgerEntry::Recalled { .. }
+            | LedgerEntry::ForUser { .. } => {}
         }
     }
 

@@ -20,18 +20,20 @@ pub(super) fn of_delivery<'f>(fitted: Option<&'f Fitted>, directive: Option<&Dir
         .then_some(fitted.sentence.as_str())
 }
 
-/// The line with both parts; `None` when there is nothing to say. What waits is said of each notification once.
-pub(super) fn line(queue: &mut Queue, delivered: Option<&str>) -> Option<Arc<str>> {
+/// The line with its parts; `None` when there is nothing to say. What waits is said of each notification once.
+pub(super) fn line(queue: &mut Queue, delivered: Option<&str>, for_user: Option<&str>) -> Option<Arc<str>> {
     let shown = queue.show_to_user();
     let subscribers: Vec<&str> = shown.iter().map(SubscriberId::as_str).collect();
     let waiting = (!subscribers.is_empty())
         .then(|| format!("{} waiting for you: {}", queue.len_for_user(), subscribers.join(", ")));
     let said = match (waiting, delivered) {
-        (None, None) => return None,
-        (Some(waiting), None) => waiting,
-        (None, Some(delivered)) => delivered.to_owned(),
+        (None, None) => None,
+        (Some(waiting), None) => Some(waiting),
+        (None, Some(delivered)) => Some(delivered.to_owned()),
         // What waits goes first: a payload has no part in it.
-        (Some(waiting), Some(delivered)) => format!("{waiting}; delivered: {delivered}"),
+        (Some(waiting), Some(delivered)) => Some(format!("{waiting}; delivered: {delivered}")),
     };
-    Some(format!("{LINE_BEGIN}{said}").into())
+    // What somebody else wrote goes last, whole.
+    let parts: Vec<&str> = said.as_deref().into_iter().chain(for_user).collect();
+    (!parts.is_empty()).then(|| format!("{LINE_BEGIN}{}", parts.join("; ")).into())
 }

@@ -10,7 +10,8 @@ use crate::{
 use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
 use Priority::{Critical, High, Low, Normal};
 
-pub(super) const TERMS: Terms = Terms { lease: Duration::from_millis(2_000), has_delivery_notice: true };
+pub(super) const TERMS: Terms<'_> =
+    Terms { lease: Duration::from_millis(2_000), has_delivery_notice: true, for_user: None };
 const QUEUE_LEN_MAX: u32 = 100;
 
 /// An injector with the verbs of a story: times in milliseconds, notifications by name, `subscriber#n` being made by
@@ -108,7 +109,8 @@ fn ledger_line(entry: &LedgerEntry) -> String {
         | LedgerEntry::Batched { .. }
         | LedgerEntry::EventEnded { .. }
         | LedgerEntry::Created { .. }
-        | LedgerEntry::Unclaimed { .. } => panic!("no business of the injector: {entry:?}"),
+        | LedgerEntry::Unclaimed { .. }
+        | LedgerEntry::ForUser { .. } => panic!("no business of the injector: {entry:?}"),
     }
 }
 

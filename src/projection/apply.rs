@@ -140,7 +140,8 @@ fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<(
         | LedgerEntry::HeldBack { .. }
         | LedgerEntry::Batched { .. }
         | LedgerEntry::EventEnded { .. }
-        | LedgerEntry::Created { .. } => Ok(()),
+        | LedgerEntry::Created { .. }
+        | LedgerEntry::ForUser { .. } => Ok(()),
         LedgerEntry::Unclaimed { notification } => {
             stand(connection, note, notification, None, &Standing::at("unclaimed"))
         }

@@ -68,7 +68,9 @@ impl View<'_> {
             Ok(Ended { subscriber: row.get(1)?, reason: reason.unwrap_or(what), detail: row.get(3)? })
         };
         let mut statement = self.connection().prepare_cached(
-            "SELECT what, subscriber, reason, detail FROM ledger WHERE event = ?1 AND what != 'batched' ORDER BY place",
+            "SELECT replace(what, 'user_sent', 'sent'), coalesce(subscriber, by), reason, detail FROM ledger
+             WHERE event = ?1 AND what NOT IN ('batched', 'user_queued')
+                AND NOT (what = 'user_failed' AND reason LIKE 'again %') ORDER BY place",
         )?;
         let ended = statement.query_map([to_sql(seq.0)], ended)?.collect::<rusqlite::Result<_>>()?;
         let notifications = self.notifications_of(seq)?;

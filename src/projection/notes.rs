@@ -10,7 +10,7 @@ use crate::{
     event::{Seq, SessionId},
     exchange::Injection,
     journal::Record,
-    ledger::LedgerEntry,
+    ledger::{LedgerEntry, Subject},
     notification::Notification,
     protocol::record,
     time::Timestamp,
@@ -127,7 +127,8 @@ impl Notes {
         match entry {
             LedgerEntry::HeldBack { seq, .. }
             | LedgerEntry::Batched { seq, .. }
-            | LedgerEntry::EventEnded { seq, .. } => {
+            | LedgerEntry::EventEnded { seq, .. }
+            | LedgerEntry::ForUser { subject: Subject::Event(seq), .. } => {
                 if *seq == self.upto {
                     self.take_event();
                 }
@@ -140,7 +141,8 @@ impl Notes {
             | LedgerEntry::Confirmed { .. }
             | LedgerEntry::Returned { .. }
             | LedgerEntry::Recalled { .. }
-            | LedgerEntry::NotificationEnded { .. } => {}
+            | LedgerEntry::NotificationEnded { .. }
+            | LedgerEntry::ForUser { subject: Subject::Notification(_), .. } => {}
         }
         self.push(What::Entry(entry.clone()));
     }

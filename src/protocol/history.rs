@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::{
     event::Seq,
-    ledger::{FilteredBy, LedgerEntry, Reason},
+    ledger::{FilteredBy, LedgerEntry, Reason, Step, Subject, Suppressed},
     protocol::{FieldError, event::EventView, views::HarnessView},
     time::Timestamp,
 };
@@ -23,7 +23,8 @@ pub struct LedgerLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// `unmatched`, `held_back`, `batched`, `event_ended`, `created`, `unclaimed`, `queued`, `injected`, `confirmed`, `returned`,
-    /// `recalled` or `notification_ended`.
+    /// `recalled` or `notification_ended`; of word for the user `user_queued`, `user_sent`, `user_failed`, `user_ended` or
+    /// `user_suppressed`.
     #[schema(value_type = String)]
     pub what: Cow<'static, str>,
     /// Whose pipeline.
@@ -38,7 +39,7 @@ pub struct LedgerLine {
     /// The injection it left with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injection: Option<String>,
-    /// The injection point, or what confirmed the injection.
+    /// The injection point, what confirmed the injection, or the sink.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub by: Option<Cow<'static, str>>,
@@ -74,7 +75,7 @@ pub struct EventLine {
     pub event: Box<RawValue>,
     /// The notifications that it is a part of.
     pub notifications: Vec<String>,
-    /// The pipelines in which it ended.
+    /// The pipelines in which it ended, and the sinks.
     pub ended: Vec<Ended>,
     /// Its position.
     #[serde(skip)]
@@ -84,10 +85,10 @@ pub struct EventLine {
 /// How an event ended otherwise than in a notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Ended {
-    /// In whose pipeline; absent for one that was held back from all.
+    /// In whose pipeline, or at which sink; absent for one that was held back from all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<String>,
-    /// Why, such as `filtered` or `duplicate`.
+    /// Why, such as `filtered` or `duplicate`; `sent` if a sink took it.
     pub reason: String,
     /// More about the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -294,7 +295,36 @@ impl LedgerLine {
                 ..Self::notification("notification_ended", notification)
             }
             .because(reason),
+            LedgerEntry::ForUser { subject, step } => Self::for_user(subject, step),
         }
+    }
+
+    fn for_user(subject: &Subject, step: &Step) -> Self {
+        let (what, sink, reason, detail) = match step {
+            Step::Queued(sink) => ("user_queued", Some(sink), None, None),
+            Step::Sent(sink, id) => ("user_sent", Some(sink), None, id.clone()),
+            Step::Failed { sink, error, retry_at } => {
+                let reason = match retry_at {
+                    Some(at) => format!("again {at}"),
+                    None => "given up".to_owned(),
+                };
+                ("user_failed", Some(sink), Some(reason.into()), Some(error.clone()))
+            }
+            Step::Ended(sink, why) => ("user_ended", Some(sink), Some(why.as_str().into()), None),
+            Step::Suppressed(why) => {
+                let detail = match why {
+                    Suppressed::Repeat { sent_at } => Some(format!("of {sent_at}")),
+                    Suppressed::Rate { retry_at } => Some(format!("until {retry_at}")),
+                    Suppressed::NoSink => None,
+                };
+                ("user_suppressed", None, Some(why.as_str().into()), detail)
+            }
+        };
+        let line = match subject {
+            Subject::Event(seq) => Self::event(what, *seq),
+            Subject::Notification(id) => Self::notification(what, id),
+        };
+        Self { by: sink.map(|sink| sink.as_str().into()), reason, detail, ..line }
     }
 
     fn event(what: &'static str, seq: Seq) -> Self {

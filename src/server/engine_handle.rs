@@ -12,6 +12,7 @@ use crate::{
     notification::NotificationId,
     protocol::views::{SessionView, StatusView, WaitingView},
     server::{Pulse, error::ApiError},
+    sink::Verdict,
 };
 
 /// Most questions that wait for the event loop; it answers each in microseconds, so more than this is a loop that is stuck.
@@ -40,6 +41,8 @@ pub enum Query {
     CanDecide(Option<SessionId>, NotificationId, Decision, oneshot::Sender<bool>),
     /// Who would take an event, and the types that subscribers name in full.
     Explain(Arc<Event>, oneshot::Sender<(Explanation, Vec<String>)>),
+    /// Where a notice for the user goes; `None` when it is not one of the newest.
+    SinkVerdict(Arc<str>, oneshot::Sender<Option<Verdict>>),
 }
 
 /// Which part of what waits is asked for.
@@ -157,6 +160,11 @@ impl EngineHandle {
     /// Who would take an event, and the types that subscribers name in full.
     pub(crate) async fn explain(&self, event: Arc<Event>) -> Result<(Explanation, Vec<String>), ApiError> {
         self.ask(|reply| Query::Explain(event, reply)).await
+    }
+
+    /// Where a notice for the user goes, if it is one of the newest.
+    pub(crate) async fn sink_verdict(&self, notice: Arc<str>) -> Result<Option<Verdict>, ApiError> {
+        self.ask(|reply| Query::SinkVerdict(notice, reply)).await
     }
 
     async fn ask<T>(&self, query: impl FnOnce(oneshot::Sender<T>) -> Query) -> Result<T, ApiError> {

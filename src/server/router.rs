@@ -9,7 +9,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
     App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, matching, mcp, metrics,
-    reload, sessions, sources, statusline, stream, watches, webhooks,
+    notify, reload, sessions, sources, statusline, stream, watches, webhooks,
 };
 
 /// The routes, ready to serve; whoever serves them says who may ask.
@@ -55,6 +55,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(mcp::connect))
         .routes(routes!(webhooks::webhook))
         .routes(routes!(webhooks::alerts))
+        .routes(routes!(notify::send))
         .routes(routes!(inbox::list))
         .routes(routes!(inbox::dismiss))
         .routes(routes!(inbox::discuss))

@@ -44,6 +44,7 @@ use crate::{
         processes::Processes,
         wake_routes::WakeRoutes,
     },
+    sink::Outbound,
     source::watching::Open,
     time::Timestamp,
     transcript::Gauge,
@@ -90,6 +91,8 @@ pub struct Registry {
     has_lost: Notify,
     /// The open watches.
     watches: watch::Sender<Open>,
+    /// What is due at the sinks.
+    outbound: watch::Sender<Outbound>,
     /// Held while a watch is set.
     watch_turn: tokio::sync::Mutex<()>,
     /// The places of connections that speak MCP.
@@ -117,6 +120,7 @@ impl Registry {
             lost: Mutex::default(),
             has_lost: Notify::new(),
             watches: watch::Sender::new(Arc::new([])),
+            outbound: watch::Sender::new(Outbound::default()),
             watch_turn: tokio::sync::Mutex::default(),
             mcp_places: Arc::new(Semaphore::new(MCP_CONNECTIONS_MAX)),
         }
@@ -125,6 +129,16 @@ impl Registry {
     /// Takes over which watches are open.
     pub fn publish_watches(&self, open: Open) {
         self.watches.send_replace(open);
+    }
+
+    /// Takes over what is due at the sinks.
+    pub fn publish_outbound(&self, outbound: Outbound) {
+        self.outbound.send_replace(outbound);
+    }
+
+    /// What is due at the sinks, as it changes.
+    pub fn follow_outbound(&self) -> watch::Receiver<Outbound> {
+        self.outbound.subscribe()
     }
 
     /// The open watches, as they change.

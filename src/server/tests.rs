@@ -257,6 +257,7 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             Query::Session(id, reply) => {
                 drop(reply.send((id.as_str() == "s1").then(|| session("s1", pending))));
             }
+            Query::SinkVerdict(_, reply) => drop(reply.send(None)),
             Query::Standing(_, reply) => drop(reply.send(Standing::default())),
             Query::Waiting(page, reply) => {
                 let next =
@@ -532,6 +533,7 @@ fn the_document_lists_every_route() {
         "post /v1/mcp",
         "post /v1/notifications/{id}/discuss",
         "post /v1/notifications/{id}/dismiss",
+        "post /v1/notify",
         "post /v1/reload",
         "post /v1/sessions/{id}/exchange",
         "post /v1/sessions/{id}/undelivered/{injection}",

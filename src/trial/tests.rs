@@ -90,6 +90,7 @@ fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
         probes: rules.probes.clone(),
         watches: rules.watches.clone(),
         takes_webhooks: rules.takes_webhooks,
+        sinks: Arc::clone(&rules.sinks),
         wake: Arc::clone(&rules.wake),
     }
 }

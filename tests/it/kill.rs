@@ -369,7 +369,8 @@ impl Replayed {
             | LedgerEntry::Injected { .. }
             | LedgerEntry::Confirmed { .. }
             | LedgerEntry::Returned { .. }
-            | LedgerEntry::Recalled { .. } => {}
+            | LedgerEntry::Recalled { .. }
+            | LedgerEntry::ForUser { .. } => {}
         }
     }
 }

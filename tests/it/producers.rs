@@ -67,6 +67,7 @@ fn row_of(path: &str) -> Option<&'static str> {
         "source" => (name == "watching").then_some("watch"),
         "watch" | "src/watch.rs" => Some("watch"),
         "webhook" => Some("webhooks"),
+        "sink" | "src/sink.rs" => Some("notify"),
         "daemon" | "engine" | "src/probe.rs" | "src/source.rs" => Some("aside"),
         _ => return None,
     };

@@ -41,7 +41,7 @@ const DATA: &[&str] = &[
     "transcript",
 ];
 const RULES: &[&str] =
-    &["pipeline", "matcher", "injector", "format", "detector", "probe", "watch", "webhook"];
+    &["pipeline", "matcher", "injector", "format", "detector", "probe", "sink", "watch", "webhook"];
 
 /// A module, its layer, and what it may use of this crate besides itself.
 struct Module {
@@ -78,11 +78,12 @@ const MODULES: &[Module] = &[
     module("format", 2, &[DATA]),
     module("detector", 2, &[DATA]),
     module("probe", 2, &[DATA]),
+    module("sink", 2, &[DATA]),
     module("watch", 2, &[DATA]),
     module("webhook", 2, &[DATA]),
     module("engine", DECIDING, &[DATA, RULES]),
     module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::kind"]]),
-    module("protocol", DECIDING, &[DATA, &["watch", "engine::io", "engine::rules"]]),
+    module("protocol", DECIDING, &[DATA, &["sink", "watch", "engine::io", "engine::rules"]]),
     module("harness", DECIDING, &[DATA, &["protocol", "engine::io"]]),
     module("trial", 4, &[DATA, RULES, &["engine", "config"]]),
     module("background", 4, &[]),

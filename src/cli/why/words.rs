@@ -77,7 +77,44 @@ impl Line {
                 let place = self.session.as_ref().map(|_| format!(" in session {session}"));
                 format!("{notification} ended{}: {}", place.unwrap_or_default(), self.end_of_notification())
             }
+            "user_queued" => format!("goes to the user by {}", of(&self.by)),
+            "user_sent" => match &self.detail {
+                Some(id) => format!("{} took it, as {id}", of(&self.by)),
+                None => format!("{} took it", of(&self.by)),
+            },
+            "user_failed" => {
+                format!("{} did not take it: {}; {}", of(&self.by), of(&self.detail), self.next_try())
+            }
+            "user_ended" => format!("{} {}", of(&self.by), self.end_of_word()),
+            "user_suppressed" => format!("not sent: {}", self.suppressed()),
             other => format!("{other} {}", of(&self.reason)),
+        }
+    }
+
+    fn next_try(&self) -> String {
+        match self.reason.as_deref().and_then(|reason| reason.strip_prefix("again ")) {
+            Some(at) => format!("tried again at {at}"),
+            None => "not tried again".to_owned(),
+        }
+    }
+
+    fn end_of_word(&self) -> &'static str {
+        match self.reason.as_deref() {
+            Some("evicted") => "did not get it: too much else was on its way",
+            Some("session_gone") => "did not show it: the session ended before",
+            Some("expired") => "did not show it: no hook of the session came in time",
+            Some("no_session") => "cannot show it: it comes from no session",
+            _ => "did not get it",
+        }
+    }
+
+    fn suppressed(&self) -> String {
+        let detail = self.detail.as_deref().unwrap_or_default();
+        match self.reason.as_deref() {
+            Some("repeat") => format!("it repeats one {detail}, and is counted in the next one"),
+            Some("over_rate") => format!("too many within a minute ({detail}), and counted in the next one"),
+            Some("no_sink") => "no sink is set".to_owned(),
+            _ => "for no known reason".to_owned(),
         }
     }
 
@@ -148,6 +185,15 @@ impl Line {
                 None => "nothing to do".to_owned(),
             },
             "notification_ended" => self.next_of_notification(),
+            "user_suppressed" if self.reason.as_deref() == Some("no_sink") => {
+                "name some in `default` of [sinks], then aside reload".to_owned()
+            }
+            "user_failed" if self.detail.is_some() && self.next_try() == "not tried again" => {
+                format!("aside doctor looks at the sink {}", of(&self.by))
+            }
+            "user_queued" | "user_sent" | "user_failed" | "user_ended" | "user_suppressed" => {
+                "nothing to do".to_owned()
+            }
             _ => "aside history lists what else happened".to_owned(),
         }
     }

@@ -274,6 +274,7 @@ impl Account {
     fn follow(&mut self, entry: &LedgerEntry, content: Option<&Content>) {
         match entry {
             LedgerEntry::Unmatched { .. } | LedgerEntry::HeldBack { .. } => unreachable!("checked before"),
+            LedgerEntry::ForUser { .. } => unreachable!("nothing is said to the user here"),
             LedgerEntry::Batched { seq, subscriber } => {
                 let owed = self.owed.get_mut(&(*seq, subscriber.clone()));
                 assert_eq!(owed.map(|is_batched| std::mem::replace(is_batched, true)), Some(false));

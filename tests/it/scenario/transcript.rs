@@ -15,6 +15,7 @@ use aside::{
     exchange::{Answer, Directive, InjectionId, Released},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, NotificationId, Priority},
+    protocol::history::LedgerLine,
     time::Timestamp,
 };
 
@@ -231,6 +232,16 @@ impl Transcript {
                 let name = self.name(notification);
                 let session = session.as_ref().map_or("none", SessionId::as_str);
                 self.line(at, "ended", &format!("{name} session={session} reason={}", reason_text(reason)));
+            }
+            LedgerEntry::ForUser { .. } => {
+                let line = LedgerLine::of(entry);
+                let about = match &line.notification {
+                    Some(id) => self.name(&NotificationId::new(id)),
+                    None => format!("seq={}", line.events.first().copied().unwrap_or_default()),
+                };
+                let parts = [line.by, line.reason, line.detail.map(Into::into)];
+                let parts = parts.into_iter().flatten().map(|part| format!(" {part}"));
+                self.line(at, &line.what, &format!("{about}{}", parts.collect::<String>()));
             }
         }
     }

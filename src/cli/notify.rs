@@ -1,0 +1,64 @@
+//! `aside notify`: says something to the user, where they are.
+//!
+//! In a session of an agent it comes from that session, as the daemon finds out by the process that asks; elsewhere from the folder in
+//! which the command runs.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{CliError, Context, absolute_folder, ids, parse, table::one_line, workspace_or_current};
+use crate::sink::Category;
+
+const DOING: &str = "notify the user";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What the user is to know, on one line
+    #[arg(value_name = "MESSAGE")]
+    message: String,
+    /// How bad it is: info, warn or error; anything else is info
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    level: String,
+    /// What it belongs to
+    #[arg(long, value_name = "TEXT", default_value = "llm")]
+    context: String,
+    /// What it is about
+    #[arg(long, value_parser = Category::ALL.map(Category::as_str))]
+    category: Option<String>,
+    /// The session that it comes from, as `aside sessions` names it [default: the one this runs in]
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// The folder that it comes from [default: the current one, outside of a session]
+    #[arg(long, value_name = "DIR", conflicts_with = "session")]
+    workspace: Option<String>,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    text: String,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    let session = args.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
+    let named = args.workspace.as_deref().map(absolute_folder);
+    let mut fields = Map::new();
+    let mut insert = |name: &str, text: Option<&str>| {
+        fields.extend(text.map(|text| (name.to_owned(), Value::from(text))));
+    };
+    insert("message", Some(&args.message));
+    insert("level", Some(&args.level));
+    insert("context", Some(&args.context));
+    insert("category", args.category.as_deref());
+    insert("session", session.as_deref());
+    insert("workspace", named.or_else(|| workspace_or_current(None)).as_deref());
+    let body = context.ask(DOING, "POST", "/v1/notify", Some(&Value::Object(fields)))?;
+    if args.json {
+        let answer: Value = parse(DOING, &body)?;
+        return context.print(&format!("{answer}\n"));
+    }
+    let Answer { text } = parse(DOING, &body)?;
+    context.print(&format!("{}\n", one_line(&text)))
+}

@@ -1,0 +1,136 @@
+//! Word for the user as JSON: what somebody wants them to know.
+
+use std::sync::Arc;
+
+use crate::{
+    event::SessionId,
+    protocol::{
+        FieldError,
+        event::{read_name, read_workspace},
+        excerpt,
+        fields::{Fields, Unknown, text_of},
+        hint,
+    },
+    sink::{CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Category, Level, MESSAGE_CHARS_MAX, clean_line},
+};
+
+const NAMES: [&str; 6] = ["message", "level", "context", "category", "session", "workspace"];
+
+/// What somebody wants the user to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotifyRequest {
+    /// One line without escapes, control characters and secrets; never empty, at most 1,000 characters and a mark.
+    pub message: String,
+    /// How bad it is.
+    pub level: Level,
+    /// What it belongs to: one line of at most 64 characters and a mark.
+    pub context: String,
+    /// What it is about.
+    pub category: Option<Category>,
+    /// The session that it comes from.
+    pub session: Option<SessionId>,
+    /// The folder that it comes from, if no session is known.
+    pub workspace: Option<Arc<str>>,
+}
+
+impl NotifyRequest {
+    /// Reads the body of a request.
+    ///
+    /// Shape: a level that is none means `info`.
+    /// Errors: the first field that is wrong, an unknown one, or a message that is empty.
+    pub fn read(body: &[u8]) -> Result<Self, FieldError> {
+        let text = std::str::from_utf8(body);
+        let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
+        let fields = Fields::read(text, &NAMES, Unknown::Refused)?;
+        let message = clean_line(&fields.required("message")?, MESSAGE_CHARS_MAX);
+        if message.is_empty() {
+            return Err(FieldError::new("message", "is empty"));
+        }
+        let context = fields.text("context")?.map(|context| clean_line(&context, CONTEXT_CHARS_MAX));
+        let level = fields.raw("level").and_then(|raw| text_of(raw).ok());
+        let read_category = |word: &str| {
+            let word = word.trim();
+            let found = Category::ALL.into_iter().find(|known| known.as_str() == word);
+            let wrong =
+                || format!("`{}`: {}", excerpt(word), hint(word, &Category::ALL.map(Category::as_str)));
+            found.ok_or_else(|| FieldError::new("category", wrong()))
+        };
+        Ok(Self {
+            message,
+            level: level.map(|word| Level::read(&word)).unwrap_or_default(),
+            context: context.filter(|text| !text.is_empty()).unwrap_or_else(|| CONTEXT_DEFAULT.to_owned()),
+            category: fields.text("category")?.as_deref().map(read_category).transpose()?,
+            session: read_name("session", fields.text("session")?)?.map(|id| SessionId::new(&id)),
+            workspace: read_workspace("workspace", fields.text("workspace")?)?
+                .map(|folder| folder.as_ref().into()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<NotifyRequest, String> {
+        NotifyRequest::read(text.as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_request_is_read_whole_and_what_is_missing_has_a_default() {
+        let expected = NotifyRequest {
+            message: "Tests pass.".to_owned(),
+            level: Level::Warn,
+            context: "build".to_owned(),
+            category: Some(Category::Workflow),
+            session: Some(SessionId::new("s1")),
+            workspace: Some("/w".into()),
+        };
+        let whole = r#"{"message":"  Tests\npass. ","level":"warn","context":"build","category":"workflow","session":"s1","workspace":"/w/"}"#;
+        assert_eq!(read(whole), Ok(expected));
+        let short = read(r#"{"message":"x"}"#).expect("a request");
+        assert_eq!((short.level, short.context.as_str(), short.category), (Level::Info, "llm", None));
+    }
+
+    #[test]
+    fn a_level_that_is_none_is_info() {
+        for (level, expected) in [
+            (r#""info""#, Level::Info),
+            (r#""warn""#, Level::Warn),
+            (r#""WARNING""#, Level::Warn),
+            (r#""error""#, Level::Error),
+            (r#""critical""#, Level::Info),
+            (r#""""#, Level::Info),
+            ("7", Level::Info),
+            ("null", Level::Info),
+        ] {
+            let found = read(&format!(r#"{{"message":"x","level":{level}}}"#)).expect("a request");
+            assert_eq!(found.level, expected, "{level}");
+        }
+    }
+
+    #[test]
+    fn nothing_in_a_message_steers_a_terminal_or_a_log_or_shows_a_secret() {
+        let message = r#"{"message":"ok\u001b[31m red\n2026-11-25 ERROR forged\r\u0007\u202e ghp_0123456789abcdefABCDEF0123456789abcd"}"#;
+        let found = read(message).expect("a request");
+        assert_eq!(found.message, "ok red 2026-11-25 ERROR forged ghp_[masked]");
+        let long = read(&format!(r#"{{"message":"{}"}}"#, "x".repeat(1_500))).expect("a request");
+        assert_eq!(
+            long.message.chars().count(),
+            "x".repeat(1_000).len() + "\u{2026} [+500 chars]".chars().count()
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_names_its_field() {
+        for (text, expected) in [
+            ("{}", "message: is missing"),
+            (r#"{"message":" \n\u001b[0m "}"#, "message: is empty"),
+            (r#"{"message":7}"#, "message: must be a string"),
+            (r#"{"message":"x","category":"workflows"}"#, "category: `workflows`: did you mean `workflow`?"),
+            (r#"{"message":"x","levl":"warn"}"#, "did you mean `level`?"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

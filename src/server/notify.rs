@@ -1,0 +1,149 @@
+//! Word for the user: somebody wants them to know something.
+//!
+//! It is published as an event, whatever its limits say, so nothing is lost without a record; the engine decides where it goes, and the
+//! answer says so. That a sink fails is no failure of the request.
+
+use axum::{Json, body::Body, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::{
+    event::SessionId,
+    ledger::Suppressed,
+    notification::Sink,
+    protocol::notify::NotifyRequest,
+    publisher::Records,
+    server::{
+        App,
+        auth::PeerPid,
+        error::{ApiError, ErrorBody},
+        extract::read_body,
+        naming::session_of,
+        processes,
+    },
+    sink::{Held, Level, Notice, PER_MINUTE_MAX, Verdict, seconds_ago},
+    time::Timestamp,
+};
+
+/// The target of the log lines that say what was said.
+const LOG_TARGET: &str = "llm_notify";
+
+/// Where word for the user goes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NotifyAnswer {
+    /// `Notification sent: ` and the message; with the reason in brackets where it goes to no sink.
+    pub(crate) text: String,
+    /// Its name, which `aside why` takes.
+    pub(crate) id: String,
+    /// The sinks that it goes to.
+    pub(crate) sinks: Vec<&'static str>,
+    /// Why it goes to none: `repeat`, `over_rate` or `no_sink`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) suppressed: Option<&'static str>,
+}
+
+/// Says something to the user.
+///
+/// Shape: without `session` it comes from the session whose client made the request, or made the process that did.
+#[utoipa::path(
+    post, path = "/v1/notify", tag = "notifications",
+    responses((status = 200, body = NotifyAnswer), (status = 400, body = ErrorBody)),
+)]
+pub(crate) async fn send(
+    State(app): State<App>,
+    PeerPid(peer): PeerPid,
+    body: Body,
+) -> Result<Json<NotifyAnswer>, ApiError> {
+    let body = read_body(&app.rooms.exchanges, body).await?;
+    let request = NotifyRequest::read(&body).map_err(ApiError::bad)?;
+    let session = match (&request.session, peer) {
+        (Some(id), _) => Some(session_of(&app, id.clone(), None).await?),
+        (None, Some(peer)) => processes::session_of_process(&app, peer).await?,
+        (None, None) => None,
+    };
+    notify(&app, request, session).await.map(Json)
+}
+
+/// Says something to the user on behalf of `session`, if there is one.
+///
+/// Errors: the journal takes nothing, or the daemon stops.
+pub(crate) async fn notify(
+    app: &App,
+    request: NotifyRequest,
+    session: Option<SessionId>,
+) -> Result<NotifyAnswer, ApiError> {
+    let workspace = match &session {
+        Some(session) => {
+            let known = app.engine.session(session.clone()).await?;
+            known.and_then(|known| known.harness.workspace).or(request.workspace)
+        }
+        None => request.workspace,
+    };
+    let NotifyRequest { message, level, context, category, .. } = request;
+    let now = app.now();
+    let notice = Notice {
+        id: new_id().into(),
+        message: message.into(),
+        level,
+        context: context.into(),
+        category,
+        session,
+        workspace,
+        at: now,
+        held: Held::default(),
+    };
+    let event = notice.event();
+    let records = Records::build(|records| records.own_event(&event));
+    app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
+    let verdict = app.engine.sink_verdict(notice.id.clone()).await?;
+    log(&notice, verdict.as_ref());
+    Ok(answer(&notice, verdict.as_ref(), now))
+}
+
+/// Names a notice: 64 bits nobody can guess.
+fn new_id() -> String {
+    let (_, random) = Uuid::now_v7().as_u64_pair();
+    format!("u{random:016x}")
+}
+
+/// Writes to the log what is sent; what is not has its record in the journal.
+fn log(notice: &Notice, verdict: Option<&Verdict>) {
+    let Notice { id, message, level, context, session, .. } = notice;
+    let category = notice.category.map(crate::sink::Category::as_str);
+    let session = session.as_ref().map(SessionId::as_str);
+    if let Some(Verdict::Suppressed(why)) = verdict {
+        let why = why.as_str();
+        tracing::debug!(target: LOG_TARGET, %id, %context, category, session, why, "not sent: {message}");
+        return;
+    }
+    match level {
+        Level::Info => tracing::info!(target: LOG_TARGET, %id, %context, category, session, "{message}"),
+        Level::Warn => tracing::warn!(target: LOG_TARGET, %id, %context, category, session, "{message}"),
+        Level::Error => tracing::error!(target: LOG_TARGET, %id, %context, category, session, "{message}"),
+    }
+}
+
+fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyAnswer {
+    let (sinks, suppressed) = match verdict {
+        Some(Verdict::Taken(sinks)) => (sinks.iter().map(|sink| Sink::as_str(*sink)).collect(), None),
+        Some(Verdict::Suppressed(why)) => (Vec::new(), Some(*why)),
+        // More were said since than verdicts are kept; its record has it.
+        None => (Vec::new(), None),
+    };
+    let why = suppressed.map(|why| match why {
+        Suppressed::Repeat { sent_at } => format!(" (already sent {})", seconds_ago(sent_at, now)),
+        Suppressed::Rate { .. } => {
+            format!(
+                " (counted: {PER_MINUTE_MAX} went out within a minute; the next one says how many did not)"
+            )
+        }
+        Suppressed::NoSink => " (no sink is set)".to_owned(),
+    });
+    NotifyAnswer {
+        text: format!("Notification sent: {}{}", notice.message, why.unwrap_or_default()),
+        id: notice.id.to_string(),
+        sinks,
+        suppressed: suppressed.map(|why| why.as_str()),
+    }
+}

@@ -1,0 +1,320 @@
+//! The way of each notice to each sink, folded from events.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{FAILED, Job, NOTICE, Notice, Report, SENT, SOURCE, Settings, limits::Limits};
+use crate::{
+    event::{EventRef, Seq, SessionId},
+    ledger::{LedgerEntry, NotSent, Step, Subject, Suppressed},
+    notification::Sink,
+    time::Timestamp,
+};
+
+/// Most notices that are on their way; beyond it the oldest ends.
+pub(super) const OPEN_MAX: usize = 256;
+/// How long a notice waits for a hook that can show it.
+pub(super) const HARNESS_WAIT: Duration = Duration::from_secs(60 * 60);
+/// Most notices that one hook shows; the rest is shown by the next ones.
+pub(super) const SHOWN_MAX: usize = 3;
+/// Most verdicts that are kept for those who ask.
+const VERDICTS_MAX: usize = 1_024;
+/// What separates notices in one line.
+const SEPARATOR: &str = " | ";
+
+/// Where a notice goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes to these sinks.
+    Taken(Vec<Sink>),
+    /// It goes to none.
+    Suppressed(Suppressed),
+}
+
+/// All notices that are on their way.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Stored")]
+pub struct Deliveries {
+    /// In the order in which they were said.
+    open: BTreeMap<u64, Open>,
+    said: u64,
+    limits: Limits,
+    /// The earliest time at which something changes by itself.
+    #[serde(skip)]
+    deadline: Option<Timestamp>,
+    /// Whether something else may be due than when that was asked.
+    #[serde(skip)]
+    has_changed: bool,
+    /// The newest verdicts, oldest first; nothing is decided by them.
+    #[serde(skip)]
+    verdicts: VecDeque<(Arc<str>, Verdict)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Open {
+    notice: Arc<Notice>,
+    subject: Subject,
+    /// The sinks that have not taken it yet; at least one.
+    ways: BTreeMap<Sink, Way>,
+}
+
+/// Where a notice is on its way to one sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Way {
+    failures: u32,
+    /// When it goes on, or for the harness ends; it is due if there is none.
+    at: Option<Timestamp>,
+}
+
+/// What a snapshot holds of them.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Stored {
+    open: BTreeMap<u64, Open>,
+    said: u64,
+    limits: Limits,
+}
+
+impl From<Stored> for Deliveries {
+    fn from(Stored { open, said, limits }: Stored) -> Self {
+        let mut deliveries = Self { open, said, limits, ..Self::default() };
+        deliveries.note_change();
+        deliveries
+    }
+}
+
+impl Deliveries {
+    /// Takes an event; `None` if it says nothing to the user and nothing of a sink, else the steps that follow from it.
+    pub fn observe(
+        &mut self,
+        seq: Seq,
+        event: &EventRef<'_>,
+        is_trusted: bool,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Option<Vec<LedgerEntry>> {
+        if event.source != SOURCE || !is_trusted {
+            return None;
+        }
+        match event.event_type {
+            NOTICE => Some(self.take(Notice::of(event, now)?, Subject::Event(seq), settings, now)),
+            SENT | FAILED => {
+                let report = serde_json::from_str(event.payload).ok()?;
+                Some(self.note_report(report, settings, now))
+            }
+            _ => None,
+        }
+    }
+
+    /// Sends a notice on its way, unless it is over a limit.
+    pub fn take(
+        &mut self,
+        notice: Notice,
+        subject: Subject,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Vec<LedgerEntry> {
+        let held = match self.admit(&notice, &subject, settings, now) {
+            Ok(held) => held,
+            Err(suppressed) => {
+                self.note_verdict(&notice.id, Verdict::Suppressed(suppressed));
+                return vec![entry(&subject, Step::Suppressed(suppressed))];
+            }
+        };
+        let mut entries = Vec::new();
+        if self.open.len() >= OPEN_MAX
+            && let Some((_, Open { subject, ways, .. })) = self.open.pop_first()
+        {
+            entries.extend(ways.into_keys().map(|sink| entry(&subject, Step::Ended(sink, NotSent::Evicted))));
+        }
+        let mut ways = BTreeMap::new();
+        for sink in settings.default.iter().copied() {
+            let at = (sink == Sink::Harness).then(|| now + HARNESS_WAIT);
+            if sink == Sink::Harness && notice.session.is_none() {
+                entries.push(entry(&subject, Step::Ended(sink, NotSent::NoSession)));
+            } else {
+                entries.push(entry(&subject, Step::Queued(sink)));
+                ways.insert(sink, Way { failures: 0, at });
+            }
+        }
+        self.note_verdict(&notice.id, Verdict::Taken(ways.keys().copied().collect()));
+        if !ways.is_empty() {
+            self.said += 1;
+            self.open.insert(self.said, Open { notice: Arc::new(Notice { held, ..notice }), subject, ways });
+        }
+        self.note_change();
+        entries
+    }
+
+    fn admit(
+        &mut self,
+        notice: &Notice,
+        subject: &Subject,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Result<super::Held, Suppressed> {
+        if settings.default.is_empty() {
+            return Err(Suppressed::NoSink);
+        }
+        self.limits.pass(&speaker(notice, subject), notice, now)
+    }
+
+    fn note_verdict(&mut self, id: &Arc<str>, verdict: Verdict) {
+        self.verdicts.push_back((Arc::clone(id), verdict));
+        self.verdicts.drain(..self.verdicts.len().saturating_sub(VERDICTS_MAX));
+    }
+
+    /// Where a notice goes, if it is one of the newest.
+    pub fn verdict(&self, id: &str) -> Option<&Verdict> {
+        self.verdicts.iter().rev().find(|(known, _)| &**known == id).map(|(_, verdict)| verdict)
+    }
+
+    fn note_report(&mut self, report: Report, settings: &Settings, now: Timestamp) -> Vec<LedgerEntry> {
+        let Report { notice, sink, failures, id, error, is_final } = report;
+        let mut found = self.open.iter_mut().filter(|(_, open)| open.notice.id == notice);
+        let Some((number, open)) = found.next().map(|(number, open)| (*number, open)) else {
+            return Vec::new();
+        };
+        // A report of an earlier try says nothing of this one.
+        let Some(way) = open.ways.get_mut(&sink).filter(|way| way.failures == failures) else {
+            return Vec::new();
+        };
+        let step = match error {
+            None => Step::Sent(sink, id),
+            Some(error) => {
+                let index = usize::try_from(failures).unwrap_or(usize::MAX);
+                let retry = settings.retry.get(index).filter(|_| !is_final && is_retried(sink));
+                Step::Failed { sink, error, retry_at: retry.map(|wait| now + *wait) }
+            }
+        };
+        if let Step::Failed { retry_at: Some(at), .. } = &step {
+            *way = Way { failures: failures + 1, at: Some(*at) };
+        } else {
+            open.ways.remove(&sink);
+        }
+        let entries = vec![entry(&open.subject, step)];
+        if open.ways.is_empty() {
+            self.open.remove(&number);
+        }
+        self.note_change();
+        entries
+    }
+
+    /// When something changes by itself.
+    pub const fn poll_timeout(&self) -> Option<Timestamp> {
+        self.deadline
+    }
+
+    /// Lets what waited until `now` be due, and ends what no hook has shown.
+    pub fn handle_timeout(&mut self, now: Timestamp) -> Vec<LedgerEntry> {
+        let mut entries = Vec::new();
+        for open in self.open.values_mut() {
+            for (sink, way) in &mut open.ways {
+                if *sink != Sink::Harness && way.at.is_some_and(|at| at <= now) {
+                    way.at = None;
+                }
+            }
+            let is_over = open.ways.get(&Sink::Harness).is_some_and(|way| way.at.is_some_and(|at| at <= now));
+            if is_over {
+                open.ways.remove(&Sink::Harness);
+                entries.push(entry(&open.subject, Step::Ended(Sink::Harness, NotSent::Expired)));
+            }
+        }
+        self.remove_done();
+        entries
+    }
+
+    /// What a hook of `session` shows its user, and that the notices in it are sent by that; `carrier` is what the sink calls it.
+    pub fn show(&mut self, session: &SessionId, carrier: &str) -> Option<(String, Vec<LedgerEntry>)> {
+        let is_own = |open: &&mut Open| {
+            open.notice.session.as_ref() == Some(session) && open.ways.contains_key(&Sink::Harness)
+        };
+        let (mut lines, mut entries) = (Vec::new(), Vec::new());
+        for open in self.open.values_mut().filter(is_own).take(SHOWN_MAX) {
+            open.ways.remove(&Sink::Harness);
+            lines.push(open.notice.line());
+            entries.push(entry(&open.subject, Step::Sent(Sink::Harness, Some(carrier.to_owned()))));
+        }
+        if lines.is_empty() {
+            return None;
+        }
+        self.remove_done();
+        Some((lines.join(SEPARATOR), entries))
+    }
+
+    /// Lets what one session's hooks have not shown be shown by those of another one, which takes its place.
+    pub fn follow(&mut self, from: &SessionId, to: &SessionId) {
+        for open in self.open.values_mut().filter(|open| open.notice.session.as_ref() == Some(from)) {
+            Arc::make_mut(&mut open.notice).session = Some(to.clone());
+        }
+    }
+
+    /// Ends what the hooks of a session have not shown that has ended for good.
+    pub fn end_of(&mut self, session: &SessionId) -> Vec<LedgerEntry> {
+        let mut entries = Vec::new();
+        for open in self.open.values_mut().filter(|open| open.notice.session.as_ref() == Some(session)) {
+            if open.ways.remove(&Sink::Harness).is_some() {
+                entries.push(entry(&open.subject, Step::Ended(Sink::Harness, NotSent::SessionGone)));
+            }
+        }
+        if !entries.is_empty() {
+            self.remove_done();
+        }
+        entries
+    }
+
+    /// What is due, if that can be something else than when this was asked before.
+    pub fn take_due(&mut self) -> Option<Arc<[Job]>> {
+        std::mem::take(&mut self.has_changed).then(|| {
+            let jobs = self.open.values().flat_map(|open| {
+                let due = open.ways.iter().filter(|(_, way)| way.at.is_none());
+                due.map(|(sink, way)| Job {
+                    notice: Arc::clone(&open.notice),
+                    sink: *sink,
+                    failures: way.failures,
+                })
+            });
+            jobs.collect()
+        })
+    }
+
+    fn remove_done(&mut self) {
+        self.open.retain(|_, open| !open.ways.is_empty());
+        self.note_change();
+    }
+
+    /// Has what is due be taken again.
+    pub fn note_change(&mut self) {
+        self.has_changed = true;
+        self.deadline = self.open.values().flat_map(|open| open.ways.values()).filter_map(|way| way.at).min();
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> (usize, usize) {
+        (self.open.len(), self.limits.len())
+    }
+}
+
+fn entry(subject: &Subject, step: Step) -> LedgerEntry {
+    LedgerEntry::ForUser { subject: subject.clone(), step }
+}
+
+/// Whose limits a notice counts for: a subscriber's, a session's, a folder's.
+fn speaker(notice: &Notice, subject: &Subject) -> String {
+    match (subject, &notice.session, &notice.workspace) {
+        (Subject::Notification(_), ..) => format!("subscriber {}", notice.context),
+        (Subject::Event(_), Some(session), _) => format!("session {session}"),
+        (Subject::Event(_), None, Some(folder)) => format!("folder {folder}"),
+        (Subject::Event(_), None, None) => String::new(),
+    }
+}
+
+/// Whether a sink that failed is tried again: what is shown at once is out of date by then.
+const fn is_retried(sink: Sink) -> bool {
+    !matches!(sink, Sink::Harness | Sink::Desktop)
+}

@@ -1,0 +1,109 @@
+//! How much of one speaker goes out: six notices a minute, and equal ones once a minute. What does not is counted.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Level, Notice};
+use crate::{ledger::Suppressed, time::Timestamp};
+
+/// Most notices of one speaker that go out within a minute: more than a person reads.
+pub const PER_MINUTE_MAX: usize = 6;
+/// The time in which they are counted, and in which an equal one is a repeat.
+pub(super) const WINDOW: Duration = Duration::from_secs(60);
+/// Most speakers that are remembered; beyond it the one that was silent for longest is forgotten.
+pub(super) const SPEAKERS_MAX: usize = 256;
+
+/// How many notices of a speaker were not sent before one that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Held {
+    /// Those that repeat one that was sent.
+    pub repeats: u64,
+    /// Those over the rate.
+    pub over_rate: u64,
+}
+
+impl Held {
+    /// Whether none were.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
+        let repeats = part(self.repeats, if self.repeats == 1 { "repeat" } else { "repeats" });
+        let parts = repeats.into_iter().chain(part(self.over_rate, "over the rate"));
+        write!(f, "not sent before: {}", parts.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// What each speaker said lately.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Limits {
+    speakers: BTreeMap<Arc<str>, Speaker>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Speaker {
+    /// What went out, oldest first; at most [`PER_MINUTE_MAX`].
+    sent: VecDeque<Sent>,
+    held: Held,
+    /// When it spoke last.
+    last: Timestamp,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Sent {
+    at: Timestamp,
+    level: Level,
+    context: Arc<str>,
+    message: Arc<str>,
+}
+
+impl Limits {
+    /// Lets a notice of `speaker` pass, with what was held before it, or counts it.
+    pub(super) fn pass(
+        &mut self,
+        speaker: &str,
+        notice: &Notice,
+        now: Timestamp,
+    ) -> Result<Held, Suppressed> {
+        if !self.speakers.contains_key(speaker) && self.speakers.len() >= SPEAKERS_MAX {
+            let silent =
+                self.speakers.iter().min_by_key(|(_, known)| known.last).map(|(name, _)| Arc::clone(name));
+            self.speakers.remove(&silent.unwrap_or_default());
+        }
+        let known = self.speakers.entry(speaker.into()).or_default();
+        known.last = now;
+        while known.sent.front().is_some_and(|sent| now.since(sent.at) >= WINDOW) {
+            known.sent.pop_front();
+        }
+        let is_equal = |sent: &&Sent| {
+            (sent.level, &sent.context, &sent.message) == (notice.level, &notice.context, &notice.message)
+        };
+        if let Some(equal) = known.sent.iter().find(is_equal) {
+            known.held.repeats += 1;
+            return Err(Suppressed::Repeat { sent_at: equal.at });
+        }
+        if let Some(oldest) = known.sent.front().filter(|_| known.sent.len() >= PER_MINUTE_MAX) {
+            known.held.over_rate += 1;
+            return Err(Suppressed::Rate { retry_at: oldest.at + WINDOW });
+        }
+        let Notice { level, context, message, .. } = notice;
+        let (context, message) = (Arc::clone(context), Arc::clone(message));
+        known.sent.push_back(Sent { at: now, level: *level, context, message });
+        Ok(std::mem::take(&mut known.held))
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.speakers.len()
+    }
+}

@@ -1,0 +1,378 @@
+//! Word for the user in simulated time: what goes out, what is counted, and what is tried again.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::{
+    fold::{HARNESS_WAIT, OPEN_MAX, SHOWN_MAX},
+    limits::{SPEAKERS_MAX, WINDOW},
+    *,
+};
+use crate::{
+    event::Seq,
+    ledger::{LedgerEntry, NotSent, Step, Subject, Suppressed},
+    notification::NotificationId,
+    snapshot,
+};
+
+const START: Timestamp = Timestamp::from_millis(1_000_000_000);
+
+fn settings(sinks: &[Sink]) -> Settings {
+    Settings { default: sinks.to_vec(), ..Settings::default() }
+}
+
+fn notice(id: &str, session: Option<&str>, message: &str) -> Notice {
+    Notice {
+        id: id.into(),
+        message: message.into(),
+        level: Level::Info,
+        context: "llm".into(),
+        category: None,
+        session: session.map(SessionId::new),
+        workspace: None,
+        at: START,
+        held: Held::default(),
+    }
+}
+
+/// What a test does with notices.
+struct World {
+    deliveries: Deliveries,
+    settings: Settings,
+    now: Timestamp,
+    seq: u64,
+}
+
+impl World {
+    fn with(sinks: &[Sink]) -> Self {
+        Self { deliveries: Deliveries::default(), settings: settings(sinks), now: START, seq: 0 }
+    }
+
+    fn observe(&mut self, event: &Event) -> Option<Vec<LedgerEntry>> {
+        self.seq += 1;
+        self.deliveries.observe(Seq(self.seq), &event.as_ref(), true, &self.settings, self.now)
+    }
+
+    /// Says `message`; gives the steps that follow.
+    fn say(&mut self, session: &str, message: &str) -> Vec<String> {
+        let id = format!("u{}", self.seq + 1);
+        let said = Notice { at: self.now, ..notice(&id, Some(session), message) };
+        lines(&self.observe(&said.event()).expect("a notice"))
+    }
+
+    /// Lets time pass, with every deadline as of its own time.
+    fn wait(&mut self, time: Duration) -> Vec<String> {
+        let (end, mut entries) = (self.now + time, Vec::new());
+        while let Some(at) = self.deliveries.poll_timeout().filter(|at| *at <= end) {
+            entries.extend(self.deliveries.handle_timeout(at));
+        }
+        self.now = end;
+        lines(&entries)
+    }
+
+    fn due(&mut self) -> Vec<Job> {
+        self.deliveries.note_change();
+        self.deliveries.take_due().expect("it was said to have changed").to_vec()
+    }
+
+    fn answer(&mut self, job: &Job, answered: &Answered) -> Vec<String> {
+        lines(&self.observe(&job.event(answered, self.now)).expect("a report"))
+    }
+
+    fn fail(&mut self) -> Vec<String> {
+        let job = self.due().remove(0);
+        self.answer(&job, &Answered::Refused { error: "it answered 503".to_owned(), is_final: false })
+    }
+
+    /// Goes on from a snapshot.
+    fn restart(&mut self) {
+        let bytes = snapshot::write(&self.deliveries).expect("written");
+        self.deliveries = snapshot::read(&bytes).expect("read");
+    }
+}
+
+fn lines(entries: &[LedgerEntry]) -> Vec<String> {
+    let line = |entry: &LedgerEntry| {
+        let LedgerEntry::ForUser { subject, step } = entry else { panic!("{entry:?}") };
+        let subject = match subject {
+            Subject::Event(seq) => seq.to_string(),
+            Subject::Notification(id) => id.to_string(),
+        };
+        let step = match step {
+            Step::Queued(sink) => format!("queued {}", sink.as_str()),
+            Step::Sent(sink, id) => format!("sent {} {}", sink.as_str(), id.as_deref().unwrap_or("-")),
+            Step::Failed { sink, error, retry_at } => {
+                let again = retry_at.map(|at| short(at.since(START)));
+                format!("failed {} {error}, {}", sink.as_str(), again.as_deref().unwrap_or("over"))
+            }
+            Step::Ended(sink, why) => format!("ended {} {}", sink.as_str(), why.as_str()),
+            Step::Suppressed(why) => why.as_str().to_owned(),
+        };
+        format!("{subject} {step}")
+    };
+    entries.iter().map(line).collect()
+}
+
+fn short(time: Duration) -> String {
+    format!("{} s", time.as_secs())
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+#[test]
+fn a_notice_goes_to_every_sink_and_each_step_is_written_down() {
+    let mut world = World::with(&[Sink::Harness, Sink::Log, Sink::Ntfy]);
+    assert_eq!(world.say("s1", "hello"), ["1 queued harness", "1 queued log", "1 queued ntfy"]);
+    assert_eq!(world.deliveries.verdict("u1"), Some(&Verdict::Taken(world.settings.default.clone())));
+    let due = world.due();
+    assert_eq!(due.iter().map(|job| job.sink).collect::<Vec<_>>(), [Sink::Log, Sink::Ntfy]);
+    assert_eq!(world.answer(&due[1], &Answered::Took(Some("xE7".to_owned()))), ["1 sent ntfy xE7"]);
+    // Published twice: the journal knows it, and so does the fold.
+    assert_eq!(world.answer(&due[1], &Answered::Took(Some("xE7".to_owned()))), Vec::<String>::new());
+    assert_eq!(world.answer(&due[0], &Answered::Took(None)), ["1 sent log -"]);
+    assert!(world.deliveries.show(&SessionId::new("s2"), "c1").is_none());
+    let (line, entries) = world.deliveries.show(&SessionId::new("s1"), "c1").expect("it waits for a hook");
+    assert_eq!((line.as_str(), lines(&entries)), ("hello", vec!["1 sent harness c1".to_owned()]));
+    assert_eq!((world.deliveries.len().0, world.deliveries.poll_timeout()), (0, None));
+}
+
+#[test]
+fn a_sink_that_fails_is_tried_again_after_each_time_of_the_schedule_and_then_given_up() {
+    let mut world = World::with(&[Sink::Webhook]);
+    world.say("s1", "hello");
+    let mut at = 0;
+    for wait in RETRY {
+        at += wait.as_secs();
+        assert_eq!(world.fail(), [format!("1 failed webhook it answered 503, {at} s")]);
+        assert_eq!((world.due(), world.wait(wait - Duration::from_millis(1))), (Vec::new(), Vec::new()));
+        assert_eq!(world.due(), Vec::new());
+        world.wait(Duration::from_millis(1));
+        world.restart();
+    }
+    assert_eq!(world.fail(), ["1 failed webhook it answered 503, over"]);
+    assert_eq!((world.due(), world.deliveries.len().0), (Vec::new(), 0));
+}
+
+#[test]
+fn what_will_never_be_taken_and_what_is_shown_at_once_is_not_tried_again() {
+    let mut world = World::with(&[Sink::Desktop, Sink::Webhook]);
+    world.say("s1", "hello");
+    assert_eq!(world.fail(), ["1 failed desktop it answered 503, over"]);
+    let gone = Answered::Refused { error: "it answered 410".to_owned(), is_final: true };
+    let job = world.due().remove(0);
+    assert_eq!(world.answer(&job, &gone), ["1 failed webhook it answered 410, over"]);
+    // A report of a try that is over changes nothing.
+    assert_eq!(world.answer(&job, &Answered::Took(None)), Vec::<String>::new());
+}
+
+#[test]
+fn equal_ones_and_those_over_the_rate_are_counted_and_the_next_one_says_so() {
+    let mut world = World::with(&[Sink::Log]);
+    assert_eq!(world.say("s1", "0"), ["1 queued log"]);
+    for _ in 0..10_000 {
+        assert_eq!(world.say("s1", "0").len(), 1);
+    }
+    let repeat = Verdict::Suppressed(Suppressed::Repeat { sent_at: START });
+    assert_eq!(world.deliveries.verdict("u10001"), Some(&repeat));
+    assert_eq!((world.due().len(), world.deliveries.len()), (1, (1, 1)));
+    assert_eq!(world.say("s1", "1").len(), 1);
+    let job = world.due().pop().expect("a job");
+    assert_eq!(job.notice.text(), "1 [not sent before: 10000 repeats]");
+    for number in 2..6 {
+        world.say("s1", &number.to_string());
+    }
+    assert_eq!(world.say("s1", "6"), ["10007 over_rate"]);
+    assert_eq!(world.say("s2", "6"), ["10008 queued log"], "another session has its own rate");
+    world.wait(WINDOW - Duration::from_millis(1));
+    assert_eq!(world.say("s1", "0"), ["10009 repeat"]);
+    world.wait(Duration::from_millis(1));
+    assert_eq!(world.say("s1", "0"), ["10010 queued log"]);
+    let job = world.due().pop().expect("a job");
+    assert_eq!(job.notice.text(), "0 [not sent before: 1 repeat, 1 over the rate]");
+}
+
+#[test]
+fn a_hook_shows_a_few_lines_and_what_no_hook_shows_ends() {
+    let mut world = World::with(&[Sink::Harness]);
+    for number in 0..SHOWN_MAX + 2 {
+        world.say("s1", &number.to_string());
+    }
+    let (line, entries) = world.deliveries.show(&SessionId::new("s1"), "c1").expect("lines");
+    assert_eq!((line.as_str(), entries.len()), ("0 | 1 | 2", SHOWN_MAX));
+    // What goes on in another session is shown there, what has no session anywhere.
+    world.deliveries.follow(&SessionId::new("s1"), &SessionId::new("s2"));
+    assert_eq!(world.wait(HARNESS_WAIT), ["4 ended harness expired", "5 ended harness expired"]);
+    world.say("s2", "x");
+    assert_eq!(lines(&world.deliveries.end_of(&SessionId::new("s2"))), ["6 ended harness session_gone"]);
+    let alone = world.observe(&notice("u9", None, "y").event()).expect("a notice");
+    assert_eq!(lines(&alone), ["7 ended harness no_session"]);
+    assert_eq!(world.deliveries.len().0, 0);
+}
+
+#[test]
+fn everything_that_is_kept_is_bounded() {
+    let mut world = World::with(&[Sink::Log]);
+    for number in 0..OPEN_MAX + 44 {
+        let said = world.say(&format!("s{number}"), "x");
+        let evicted = said.iter().filter(|line| line.ends_with("ended log evicted")).count();
+        assert_eq!(evicted, usize::from(number >= OPEN_MAX), "{said:?}");
+    }
+    assert_eq!(world.deliveries.len(), (OPEN_MAX, SPEAKERS_MAX));
+    world.settings.default.clear();
+    assert_eq!(world.say("s1", "y"), [format!("{} no_sink", OPEN_MAX + 45)]);
+}
+
+#[test]
+fn only_the_daemons_own_events_say_something() {
+    let mut world = World::with(&[Sink::Log]);
+    let own = notice("u1", None, "x").event();
+    let foreign = Event { source: "cli".into(), ..notice("u1", None, "x").event() };
+    assert!(world.observe(&foreign).is_none());
+    let untrusted = world.deliveries.observe(Seq(9), &own.as_ref(), false, &world.settings.clone(), START);
+    assert!(untrusted.is_none());
+    let hostile = Notice { message: "a\u{1b}[2J\nb".repeat(900).into(), ..notice("u2", None, "") };
+    world.observe(&hostile.event()).expect("a notice");
+    let job = world.due().remove(0);
+    assert!(job.notice.message.starts_with("a b") && job.notice.message.chars().count() < 1_100);
+}
+
+/// What a random story is made of.
+#[derive(Debug, Clone)]
+enum Act {
+    Say { session: u8, message: u8 },
+    Wait { seconds: u64 },
+    Answer { job: usize, answer: u8 },
+    Hook { session: u8 },
+    End { session: u8 },
+    Notification { message: u8 },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => (0..3_u8, 0..12_u8).prop_map(|(session, message)| Act::Say { session, message }),
+        3 => prop_oneof![1..20_u64, 50..70_u64, 290..400_u64, 1_000..9_000_u64]
+            .prop_map(|seconds| Act::Wait { seconds }),
+        4 => (0..6_usize, 0..4_u8).prop_map(|(job, answer)| Act::Answer { job, answer }),
+        1 => (0..3_u8).prop_map(|session| Act::Hook { session }),
+        1 => (0..3_u8).prop_map(|session| Act::End { session }),
+        1 => (0..12_u8).prop_map(|message| Act::Notification { message }),
+    ]
+}
+
+impl World {
+    fn act(&mut self, act: &Act) -> Vec<String> {
+        let name = |session: u8| SessionId::new(&format!("s{session}"));
+        match act {
+            Act::Say { session, message } => self.say(&format!("s{session}"), &message.to_string()),
+            Act::Wait { seconds: count } => self.wait(seconds(*count)),
+            Act::Answer { job, answer } => {
+                let Some(job) = self.due().get(*job).cloned() else { return Vec::new() };
+                self.answer(
+                    &job,
+                    &match answer {
+                        0 => Answered::Refused { error: "gone".to_owned(), is_final: true },
+                        1 => Answered::Refused { error: "busy".to_owned(), is_final: false },
+                        _ => Answered::Took(None),
+                    },
+                )
+            }
+            Act::Hook { session } => {
+                let shown = self.deliveries.show(&name(*session), "c");
+                shown.map(|(line, entries)| [vec![line], lines(&entries)].concat()).unwrap_or_default()
+            }
+            Act::End { session } => lines(&self.deliveries.end_of(&name(*session))),
+            Act::Notification { message } => {
+                self.seq += 1;
+                let said = Notice {
+                    context: "ci".into(),
+                    ..notice(&format!("n{}", self.seq), None, &message.to_string())
+                };
+                let subject = Subject::Notification(NotificationId::new(&said.id));
+                lines(&self.deliveries.take(said, subject, &self.settings.clone(), self.now))
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Whatever happens in whatever order: a restart changes nothing, every sink that a notice was queued for ends once, no more is
+    /// sent than may be, and what is not is counted.
+    #[test]
+    fn nothing_is_lost_uncounted_and_nothing_goes_out_twice(
+        acts in proptest::collection::vec((act(), any::<bool>()), 1..120)
+    ) {
+        let sinks = [Sink::Harness, Sink::Log, Sink::Webhook];
+        let (mut whole, mut restarted) = (World::with(&sinks), World::with(&sinks));
+        let mut open: BTreeMap<(String, String), u32> = BTreeMap::new();
+        let mut passed: BTreeMap<u8, Vec<Timestamp>> = BTreeMap::new();
+        let mut held: BTreeMap<u8, u64> = BTreeMap::new();
+        for (act, restarts) in &acts {
+            if *restarts {
+                restarted.restart();
+            }
+            let said = whole.act(act);
+            prop_assert_eq!(&said, &restarted.act(act));
+            prop_assert_eq!(whole.due(), restarted.due());
+            for line in &said {
+                let mut words = line.split(' ');
+                let (subject, step, sink) = (words.next(), words.next(), words.next());
+                let key = || (subject.unwrap_or_default().to_owned(), sink.unwrap_or_default().to_owned());
+                match step {
+                    Some("queued") => prop_assert_eq!(open.insert(key(), 0), None),
+                    Some("failed") if !line.ends_with("over") => {
+                        let tries = open.get_mut(&key()).expect("it was queued");
+                        *tries += 1;
+                        prop_assert!(usize::try_from(*tries).expect("few") <= RETRY.len());
+                    }
+                    Some("sent" | "failed") => prop_assert!(open.remove(&key()).is_some(), "{}", line),
+                    Some("ended") if sink != Some("harness") || !line.ends_with("no_session") => {
+                        prop_assert!(open.remove(&key()).is_some(), "{}", line);
+                    }
+                    _ => {}
+                }
+            }
+            if let Act::Say { session, .. } = act {
+                let is_held = said.iter().any(|line| line.ends_with("repeat") || line.ends_with("over_rate"));
+                if is_held {
+                    *held.entry(*session).or_default() += 1;
+                    continue;
+                }
+                let times = passed.entry(*session).or_default();
+                times.push(whole.now);
+                let recent = times.iter().filter(|at| whole.now.since(**at) < WINDOW).count();
+                prop_assert!(recent <= PER_MINUTE_MAX);
+                let id = format!("u{}", whole.seq);
+                let due = whole.due();
+                let said = due.iter().find(|job| *job.notice.id == *id).expect("its log is due");
+                let counted = said.notice.held.repeats + said.notice.held.over_rate;
+                prop_assert_eq!(counted, held.remove(session).unwrap_or_default());
+            }
+        }
+        // In the end everything that was queued has come to an end.
+        for _ in 0..=RETRY.len() {
+            while let Some(job) = whole.due().first().cloned() {
+                for line in whole.answer(&job, &Answered::Took(None)) {
+                    let words: Vec<&str> = line.split(' ').collect();
+                    prop_assert!(open.remove(&(words[0].to_owned(), words[2].to_owned())).is_some());
+                }
+            }
+            for line in whole.wait(seconds(6 * 3_600)) {
+                let words: Vec<&str> = line.split(' ').collect();
+                prop_assert!(open.remove(&(words[0].to_owned(), words[2].to_owned())).is_some());
+            }
+        }
+        prop_assert!(open.is_empty(), "{:?}", open);
+        prop_assert_eq!(whole.deliveries.len().0, 0);
+    }
+}
+
+#[test]
+fn every_end_has_its_word() {
+    let ends = [NotSent::Evicted, NotSent::SessionGone, NotSent::Expired, NotSent::NoSession];
+    assert_eq!(ends.map(NotSent::as_str), ["evicted", "session_gone", "expired", "no_session"]);
+}
