@@ -31,6 +31,7 @@ pub mod case;
 pub mod daemon;
 mod limits;
 pub mod producers;
+mod sinks;
 mod sources;
 mod subscriber;
 pub mod webhooks;

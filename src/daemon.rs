@@ -73,9 +73,12 @@ use crate::{
     server::{
         self, App, AppParts, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX,
     },
-    source::{self, Outlet, watching::Watching},
+    source::{self, Outlet, sinks::Sinks, watching::Watching},
     time::Timestamp,
 };
+
+/// The log of what the user was to know, in the state folder, unless the configuration names another.
+pub const NOTICES_FILE: &str = "notices.jsonl";
 
 /// Where the daemon keeps and finds its things.
 #[derive(Debug, Clone)]
@@ -281,7 +284,7 @@ impl Daemon {
         };
         tasks.start(TaskKind::Reloads, reloader.run());
         watch_clients(&mut tasks, &app, to_read);
-        start_sources(&mut tasks, &app);
+        start_sources(&mut tasks, &app, &options.state);
         let owns_socket =
             listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
         let projector = Some(projector);
@@ -415,10 +418,12 @@ fn watch_clients(tasks: &mut Supervisor, app: &App, transcripts: mpsc::Receiver<
 }
 
 /// Starts the sources that are always there.
-fn start_sources(tasks: &mut Supervisor, app: &App) {
+fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path) {
     let out = Outlet { publisher: app.publisher.clone(), clock: app.clock.clone() };
     let watching = Arc::new(Watching::new(app.registry.follow_watches()));
-    tasks.start(TaskKind::Source, source::keep_running(watching, out, app.shutdown.clone()));
+    tasks.start(TaskKind::Source, source::keep_running(watching, out.clone(), app.shutdown.clone()));
+    let sinks = Arc::new(Sinks::new(app.registry.follow_outbound(), state.join(NOTICES_FILE)));
+    tasks.start(TaskKind::Source, source::keep_running(sinks, out, app.shutdown.clone()));
 }
 
 /// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.

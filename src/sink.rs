@@ -6,11 +6,12 @@
 
 mod fold;
 mod limits;
+mod settings;
 
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -18,6 +19,7 @@ use serde_json::{Map, Value, json};
 pub use self::{
     fold::{Deliveries, Verdict},
     limits::{Held, PER_MINUTE_MAX},
+    settings::{Apprise, Log, Ntfy, RETRY, Settings, Url, Webhook},
 };
 use crate::{
     event::{
@@ -323,32 +325,6 @@ pub struct Outbound {
     pub jobs: Arc<[Job]>,
 }
 
-/// `[sinks]` of `aside.toml`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// Where word for the user goes, in the order of [`Sink`].
-    pub default: Vec<Sink>,
-    /// How long a sink that failed waits, after each failure; it is given up after the last one.
-    pub retry: Vec<Duration>,
-}
-
-/// How long a sink waits after each failure, unless the configuration says otherwise.
-///
-/// Source: the schedule that Standard Webhooks recommends, without its last days.
-pub const RETRY: [Duration; 5] = [
-    Duration::from_secs(5),
-    Duration::from_secs(5 * 60),
-    Duration::from_secs(30 * 60),
-    Duration::from_secs(2 * 3_600),
-    Duration::from_secs(5 * 3_600),
-];
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { default: vec![Sink::Harness], retry: RETRY.to_vec() }
-    }
-}
-
 /// One line of `text` without escapes, control characters and secrets, of at most `chars_max` characters and a mark.
 pub fn clean_line(text: &str, chars_max: usize) -> String {
     let stripped = strip_text(text);
@@ -357,7 +333,7 @@ pub fn clean_line(text: &str, chars_max: usize) -> String {
     cut_text(line.into(), chars_max).into_owned()
 }
 
-/// How long ago `then` was, as `40 s` or `2 min`.
+/// How long ago `then` was, such as `40 s ago`.
 pub(crate) fn seconds_ago(then: Timestamp, now: Timestamp) -> String {
     format!("{} s ago", duration_millis(now.since(then)) / 1_000)
 }

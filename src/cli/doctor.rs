@@ -8,6 +8,7 @@ mod client;
 mod daemon;
 mod round_trip;
 mod rules;
+mod sinks;
 mod sources;
 
 use std::{borrow::Cow, process::ExitCode};
@@ -133,6 +134,7 @@ fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
         checks.extend(attached::checks(&context.client));
         checks.extend(rules::checks(context));
         checks.extend(sources::checks(&kinds, context));
+        checks.extend(sinks::checks(context));
         checks.extend(kinds.first().map(|kind| binary::time(kind, context.client.socket())));
         checks.extend(kinds.iter().map(|kind| round_trip::check(kind, &context.client)));
     } else {

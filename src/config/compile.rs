@@ -92,7 +92,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             probes: settings.probes,
             watches: settings.watches,
             takes_webhooks: !settings.senders.is_empty(),
-            sinks: Arc::default(),
+            sinks: settings.sinks,
             wake: settings.wake,
         },
         daemon: settings.daemon,

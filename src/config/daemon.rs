@@ -18,7 +18,7 @@ use crate::{
         activation, frames,
         raw::{Document, Parsed, Section, Value, finish_all},
         report::{Diagnostic, shown},
-        sources, subscriber, values,
+        sinks, sources, subscriber, values,
         webhooks::{self, Sender},
     },
     detector,
@@ -26,11 +26,12 @@ use crate::{
     exchange::Format,
     notification::Tokens,
     pipeline::activation::WakeSettings,
-    probe, watch,
+    probe, sink, watch,
     webhook::Kind,
 };
 
-const SECTIONS: [&str; 7] = ["journal", "http", "injection", "sessions", "sources", "activation", "webhooks"];
+const SECTIONS: [&str; 8] =
+    ["journal", "http", "injection", "sessions", "sources", "sinks", "activation", "webhooks"];
 
 /// Default time between syncs with `durability = "interval"`: what a power failure may take.
 const SYNC_INTERVAL: Duration = Duration::from_millis(100);
@@ -136,6 +137,7 @@ pub(crate) struct Settings {
     pub(crate) detectors: detector::Settings,
     pub(crate) probes: Arc<probe::Settings>,
     pub(crate) watches: watch::Settings,
+    pub(crate) sinks: Arc<sink::Settings>,
     pub(crate) wake: Arc<WakeSettings>,
     pub(crate) senders: BTreeMap<Kind, Sender>,
     pub(crate) origins: BTreeMap<String, Arc<str>>,
@@ -144,11 +146,20 @@ pub(crate) struct Settings {
 
 /// Reads the `aside.toml` of every layer, the later ones overriding the earlier ones key by key.
 pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
-    let [mut journal, mut http, mut injection, mut sessions, mut sources, mut activation, mut webhooks] =
-        SECTIONS.map(|name| Section::new(name, documents));
+    let [
+        mut journal,
+        mut http,
+        mut injection,
+        mut sessions,
+        mut sources,
+        mut sinks,
+        mut activation,
+        mut webhooks,
+    ] = SECTIONS.map(|name| Section::new(name, documents));
     let mut tables = sources::tables(&mut sources);
     let senders = Kind::ALL.map(|kind| (kind, webhooks.table(kind.as_str())));
     let (senders, sender_tables) = webhooks::read_senders(senders.into());
+    let mut of_sinks = sinks::TABLES.map(|name| sinks.table(name));
     let mut settings = Settings {
         daemon: DaemonConfig { journal: read_journal(&mut journal), http: read_http(&mut http) },
         injection: read_injection(&mut injection),
@@ -157,13 +168,14 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         detectors: detector::Settings::read(&mut tables),
         probes: Arc::new(probe::Settings::read(&mut tables)),
         watches: watch::Settings::read(&mut tables),
+        sinks: Arc::new(sinks::read(&mut sinks, &mut of_sinks)),
         wake: Arc::new(activation::read(&mut activation)),
         senders,
         origins: BTreeMap::new(),
         found: Vec::new(),
     };
-    let mut sections = vec![journal, http, injection, sessions, sources, activation, webhooks];
-    sections.extend(tables.into_values().chain(sender_tables));
+    let mut sections = vec![journal, http, injection, sessions, sources, sinks, activation, webhooks];
+    sections.extend(tables.into_values().chain(sender_tables).chain(of_sinks));
     for section in &sections {
         settings.origins.extend(section.origins().clone());
     }
@@ -321,7 +333,7 @@ mod tests {
 
     fn values(settings: &Settings) -> String {
         format!(
-            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
             settings.daemon,
             settings.injection,
             settings.sessions,
@@ -329,6 +341,7 @@ mod tests {
             settings.detectors,
             settings.probes,
             settings.watches,
+            settings.sinks,
             settings.wake
         )
     }
@@ -353,7 +366,8 @@ mod tests {
 
         let tables = producers::switched().map(|row| format!("sources.{}", row.name));
         let senders = Kind::ALL.map(|kind| format!("webhooks.{kind}"));
-        let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables).chain(senders);
+        let of_sinks = sinks::TABLES.map(|name| format!("sinks.{name}"));
+        let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables).chain(senders).chain(of_sinks);
         let unknown: String = sections.map(|name| format!("[{name}]\nno_such_key = 1\n")).collect();
         let unknown = compiled(&unknown);
         let mut known = Vec::new();

@@ -4,6 +4,7 @@
 //! answer says so. That a sink fails is no failure of the request.
 
 use axum::{Json, body::Body, extract::State};
+use futures_util::future::join_all;
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -23,6 +24,7 @@ use crate::{
         processes,
     },
     sink::{Held, Level, Notice, PER_MINUTE_MAX, Verdict, seconds_ago},
+    source::sinks::check,
     time::Timestamp,
 };
 
@@ -63,6 +65,39 @@ pub(crate) async fn send(
         (None, None) => None,
     };
     notify(&app, request, session).await.map(Json)
+}
+
+/// The sinks that word for the user goes to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SinkList {
+    sinks: Vec<SinkView>,
+}
+
+/// A sink, as far as it shows without anything being sent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SinkView {
+    /// `harness`, `desktop`, `log`, `ntfy`, `webhook` or `apprise`.
+    name: &'static str,
+    /// Where it sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+    /// What keeps it from taking anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+/// Looks at the sinks that word for the user goes to: programs, files, and whether servers accept a connection.
+#[utoipa::path(get, path = "/v1/sinks", tag = "notifications", responses((status = 200, body = SinkList)))]
+pub(crate) async fn sinks(State(app): State<App>) -> Result<Json<SinkList>, ApiError> {
+    let rules = app.engine.rules().await?;
+    let look = async |sink: &Sink| {
+        let (to, problem) = match check(*sink, &rules.sinks).await {
+            Ok(to) => (Some(to), None),
+            Err(problem) => (None, Some(problem)),
+        };
+        SinkView { name: sink.as_str(), to, problem }
+    };
+    Ok(Json(SinkList { sinks: join_all(rules.sinks.default.iter().map(look)).await }))
 }
 
 /// Says something to the user on behalf of `session`, if there is one.

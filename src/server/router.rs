@@ -56,6 +56,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(webhooks::webhook))
         .routes(routes!(webhooks::alerts))
         .routes(routes!(notify::send))
+        .routes(routes!(notify::sinks))
         .routes(routes!(inbox::list))
         .routes(routes!(inbox::dismiss))
         .routes(routes!(inbox::discuss))

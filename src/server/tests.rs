@@ -522,6 +522,7 @@ fn the_document_lists_every_route() {
         "get /v1/sessions/{id}/messages",
         "get /v1/sessions/{id}/stream",
         "get /v1/sessions/{id}/wait",
+        "get /v1/sinks",
         "get /v1/sources",
         "get /v1/status",
         "get /v1/watches",

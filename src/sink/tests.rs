@@ -1,6 +1,6 @@
 //! Word for the user in simulated time: what goes out, what is counted, and what is tried again.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 

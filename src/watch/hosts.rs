@@ -19,9 +19,13 @@ pub fn remote_host(condition: &Condition) -> Option<String> {
     } else {
         return None;
     };
-    let is_here = host.eq_ignore_ascii_case("localhost")
-        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    (!is_here).then_some(host)
+    (!is_here(&host)).then_some(host)
+}
+
+/// Whether a host is this machine by its name or address.
+pub fn is_here(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -75,7 +75,8 @@ fn all_is_well_after_an_installation_with_a_daemon() {
     let sources =
         PRODUCERS.iter().filter(|row| row.kind.is_switched()).map(|row| format!("source {}", row.name));
     let names = before.map(str::to_owned).into_iter().chain(sources);
-    let names = names.chain(["look", "round trip"].map(str::to_owned));
+    let names =
+        names.chain(["look", "sink harness", "sink desktop", "sink log", "round trip"].map(str::to_owned));
     assert_eq!(verdicts(&home), (Some(0), names.map(|name| name + " ok").collect()));
     assert_eq!(daemon.stop().status.code(), Some(0));
 }

@@ -19,6 +19,7 @@ mod last_good;
 mod mcp;
 mod metrics;
 mod model;
+mod notify;
 mod pending;
 mod probes;
 mod producers;

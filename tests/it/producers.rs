@@ -64,7 +64,11 @@ fn row_of(path: &str) -> Option<&'static str> {
         "detector" => detector::Settings::ROWS.iter().find(|row| row.module == name).map(|row| row.name),
         "harness" => KINDS.iter().find(|kind| kind.word == name).map(|kind| kind.caps.name),
         "cli" => return (name == "run").then_some("run"),
-        "source" => (name == "watching").then_some("watch"),
+        "source" => match name {
+            "watching" => Some("watch"),
+            "sinks" => Some("notify"),
+            _ => return None,
+        },
         "watch" | "src/watch.rs" => Some("watch"),
         "webhook" => Some("webhooks"),
         "sink" | "src/sink.rs" => Some("notify"),

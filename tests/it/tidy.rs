@@ -159,7 +159,7 @@ const OUTSIDE: &[(&str, Where)] = &[
         ]),
     ),
     ("toon_format", Where::Only(&["toon.rs", "toon/"])),
-    ("base64", Where::Only(&["protocol/", "webhook/"])),
+    ("base64", Where::Only(&["protocol/", "webhook/", "source/sinks/"])),
     ("hmac", Where::Only(&["webhook/"])),
     ("toml", Where::Only(&["config.rs", "config/", "event/catalogue.rs"])),
     ("annotate_snippets", Where::Only(&["config.rs", "config/"])),

@@ -4,6 +4,7 @@
 //! is said [`eventually`] asks again within a bound.
 
 use std::{
+    ffi::OsString,
     fs,
     io::{BufRead, BufReader, Read, Write},
     path::PathBuf,
@@ -32,6 +33,8 @@ const READY_LINES: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Home {
     folder: TempDir,
+    /// What its programs find in their environment besides its places.
+    variables: Vec<(&'static str, OsString)>,
 }
 
 /// A running daemon; it is killed when it is dropped.
@@ -53,7 +56,7 @@ pub(crate) struct Ended {
 
 impl Home {
     pub(crate) fn new() -> Self {
-        let home = Self { folder: TempDir::new().expect("a temporary folder") };
+        let home = Self { folder: TempDir::new().expect("a temporary folder"), variables: Vec::new() };
         fs::create_dir(home.path("work")).expect("a new folder");
         home.configure("aside.toml", SETTINGS);
         home
@@ -66,6 +69,11 @@ impl Home {
             home.configure(name, text);
         }
         home
+    }
+
+    /// Gives its programs a variable.
+    pub(crate) fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
+        self.variables.push((name, value.into()));
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -105,6 +113,7 @@ impl Home {
             .env("ASIDE_STATE", self.state())
             // A hook waits for its answer however slow the machine is.
             .env(HOOK_TIMEOUT_VARIABLE, PATIENCE.as_millis().to_string())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
     }

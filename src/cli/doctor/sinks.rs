@@ -1,0 +1,44 @@
+//! Whether the sinks could take word for the user now. Nothing is sent.
+
+use serde::Deserialize;
+
+use super::Check;
+use crate::cli::{Context, parse};
+
+const DOING: &str = "look at the sinks";
+
+#[derive(Deserialize)]
+struct Answer {
+    sinks: Vec<Sink>,
+}
+
+#[derive(Deserialize)]
+struct Sink {
+    name: String,
+    to: Option<String>,
+    problem: Option<String>,
+}
+
+/// One check a sink; none if the daemon has none.
+pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
+    let answer = context.ask(DOING, "GET", "/v1/sinks", None).and_then(|body| parse::<Answer>(DOING, &body));
+    match answer {
+        Ok(Answer { sinks }) => sinks.iter().map(check).collect(),
+        Err(error) => {
+            vec![Check::warn("sinks", format!("failed to {error}"), "aside status says what is wrong")]
+        }
+    }
+}
+
+fn check(sink: &Sink) -> Check {
+    let name = format!("sink {}", sink.name);
+    match &sink.problem {
+        None => Check::ok(name, sink.to.clone().unwrap_or_default()),
+        // It is there as shipped, and a machine without a desktop is no trouble.
+        Some(problem) if sink.name == "desktop" => Check::ok(name, format!("not used: {problem}")),
+        Some(problem) => {
+            let remedy = "mend it, or take it out of `default` in [sinks], then aside reload";
+            Check::warn(name, problem.clone(), remedy)
+        }
+    }
+}

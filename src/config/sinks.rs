@@ -1,0 +1,212 @@
+//! `[sinks]` of `aside.toml` and its tables: where word for the user goes.
+//!
+//! A sink in `default` that lacks what it needs is an error, as a key that is read and does nothing would be. Secrets are in files of their
+//! own, because every version of this file is kept with the journal.
+
+use std::{ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
+
+use crate::{
+    config::{
+        raw::{Parsed, Section, Value},
+        report::{Diagnostic, shown},
+        values,
+    },
+    notification::Sink,
+    sink::{Apprise, Log, Ntfy, Settings, Url, Webhook},
+    watch::{condition::host_of, hosts::is_here},
+};
+
+/// The tables in `[sinks]`.
+pub(super) const TABLES: [&str; 4] = ["log", "ntfy", "webhook", "apprise"];
+/// Most times that a sink is tried again.
+const RETRIES_MAX: usize = 10;
+/// Shortest and longest time between two tries.
+const RETRY_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 3_600);
+/// Smallest and largest log: some dozen notices, and what an editor still opens.
+const LOG_BYTES_LIMITS: RangeInclusive<u64> = 64 * 1024..=256 * 1024 * 1024;
+/// What the address of a server begins with.
+const SCHEME: &str = "http://";
+
+/// Reads `[sinks]` and its tables, which have the order of [`TABLES`].
+pub(super) fn read(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4]) -> Settings {
+    let shipped = Settings::default();
+    let [log, ntfy, webhook, apprise] = tables;
+    let settings = Settings {
+        default: sinks.read("default", read_default).unwrap_or(shipped.default),
+        retry: sinks.read("retry", read_retry).unwrap_or(shipped.retry),
+        log: Log {
+            path: log.read("path", absolute),
+            max_bytes: log
+                .read("max_bytes", |value| values::integer(value, LOG_BYTES_LIMITS))
+                .unwrap_or(shipped.log.max_bytes),
+        },
+        ntfy: Ntfy { url: ntfy.read("url", read_topic), token_file: ntfy.read("token_file", absolute) },
+        webhook: Webhook {
+            url: webhook.read("url", read_url),
+            secret_file: webhook.read("secret_file", absolute),
+        },
+        apprise: Apprise {
+            command: apprise
+                .read("command", |value| values::words(value).map(Into::into))
+                .unwrap_or(shipped.apprise.command),
+            config_file: apprise.read("config_file", absolute),
+        },
+    };
+    check(sinks, ntfy, webhook, &settings);
+    settings
+}
+
+/// Finds sinks that lack something, and tokens that others can read on their way.
+fn check(sinks: &mut Section<'_>, ntfy: &mut Section<'_>, webhook: &Section<'_>, settings: &Settings) {
+    let lacks = |key: &str, table: &str| {
+        let message = format!("`{table}` goes nowhere: `{key}` is missing in [sinks.{table}]");
+        move |value: &Value<'_>| value.error(message)
+    };
+    let has = |sink: Sink| settings.default.contains(&sink);
+    if has(Sink::Ntfy) && settings.ntfy.url.is_none() && ntfy.value("url").is_none() {
+        sinks.object("default", lacks("url", "ntfy"));
+    }
+    if has(Sink::Webhook) && settings.webhook.url.is_none() && webhook.value("url").is_none() {
+        sinks.object("default", lacks("url", "webhook"));
+    } else if has(Sink::Webhook) && webhook.value("secret_file").is_none() {
+        sinks.object("default", lacks("secret_file", "webhook"));
+    }
+    if settings.ntfy.url.as_ref().is_some_and(|url| !is_here(&url.host)) && settings.ntfy.token_file.is_some()
+    {
+        ntfy.object("token_file", |value| {
+            value.error("the token is sent to another machine without encryption").into_warning()
+        });
+    }
+}
+
+fn read_default(value: &Value<'_>) -> Parsed<Vec<Sink>> {
+    let found = values::list(value, |item| values::word(item, &Sink::ALL, Sink::as_str))?;
+    let mut once: Vec<Sink> = Vec::with_capacity(found.len());
+    for sink in found {
+        if once.contains(&sink) {
+            return Err(vec![value.error(format!("`{}` is there twice", sink.as_str()))]);
+        }
+        once.push(sink);
+    }
+    Ok(once)
+}
+
+fn read_retry(value: &Value<'_>) -> Parsed<Vec<Duration>> {
+    match values::list(value, |item| values::duration(item, RETRY_LIMITS))? {
+        found if found.len() <= RETRIES_MAX => Ok(found),
+        found => {
+            let message = format!("`retry` has {} times; {RETRIES_MAX} are allowed", found.len());
+            Err(vec![value.error(message)])
+        }
+    }
+}
+
+fn absolute(value: &Value<'_>) -> Parsed<Arc<str>> {
+    match values::words(value)? {
+        text if Path::new(text).is_absolute() => Ok(text.into()),
+        text => Err(vec![value.error(format!("`{}` is not an absolute path", shown(text)))]),
+    }
+}
+
+fn read_url(value: &Value<'_>) -> Parsed<Url> {
+    let text = values::words(value)?;
+    url(text).ok_or_else(|| vec![no_url(value, text)])
+}
+
+fn read_topic(value: &Value<'_>) -> Parsed<Url> {
+    let url = read_url(value)?;
+    match url.path.rsplit('/').next() {
+        Some(topic) if !topic.is_empty() && !url.path.contains(['?', '#']) => Ok(url),
+        _ => {
+            let wrong = value.error("the address does not end in a topic");
+            Err(vec![wrong.with_note("it is written like \"http://127.0.0.1:8080/my-topic\"")])
+        }
+    }
+}
+
+fn url(text: &str) -> Option<Url> {
+    let (host, port) = host_of(text)?;
+    let rest = text.strip_prefix(SCHEME)?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let path = path.split('#').next().unwrap_or_default();
+    if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return None;
+    }
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    Some(Url { host: host.into(), port, authority: authority.into(), path: path.into() })
+}
+
+fn no_url(value: &Value<'_>, text: &str) -> Diagnostic {
+    if text.starts_with("https://") {
+        let note = "name a server on this machine or in your network by http://, or let the sink `apprise` send it, which speaks https";
+        return value.error("this program speaks no https to sinks").with_note(note);
+    }
+    let wrong = value.error(format!("`{}` is no address of a server", shown(text)));
+    wrong.with_note("it is written like \"http://127.0.0.1:8080/path\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        config::{
+            compile::{Compiled, compile},
+            layers::{LayerKind, SourceFile, Sources},
+        },
+        notification::Sink,
+    };
+
+    fn compiled(text: &str) -> Compiled {
+        let file = SourceFile {
+            layer: LayerKind::User,
+            name: "aside.toml".into(),
+            path: "aside.toml".into(),
+            text: text.into(),
+        };
+        compile(&Sources::shipped().with([file], []), &[])
+    }
+
+    #[test]
+    fn every_sink_is_read() {
+        let found = compiled(
+            "[sinks]\ndefault = [\"ntfy\", \"webhook\", \"log\"]\nretry = [\"1s\", \"2m\"]\n\
+             log = { path = \"/l\", max_bytes = 65536 }\n\
+             ntfy = { url = \"http://127.0.0.1:8080/base/alerts\", token_file = \"/t\" }\n\
+             [sinks.webhook]\nurl = \"http://[::1]:9/hook?x=1\"\nsecret_file = \"/s\"\n",
+        );
+        assert_eq!(found.report.to_string(), "");
+        let sinks = &found.rules.sinks;
+        assert_eq!(sinks.default, [Sink::Ntfy, Sink::Webhook, Sink::Log]);
+        assert_eq!(sinks.retry.iter().map(|wait| wait.as_secs()).collect::<Vec<_>>(), [1, 120]);
+        let ntfy = sinks.ntfy.url.as_ref().expect("an address");
+        assert_eq!((&*ntfy.host, ntfy.port, &*ntfy.path), ("127.0.0.1", 8080, "/base/alerts"));
+        let webhook = sinks.webhook.url.as_ref().expect("an address");
+        assert_eq!((&*webhook.host, &*webhook.authority, &*webhook.path), ("::1", "[::1]:9", "/hook?x=1"));
+    }
+
+    #[test]
+    fn what_is_wrong_says_what_to_do() {
+        for (text, expected) in [
+            ("default = [\"ntfi\"]", "did you mean `ntfy`?"),
+            ("default = [\"log\", \"log\"]", "`log` is there twice"),
+            ("default = [\"ntfy\"]", "`ntfy` goes nowhere: `url` is missing in [sinks.ntfy]"),
+            ("default = [\"webhook\"]", "`webhook` goes nowhere: `url` is missing in [sinks.webhook]"),
+            (
+                "default = [\"webhook\"]\nwebhook = { url = \"http://127.0.0.1/\" }",
+                "`secret_file` is missing in [sinks.webhook]",
+            ),
+            ("ntfy = { url = \"https://ntfy.sh/x\" }", "this program speaks no https to sinks"),
+            ("ntfy = { url = \"http://127.0.0.1/\" }", "the address does not end in a topic"),
+            ("ntfy = { url = \"http://u:p@h/x\" }", "is no address of a server"),
+            ("webhook = { url = \"http://h/a b\" }", "is no address of a server"),
+            ("log = { path = \"notices\" }", "is not an absolute path"),
+            ("retry = [\"1ms\"]", "must be 1s to"),
+            (
+                "ntfy = { url = \"http://ntfy.example/x\", token_file = \"/t\" }",
+                "the token is sent to another machine without encryption",
+            ),
+        ] {
+            let report = compiled(&format!("[sinks]\n{text}\n")).report.to_string();
+            assert!(report.contains(expected), "{text}: {report}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Whether a sink could take a notice now, as far as that shows without sending one.
+
+use std::{env, fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+
+use tokio::{net::TcpStream, time::timeout};
+
+use super::{command, read_secret};
+use crate::{
+    notification::Sink,
+    sink::{Settings, Url},
+};
+
+/// How long a server may take to accept a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// The permissions of a secret that others have.
+const OTHERS: u32 = 0o077;
+
+/// Where the sink sends.
+///
+/// Errors: what keeps it from taking a notice.
+pub async fn check(sink: Sink, settings: &Settings) -> Result<String, String> {
+    match sink {
+        Sink::Harness => Ok("the line that the next hook of the session shows".to_owned()),
+        Sink::Desktop if !command::has_bus() => Err("the daemon has no session bus".to_owned()),
+        Sink::Desktop => in_path(command::NOTIFY_SEND),
+        Sink::Log => match settings.log.path.as_deref() {
+            None => Ok("notices.jsonl in the state folder".to_owned()),
+            Some(path) if Path::new(path).parent().is_some_and(Path::is_dir) => Ok(path.to_owned()),
+            Some(path) => Err(format!("the folder of {path} is not there")),
+        },
+        Sink::Ntfy => server(settings.ntfy.url.as_ref(), settings.ntfy.token_file.as_deref()).await,
+        Sink::Webhook => server(settings.webhook.url.as_ref(), settings.webhook.secret_file.as_deref()).await,
+        Sink::Apprise => {
+            let program = in_path(&settings.apprise.command)?;
+            match settings.apprise.config_file.as_deref().filter(|file| !Path::new(file).is_file()) {
+                Some(file) => Err(format!("{file} is not there")),
+                None => Ok(program),
+            }
+        }
+    }
+}
+
+async fn server(url: Option<&Url>, secret_file: Option<&str>) -> Result<String, String> {
+    let url = url.ok_or_else(|| "it has no `url`".to_owned())?;
+    if let Some(file) = secret_file {
+        read_secret(file).await?;
+        let mode = fs::metadata(file).map_or(0, |found| found.permissions().mode());
+        if mode & OTHERS != 0 {
+            return Err(format!("others can read {file}: chmod 600 it"));
+        }
+    }
+    match timeout(CONNECT_MAX, TcpStream::connect((&*url.host, url.port))).await {
+        Ok(Ok(_)) => Ok(format!("http://{}{}", url.authority, url.path)),
+        Ok(Err(error)) => Err(format!("{}: {error}", url.authority)),
+        Err(_) => Err(format!("{}: it accepts no connection", url.authority)),
+    }
+}
+
+/// A program as it is found.
+///
+/// Errors: it is not there.
+fn in_path(program: &str) -> Result<String, String> {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let is_program = |path: &Path| {
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    let mut candidates = env::split_paths(&folders).map(|folder| folder.join(program));
+    let found = candidates.find(|path| is_program(path));
+    found
+        .map(|path| path.display().to_string())
+        .ok_or_else(|| format!("there is no {program} in the daemon's PATH"))
+}

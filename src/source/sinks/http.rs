@@ -1,0 +1,121 @@
+//! Servers: one request a connection, no redirect followed. An ntfy server is one.
+
+use std::{future::poll_fn, pin::Pin};
+
+use hyper::{
+    Request,
+    body::{Body, Incoming},
+    client::conn::http1::handshake,
+    header,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+use super::{failed, read_secret, word_of};
+use crate::sink::{Answered, Notice, Url};
+
+/// How much of an answer is read, in bytes.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// What a server answered.
+pub(super) struct Response {
+    pub(super) status: u16,
+    /// Its beginning.
+    pub(super) body: Vec<u8>,
+}
+
+impl Response {
+    pub(super) const fn is_success(&self) -> bool {
+        self.status >= 200 && self.status < 300
+    }
+}
+
+/// Sends a notice to the topic that `url` ends in.
+///
+/// Source: docs.ntfy.sh, "Publish as JSON".
+pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -> Answered {
+    let Some((base, topic)) = url.path.rsplit_once('/') else { return failed("no topic".to_owned()) };
+    let priority = word_of(notice.level, ["3", "4", "5"]).parse::<u8>().unwrap_or(3);
+    let tag = word_of(notice.level, ["information_source", "warning", "rotating_light"]);
+    let category = notice.category.map(crate::sink::Category::as_str);
+    let tags: Vec<&str> = [tag].into_iter().chain(category).collect();
+    let body = json!({
+        "topic": topic,
+        "title": notice.title(),
+        "message": notice.text(),
+        "priority": priority,
+        "tags": tags,
+    });
+    let mut headers = vec![("content-type", "application/json".to_owned())];
+    if let Some(file) = token_file {
+        match read_secret(file).await {
+            Ok(token) => headers.push(("authorization", format!("Bearer {token}"))),
+            Err(error) => return failed(error),
+        }
+    }
+    match post(url, &format!("{base}/"), &headers, body.to_string()).await {
+        Ok(response) if response.is_success() => {
+            let answer = serde_json::from_slice::<Value>(&response.body).ok();
+            let id = answer.as_ref().and_then(|answer| answer["id"].as_str()).map(str::to_owned);
+            Answered::Took(id)
+        }
+        Ok(response) => failed(refusal(&response)),
+        Err(error) => failed(error),
+    }
+}
+
+/// What a server said that did not take a notice.
+pub(super) fn refusal(response: &Response) -> String {
+    let said = String::from_utf8_lossy(&response.body);
+    let first = said.lines().next().unwrap_or_default();
+    format!("it answered {} {first}", response.status)
+}
+
+/// Posts `body` to `path` of the server that `url` names.
+///
+/// Errors: nobody listens, or the connection breaks off.
+pub(super) async fn post(
+    url: &Url,
+    path: &str,
+    headers: &[(&str, String)],
+    body: String,
+) -> Result<Response, String> {
+    let broken = |error: hyper::Error| error.to_string();
+    let connection = TcpStream::connect((&*url.host, url.port))
+        .await
+        .map_err(|error| format!("{}: {error}", url.authority))?;
+    let (mut sender, connection) = handshake::<_, String>(TokioIo::new(connection)).await.map_err(broken)?;
+    let mut request = Request::post(path)
+        .header(header::HOST, &*url.authority)
+        .header(header::USER_AGENT, concat!("aside/", env!("CARGO_PKG_VERSION")))
+        .header(header::CONNECTION, "close");
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    let request = request.body(body).map_err(|error| error.to_string())?;
+    let exchange = async move {
+        let response = sender.send_request(request).await.map_err(broken)?;
+        let status = response.status().as_u16();
+        Ok(Response { status, body: read(response.into_body()).await })
+    };
+    // The connection has to be driven; what came before its end is in the answer.
+    let mut exchange = std::pin::pin!(exchange);
+    tokio::select! {
+        answer = &mut exchange => answer,
+        _ = connection => exchange.await,
+    }
+}
+
+/// The beginning of a body; what breaks off is as long as it came.
+async fn read(mut body: Incoming) -> Vec<u8> {
+    let mut read = Vec::new();
+    while read.len() < ANSWER_BYTES_MAX {
+        let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await else { break };
+        if let Ok(data) = frame.into_data() {
+            let room = ANSWER_BYTES_MAX - read.len();
+            read.extend_from_slice(data.get(..room).unwrap_or(&data));
+        }
+    }
+    read
+}

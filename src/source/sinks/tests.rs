@@ -1,0 +1,105 @@
+//! Real sinks, each with what it is to take.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpListener,
+    thread::{self, JoinHandle},
+};
+
+use super::*;
+use crate::sink::{Held, Url};
+
+fn notice() -> Notice {
+    Notice {
+        id: "u1".into(),
+        message: "Tests \"pass\".".into(),
+        level: Level::Warn,
+        context: "llm".into(),
+        category: Some(Category::Workflow),
+        session: Some(SessionId::new("s1")),
+        workspace: Some("/home/u/shop".into()),
+        at: Timestamp::from_millis(1_763_726_400_000),
+        held: Held { repeats: 2, over_rate: 0 },
+    }
+}
+
+/// A server that answers one request with `answer`, and gives the request.
+fn server(answer: &'static str) -> (Url, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let url = Url {
+        host: "127.0.0.1".into(),
+        port,
+        authority: format!("127.0.0.1:{port}").into(),
+        path: "/base/alerts".into(),
+    };
+    let taken = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().expect("a client");
+        let (mut text, mut part) = (String::new(), [0; 4_096]);
+        let is_whole = |text: &str| {
+            let (head, body) = text.split_once("\r\n\r\n")?;
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "))?;
+            (body.len() >= length.parse::<usize>().ok()?).then_some(())
+        };
+        while is_whole(&text).is_none() {
+            let count = connection.read(&mut part).expect("readable");
+            assert!(count > 0, "it broke off: {text}");
+            text.push_str(std::str::from_utf8(&part[..count]).expect("text"));
+        }
+        connection.write_all(answer.as_bytes()).expect("written");
+        text
+    });
+    (url, taken)
+}
+
+#[tokio::test]
+async fn an_ntfy_server_gets_the_topic_and_says_its_id() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    fs::write(&token, "tk_secret\n").expect("written");
+    let (url, taken) = server("HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"id\":\"xE73I\"}");
+    let answered = http::ntfy(&url, token.to_str(), &notice()).await;
+    assert_eq!(answered, Answered::Took(Some("xE73I".to_owned())));
+    let request = taken.join().expect("it ended");
+    assert!(request.starts_with("POST /base/ HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("authorization: Bearer tk_secret\r\n"), "{request}");
+    let body: Value = serde_json::from_str(request.split("\r\n\r\n").nth(1).expect("a body")).expect("JSON");
+    let expected = json!({
+        "topic": "alerts", "title": "llm @ shop", "message": "Tests \"pass\". [not sent before: 2 repeats]",
+        "priority": 4, "tags": ["warning", "workflow"],
+    });
+    assert_eq!(body, expected);
+}
+
+#[tokio::test]
+async fn what_a_server_says_against_it_is_why_it_failed() {
+    let (url, taken) = server("HTTP/1.1 507 Full\r\ncontent-length: 11\r\n\r\nno room\nnow");
+    assert_eq!(http::ntfy(&url, None, &notice()).await, failed("it answered 507 no room".to_owned()));
+    taken.join().expect("it ended");
+    let Answered::Refused { error, is_final: false } = http::ntfy(&url, None, &notice()).await else {
+        panic!("nobody listens")
+    };
+    assert!(error.contains("Connection refused"), "{error}");
+    let missing = http::ntfy(&url, Some("/no/such/token"), &notice()).await;
+    assert!(
+        matches!(missing, Answered::Refused { error, .. } if error.starts_with("/no/such/token cannot be read"))
+    );
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_gone_gets_nothing_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "YW55IHRleHQ=").expect("written");
+    let secret = secret.to_str().expect("text");
+    let (url, taken) = server("HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n");
+    let now = Timestamp::from_millis(1_763_726_405_000);
+    assert_eq!(webhook::post(&url, secret, &notice(), now).await, never("it answered 410 ".to_owned()));
+    let request = taken.join().expect("it ended");
+    assert!(request.starts_with("POST /base/alerts HTTP/1.1\r\n"), "{request}");
+    assert!(
+        request.contains("webhook-id: u1\r\nwebhook-timestamp: 1763726405\r\nwebhook-signature: v1,"),
+        "{request}"
+    );
+}

@@ -1,0 +1,396 @@
+//! Word to the user with a real daemon and real sinks: a file, servers, commands in the PATH, and the line of a hook.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::support::daemon::{Home, at, eventually};
+
+/// How long an exchange may take while others call without end, in a build that is not optimised on a machine that is busy.
+const EXCHANGE_MAX: Duration = Duration::from_millis(1_500);
+/// How often is called in the loop.
+const CALLS: usize = 10_000;
+
+/// All sinks, in the order in which they are asked.
+const SINKS: [&str; 6] = ["harness", "desktop", "log", "ntfy", "webhook", "apprise"];
+/// The secret of the webhook's receiver, and what it means.
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const SECRET_BYTES: [u8; 24] =
+    [49, 242, 144, 246, 191, 6, 41, 138, 171, 79, 8, 212, 60, 63, 8, 44, 246, 72, 163, 98, 218, 45, 164, 176];
+/// What a server answers that has no time.
+const BUSY: &str = "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n";
+
+/// A server on this machine that keeps what it is sent.
+struct Server {
+    port: u16,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// One that answers each request with the next of `answers`, and with the last one from then on.
+    fn start(answers: &'static [&'static str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&requests);
+        // It ends with the process; what it is sent ends with the test's daemon.
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                let Ok(mut connection) = connection else { return };
+                let Some(request) = read_request(&mut connection) else { continue };
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let answer = answers.get(kept.len()).or(answers.last()).expect("an answer");
+                kept.push(request);
+                connection.write_all(answer.as_bytes()).ok();
+            }
+        });
+        Self { port, requests }
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn read_request(connection: &mut TcpStream) -> Option<String> {
+    let (mut text, mut part) = (String::new(), [0; 4_096]);
+    loop {
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "))?;
+            if body.len() >= length.parse::<usize>().ok()? {
+                return Some(text);
+            }
+        }
+        let count = connection.read(&mut part).ok().filter(|count| *count > 0)?;
+        text.push_str(std::str::from_utf8(part.get(..count)?).ok()?);
+    }
+}
+
+fn body(request: &str) -> Value {
+    serde_json::from_str(request.split_once("\r\n\r\n").expect("a body").1).expect("JSON")
+}
+
+fn header<'r>(request: &'r str, name: &str) -> &'r str {
+    let found = request.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    found.unwrap_or_else(|| panic!("no {name}: {request}"))
+}
+
+/// HMAC-SHA256, written out (RFC 2104), so that the receiver shares no code with the sender.
+fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
+    let pad = |byte: u8| {
+        let mut block = [byte; 64];
+        block.iter_mut().zip(key).for_each(|(padded, key)| *padded ^= key);
+        block
+    };
+    let inner = Sha256::new().chain_update(pad(0x36)).chain_update(message).finalize();
+    Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize().to_vec()
+}
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn base64(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits =
+            (0..3).fold(0_u32, |bits, index| bits << 8 | u32::from(chunk.get(index).copied().unwrap_or(0)));
+        for index in 0..4 {
+            let digit = BASE64[(bits >> (18 - 6 * index) & 63) as usize];
+            text.push(if index <= chunk.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+/// Puts a program into the folder that comes first in the PATH.
+fn put_program(home: &Home, name: &str, script: &str) {
+    let path = home.path("bin").join(name);
+    fs::create_dir_all(home.path("bin")).expect("a folder");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+}
+
+/// A home with programs in its PATH, a bus by its name, and these settings.
+fn home(settings: &str) -> Home {
+    let mut home = Home::new();
+    let before = std::env::var("PATH").unwrap_or_default();
+    home.set("PATH", format!("{}:{before}", home.path("bin").display()));
+    home.set("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere");
+    let out = home.path("shown");
+    let record = format!("{{ printf '%s|' \"$@\"; cat; echo; }} >> {}.", out.display());
+    put_program(&home, "notify-send", &format!("{record}desktop"));
+    put_program(&home, "apprise", &format!("{record}apprise"));
+    home.configure("aside.toml", &format!("[journal]\nsegment_bytes = 1048576\n{settings}"));
+    home
+}
+
+fn shown(home: &Home, by: &str) -> String {
+    fs::read_to_string(home.path(&format!("shown.{by}"))).unwrap_or_default()
+}
+
+/// The lines of the log.
+fn logged(home: &Home) -> Vec<Value> {
+    let text = fs::read_to_string(home.state().join("notices.jsonl")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn notify(home: &Home, body: &Value) -> Value {
+    let answer = home.ask("POST", "/v1/notify", &body.to_string());
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    answer.json()
+}
+
+/// What the ledger says of an event, a line each: the step and the sink.
+fn steps(home: &Home, id: &str) -> Vec<String> {
+    let found = home.get(&format!("/v1/events/{id}"));
+    let lines = found["history"].as_array().expect("a list").iter();
+    let word = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
+    lines.map(|line| format!("{} {}", word(line, "what"), word(line, "by"))).collect()
+}
+
+fn exchange(home: &Home, carrier: &str) -> Value {
+    let asked = json!({
+        "point": "after_tool", "carrier": carrier, "turn": "t1", "shows_notices": true,
+        "harness": { "name": "loop", "workspace": home.work() },
+    });
+    home.exchange("s1", &asked).json()
+}
+
+/// A home in which every sink is used, the servers being these.
+fn home_with_all(ntfy: &Server, webhook: &Server) -> Home {
+    let home = home("");
+    let secret = home.path("secret");
+    fs::write(&secret, format!("{SECRET}\n")).expect("written");
+    let settings = format!(
+        "[journal]\nsegment_bytes = 1048576\n\
+         [sinks]\ndefault = [\"harness\", \"desktop\", \"log\", \"ntfy\", \"webhook\", \"apprise\"]\nretry = [\"1s\", \"1s\"]\n\
+         ntfy = {{ url = \"http://127.0.0.1:{}/alerts\" }}\n\
+         [sinks.webhook]\nurl = \"http://localhost:{}/hook\"\nsecret_file = {secret:?}\n",
+        ntfy.port, webhook.port
+    );
+    home.configure("aside.toml", &settings);
+    home
+}
+
+/// Checks each request as a receiver does that has the secret.
+fn check_signatures(requests: &[String]) {
+    for request in requests {
+        let (id, time) = (header(request, "webhook-id"), header(request, "webhook-timestamp"));
+        let signed = format!("{id}.{time}.{}", request.split_once("\r\n\r\n").expect("a body").1);
+        let signature = format!("v1,{}", base64(&hmac(&SECRET_BYTES, signed.as_bytes())));
+        assert_eq!(header(request, "webhook-signature"), signature);
+        let sent = body(request);
+        assert_eq!((&sent["data"]["id"], &sent["type"]), (&json!(id), &json!("user.notice")));
+    }
+}
+
+#[test]
+fn a_notice_reaches_every_sink_and_why_says_how_it_went_at_each() {
+    let ntfy = Server::start(&["HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"id\":\"xE73I\"}"]);
+    let webhook = Server::start(&[BUSY, BUSY, "HTTP/1.1 204 No Content\r\n\r\n"]);
+    let home = home_with_all(&ntfy, &webhook);
+    let _daemon = home.serve();
+    exchange(&home, "c1");
+    let message = "A <b>decision</b> & more.";
+    let said = notify(
+        &home,
+        &json!({ "message": message, "level": "error", "category": "safety", "session": "s1" }),
+    );
+    let id = said["id"].as_str().expect("an id").to_owned();
+    assert_eq!(said["text"], format!("Notification sent: {message}"));
+    assert_eq!(said["sinks"], json!(SINKS));
+    assert_eq!(exchange(&home, "c2")["notice"], format!("aside: error: {message}"));
+    assert_eq!(exchange(&home, "c3")["notice"], Value::Null, "once");
+    let all = eventually("its way to the webhook", || {
+        let steps = steps(&home, &id);
+        steps.iter().any(|step| step == "user_sent webhook").then_some(steps)
+    });
+    for sink in SINKS {
+        let of = |step: &str| all.iter().filter(|found| **found == format!("{step} {sink}")).count();
+        let failures = if sink == "webhook" { 2 } else { 0 };
+        let found = (of("user_queued"), of("user_failed"), of("user_sent"));
+        assert_eq!(found, (1, failures, 1), "{sink}: {all:?}");
+    }
+    assert_eq!(all.len(), 14, "{all:?}");
+    let title = format!("llm @ {}", home.work().rsplit('/').next().expect("a name"));
+    let escaped = "A &lt;b&gt;decision&lt;/b&gt; &amp; more.";
+    assert_eq!(
+        shown(&home, "desktop"),
+        format!("--app-name=aside|--urgency=critical|--|{title}|{escaped}|\n")
+    );
+    let apprise = format!("--title={title}|--notification-type=failure|{message}\n");
+    assert_eq!(shown(&home, "apprise"), apprise);
+    let [line] = logged(&home).try_into().expect("one line");
+    assert_eq!((&line["id"], &line["level"], &line["session"]), (&json!(id), &json!("error"), &json!("s1")));
+    let mode = fs::metadata(home.state().join("notices.jsonl")).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let [request] = ntfy.requests().try_into().expect("one request");
+    let sent = body(&request);
+    assert_eq!((&sent["topic"], &sent["priority"]), (&json!("alerts"), &json!(5)));
+    assert_eq!(webhook.requests().len(), 3);
+    check_signatures(&webhook.requests());
+    let why = home.print(&["why", &id]);
+    for line in [
+        "harness took it, as c2",
+        "ntfy took it, as xE73I",
+        "webhook did not take it: it answered 503; tried again at 20",
+        "webhook took it, as 204",
+    ] {
+        assert!(why.contains(line), "{line}: {why}");
+    }
+}
+
+#[test]
+fn a_restart_goes_on_and_repeats_nothing_that_was_sent() {
+    let webhook = Server::start(&[BUSY, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]);
+    let home = home("");
+    let secret = home.path("secret");
+    fs::write(&secret, "YW55IHRleHQ=").expect("written");
+    home.configure(
+        "aside.toml",
+        &format!(
+            "[sinks]\ndefault = [\"log\", \"webhook\", \"apprise\"]\nretry = [\"2s\"]\n\
+         [sinks.webhook]\nurl = \"http://127.0.0.1:{}/\"\nsecret_file = {secret:?}\n",
+            webhook.port
+        ),
+    );
+    let daemon = home.serve();
+    let id = notify(&home, &json!({ "message": "x", "workspace": "/w" }))["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    eventually("a failure", || {
+        let steps = steps(&home, &id);
+        let has = |step: &str| steps.iter().any(|found| found == step);
+        (has("user_failed webhook") && has("user_sent log") && has("user_sent apprise")).then_some(())
+    });
+    daemon.kill();
+    let _daemon = home.serve();
+    eventually("the second try", || {
+        steps(&home, &id).iter().any(|step| step == "user_sent webhook").then_some(())
+    });
+    assert_eq!(
+        (logged(&home).len(), shown(&home, "apprise").lines().count(), webhook.requests().len()),
+        (1, 1, 2)
+    );
+    assert_eq!(steps(&home, &id).len(), 7);
+}
+
+#[test]
+fn a_loop_of_calls_is_counted_and_holds_nobody_up() {
+    let home = home("durability = \"interval\"\n[sinks]\ndefault = [\"log\"]\n");
+    let _daemon = home.serve();
+    exchange(&home, "c1");
+    let is_over = AtomicBool::new(false);
+    let slowest = thread::scope(|scope| {
+        let call = |from: usize| {
+            for number in (from..CALLS).step_by(4) {
+                let message = format!("call {}", number % 9);
+                let said = notify(&home, &json!({ "message": message, "session": "s1" }));
+                let text = said["text"].as_str().expect("a text");
+                assert!(text.starts_with("Notification sent: call "), "{text}");
+            }
+        };
+        let callers: Vec<_> = (0..4).map(|from| scope.spawn(move || call(from))).collect();
+        let others = scope.spawn(|| slowest_exchange(&home, &is_over));
+        for caller in callers {
+            caller.join().expect("each call succeeded");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        others.join().expect("each exchange was answered")
+    });
+    assert!(slowest < EXCHANGE_MAX, "an exchange took {slowest:?}");
+    let ends = eventually("the whole history", || Some(ends(&home)).filter(|ends| ends.len() == CALLS));
+    let count = |end: &str| ends.iter().filter(|found| *found == end).count();
+    let (sent, repeats, over_rate) = (count("sent"), count("repeat"), count("over_rate"));
+    assert_eq!(sent + repeats + over_rate, CALLS, "{ends:?}");
+    assert!(sent >= 6 && repeats > 0 && over_rate > 0, "{sent} {repeats} {over_rate}");
+    assert_eq!(logged(&home).len(), sent);
+    // Six each minute.
+    assert!(sent <= 60, "{sent}");
+}
+
+/// How long the slowest of many exchanges takes until `is_over`.
+#[expect(clippy::disallowed_methods, reason = "how long a client waits is what is tested")]
+fn slowest_exchange(home: &Home, is_over: &AtomicBool) -> Duration {
+    let mut slowest = Duration::ZERO;
+    for number in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let began = Instant::now();
+        exchange(home, &format!("k{number}"));
+        slowest = slowest.max(began.elapsed());
+    }
+    slowest
+}
+
+/// How each notice in the history ended; none that is on its way.
+fn ends(home: &Home) -> Vec<String> {
+    let (mut ends, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = home.get(&format!("/v1/events?type=user.notice&limit=1000{cursor}"));
+        for event in page["events"].as_array().expect("a list") {
+            ends.extend(event["ended"][0]["reason"].as_str().map(str::to_owned));
+        }
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return ends,
+        }
+    }
+}
+
+#[test]
+fn a_message_is_one_clean_line_everywhere_and_an_empty_one_is_an_error() {
+    let home = home("[sinks]\ndefault = [\"harness\", \"log\", \"desktop\"]\n");
+    let daemon = home.serve();
+    // This process counts as the client, as its own number stands in the exchange.
+    let harness = json!({ "name": "loop", "workspace": home.work(), "pid": std::process::id() });
+    home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1", "turn": "t1", "harness": harness }));
+    let hostile = "done\u{1b}[2J\n2026-11-25T00:00:00Z error forged: x\r\u{202e} ghp_0123456789abcdefABCDEF0123456789abcd";
+    let clean = "done 2026-11-25T00:00:00Z error forged: x ghp_[masked]";
+    let said = home.print(&["notify", hostile, "--level", "loud", "--context", "build\n"]);
+    assert_eq!(said, format!("Notification sent: {clean}\n"));
+    let again = home.print(&["notify", hostile, "--context", "build"]);
+    assert!(again.starts_with(&format!("Notification sent: {clean} (already sent ")), "{again}");
+    let line = daemon.said("llm_notify");
+    assert!(line.contains(&format!(" info llm_notify: {clean} ")), "{line}");
+    let lines = eventually("its line", || Some(logged(&home)).filter(|lines| !lines.is_empty()));
+    assert_eq!((at(&lines[0], "/message"), at(&lines[0], "/session")), (&json!(clean), &json!("s1")));
+    assert_eq!((at(&lines[0], "/context"), at(&lines[0], "/level")), (&json!("build"), &json!("info")));
+    let empty = home.run(&["notify", " \n "]);
+    assert!(
+        !empty.status.success() && String::from_utf8_lossy(&empty.stderr).contains("message: is empty"),
+        "{empty:?}"
+    );
+}
+
+#[test]
+fn a_sink_that_never_will_is_said_and_no_request_waits_for_it() {
+    let mut home =
+        home("[sinks]\ndefault = [\"desktop\", \"apprise\", \"log\"]\nlog = { path = \"/dev/null\" }\n");
+    home.set("DBUS_SESSION_BUS_ADDRESS", "");
+    fs::remove_file(home.path("bin").join("apprise")).expect("it was put there");
+    let _daemon = home.serve();
+    let id = notify(&home, &json!({ "message": "x" }))["id"].as_str().expect("an id").to_owned();
+    eventually("three failures", || (steps(&home, &id).len() == 6).then_some(()));
+    let why = home.print(&["why", &id]);
+    for line in [
+        "desktop did not take it: there is no desktop: no session bus",
+        "apprise did not take it: there is no apprise in the daemon's PATH; not tried again",
+        "log did not take it: /dev/null: it is no regular file; tried again at ",
+    ] {
+        assert!(why.replace("\n               ", " ").contains(line), "{line}: {why}");
+    }
+}
