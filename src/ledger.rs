@@ -278,10 +278,8 @@ pub enum NotSent {
     Evicted,
     /// Its session has ended, and no hook shows it any more.
     SessionGone,
-    /// No hook of its session came in time.
+    /// No hook that can show it came in time.
     Expired,
-    /// It comes from no session, so no hook can show it.
-    NoSession,
 }
 
 impl NotSent {
@@ -291,7 +289,6 @@ impl NotSent {
             Self::Evicted => "evicted",
             Self::SessionGone => "session_gone",
             Self::Expired => "expired",
-            Self::NoSession => "no_session",
         }
     }
 }

@@ -23,7 +23,7 @@ pub use self::{
 };
 use crate::{
     event::{
-        Event, EventRef, EventType, Payload, Provenance, SessionId, Severity, cut_text, mask_secrets,
+        Event, EventRef, EventType, Payload, Provenance, Scope, SessionId, Severity, cut_text, mask_secrets,
         strip_text,
     },
     notification::Sink,
@@ -196,6 +196,15 @@ impl Notice {
             at: now,
             held: Held::default(),
         })
+    }
+
+    /// Whose hooks can show it.
+    fn scope(&self) -> Scope {
+        match (&self.session, &self.workspace) {
+            (Some(session), _) => Scope::Session(session.clone()),
+            (None, Some(folder)) => Scope::Workspace(Arc::clone(folder)),
+            (None, None) => Scope::All,
+        }
     }
 
     /// The message, with how many were not sent before it.

@@ -130,8 +130,11 @@ impl Engine {
         if let Some(fitted) = &decided.fitted {
             self.tally.count_injection(fitted);
         }
-        let shown = exchange.shows_notices.then(|| self.for_user.show(&exchange.session, &exchange.carrier));
-        let (for_user, entries) = shown.flatten().unzip();
+        let shows = || {
+            let folder = session.harness.workspace.as_deref();
+            self.for_user.show(&exchange.session, folder, &exchange.carrier)
+        };
+        let (for_user, entries) = exchange.shows_notices.then(shows).flatten().unzip();
         let terms = Terms { lease, has_delivery_notice, for_user: for_user.as_deref() };
         let answer = session.injector.release(exchange, decided, &injection, terms, now);
         self.record_all(entries.unwrap_or_default());

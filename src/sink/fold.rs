@@ -102,7 +102,7 @@ impl Deliveries {
             return None;
         }
         match event.event_type {
-            NOTICE => Some(self.take(Notice::of(event, now)?, Subject::Event(seq), settings, now)),
+            NOTICE => Some(self.take(Notice::of(event, now)?, Subject::Event(seq), &settings.default, now)),
             SENT | FAILED => {
                 let report = serde_json::from_str(event.payload).ok()?;
                 Some(self.note_report(report, settings, now))
@@ -111,15 +111,20 @@ impl Deliveries {
         }
     }
 
-    /// Sends a notice on its way, unless it is over a limit.
+    /// Sends a notice on its way to these sinks, unless it is over a limit.
     pub fn take(
         &mut self,
         notice: Notice,
         subject: Subject,
-        settings: &Settings,
+        sinks: &[Sink],
         now: Timestamp,
     ) -> Vec<LedgerEntry> {
-        let held = match self.admit(&notice, &subject, settings, now) {
+        let passed = if sinks.is_empty() {
+            Err(Suppressed::NoSink)
+        } else {
+            self.limits.pass(&speaker(&notice, &subject), &notice, now)
+        };
+        let held = match passed {
             Ok(held) => held,
             Err(suppressed) => {
                 self.note_verdict(&notice.id, Verdict::Suppressed(suppressed));
@@ -132,36 +137,14 @@ impl Deliveries {
         {
             entries.extend(ways.into_keys().map(|sink| entry(&subject, Step::Ended(sink, NotSent::Evicted))));
         }
-        let mut ways = BTreeMap::new();
-        for sink in settings.default.iter().copied() {
-            let at = (sink == Sink::Harness).then(|| now + HARNESS_WAIT);
-            if sink == Sink::Harness && notice.session.is_none() {
-                entries.push(entry(&subject, Step::Ended(sink, NotSent::NoSession)));
-            } else {
-                entries.push(entry(&subject, Step::Queued(sink)));
-                ways.insert(sink, Way { failures: 0, at });
-            }
-        }
-        self.note_verdict(&notice.id, Verdict::Taken(ways.keys().copied().collect()));
-        if !ways.is_empty() {
-            self.said += 1;
-            self.open.insert(self.said, Open { notice: Arc::new(Notice { held, ..notice }), subject, ways });
-        }
+        let way = |sink: Sink| Way { failures: 0, at: (sink == Sink::Harness).then(|| now + HARNESS_WAIT) };
+        let ways: BTreeMap<Sink, Way> = sinks.iter().map(|sink| (*sink, way(*sink))).collect();
+        entries.extend(sinks.iter().map(|sink| entry(&subject, Step::Queued(*sink))));
+        self.note_verdict(&notice.id, Verdict::Taken(sinks.to_vec()));
+        self.said += 1;
+        self.open.insert(self.said, Open { notice: Arc::new(Notice { held, ..notice }), subject, ways });
         self.note_change();
         entries
-    }
-
-    fn admit(
-        &mut self,
-        notice: &Notice,
-        subject: &Subject,
-        settings: &Settings,
-        now: Timestamp,
-    ) -> Result<super::Held, Suppressed> {
-        if settings.default.is_empty() {
-            return Err(Suppressed::NoSink);
-        }
-        self.limits.pass(&speaker(notice, subject), notice, now)
     }
 
     fn note_verdict(&mut self, id: &Arc<str>, verdict: Verdict) {
@@ -229,10 +212,16 @@ impl Deliveries {
         entries
     }
 
-    /// What a hook of `session` shows its user, and that the notices in it are sent by that; `carrier` is what the sink calls it.
-    pub fn show(&mut self, session: &SessionId, carrier: &str) -> Option<(String, Vec<LedgerEntry>)> {
+    /// What a hook of `session`, which works in `folder`, shows its user, and that the notices in it are sent by that; `carrier` is what
+    /// the sink calls it.
+    pub fn show(
+        &mut self,
+        session: &SessionId,
+        folder: Option<&str>,
+        carrier: &str,
+    ) -> Option<(String, Vec<LedgerEntry>)> {
         let is_own = |open: &&mut Open| {
-            open.notice.session.as_ref() == Some(session) && open.ways.contains_key(&Sink::Harness)
+            open.ways.contains_key(&Sink::Harness) && open.notice.scope().concerns(session, folder)
         };
         let (mut lines, mut entries) = (Vec::new(), Vec::new());
         for open in self.open.values_mut().filter(is_own).take(SHOWN_MAX) {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     event::Seq,
-    ledger::{LedgerEntry, NotSent, Step, Subject, Suppressed},
+    ledger::{LedgerEntry, Step, Subject, Suppressed},
     notification::NotificationId,
     snapshot,
 };
@@ -133,8 +133,9 @@ fn a_notice_goes_to_every_sink_and_each_step_is_written_down() {
     // Published twice: the journal knows it, and so does the fold.
     assert_eq!(world.answer(&due[1], &Answered::Took(Some("xE7".to_owned()))), Vec::<String>::new());
     assert_eq!(world.answer(&due[0], &Answered::Took(None)), ["1 sent log -"]);
-    assert!(world.deliveries.show(&SessionId::new("s2"), "c1").is_none());
-    let (line, entries) = world.deliveries.show(&SessionId::new("s1"), "c1").expect("it waits for a hook");
+    assert!(world.deliveries.show(&SessionId::new("s2"), None, "c1").is_none());
+    let (line, entries) =
+        world.deliveries.show(&SessionId::new("s1"), None, "c1").expect("it waits for a hook");
     assert_eq!((line.as_str(), lines(&entries)), ("hello", vec!["1 sent harness c1".to_owned()]));
     assert_eq!((world.deliveries.len().0, world.deliveries.poll_timeout()), (0, None));
 }
@@ -200,15 +201,19 @@ fn a_hook_shows_a_few_lines_and_what_no_hook_shows_ends() {
     for number in 0..SHOWN_MAX + 2 {
         world.say("s1", &number.to_string());
     }
-    let (line, entries) = world.deliveries.show(&SessionId::new("s1"), "c1").expect("lines");
+    let (line, entries) = world.deliveries.show(&SessionId::new("s1"), None, "c1").expect("lines");
     assert_eq!((line.as_str(), entries.len()), ("0 | 1 | 2", SHOWN_MAX));
     // What goes on in another session is shown there, what has no session anywhere.
     world.deliveries.follow(&SessionId::new("s1"), &SessionId::new("s2"));
     assert_eq!(world.wait(HARNESS_WAIT), ["4 ended harness expired", "5 ended harness expired"]);
     world.say("s2", "x");
     assert_eq!(lines(&world.deliveries.end_of(&SessionId::new("s2"))), ["6 ended harness session_gone"]);
-    let alone = world.observe(&notice("u9", None, "y").event()).expect("a notice");
-    assert_eq!(lines(&alone), ["7 ended harness no_session"]);
+    // What comes from no session is shown by the first hook in its folder.
+    let from_folder = Notice { workspace: Some("/w".into()), ..notice("u9", None, "y") };
+    assert_eq!(lines(&world.observe(&from_folder.event()).expect("a notice")), ["7 queued harness"]);
+    assert!(world.deliveries.show(&SessionId::new("s3"), Some("/other"), "c2").is_none());
+    let shown = world.deliveries.show(&SessionId::new("s3"), Some("/w"), "c3");
+    assert_eq!(shown.map(|(line, _)| line).as_deref(), Some("y"));
     assert_eq!(world.deliveries.len().0, 0);
 }
 
@@ -280,7 +285,7 @@ impl World {
                 )
             }
             Act::Hook { session } => {
-                let shown = self.deliveries.show(&name(*session), "c");
+                let shown = self.deliveries.show(&name(*session), Some("/w"), "c");
                 shown.map(|(line, entries)| [vec![line], lines(&entries)].concat()).unwrap_or_default()
             }
             Act::End { session } => lines(&self.deliveries.end_of(&name(*session))),
@@ -291,7 +296,7 @@ impl World {
                     ..notice(&format!("n{}", self.seq), None, &message.to_string())
                 };
                 let subject = Subject::Notification(NotificationId::new(&said.id));
-                lines(&self.deliveries.take(said, subject, &self.settings.clone(), self.now))
+                lines(&self.deliveries.take(said, subject, &self.settings.default.clone(), self.now))
             }
         }
     }
@@ -329,10 +334,7 @@ proptest! {
                         *tries += 1;
                         prop_assert!(usize::try_from(*tries).expect("few") <= RETRY.len());
                     }
-                    Some("sent" | "failed") => prop_assert!(open.remove(&key()).is_some(), "{}", line),
-                    Some("ended") if sink != Some("harness") || !line.ends_with("no_session") => {
-                        prop_assert!(open.remove(&key()).is_some(), "{}", line);
-                    }
+                    Some("sent" | "failed" | "ended") => prop_assert!(open.remove(&key()).is_some(), "{}", line),
                     _ => {}
                 }
             }
@@ -369,10 +371,4 @@ proptest! {
         prop_assert!(open.is_empty(), "{:?}", open);
         prop_assert_eq!(whole.deliveries.len().0, 0);
     }
-}
-
-#[test]
-fn every_end_has_its_word() {
-    let ends = [NotSent::Evicted, NotSent::SessionGone, NotSent::Expired, NotSent::NoSession];
-    assert_eq!(ends.map(NotSent::as_str), ["evicted", "session_gone", "expired", "no_session"]);
 }

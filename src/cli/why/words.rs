@@ -102,8 +102,7 @@ impl Line {
         match self.reason.as_deref() {
             Some("evicted") => "did not get it: too much else was on its way",
             Some("session_gone") => "did not show it: the session ended before",
-            Some("expired") => "did not show it: no hook of the session came in time",
-            Some("no_session") => "cannot show it: it comes from no session",
+            Some("expired") => "did not show it: no hook that can show it came in time",
             _ => "did not get it",
         }
     }
