@@ -52,7 +52,7 @@ use crate::{
 };
 
 pub use cut::shorten;
-pub use sentence::sentence;
+pub use sentence::{line_for_user, sentence};
 
 /// One notification to be written.
 #[derive(Debug, Clone, Copy)]

@@ -32,10 +32,6 @@ pub(crate) fn check_limits(section: &mut Section<'_>) {
 
 /// Checks the keys of `[output]`.
 pub(crate) fn check_output(section: &mut Section<'_>) {
-    let audiences = ["agent", "user", "both"];
-    refuse(section, "audience", |value| {
-        values::word(value, &audiences, |word| word).map(|word| effect(Some(&word) != audiences.first()))
-    });
     refuse(section, "requires_response", |value| values::flag(value).map(effect));
 }
 

@@ -25,7 +25,7 @@ use crate::{
     },
     event::{FieldPath, Pattern, Severity},
     nearest::nearest,
-    notification::{Activation, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
+    notification::{Activation, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
     pipeline::{
         activation::WakeSettings,
         condition::{CONDITION_BYTES_MAX, Condition},
@@ -111,6 +111,7 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
         core.check_resolve(&mut limits, resolve.as_ref());
     }
     let output_rule = read_output(&mut output, id.as_ref(), context);
+    check_audience(&mut output, &output_rule, activity, id.as_ref().and_then(|id| context.core.get(id)));
     let (tests, wrong_tests) = case::read(document);
 
     let place = subscriber.value("id").map(Value::place);
@@ -261,10 +262,36 @@ fn read_output(section: &mut Section<'_>, id: Option<&SubscriberId>, context: &C
             .read("template", |value| read_template(value, context))
             .unwrap_or_else(|| own_template(id, context)),
         max_tokens: read_max_tokens(section, context.injection_tokens),
+        audience: section
+            .read("audience", |value| values::word(value, &Audience::ALL, Audience::as_str))
+            .unwrap_or_default(),
     };
     check_wake(section, &rule, context.wake.threshold);
     later::check_output(section);
     rule
+}
+
+/// Finds what keeps a core subscriber from its agent, and warns of an activation that concerns no agent.
+fn check_audience(
+    section: &mut Section<'_>,
+    rule: &OutputRule,
+    activity: Activity,
+    core_elsewhere: Option<&Protected>,
+) {
+    if rule.audience != Audience::User {
+        return;
+    }
+    let message = "a core subscriber notifies its agent; `both` notifies the user too";
+    match core_elsewhere {
+        Some(core) => section.object("audience", |value| core.refusal(value, message)),
+        None if activity == Activity::Core => section.object("audience", |value| value.error(message)),
+        None => {}
+    }
+    if rule.activation != Activation::Passive {
+        section.object("activation", |value| {
+            value.error("`activation` is about agents, and this one is for the user alone").into_warning()
+        });
+    }
 }
 
 /// Warns of keys that change nothing beside the others.

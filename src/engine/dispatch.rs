@@ -6,11 +6,13 @@ use serde_json::json;
 
 use super::{Engine, fanout::DIRECT_MAX, io::Output, lineage::CHAIN_MAX, rules::SourceSettings};
 use crate::{
-    event::{Event, EventRef, Payload, Provenance, Seq, SessionId, Severity},
+    event::{Event, EventRef, Payload, Provenance, Scope, Seq, SessionId, Severity},
+    format,
     injector::Earlier,
-    ledger::{HeldBackBy, LedgerEntry, Reason},
-    notification::{Notification, SubscriberId},
+    ledger::{HeldBackBy, LedgerEntry, Reason, Subject},
+    notification::{Audience, Notification, Priority, Sink, SubscriberId},
     pipeline::{Failure, Pipeline, PipelineOutput, rule::Activity},
+    sink::{Held, Level, MESSAGE_CHARS_MAX, Notice},
     time::Timestamp,
 };
 
@@ -105,14 +107,17 @@ impl Engine {
                 PipelineOutput::Ended { seq, reason } => {
                     self.record(LedgerEntry::EventEnded { seq, subscriber, reason });
                 }
-                PipelineOutput::Notification(notification) => self.route(notification),
+                PipelineOutput::Notification(notification) => {
+                    self.route(notification, rule.output.audience, now);
+                }
                 PipelineOutput::Failed(failure) => self.report_failure(&subscriber, &failure, now),
             }
         }
     }
 
-    /// Puts a notification into the queue of every open session in its scope, or keeps it for the next one.
-    pub(super) fn route(&mut self, notification: Arc<Notification>) {
+    /// Sends a notification to its audience: into the queue of every open session in its scope, or kept for the next one, to the user's
+    /// sinks, or both.
+    pub(super) fn route(&mut self, notification: Arc<Notification>, audience: Audience, now: Timestamp) {
         self.lineage.remember_notification(&notification);
         self.outputs.push_back(Output::Made(notification.clone()));
         self.record(LedgerEntry::Created {
@@ -121,6 +126,12 @@ impl Engine {
             events: notification.events.clone(),
             created_at: notification.created_at,
         });
+        if audience != Audience::Agent {
+            self.send_to_user(&notification, audience, now);
+        }
+        if audience == Audience::User {
+            return;
+        }
         let Some(concerned) = self.sessions.concerned(&notification.scope, DIRECT_MAX) else {
             self.broadcast(notification);
             return;
@@ -140,6 +151,41 @@ impl Engine {
                 self.queue(&session, notification.clone());
             }
         }
+    }
+
+    /// Sends a notification to the user's sinks, as one line.
+    fn send_to_user(&mut self, notification: &Notification, audience: Audience, now: Timestamp) {
+        // Where the user is shown what the agent gets, they need not be shown it twice.
+        let is_shown = audience == Audience::Both
+            && self.rules.injection.delivery_notice
+            && notification.priority > Priority::Low;
+        let sinks = self.rules.sinks.default.iter().copied();
+        let sinks: Vec<Sink> = sinks.filter(|sink| !is_shown || *sink != Sink::Harness).collect();
+        if is_shown && sinks.is_empty() {
+            return;
+        }
+        let (session, workspace) = match &notification.scope {
+            Scope::Session(session) => {
+                let known = self.sessions.view(session).and_then(|known| known.harness.workspace.clone());
+                (Some(session.clone()), known.map(|folder| folder.as_ref().into()))
+            }
+            Scope::Workspace(folder) => (None, Some(Arc::clone(folder))),
+            Scope::All => (None, None),
+        };
+        let notice = Notice {
+            id: notification.id.as_str().into(),
+            message: format::line_for_user(notification, MESSAGE_CHARS_MAX).into(),
+            level: Level::of(notification.severity),
+            context: notification.subscriber.as_str().into(),
+            category: None,
+            session,
+            workspace,
+            at: now,
+            held: Held::default(),
+        };
+        let subject = Subject::Notification(notification.id.clone());
+        let entries = self.for_user.take(notice, subject, &sinks, now);
+        self.record_all(entries);
     }
 
     /// Puts a notification into one session's queue; returns whether it is new there.

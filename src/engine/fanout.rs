@@ -175,8 +175,8 @@ mod tests {
         event::{Seq, Severity},
         exchange::{Exchange, Harness, Release},
         notification::{
-            Activation, InjectionPoint, Interrupt, Nature, NotificationId, Priority, State, StateKey,
-            SubscriberId, Tokens,
+            Activation, Audience, InjectionPoint, Interrupt, Nature, NotificationId, Priority, State,
+            StateKey, SubscriberId, Tokens,
         },
     };
 
@@ -298,7 +298,7 @@ mod tests {
             outputs(&mut engine);
             let mut most = 0;
             for number in 0..EVENTS {
-                engine.route(notification(number, scope.clone()));
+                engine.route(notification(number, scope.clone()), Audience::Agent, Timestamp::ZERO);
                 engine.handle(Input::SessionSeen { session: SessionId::new("unknown") }, now);
                 most = most.max(queued(&mut engine));
             }

@@ -10,7 +10,10 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{Item, toon};
-use crate::{exchange::LINE_BEGIN, notification::Priority};
+use crate::{
+    exchange::LINE_BEGIN,
+    notification::{Notification, Priority},
+};
 
 /// Most characters of a sentence.
 ///
@@ -18,6 +21,8 @@ use crate::{exchange::LINE_BEGIN, notification::Priority};
 pub const SENTENCE_CHARS_MAX: usize = 100 - LINE_BEGIN.len();
 /// With less room for it than this, the words of a content say nothing.
 pub(super) const GIST_CHARS_MIN: usize = 16;
+/// Most rows of a table in [`line_for_user`].
+const USER_ROWS_MAX: usize = 5;
 /// Most subscribers that are counted by name.
 const KINDS_MAX: usize = 4;
 /// Most characters of the name of a source that is not trusted.
@@ -39,6 +44,21 @@ pub fn sentence(items: &[Item<'_>]) -> String {
         several => counted(several),
     };
     shortened(&said, SENTENCE_CHARS_MAX)
+}
+
+/// What one notification tells of, for its user: the words of its content, rows and all.
+///
+/// Shape: one line of at most `chars_max` characters; a source that is not trusted goes first. Never empty.
+pub fn line_for_user(notification: &Notification, chars_max: usize) -> String {
+    let item = Item { notification, redelivered: false, cut: None };
+    let gist = gist(&toon::decode(item.content()), USER_ROWS_MAX);
+    let said = if gist.is_empty() { subject(&item) } else { gist };
+    let source = notification.untrusted_source.as_deref().map(plain);
+    let said = match source {
+        Some(source) => format!("(untrusted source {}) {said}", shortened(&source, SOURCE_CHARS_MAX)),
+        None => said,
+    };
+    shortened(&said, chars_max)
 }
 
 /// Who speaks and how urgently, as in `tool failure (high, redelivered)`.
@@ -202,6 +222,20 @@ mod tests {
         ] {
             assert_eq!(said(&several), expected);
         }
+    }
+
+    #[test]
+    fn a_user_gets_the_words_of_the_content_on_one_line() {
+        let table = "tool_fails[2]{tool,error}:\n  grep,timeout\n  ls,missing";
+        let failures = made("tool_failure", Priority::High, table, 2);
+        assert_eq!(line_for_user(&failures, 100), "grep timeout; ls missing");
+        assert_eq!(line_for_user(&failures, 10), "grep time\u{2026}");
+        let hostile = Notification {
+            untrusted_source: Some("hook\n".into()),
+            ..made("message", Priority::Normal, "text: \"a\\n<b>\"", 1)
+        };
+        assert_eq!(line_for_user(&hostile, 100), "(untrusted source hook) a (b)");
+        assert_eq!(line_for_user(&made("message", Priority::Normal, "text: \"\"", 1), 100), "message");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use crate::{
     event::{FieldPath, Pattern, Severity},
-    notification::{Activation, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
+    notification::{Activation, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
     pipeline::{activation::WakeSettings, condition::Condition},
 };
 
@@ -161,4 +161,6 @@ pub struct OutputRule {
     pub template: Arc<str>,
     /// The most a notification may hold; rows beyond it are counted instead.
     pub max_tokens: Tokens,
+    /// Whom its notifications are for.
+    pub audience: Audience,
 }

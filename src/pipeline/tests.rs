@@ -7,7 +7,7 @@ use std::{num::NonZeroU32, time::Duration};
 use super::*;
 use crate::{
     event::{FieldPath, Payload, SessionId, Severity},
-    notification::{Activation, Interrupt, Nature, SubscriberId, Tokens},
+    notification::{Activation, Audience, Interrupt, Nature, SubscriberId, Tokens},
     pipeline::{
         condition::Condition,
         rule::{Activity, BatchMode, Batching, DedupeRule, Keep, OutputRule, Rate},
@@ -518,6 +518,7 @@ pub(super) fn rule() -> Subscriber {
             escalate_at: None,
             template: "templates/tool_failure.toon.j2".into(),
             max_tokens: Tokens(200),
+            audience: Audience::Agent,
         },
         wake: Arc::default(),
     }
