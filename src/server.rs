@@ -28,7 +28,7 @@ mod mcp;
 mod metrics;
 mod mounts;
 mod naming;
-mod notify;
+pub(crate) mod notify;
 mod probing;
 mod processes;
 mod pulse;

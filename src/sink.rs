@@ -216,13 +216,14 @@ impl Notice {
         }
     }
 
-    /// The message for a line among others: its level goes first unless that is `info`.
+    /// The message for a line among others: what it belongs to goes first, with the level unless that is `info`.
     pub fn line(&self) -> String {
-        match self.level {
-            Level::Info => self.text(),
-            Level::Warn => format!("warning: {}", self.text()),
-            Level::Error => format!("error: {}", self.text()),
-        }
+        let level = match self.level {
+            Level::Info => "",
+            Level::Warn => " (warning)",
+            Level::Error => " (error)",
+        };
+        format!("{}{level}: {}", self.context, self.text())
     }
 
     /// Where it comes from, in a few words: its context, and the folder that the session works in.

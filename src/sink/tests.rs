@@ -136,7 +136,7 @@ fn a_notice_goes_to_every_sink_and_each_step_is_written_down() {
     assert!(world.deliveries.show(&SessionId::new("s2"), None, "c1").is_none());
     let (line, entries) =
         world.deliveries.show(&SessionId::new("s1"), None, "c1").expect("it waits for a hook");
-    assert_eq!((line.as_str(), lines(&entries)), ("hello", vec!["1 sent harness c1".to_owned()]));
+    assert_eq!((line.as_str(), lines(&entries)), ("llm: hello", vec!["1 sent harness c1".to_owned()]));
     assert_eq!((world.deliveries.len().0, world.deliveries.poll_timeout()), (0, None));
 }
 
@@ -202,7 +202,7 @@ fn a_hook_shows_a_few_lines_and_what_no_hook_shows_ends() {
         world.say("s1", &number.to_string());
     }
     let (line, entries) = world.deliveries.show(&SessionId::new("s1"), None, "c1").expect("lines");
-    assert_eq!((line.as_str(), entries.len()), ("0 | 1 | 2", SHOWN_MAX));
+    assert_eq!((line.as_str(), entries.len()), ("llm: 0 | llm: 1 | llm: 2", SHOWN_MAX));
     // What goes on in another session is shown there, what has no session anywhere.
     world.deliveries.follow(&SessionId::new("s1"), &SessionId::new("s2"));
     assert_eq!(world.wait(HARNESS_WAIT), ["4 ended harness expired", "5 ended harness expired"]);
@@ -213,7 +213,7 @@ fn a_hook_shows_a_few_lines_and_what_no_hook_shows_ends() {
     assert_eq!(lines(&world.observe(&from_folder.event()).expect("a notice")), ["7 queued harness"]);
     assert!(world.deliveries.show(&SessionId::new("s3"), Some("/other"), "c2").is_none());
     let shown = world.deliveries.show(&SessionId::new("s3"), Some("/w"), "c3");
-    assert_eq!(shown.map(|(line, _)| line).as_deref(), Some("y"));
+    assert_eq!(shown.map(|(line, _)| line).as_deref(), Some("llm: y"));
     assert_eq!(world.deliveries.len().0, 0);
 }
 

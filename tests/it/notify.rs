@@ -210,7 +210,7 @@ fn a_notice_reaches_every_sink_and_why_says_how_it_went_at_each() {
     let id = said["id"].as_str().expect("an id").to_owned();
     assert_eq!(said["text"], format!("Notification sent: {message}"));
     assert_eq!(said["sinks"], json!(SINKS));
-    assert_eq!(exchange(&home, "c2")["notice"], format!("aside: error: {message}"));
+    assert_eq!(exchange(&home, "c2")["notice"], format!("aside: llm (error): {message}"));
     assert_eq!(exchange(&home, "c3")["notice"], Value::Null, "once");
     let all = eventually("its way to the webhook", || {
         let steps = steps(&home, &id);
