@@ -26,6 +26,12 @@ const RETRY_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration
 const LOG_BYTES_LIMITS: RangeInclusive<u64> = 64 * 1024..=256 * 1024 * 1024;
 /// What the address of a server begins with.
 const SCHEME: &str = "http://";
+/// The same of one that is asked by https.
+const SECURE_SCHEME: &str = "https://";
+/// The port of https where an address names none.
+const SECURE_PORT: u16 = 443;
+/// Whether this program speaks https to sinks.
+const HAS_HTTPS: bool = cfg!(feature = "https");
 
 /// Reads `[sinks]` and its tables, which have the order of [`TABLES`].
 pub(super) fn read(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4]) -> Settings {
@@ -71,8 +77,8 @@ fn check(sinks: &mut Section<'_>, ntfy: &mut Section<'_>, webhook: &Section<'_>,
     } else if has(Sink::Webhook) && webhook.value("secret_file").is_none() {
         sinks.object("default", lacks("secret_file", "webhook"));
     }
-    if settings.ntfy.url.as_ref().is_some_and(|url| !is_here(&url.host)) && settings.ntfy.token_file.is_some()
-    {
+    let is_open = |url: &Url| !url.is_secure && !is_here(&url.host);
+    if settings.ntfy.url.as_ref().is_some_and(is_open) && settings.ntfy.token_file.is_some() {
         ntfy.object("token_file", |value| {
             value.error("the token is sent to another machine without encryption").into_warning()
         });
@@ -125,21 +131,25 @@ fn read_topic(value: &Value<'_>) -> Parsed<Url> {
 }
 
 fn url(text: &str) -> Option<Url> {
-    let (host, port) = host_of(text)?;
-    let rest = text.strip_prefix(SCHEME)?;
-    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let secure = text.strip_prefix(SECURE_SCHEME).filter(|_| HAS_HTTPS);
+    let rest = secure.or_else(|| text.strip_prefix(SCHEME))?;
+    let (host, port) = host_of(&format!("{SCHEME}{rest}"))?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let path = path.split('#').next().unwrap_or_default();
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return None;
     }
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    Some(Url { host: host.into(), port, authority: authority.into(), path: path.into() })
+    let (is_secure, names_port) = (secure.is_some(), authority.ends_with(&format!(":{port}")));
+    let port = if is_secure && !names_port { SECURE_PORT } else { port };
+    Some(Url { is_secure, host: host.into(), port, authority: authority.into(), path: path.into() })
 }
 
 fn no_url(value: &Value<'_>, text: &str) -> Diagnostic {
-    if text.starts_with("https://") {
-        let note = "name a server on this machine or in your network by http://, or let the sink `apprise` send it, which speaks https";
-        return value.error("this program speaks no https to sinks").with_note(note);
+    if text.starts_with(SECURE_SCHEME) && !HAS_HTTPS {
+        let note = "name a server on this machine or in your network by http://, let the sink `apprise` send it, \
+                    which speaks https, or build the program with `--features https`";
+        return value.error("this program was built without https").with_note(note);
     }
     let wrong = value.error(format!("`{}` is no address of a server", shown(text)));
     wrong.with_note("it is written like \"http://127.0.0.1:8080/path\"")
@@ -194,7 +204,6 @@ mod tests {
                 "default = [\"webhook\"]\nwebhook = { url = \"http://127.0.0.1/\" }",
                 "`secret_file` is missing in [sinks.webhook]",
             ),
-            ("ntfy = { url = \"https://ntfy.sh/x\" }", "this program speaks no https to sinks"),
             ("ntfy = { url = \"http://127.0.0.1/\" }", "the address does not end in a topic"),
             ("ntfy = { url = \"http://u:p@h/x\" }", "is no address of a server"),
             ("webhook = { url = \"http://h/a b\" }", "is no address of a server"),
@@ -207,6 +216,20 @@ mod tests {
         ] {
             let report = compiled(&format!("[sinks]\n{text}\n")).report.to_string();
             assert!(report.contains(expected), "{text}: {report}");
+        }
+    }
+
+    #[test]
+    fn https_is_spoken_or_refused_with_what_to_do() {
+        let found = compiled("[sinks]\nntfy = { url = \"https://ntfy.example/x\", token_file = \"/t\" }\n");
+        let url = found.rules.sinks.ntfy.url.as_ref();
+        if cfg!(feature = "https") {
+            assert_eq!(found.report.to_string(), "");
+            assert_eq!(url.map(|url| (url.is_secure, url.port)), Some((true, 443)));
+        } else {
+            let report = found.report.to_string();
+            assert!(report.contains("this program was built without https"), "{report}");
+            assert!(report.contains("`--features https`") && url.is_none(), "{report}");
         }
     }
 }

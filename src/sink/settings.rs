@@ -60,6 +60,8 @@ pub struct Apprise {
 /// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
+    /// Whether it is asked by https.
+    pub is_secure: bool,
     /// The name or address of the machine, without brackets.
     pub host: Arc<str>,
     /// The port.
@@ -93,5 +95,12 @@ impl Default for Settings {
             webhook: Webhook::default(),
             apprise: Apprise { command: "apprise".into(), config_file: None },
         }
+    }
+}
+
+impl Url {
+    /// The address of `path` at this server.
+    pub fn address(&self, path: &str) -> String {
+        format!("{}://{}{path}", if self.is_secure { "https" } else { "http" }, self.authority)
     }
 }

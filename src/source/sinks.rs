@@ -7,6 +7,8 @@ mod check;
 mod command;
 mod http;
 mod log;
+#[cfg(feature = "https")]
+mod secure;
 mod webhook;
 
 use std::{

@@ -50,7 +50,7 @@ async fn server(url: Option<&Url>, secret_file: Option<&str>) -> Result<String, 
         }
     }
     match timeout(CONNECT_MAX, TcpStream::connect((&*url.host, url.port))).await {
-        Ok(Ok(_)) => Ok(format!("http://{}{}", url.authority, url.path)),
+        Ok(Ok(_)) => Ok(url.address(&url.path)),
         Ok(Err(error)) => Err(format!("{}: {error}", url.authority)),
         Err(_) => Err(format!("{}: it accepts no connection", url.authority)),
     }

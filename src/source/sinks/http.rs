@@ -16,7 +16,7 @@ use super::{failed, read_secret, word_of};
 use crate::sink::{Answered, Notice, Url};
 
 /// How much of an answer is read, in bytes.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
+pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// What a server answered.
 pub(super) struct Response {
@@ -81,6 +81,9 @@ pub(super) async fn post(
     headers: &[(&str, String)],
     body: String,
 ) -> Result<Response, String> {
+    if url.is_secure {
+        return post_securely(url.address(path), headers, body).await;
+    }
     let broken = |error: hyper::Error| error.to_string();
     let connection = TcpStream::connect((&*url.host, url.port))
         .await
@@ -105,6 +108,21 @@ pub(super) async fn post(
         answer = &mut exchange => answer,
         _ = connection => exchange.await,
     }
+}
+
+#[cfg(feature = "https")]
+async fn post_securely(
+    address: String,
+    headers: &[(&str, String)],
+    body: String,
+) -> Result<Response, String> {
+    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    super::secure::post(address, headers, body).await
+}
+
+#[cfg(not(feature = "https"))]
+async fn post_securely(address: String, _: &[(&str, String)], _: String) -> Result<Response, String> {
+    Err(format!("{address}: this program was built without https"))
 }
 
 /// The beginning of a body; what breaks off is as long as it came.

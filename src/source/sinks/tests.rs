@@ -29,6 +29,7 @@ fn server(answer: &'static str) -> (Url, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let url = Url {
+        is_secure: false,
         host: "127.0.0.1".into(),
         port,
         authority: format!("127.0.0.1:{port}").into(),
