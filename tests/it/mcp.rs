@@ -131,7 +131,7 @@ fn three_versions_of_the_protocol_are_spoken() {
         let listed = client.ask("tools/list", json!({}));
         let tools = listed["result"]["tools"].as_array().expect("tools");
         let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-        assert_eq!(names, ["watch", "inbox"], "{version}");
+        assert_eq!(names, ["watch", "inbox", "notify"], "{version}");
         let set = client.said("watch", &json!({ "conditions": ["file built"], "note": "go on" }));
         let id = set.split([' ', ',']).nth(1).expect("an id").to_owned();
         assert!(set.starts_with("watching w") && set.ends_with("1h00m at most"), "{set}");
@@ -140,6 +140,12 @@ fn three_versions_of_the_protocol_are_spoken() {
         assert!(inbox.contains(&format!("\n  {id},file built,")), "{inbox}");
         assert_eq!(client.said("inbox", &json!({ "cancel": id })), format!("ended {id}: file built"));
         assert_eq!(client.said("inbox", &json!({})), "nothing waits");
+        let message = format!("{version} is done.");
+        let said =
+            client.said("notify", &json!({ "message": message, "level": "warn", "category": "workflow" }));
+        assert_eq!(said, format!("Notification sent: {message}"));
+        let (empty, is_error) = client.call("notify", &json!({ "message": " " }));
+        assert!(is_error && empty == "message: is empty", "{empty}");
         let (wrong, is_error) = client.call("watch", &json!({ "conditions": "prot 3000" }));
         assert!(is_error && wrong.contains("did you mean `port [HOST:]PORT`?"), "{wrong}");
         let unknown = client.ask("tools/call", json!({ "name": "wach", "arguments": {} }));
@@ -147,6 +153,12 @@ fn three_versions_of_the_protocol_are_spoken() {
         assert_eq!(client.version, version);
         assert_eq!(client.end(), (Some(0), String::new()), "{version}");
     }
+    // What was said comes from the session, and is shown by its next hook.
+    let asked = json!({ "point": "after_tool", "carrier": "c9", "turn": "t1", "shows_notices": true });
+    let shown = home.exchange("s1", &asked).json();
+    let line = shown["notice"].as_str().expect("a line");
+    assert_eq!(line.matches(" is done.").count(), VERSIONS.len(), "{line}");
+    assert!(line.starts_with(&format!("aside: llm (warning): {} is done.", VERSIONS[0])), "{line}");
 }
 
 #[test]
@@ -302,7 +314,7 @@ async fn the_protocols_own_client_uses_the_tools() {
     let to = pipe::Sender::from_owned_fd(to).expect("a pipe");
     let client = ().serve((from, to)).await.expect("they understand each other");
     let tools = client.list_all_tools().await.expect("listed");
-    assert_eq!(tools.len(), 2);
+    assert_eq!(tools.len(), 3);
     let mut call = CallToolRequestParams::new("watch");
     call.arguments = json!({ "conditions": ["in 5m"] }).as_object().cloned();
     let answer = client.call_tool(call).await.expect("answered");

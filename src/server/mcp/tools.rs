@@ -10,10 +10,11 @@ use crate::{
     exchange::{Exchange, Trigger},
     nearest::nearest,
     notification::InjectionPoint,
-    protocol::{inbox::InboxRequest, watches::WatchRequest},
+    protocol::{inbox::InboxRequest, notify::NotifyRequest, watches::WatchRequest},
     server::{
         error::ApiError,
         exchange::perform,
+        notify,
         watches::{self, Begun},
     },
     time::{Timestamp, short_duration},
@@ -22,7 +23,7 @@ use crate::{
 };
 
 const DEFINITIONS: &str = include_str!("tools.json");
-const NAMES: [&str; 2] = ["watch", "inbox"];
+const NAMES: [&str; 3] = ["watch", "inbox", "notify"];
 /// How much of a watch's id an agent is given, which is enough to name it.
 const ID_CHARS: usize = 7;
 
@@ -42,6 +43,7 @@ pub(super) async fn call(name: &str, call: &Called<'_>) -> Option<Result<String,
     match name {
         "watch" => Some(watch(call).await),
         "inbox" => Some(inbox(call).await),
+        "notify" => Some(notify(call).await),
         _ => None,
     }
 }
@@ -84,6 +86,17 @@ async fn inbox(call: &Called<'_>) -> Result<String, ApiError> {
         answer.injection.map_or_else(|| "nothing waits".to_owned(), |injection| injection.text.to_string());
     list(&mut text, &watches, call.app.now());
     Ok(text)
+}
+
+/// Says something to the user. Where no session can be found out it comes from the folder: what is said is worth more than by whom.
+async fn notify(call: &Called<'_>) -> Result<String, ApiError> {
+    let mut request = NotifyRequest::read(call.arguments.as_bytes()).map_err(ApiError::bad)?;
+    let session = match request.session.take() {
+        Some(named) => Some(call.session(Some(named)).await?),
+        None => call.session(None).await.ok(),
+    };
+    request.workspace = request.workspace.or_else(|| call.caller.folder.clone());
+    Ok(notify::notify(call.app, request, session).await?.text)
 }
 
 /// Appends the open watches, as a table.
