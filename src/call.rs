@@ -4,6 +4,7 @@
 //! It is for the probes of the same exchange and goes into no record.
 
 pub mod command;
+pub mod push;
 
 use std::sync::Arc;
 

@@ -116,7 +116,7 @@ impl Step {
     }
 
     /// The words from the program on.
-    fn own_words(&self) -> &[String] {
+    pub(super) fn own_words(&self) -> &[String] {
         let is_before = |word: &String| {
             let is_variable = word.split_once('=').is_some_and(|(name, _)| is_name(name));
             is_variable || PREFIXES.contains(&word.as_str()) || is_amount(word)

@@ -293,6 +293,7 @@ impl Call<'_> {
                 ("subject", subject),
                 ("args", args),
                 ("result", result),
+                ("pushed", calls::pushed(tool, self.common.cwd.as_deref().unwrap_or("/"))),
             ]),
         )
     }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::stdin::ToolCall;
 use crate::call::{
     Call, Touch, TouchKind,
     command::{absolute, shown},
+    push::pushes,
 };
 
 /// What the result of a command begins its list of files with that the command changed.
@@ -83,6 +84,19 @@ pub(super) fn of(tool: &ToolCall, folder: &str) -> Call {
     }
 }
 
+/// The branches that the call pushed, if it pushed some and has ended.
+pub(super) fn pushed(tool: &ToolCall, folder: &str) -> Option<Value> {
+    let input = tool.tool_input.as_deref()?.get();
+    // Most calls push nothing.
+    if !input.contains("push") && !input.contains("pr ") {
+        return None;
+    }
+    let Arguments { command, run_in_background, .. } = serde_json::from_str(input).ok()?;
+    let response = tool.tool_response.as_deref().map(RawValue::get).unwrap_or_default();
+    let pushes = pushes(&command.filter(|_| !run_in_background && started(response).is_none())?, folder);
+    (!pushes.is_empty()).then(|| serde_json::json!(pushes))
+}
+
 /// The id of the command that goes on in the background.
 fn started(response: &str) -> Option<String> {
     let (before, _) = response.split_once(GOES_ON)?;
@@ -104,15 +118,36 @@ mod tests {
 
     use super::*;
 
-    fn call(name: &str, input: &serde_json::Value, response: &str) -> Call {
+    fn tool(name: &str, input: &serde_json::Value, response: &str) -> ToolCall {
         let raw = |text: String| Some(RawValue::from_string(text).expect("JSON"));
-        let tool = ToolCall {
+        ToolCall {
             tool_name: name.to_owned(),
             tool_use_id: "t1".to_owned(),
             tool_input: raw(input.to_string()),
             tool_response: raw(json!(response).to_string()),
-        };
-        of(&tool, "/w")
+        }
+    }
+
+    fn call(name: &str, input: &serde_json::Value, response: &str) -> Call {
+        of(&tool(name, input, response), "/w")
+    }
+
+    #[test]
+    fn what_a_command_pushed_is_reported_once_it_has_ended() {
+        let pushed = |input: &Value, response: &str| super::pushed(&tool("Bash", input, response), "/w");
+        let command = json!({ "command": "git -C sub push origin fix" });
+        let expected = json!([{ "folder": "/w/sub", "from": "fix", "branch": "fix" }]);
+        assert_eq!(pushed(&command, "done"), Some(expected));
+        let goes_on =
+            "Command running in background with ID: b1x. Output is being written to: /t/b1x.output.";
+        for (input, response) in [
+            (&command, goes_on),
+            (&json!({ "command": "git push", "run_in_background": true }), ""),
+            (&json!({ "command": "grep push a" }), "git push"),
+            (&json!({ "file_path": "/w/push.rs" }), ""),
+        ] {
+            assert_eq!(pushed(input, response), None, "{input} {response}");
+        }
     }
 
     #[test]
