@@ -73,7 +73,7 @@ use crate::{
     server::{
         self, App, AppParts, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX,
     },
-    source::{self, Outlet, sinks::Sinks, watching::Watching},
+    source::{self, Outlet, ci::Asking, sinks::Sinks, watching::Watching},
     time::Timestamp,
 };
 
@@ -423,7 +423,9 @@ fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path) {
     let watching = Arc::new(Watching::new(app.registry.follow_watches()));
     tasks.start(TaskKind::Source, source::keep_running(watching, out.clone(), app.shutdown.clone()));
     let sinks = Arc::new(Sinks::new(app.registry.follow_outbound(), state.join(NOTICES_FILE)));
-    tasks.start(TaskKind::Source, source::keep_running(sinks, out, app.shutdown.clone()));
+    tasks.start(TaskKind::Source, source::keep_running(sinks, out.clone(), app.shutdown.clone()));
+    let asking = Arc::new(Asking::new(app.registry.follow_ci_plan()));
+    tasks.start(TaskKind::Source, source::keep_running(asking, out, app.shutdown.clone()));
 }
 
 /// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.

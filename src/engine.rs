@@ -52,6 +52,7 @@ pub use self::{
     tally::{SubscriberTally, Tally, Word},
 };
 use crate::{
+    ci::{Follows, Plan},
     detector::Detectors,
     event::{EventRef, Scope, Seq, SessionId},
     exchange::{Decision, InjectionId},
@@ -89,6 +90,7 @@ pub struct Engine {
     watches: Watches,
     /// What is on its way to the user.
     for_user: Deliveries,
+    ci: Follows,
     tally: Tally,
     outputs: VecDeque<Output>,
 }
@@ -97,6 +99,8 @@ impl Engine {
     /// Makes an engine that runs by `rules` and has seen nothing.
     pub fn new(rules: Arc<CompiledRules>) -> Self {
         let pipelines = rules.subscribers.iter().cloned().map(Pipeline::new).collect();
+        let mut ci = Follows::default();
+        ci.apply(&rules.ci.switch);
         Self {
             matcher: matcher_of(&rules),
             resolvers: resolvers_of(&rules),
@@ -111,6 +115,7 @@ impl Engine {
             probes: probe::Memory::default(),
             watches: Watches::default(),
             for_user: Deliveries::default(),
+            ci,
             tally: Tally::default(),
             outputs: VecDeque::new(),
             rules,
@@ -317,6 +322,11 @@ impl Engine {
         self.for_user.verdict(notice)
     }
 
+    /// What is to be asked next of what was pushed, if that may be something else than when this was asked before.
+    pub fn take_ci_plan(&mut self) -> Option<Plan> {
+        self.ci.take_plan()
+    }
+
     /// The session in which the process goes on that was in `id`; `id` itself when none is known.
     pub fn session_now(&self, id: &SessionId) -> SessionId {
         self.sessions.now_in(id).clone()
@@ -438,6 +448,7 @@ impl Engine {
         for (index, pipeline) in (0_u32..).zip(&self.pipelines) {
             self.pipeline_deadlines.set(index, pipeline.poll_timeout());
         }
+        self.ci.apply(&rules.ci.switch);
         self.rules = rules;
         // What is due goes by the new settings.
         self.for_user.note_change();

@@ -29,6 +29,7 @@ pub mod toon;
 pub mod transcript;
 
 // Decides: the parts of the engine, which do not know each other.
+pub mod ci;
 pub mod detector;
 pub mod format;
 pub mod injector;

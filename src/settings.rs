@@ -12,6 +12,8 @@ type Name = &'static str;
 pub trait Keys {
     /// `true` or `false`.
     fn flag(&mut self, key: Name) -> Option<bool>;
+    /// `true`, `false` or `"auto"`.
+    fn switch(&mut self, key: Name) -> Option<Switch>;
     /// An integer.
     fn number(&mut self, key: Name, limits: RangeInclusive<u32>) -> Option<u32>;
     /// A duration, which is written with its unit.
@@ -24,6 +26,17 @@ pub trait Keys {
     fn texts<T>(&mut self, key: Name, form: &Form<T>, max: usize) -> Option<Vec<T>>;
     /// Rising integers, at least one and `max` at most; `note` says what they are.
     fn rising(&mut self, key: Name, limits: RangeInclusive<u8>, max: usize, note: &str) -> Option<Vec<u8>>;
+}
+
+/// Whether something is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    /// `true`.
+    On,
+    /// `false`.
+    Off,
+    /// `"auto"`: on where it can work.
+    Auto,
 }
 
 /// What a text has to be.

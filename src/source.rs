@@ -4,6 +4,7 @@
 //! publishes is taken up by the engine like any other event. One that fails or panics is started again, later each time, and never ends
 //! the daemon. To add one, add a file here that implements [`Source`], and a row in `config/producers.rs`.
 
+pub mod ci;
 pub mod process;
 pub mod sinks;
 pub mod watching;

@@ -158,7 +158,8 @@ impl Outcome {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let outcome = match &args.into {
         Into::Harness(Of { kind, args }) => {
-            harness::install(kind, args).map(|outcome| with_socket(outcome, context.client.socket()))
+            let installed = harness::install(kind, args);
+            installed.map(|outcome| with_network(with_socket(outcome, context.client.socket())))
         }
         Into::Systemd(args) => systemd::install(args, &context.paths),
     };
@@ -172,6 +173,17 @@ fn with_socket(mut outcome: Outcome, socket: &Path) -> Outcome {
         let shown = socket.display();
         outcome
             .note(&format!("hooks find this daemon only if the client is started with ASIDE_SOCKET={shown}"));
+    }
+    outcome
+}
+
+/// Says what is asked over the network by default, and how to switch that off.
+fn with_network(mut outcome: Outcome) -> Outcome {
+    if !outcome.plan.is_empty() {
+        outcome.note(
+            "after a push of an agent aside asks GitHub by `gh`, if that is logged in, how its checks end; \
+             `enabled = false` below [sources.ci] in aside.toml switches that off",
+        );
     }
     outcome
 }

@@ -5,7 +5,7 @@ use std::{env, sync::Arc, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    CliError, Context, history, parse,
+    CliError, Context, client_program, history, parse,
     table::{self, Cell, Table, one_line},
     terminal::{Terminal, Tone},
 };
@@ -17,6 +17,10 @@ use crate::{
         sources::{CountView, SourceView, SourcesView},
     },
     server::Machine,
+    source::{
+        Source,
+        ci::{Asking, Programs},
+    },
 };
 
 const DOING: &str = "list the sources";
@@ -119,6 +123,9 @@ fn counts(count: &CountView, terminal: &Terminal) -> [Cell; 4] {
 pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String> {
     if let Some(why) = &source.why {
         return Some(one_line(why));
+    }
+    if source.name == Asking::<Programs>::NAME && client_program::on_path("gh").next().is_none() {
+        return Some("no `gh` in your PATH, without which nothing is asked for".to_owned());
     }
     let folder = env::current_dir().ok()?.to_string_lossy().into_owned();
     let machine = Machine {

@@ -93,6 +93,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             watches: settings.watches,
             takes_webhooks: !settings.senders.is_empty(),
             sinks: settings.sinks,
+            ci: settings.ci,
             wake: settings.wake,
         },
         daemon: settings.daemon,

@@ -14,6 +14,7 @@ use std::{
 };
 
 use crate::{
+    ci,
     config::{
         activation, frames,
         raw::{Document, Parsed, Section, Value, finish_all},
@@ -138,6 +139,7 @@ pub(crate) struct Settings {
     pub(crate) probes: Arc<probe::Settings>,
     pub(crate) watches: watch::Settings,
     pub(crate) sinks: Arc<sink::Settings>,
+    pub(crate) ci: ci::Settings,
     pub(crate) wake: Arc<WakeSettings>,
     pub(crate) senders: BTreeMap<Kind, Sender>,
     pub(crate) origins: BTreeMap<String, Arc<str>>,
@@ -169,6 +171,7 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         probes: Arc::new(probe::Settings::read(&mut tables)),
         watches: watch::Settings::read(&mut tables),
         sinks: Arc::new(sinks::read(&mut sinks, &mut of_sinks)),
+        ci: ci::Settings::read(&mut tables),
         wake: Arc::new(activation::read(&mut activation)),
         senders,
         origins: BTreeMap::new(),
@@ -333,7 +336,7 @@ mod tests {
 
     fn values(settings: &Settings) -> String {
         format!(
-            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
             settings.daemon,
             settings.injection,
             settings.sessions,
@@ -342,6 +345,7 @@ mod tests {
             settings.probes,
             settings.watches,
             settings.sinks,
+            settings.ci,
             settings.wake
         )
     }

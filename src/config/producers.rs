@@ -8,7 +8,7 @@
 use std::{borrow::Cow, sync::LazyLock};
 
 use crate::{
-    detector,
+    ci, detector,
     engine::rules::CompiledRules,
     event::catalogue::{self, CatalogueEntry},
     harness::kind::KINDS,
@@ -34,13 +34,22 @@ pub enum Kind {
     /// It reports what its client does, while it has a session open.
     Harness,
     /// It waits for something outside of aside; `[sources.NAME]` switches it.
-    Source(fn(&watch::Settings) -> bool),
+    Source(Switch),
     /// Somebody runs it.
     Command,
     /// Another program sends it; `[webhooks.NAME]` lets it.
     Webhook,
     /// The daemon, about itself.
     Daemon,
+}
+
+/// Whether a source is on.
+#[derive(Debug, Clone, Copy)]
+pub enum Switch {
+    /// One of `watch`.
+    Watch(fn(&watch::Settings) -> bool),
+    /// One of `ci`.
+    Ci(fn(&ci::Settings) -> bool),
 }
 
 /// One thing that publishes.
@@ -66,8 +75,10 @@ pub static PRODUCERS: LazyLock<Vec<Producer>> = LazyLock::new(|| {
     });
     let probes = probe::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Probe(row.is_on)));
     let detectors = detector::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Detector(row.is_on)));
-    let watches = watch::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Source(row.is_on)));
-    probes.chain(detectors).chain(harnesses).chain(watches).chain(OTHERS).collect()
+    let watches = watch::Settings::ROWS.iter();
+    let watches = watches.map(|row| switched_row(row, Kind::Source(Switch::Watch(row.is_on))));
+    let ci = ci::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Source(Switch::Ci(row.is_on))));
+    probes.chain(detectors).chain(harnesses).chain(watches).chain(ci).chain(OTHERS).collect()
 });
 
 const fn row(name: &'static str, kind: Kind, about: &'static str, needs: &'static str) -> Producer {
@@ -115,7 +126,8 @@ impl Kind {
         match self {
             Self::Probe(is_on) => is_on(&rules.probes),
             Self::Detector(is_on) => is_on(&rules.detectors),
-            Self::Source(is_on) => is_on(&rules.watches),
+            Self::Source(Switch::Watch(is_on)) => is_on(&rules.watches),
+            Self::Source(Switch::Ci(is_on)) => is_on(&rules.ci),
             Self::Webhook => rules.takes_webhooks,
             Self::Harness | Self::Command | Self::Daemon => true,
         }

@@ -12,7 +12,7 @@ use crate::{
     },
     engine::rules::SourceSettings,
     pipeline::rule::Rate,
-    settings::{Form, Keys},
+    settings::{Form, Keys, Switch},
 };
 
 /// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
@@ -36,6 +36,19 @@ pub(super) fn read(section: &mut Section<'_>) -> SourceSettings {
 impl Keys for Section<'_> {
     fn flag(&mut self, key: &'static str) -> Option<bool> {
         self.read(key, values::flag)
+    }
+
+    fn switch(&mut self, key: &'static str) -> Option<Switch> {
+        self.read(key, |value| match (value.get().as_bool(), value.get().as_str()) {
+            (Some(true), _) => Ok(Switch::On),
+            (Some(false), _) => Ok(Switch::Off),
+            (None, Some("auto")) => Ok(Switch::Auto),
+            (None, Some(found)) => {
+                let wrong = value.error(format!("`{key}` cannot be `{}`", shown(found)));
+                Err(vec![wrong.with_allowed(found, &["true", "false", "\"auto\""])])
+            }
+            (None, None) => Err(value.wrong_kind("true, false or \"auto\"")),
+        })
     }
 
     fn number(&mut self, key: &'static str, limits: RangeInclusive<u32>) -> Option<u32> {

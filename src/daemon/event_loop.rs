@@ -166,6 +166,9 @@ impl EventLoop {
         if let Some(outbound) = engine.take_outbound() {
             self.registry.publish_outbound(outbound);
         }
+        if let Some(plan) = engine.take_ci_plan() {
+            self.registry.publish_ci_plan(plan);
+        }
         knowledge.publish_settings(Arc::clone(&engine.rules().probes));
     }
 
@@ -282,6 +285,9 @@ impl EventLoop {
             }
             if let Some(outbound) = self.fold.engine.take_outbound() {
                 self.registry.publish_outbound(outbound);
+            }
+            if let Some(plan) = self.fold.engine.take_ci_plan() {
+                self.registry.publish_ci_plan(plan);
             }
             let mut has_answer = false;
             while let Some(output) = self.fold.poll_output() {

@@ -37,7 +37,8 @@ impl Engine {
         self.detect(event, now);
         let is_trusted = self.rules.wake.trusts(event.source, event.provenance);
         let ended = self.watches.observe(seq, event, is_trusted, now);
-        self.outputs.extend(ended.into_iter().map(Output::Publish));
+        let checked = self.ci.observe(event, is_trusted, now);
+        self.outputs.extend(ended.into_iter().chain(checked).map(Output::Publish));
         let sinks = Arc::clone(&self.rules.sinks);
         let for_user = self.for_user.observe(seq, event, is_trusted, &sinks, now);
         let is_for_user = for_user.is_some();

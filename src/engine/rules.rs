@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    detector,
+    ci, detector,
     exchange::Format,
     notification::Tokens,
     pipeline::{
@@ -41,6 +41,8 @@ pub struct CompiledRules {
     pub takes_webhooks: bool,
     /// `[sinks]` of `aside.toml`.
     pub sinks: Arc<sink::Settings>,
+    /// The tables of `[sources]` that are about what was pushed.
+    pub ci: ci::Settings,
     /// `[activation]` of `aside.toml`; every subscriber has it too.
     pub wake: Arc<WakeSettings>,
 }
@@ -78,6 +80,7 @@ impl CompiledRules {
             watches: watch::Settings::default(),
             takes_webhooks: false,
             sinks: Arc::default(),
+            ci: ci::Settings::default(),
             wake: Arc::default(),
         }
     }

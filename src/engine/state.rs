@@ -12,6 +12,7 @@ use super::{
     rules::CompiledRules, sessions::Sessions, tally::Tally, throttle::Throttle, unclaimed::Unclaimed,
 };
 use crate::{
+    ci::Follows,
     detector::Detectors,
     ledger::{LedgerEntry, Reason},
     notification::SubscriberId,
@@ -36,6 +37,7 @@ pub struct EngineState<'a> {
     probes: Held<'a, probe::Memory>,
     watches: Held<'a, Watches>,
     for_user: Held<'a, Deliveries>,
+    ci: Held<'a, Follows>,
     tally: Held<'a, Tally>,
 }
 
@@ -57,6 +59,7 @@ impl Engine {
             probes,
             watches,
             for_user,
+            ci,
             tally,
             outputs,
         } = self;
@@ -72,6 +75,7 @@ impl Engine {
             probes: Held::Borrowed(probes),
             watches: Held::Borrowed(watches),
             for_user: Held::Borrowed(for_user),
+            ci: Held::Borrowed(ci),
             tally: Held::Borrowed(tally),
         }
     }
@@ -92,6 +96,7 @@ impl Engine {
             probes,
             watches,
             for_user,
+            ci,
             tally,
         } = state;
         let recall = |rule: &Arc<_>, memory| Pipeline::remembering(Arc::clone(rule), memory);
@@ -106,6 +111,8 @@ impl Engine {
         }
         let mut sessions = sessions.into_owned();
         sessions.restore_indices(&rules.sessions);
+        let mut ci = ci.into_owned();
+        ci.apply(&rules.ci.switch);
         let mut engine = Self {
             matcher: matcher_of(&rules),
             resolvers: resolvers_of(&rules),
@@ -120,6 +127,7 @@ impl Engine {
             probes: probes.into_owned(),
             watches: watches.into_owned(),
             for_user: for_user.into_owned(),
+            ci,
             tally: tally.into_owned(),
             outputs: VecDeque::new(),
             rules,

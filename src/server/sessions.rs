@@ -24,6 +24,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
+    ci::Plan,
     engine::io::{Pending, RequestId},
     event::SessionId,
     exchange::{Answer, InjectionId},
@@ -93,6 +94,8 @@ pub struct Registry {
     watches: watch::Sender<Open>,
     /// What is due at the sinks.
     outbound: watch::Sender<Outbound>,
+    /// What is to be asked next of what was pushed.
+    ci: watch::Sender<Plan>,
     /// Held while a watch is set.
     watch_turn: tokio::sync::Mutex<()>,
     /// The places of connections that speak MCP.
@@ -121,6 +124,7 @@ impl Registry {
             has_lost: Notify::new(),
             watches: watch::Sender::new(Arc::new([])),
             outbound: watch::Sender::new(Outbound::default()),
+            ci: watch::Sender::new(Plan::default()),
             watch_turn: tokio::sync::Mutex::default(),
             mcp_places: Arc::new(Semaphore::new(MCP_CONNECTIONS_MAX)),
         }
@@ -139,6 +143,16 @@ impl Registry {
     /// What is due at the sinks, as it changes.
     pub fn follow_outbound(&self) -> watch::Receiver<Outbound> {
         self.outbound.subscribe()
+    }
+
+    /// Takes over what is to be asked next of what was pushed.
+    pub fn publish_ci_plan(&self, plan: Plan) {
+        self.ci.send_replace(plan);
+    }
+
+    /// That, as it changes.
+    pub fn follow_ci_plan(&self) -> watch::Receiver<Plan> {
+        self.ci.subscribe()
     }
 
     /// The open watches, as they change.

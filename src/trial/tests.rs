@@ -91,6 +91,7 @@ fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
         watches: rules.watches.clone(),
         takes_webhooks: rules.takes_webhooks,
         sinks: Arc::clone(&rules.sinks),
+        ci: rules.ci.clone(),
         wake: Arc::clone(&rules.wake),
     }
 }

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod bounded;
+mod ci;
 mod clients;
 mod config;
 mod crash;

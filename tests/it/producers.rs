@@ -23,7 +23,8 @@ use aside::{
 use crate::tidy::read_tree;
 
 /// The types that the code of a producer reads and does not publish.
-const READS: [(&str, &[&str]); 3] = [
+const READS: [(&str, &[&str]); 4] = [
+    ("ci", &["tool.call.success"]),
     ("background", &["agent.turn.end"]),
     ("watch", &["agent.turn.end"]),
     ("loop", &["agent.turn.start", "tool.call.failure", "tool.call.success", "tool.call.timeout"]),
@@ -64,13 +65,17 @@ fn row_of(path: &str) -> Option<&'static str> {
         "detector" => detector::Settings::ROWS.iter().find(|row| row.module == name).map(|row| row.name),
         "harness" => KINDS.iter().find(|kind| kind.word == name).map(|kind| kind.caps.name),
         "cli" => return (name == "run").then_some("run"),
-        "source" => match name {
-            "watching" => Some("watch"),
-            "sinks" => Some("notify"),
-            _ => return None,
-        },
+        "source" => {
+            return match name {
+                "watching" => Some("watch"),
+                "ci" => Some("ci"),
+                "sinks" => Some("notify"),
+                _ => None,
+            };
+        }
         "watch" | "src/watch.rs" => Some("watch"),
         "webhook" => Some("webhooks"),
+        "ci" | "src/ci.rs" => Some("ci"),
         "sink" | "src/sink.rs" => Some("notify"),
         "daemon" | "engine" | "src/probe.rs" | "src/source.rs" => Some("aside"),
         _ => return None,

@@ -41,7 +41,7 @@ const DATA: &[&str] = &[
     "transcript",
 ];
 const RULES: &[&str] =
-    &["pipeline", "matcher", "injector", "format", "detector", "probe", "sink", "watch", "webhook"];
+    &["pipeline", "matcher", "injector", "format", "detector", "probe", "sink", "watch", "webhook", "ci"];
 
 /// A module, its layer, and what it may use of this crate besides itself.
 struct Module {
@@ -81,6 +81,7 @@ const MODULES: &[Module] = &[
     module("sink", 2, &[DATA]),
     module("watch", 2, &[DATA]),
     module("webhook", 2, &[DATA]),
+    module("ci", 2, &[DATA]),
     module("engine", DECIDING, &[DATA, RULES]),
     module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::kind"]]),
     module("protocol", DECIDING, &[DATA, &["sink", "watch", "engine::io", "engine::rules"]]),

@@ -107,7 +107,7 @@ impl Home {
             .args(args)
             .current_dir(self.path("work"))
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("PATH", self.programs())
             .env("ASIDE_SOCKET", self.socket())
             .env("ASIDE_CONFIG", self.path("config"))
             .env("ASIDE_STATE", self.state())
@@ -116,6 +116,13 @@ impl Home {
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
+    }
+
+    /// Where programs are: what a test puts into `bin`, then those of the machine.
+    fn programs(&self) -> OsString {
+        let of_machine = std::env::var_os("PATH").unwrap_or_default();
+        let folders = [self.path("bin")].into_iter().chain(std::env::split_paths(&of_machine));
+        std::env::join_paths(folders).expect("no folder has a colon")
     }
 
     /// Runs a command to its end.

@@ -1,0 +1,421 @@
+//! What an answer of `gh` says: the state of the checks of a commit, its pull request, what others wrote there; or why there is none.
+//!
+//! The texts in it are of strangers: they are cleaned and cut here, before anything else sees them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::reply::{Context, Pull, Reply, Written};
+use crate::{
+    event::{cut_text, strip_text},
+    time::{Timestamp, duration_millis},
+};
+
+/// Most failed checks of one answer that are named.
+const FAILURES_MAX: usize = 20;
+/// Most characters of a name: of a check, a branch, a repository, a person.
+const NAME_CHARS_MAX: usize = 100;
+/// Most characters of what a check, a review, a comment or an error says.
+const TEXT_CHARS_MAX: usize = 240;
+/// Longest address; a longer one is left out, as a part of it leads nowhere.
+const URL_BYTES_MAX: usize = 300;
+/// The user's calls of an hour that are left alone.
+const LEFT_ALONE: u64 = 100;
+/// The exit code with which `gh` says that it is not logged in.
+///
+/// Source: `gh help exit-codes`.
+const NOT_LOGGED_IN: i32 = 4;
+/// What `gh` says in a repository of which it knows no host.
+///
+/// Source: `gh` 2.40 to 2.83: `none of the git remotes configured for this repository point to a known GitHub host`, `no git remotes found`.
+const NOT_OF_GITHUB: [&str; 2] = ["none of the git remotes", "no git remotes"];
+
+/// What a process that has ended leaves.
+#[derive(Debug, Clone, Default)]
+pub struct Output {
+    /// Its exit code; nothing if a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it printed of errors.
+    pub stderr: Vec<u8>,
+}
+
+/// What an answer says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// How the checks stand.
+    Checks(Checks),
+    /// The other side does not know the commit, or the repository.
+    Unknown,
+    /// Too many calls.
+    Limited {
+        /// For how long none is to be made, if the answer says so.
+        wait_seconds: Option<u64>,
+        /// Whether it says that it is a limit; otherwise it may be a refusal for good.
+        is_certain: bool,
+    },
+    /// `gh` is not logged in, or may not read this repository.
+    Unauthorised {
+        /// What it says.
+        message: String,
+    },
+    /// `gh` is not installed.
+    NoProgram,
+    /// The repository is not one of GitHub.
+    NotOfGithub,
+    /// There was no answer that could be read.
+    Failed {
+        /// Why.
+        message: String,
+    },
+}
+
+/// How the checks of a commit stand.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Checks {
+    /// `OWNER/NAME`.
+    pub repo: String,
+    /// Where the commit or its pull request is.
+    pub url: Option<String>,
+    /// How many passed.
+    pub passed: u32,
+    /// How many failed.
+    pub failed: u32,
+    /// How many go on, or have not begun.
+    pub pending: u32,
+    /// How many were left out.
+    pub skipped: u32,
+    /// Those that failed, as far as they were not said before.
+    pub failures: Vec<Failure>,
+    /// Where the branch is.
+    pub head: Head,
+    /// Its pull request.
+    pub pr: Option<Pr>,
+    /// What others wrote there, as far as it was not said before; oldest first.
+    pub remarks: Vec<Remark>,
+    /// For how long no call is to be made, so that some are left to the user.
+    pub wait_seconds: Option<u64>,
+}
+
+/// A check that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Its name.
+    pub check: String,
+    /// What it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// Where more is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// Where a branch is at the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Head {
+    /// At the commit that was pushed.
+    Here,
+    /// At another one.
+    Elsewhere,
+    /// There is no such branch.
+    #[default]
+    Unknown,
+}
+
+/// A pull request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pr {
+    /// Its number.
+    pub number: u64,
+    /// Whether it is open.
+    pub state: PrState,
+}
+
+/// How a pull request stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PrState {
+    /// It is open.
+    Open,
+    /// It was merged.
+    Merged,
+    /// It was closed without that.
+    Closed,
+}
+
+/// A review or a comment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remark {
+    /// Its id at the other side.
+    pub id: String,
+    /// When it was written, as the other side says: RFC 3339 in UTC.
+    pub at: String,
+    /// Who wrote it.
+    pub author: String,
+    /// What a review comes to, such as `changes_requested`; nothing of a comment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// What it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// Where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// Text of a stranger in one line.
+pub(super) fn line(text: &str, chars_max: usize) -> String {
+    let words = strip_text(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    cut_text(words.into(), chars_max).into_owned()
+}
+
+fn said(text: Option<&str>) -> Option<String> {
+    text.map(|text| line(text, TEXT_CHARS_MAX)).filter(|text| !text.is_empty())
+}
+
+/// A name of a stranger.
+pub(super) fn name(text: &str) -> String {
+    line(text, NAME_CHARS_MAX)
+}
+
+fn url(text: Option<&str>) -> Option<String> {
+    let is_address = |url: &&str| {
+        let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"`".contains(&byte));
+        url.len() <= URL_BYTES_MAX && is_plain && (url.starts_with("https://") || url.starts_with("http://"))
+    };
+    text.filter(is_address).map(str::to_owned)
+}
+
+impl Outcome {
+    /// Reads what `gh api -i graphql` left, which was asked for `commit` and `branch`.
+    pub fn read(output: &Output, commit: &str, branch: Option<&str>, now: Timestamp) -> Self {
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let failed = |text: &str| said(Some(text)).unwrap_or_else(|| "it said nothing".to_owned());
+        let Some(answer) = Http::split(&stdout) else {
+            let message = failed(stderr.lines().next().unwrap_or_default());
+            return match output.code {
+                Some(NOT_LOGGED_IN) => Self::Unauthorised { message },
+                _ if NOT_OF_GITHUB.iter().any(|words| message.contains(words)) => Self::NotOfGithub,
+                _ => Self::Failed { message },
+            };
+        };
+        match answer.status {
+            401 => Self::Unauthorised { message: "the login does not hold".to_owned() },
+            403 | 429 => answer.refusal(now),
+            404 => Self::Unknown,
+            200..300 => match serde_json::from_str::<Reply>(answer.body) {
+                Ok(reply) => of_reply(reply, commit, branch, now),
+                Err(error) => {
+                    Self::Failed { message: failed(&format!("what came back cannot be read: {error}")) }
+                }
+            },
+            status => Self::Failed { message: format!("HTTP status {status}") },
+        }
+    }
+}
+
+/// An answer with its head, as `gh api -i` prints it.
+struct Http<'a> {
+    status: u16,
+    head: &'a str,
+    body: &'a str,
+}
+
+impl<'a> Http<'a> {
+    fn split(text: &'a str) -> Option<Self> {
+        let (head, body) = text
+            .split_once("\r\n\r\n")
+            .filter(|(head, _)| !head.contains("\n\n"))
+            .or_else(|| text.split_once("\n\n"))
+            .unwrap_or((text, ""));
+        let mut words = head.strip_prefix("HTTP/")?.split_whitespace().skip(1);
+        Some(Self { status: words.next()?.parse().ok()?, head, body })
+    }
+
+    fn header(&self, name: &str) -> Option<&'a str> {
+        let mut fields = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        fields.find(|(field, _)| field.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+
+    fn refusal(&self, now: Timestamp) -> Outcome {
+        let number = |name: &str| self.header(name).and_then(|text| text.parse::<u64>().ok());
+        let is_used_up = number("x-ratelimit-remaining") == Some(0);
+        let reset = number("x-ratelimit-reset").filter(|_| is_used_up);
+        let until_reset = reset.map(|at| at.saturating_sub(now.as_millis() / 1_000));
+        let wait_seconds = number("retry-after").into_iter().chain(until_reset).max();
+        let says_so = self.body.to_ascii_lowercase().contains("rate limit");
+        Outcome::Limited {
+            is_certain: wait_seconds.is_some() || is_used_up || self.status == 429 || says_so,
+            wait_seconds,
+        }
+    }
+}
+
+fn of_reply(reply: Reply, commit: &str, branch: Option<&str>, now: Timestamp) -> Outcome {
+    let has_error = |kinds: &[&str]| {
+        reply.errors.iter().any(|error| error.kind.as_deref().is_some_and(|kind| kinds.contains(&kind)))
+    };
+    let limit = reply.data.as_ref().and_then(|data| data.rate_limit.as_ref());
+    let until_reset = limit.and_then(|limit| limit.reset_at.as_deref()?.parse::<Timestamp>().ok());
+    let until_reset = until_reset.map(|at| duration_millis(at.since(now)).div_ceil(1_000));
+    if has_error(&["RATE_LIMITED"]) {
+        return Outcome::Limited { wait_seconds: until_reset, is_certain: true };
+    }
+    let is_nearly_used_up = limit.is_some_and(|limit| limit.remaining.is_some_and(|left| left <= LEFT_ALONE));
+    let Some(repository) = reply.data.and_then(|data| data.repository) else {
+        if reply.errors.iter().any(|error| error.kind.as_deref() == Some("NOT_FOUND")) {
+            return Outcome::Unknown;
+        }
+        let message = said(reply.errors.first().and_then(|error| error.message.as_deref()));
+        let message = message.unwrap_or_else(|| "the answer names no repository".to_owned());
+        let is_refused = reply
+            .errors
+            .iter()
+            .any(|error| matches!(error.kind.as_deref(), Some("FORBIDDEN" | "INSUFFICIENT_SCOPES")));
+        return if is_refused { Outcome::Unauthorised { message } } else { Outcome::Failed { message } };
+    };
+    let head = repository.branch.and_then(|branch| branch.target).map(|target| target.oid);
+    let Some(object) = repository.object else { return Outcome::Unknown };
+    let mut checks = Checks {
+        repo: name(&repository.name_with_owner.unwrap_or_default()),
+        head: head.map_or(Head::Unknown, |head| if head == commit { Head::Here } else { Head::Elsewhere }),
+        url: url(object.url.as_deref()),
+        wait_seconds: until_reset.filter(|_| is_nearly_used_up),
+        ..Checks::default()
+    };
+    if let Some(rollup) = object.status_check_rollup {
+        for context in &rollup.contexts.nodes {
+            checks.add(context);
+        }
+        let is_open = matches!(rollup.state.as_deref(), Some("PENDING" | "EXPECTED"));
+        if is_open && checks.pending == 0 {
+            // Those that the answer has no room for.
+            checks.pending = 1;
+        }
+    }
+    // Jobs that wait for others are no checks yet, but their run goes on.
+    let of_runs = object.check_suites.nodes.iter().filter(|suite| suite.workflow_run.is_some());
+    let has_open_run =
+        of_runs.filter_map(|suite| suite.status.as_deref()).any(|status| status != "COMPLETED");
+    if has_open_run && checks.pending == 0 {
+        checks.pending = 1;
+    }
+    let is_own = |pull: &Pull| {
+        pull.head_ref_oid.as_deref() == Some(commit)
+            && branch.is_none_or(|branch| pull.head_ref_name.as_deref() == Some(branch))
+    };
+    if let Some(pull) = object.associated_pull_requests.nodes.into_iter().find(is_own) {
+        checks.add_pull(pull);
+    }
+    Outcome::Checks(checks)
+}
+
+/// How a check ended, if it did.
+enum End {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// How a check run or a commit status ended; nothing while it goes on.
+fn end_of(context: &Context) -> Option<End> {
+    let is_of_run = context.state.is_none();
+    if is_of_run && context.status.as_deref() != Some("COMPLETED") {
+        return None;
+    }
+    Some(match context.state.as_deref().or(context.conclusion.as_deref()).unwrap_or_default() {
+        "SUCCESS" => End::Passed,
+        "NEUTRAL" | "SKIPPED" => End::Skipped,
+        "PENDING" | "EXPECTED" | "STALE" | "" => return None,
+        _ => End::Failed,
+    })
+}
+
+impl Checks {
+    fn add(&mut self, context: &Context) {
+        match end_of(context) {
+            None => self.pending += 1,
+            Some(End::Passed) => self.passed += 1,
+            Some(End::Skipped) => self.skipped += 1,
+            Some(End::Failed) => {
+                self.failed += 1;
+                if self.failures.len() < FAILURES_MAX {
+                    self.failures.push(failure(context));
+                }
+            }
+        }
+    }
+
+    fn add_pull(&mut self, pull: Pull) {
+        let state = match pull.state.as_deref() {
+            Some("MERGED") => PrState::Merged,
+            Some("CLOSED") => PrState::Closed,
+            _ => PrState::Open,
+        };
+        self.pr = Some(Pr { number: pull.number, state });
+        self.url = url(pull.url.as_deref()).or(self.url.take());
+        let written = pull.reviews.nodes.into_iter().chain(pull.comments.nodes);
+        // What the user or the agent wrote is no news to them.
+        self.remarks = written.filter(|written| !written.viewer_did_author).filter_map(remark).collect();
+        self.remarks.sort_by(|one, other| one.at.cmp(&other.at));
+    }
+
+    /// How many there are.
+    pub const fn total(&self) -> u32 {
+        self.passed + self.failed + self.pending + self.skipped
+    }
+}
+
+fn failure(context: &Context) -> Failure {
+    let conclusion = context.conclusion.as_deref().filter(|conclusion| *conclusion != "FAILURE");
+    let conclusion = conclusion.map(|conclusion| conclusion.to_ascii_lowercase().replace('_', " "));
+    let title = said(context.title.as_deref().or(context.description.as_deref()));
+    Failure {
+        check: name(context.name.as_deref().or(context.context.as_deref()).unwrap_or("a check")),
+        summary: title.or(conclusion),
+        url: url(context.details_url.as_deref().or(context.target_url.as_deref())),
+    }
+}
+
+fn remark(written: Written) -> Option<Remark> {
+    let state = written.state.map(|state| name(&state).to_ascii_lowercase());
+    // A review that is not sent yet.
+    if state.as_deref() == Some("pending") {
+        return None;
+    }
+    let inline = written.comments.map_or(0, |comments| comments.total_count);
+    let inline = (inline > 0).then(|| format!("{inline} comments in the code"));
+    Some(Remark {
+        id: name(&written.id),
+        at: name(&written.submitted_at.or(written.created_at)?),
+        author: name(&written.author.map_or_else(|| "ghost".to_owned(), |author| author.login)),
+        state,
+        body: said(written.body_text.as_deref()).or(inline),
+        url: url(written.url.as_deref()),
+    })
+}
+
+impl Outcome {
+    /// For how long no call is to be made.
+    pub(super) fn wait(&self) -> Option<Duration> {
+        match self {
+            Self::Limited { wait_seconds, .. } | Self::Checks(Checks { wait_seconds, .. }) => {
+                wait_seconds.map(Duration::from_secs)
+            }
+            Self::Unknown
+            | Self::Unauthorised { .. }
+            | Self::NoProgram
+            | Self::NotOfGithub
+            | Self::Failed { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

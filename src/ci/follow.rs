@@ -1,0 +1,220 @@
+//! One push that is followed: what is asked for it, what is known of it, and how it ends.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Checks, Failure, Head, Outcome, Output, PrState, reply,
+    said::{End, hash},
+};
+use crate::{event::SessionId, time::Timestamp};
+
+/// Until when an end has to be answered twice: checks come one after another at first.
+const SETTLED_AFTER: Duration = Duration::from_secs(60);
+/// When a commit without any check counts as one that gets none.
+const NO_CHECKS_AFTER: Duration = Duration::from_secs(2 * 60);
+/// How often in a row there may be no answer.
+const FAILURES_MAX: u32 = 10;
+/// How often in a row the commit may be unknown, or be refused without a word of a limit.
+const REFUSALS_MAX: u32 = 3;
+
+/// A push whose checks are asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Follow {
+    /// Its name, and the id of the event that ends it.
+    pub id: Arc<str>,
+    /// The session that pushed.
+    pub session: Option<SessionId>,
+    /// The folder that the session works in.
+    pub workspace: Option<Arc<str>>,
+    /// The folder that was pushed from.
+    pub folder: Arc<str>,
+    /// What was pushed, as git there calls it; what is checked out if it is absent.
+    pub from: Option<String>,
+    /// The branch at the other side; what is checked out if it is absent.
+    pub branch: Option<String>,
+    /// The commit, once git has said it.
+    pub commit: Option<String>,
+    /// The top folder of the repository.
+    pub(super) top: Option<String>,
+    /// When it began.
+    pub(super) began: Timestamp,
+    /// When the next call is due.
+    pub(super) due: Timestamp,
+    /// How many were answered.
+    pub calls: u32,
+    /// Whether somebody wants to know also why nothing can be said.
+    pub(super) is_asked: bool,
+    /// Names its owner in ids, whatever session it follows.
+    pub(super) owner: u64,
+    /// `OWNER/NAME` at the other side.
+    pub(super) repo: Option<String>,
+    /// Where it or its pull request is.
+    pub(super) url: Option<String>,
+    /// The number of its pull request.
+    pub(super) pr: Option<u64>,
+    /// Whether the branch was seen at the commit.
+    pub(super) was_at_head: bool,
+    /// Whether the pull request was seen open.
+    pub(super) was_open: bool,
+    /// The failed checks that were said, by a hash of name and address.
+    pub(super) failed: BTreeSet<u64>,
+    /// How many had passed, failed and been left out when none went on.
+    pub(super) settled: Option<[u32; 3]>,
+    /// How many are pending, as of the last answer.
+    pub(super) pending: u32,
+    /// Failures in a row.
+    pub(super) failures: u32,
+    /// Refusals in a row.
+    pub(super) refusals: u32,
+}
+
+/// Which commit a follow is about; the payload of a [`FOLLOWED`] event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Which follow.
+    pub follow: Arc<str>,
+    /// The commit; nothing when git cannot say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The branch that is checked out, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The top folder of the repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top: Option<String>,
+}
+
+impl Follow {
+    /// The arguments of `gh` that ask for it; none before its commit is known.
+    pub fn arguments(&self) -> Option<Vec<String>> {
+        let commit = self.commit.as_deref()?;
+        let branch = self.branch.as_deref().unwrap_or("HEAD");
+        let fields = ["-F", "owner={owner}", "-F", "name={repo}", "-f"].map(str::to_owned);
+        let own = [format!("oid={commit}"), "-f".to_owned(), format!("ref=refs/heads/{branch}")];
+        let query = ["-f".to_owned(), format!("query={}", reply::QUERY)];
+        let command = ["api", "-i", "graphql"].map(str::to_owned);
+        Some(command.into_iter().chain(fields).chain(own).chain(query).collect())
+    }
+
+    /// The arguments of `git` that ask for its top folder, its commit and the branch that is checked out, a line each.
+    pub fn git_arguments(&self) -> Vec<String> {
+        let from = self.from.as_deref().unwrap_or("HEAD");
+        let commit = format!("{from}^{{commit}}");
+        ["rev-parse", "--show-toplevel", &commit, "--abbrev-ref", "HEAD"].map(str::to_owned).to_vec()
+    }
+
+    /// Reads what git printed, as [`Found`].
+    pub fn read_found(&self, output: &Output) -> Found {
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut lines = text.lines().map(str::to_owned);
+        let (top, commit, branch) = (lines.next(), lines.next(), lines.next());
+        let is_commit = |commit: &String| {
+            matches!(commit.len(), 40 | 64) && commit.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        let commit = commit.filter(is_commit).filter(|_| output.code == Some(0));
+        let branch = branch.filter(|branch| branch != "HEAD");
+        Found { follow: Arc::clone(&self.id), commit, branch, top }
+    }
+
+    pub(super) fn seen_key(&self, repo: &str, pr: u64) -> String {
+        format!("{:016x}:{repo}#{pr}", self.owner)
+    }
+
+    pub(super) fn branch_key(&self) -> String {
+        let [repo, branch] = [&self.repo, &self.branch].map(|name| name.as_deref().unwrap_or_default());
+        format!("{:016x}:{repo}:{branch}", self.owner)
+    }
+
+    /// Whether it is about `reference`: a branch, or the beginning of a commit; anything is meant by nothing.
+    pub(super) fn is_about(&self, reference: Option<&str>) -> bool {
+        let Some(reference) = reference.filter(|reference| *reference != "HEAD") else { return true };
+        let is_commit = |commit: &String| reference.len() >= 7 && commit.starts_with(reference);
+        self.branch.as_deref() == Some(reference) || self.commit.as_ref().is_some_and(is_commit)
+    }
+}
+
+/// Tells a failed check of a push from others.
+pub(super) fn failed_key(failure: &Failure) -> u64 {
+    hash(&[&failure.check, failure.url.as_deref().unwrap_or_default()])
+}
+
+impl Follow {
+    pub(super) fn new(id: Arc<str>, session: Option<SessionId>, folder: &str, now: Timestamp) -> Self {
+        Self {
+            owner: hash(&[session.as_ref().map_or(folder, SessionId::as_str)]),
+            id,
+            session,
+            workspace: None,
+            folder: folder.into(),
+            from: None,
+            branch: None,
+            commit: None,
+            top: None,
+            began: now,
+            due: now,
+            calls: 0,
+            is_asked: false,
+            repo: None,
+            url: None,
+            pr: None,
+            was_at_head: false,
+            was_open: false,
+            failed: BTreeSet::new(),
+            settled: None,
+            pending: 0,
+            failures: 0,
+            refusals: 0,
+        }
+    }
+
+    /// How it ends with an answer about its checks, if it does.
+    pub(super) fn end_with(&mut self, checks: &Checks, now: Timestamp) -> Option<End> {
+        let age = now.since(self.began);
+        let was_at_head = self.was_at_head;
+        self.was_at_head |= checks.head == Head::Here;
+        // Before the branch was seen at its commit it may be one of a fork, or of the same name elsewhere.
+        if was_at_head && checks.head == Head::Elsewhere {
+            return Some(End::Superseded);
+        }
+        let settled = Some([checks.passed, checks.failed, checks.skipped]);
+        let has_ended = checks.total() > 0 && checks.pending == 0;
+        let is_confirmed = age >= SETTLED_AFTER || self.settled == settled;
+        self.settled = settled.filter(|_| has_ended);
+        if has_ended && is_confirmed {
+            return Some(End::Run { passed: checks.passed, failed: checks.failed, skipped: checks.skipped });
+        }
+        let was_open = self.was_open;
+        match checks.pr.as_ref().map(|pr| pr.state) {
+            Some(PrState::Open) => self.was_open = true,
+            Some(PrState::Merged) if was_open => return Some(End::Merged),
+            Some(PrState::Closed) if was_open => return Some(End::Closed),
+            Some(PrState::Merged | PrState::Closed) | None => {}
+        }
+        (checks.total() == 0 && age >= NO_CHECKS_AFTER).then_some(End::NoChecks)
+    }
+
+    /// How it ends with an answer that says nothing of its checks, if it does.
+    pub(super) fn end_without(&mut self, outcome: Outcome) -> Option<End> {
+        match outcome {
+            Outcome::Unauthorised { message } => Some(End::Unauthorised(message)),
+            Outcome::NoProgram => Some(End::NoProgram),
+            Outcome::NotOfGithub => Some(End::NotOfGithub),
+            Outcome::Unknown => {
+                self.refusals += 1;
+                (self.refusals >= REFUSALS_MAX).then_some(End::NoCommit)
+            }
+            Outcome::Limited { is_certain, .. } => {
+                self.refusals = if is_certain { 0 } else { self.refusals + 1 };
+                let message = || "it refuses to answer".to_owned();
+                (self.refusals >= REFUSALS_MAX).then(|| End::Unauthorised(message()))
+            }
+            Outcome::Failed { message } => {
+                self.failures += 1;
+                (self.failures >= FAILURES_MAX).then_some(End::Failed(message))
+            }
+            Outcome::Checks(_) => None,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The events of a follow: what is found, what is answered, what a session is notified of.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{
+    ANSWERED, Answered, FOLLOWED, Failure, Follow, Found, Outcome, Remark, SOURCE,
+    answer::{line, name},
+};
+use crate::{
+    event::{Event, Payload, Provenance, Severity},
+    time::{Timestamp, short_duration},
+};
+
+const CHECK_PASSED: &str = "ci.check.passed";
+const CHECK_FAILED: &str = "ci.check.failed";
+const RUN_COMPLETED: &str = "ci.run.completed";
+const RUN_FAILED: &str = "ci.run.failed";
+const ENDED: &str = "ci.follow.ended";
+const REVIEWED: &str = "pr.review.submitted";
+const COMMENTED: &str = "pr.comment.created";
+/// How much of a commit is shown.
+const COMMIT_CHARS: usize = 9;
+/// Most characters of an error that is shown.
+const ERROR_CHARS_MAX: usize = 120;
+
+/// How a follow ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// No check goes on any more.
+    Run {
+        /// How many passed.
+        passed: u32,
+        /// How many failed.
+        failed: u32,
+        /// How many were left out.
+        skipped: u32,
+    },
+    /// The commit gets no checks.
+    NoChecks,
+    /// As many calls as may be were made, or it took too long.
+    StillPending,
+    /// The branch is at another commit.
+    Superseded,
+    /// The pull request was merged.
+    Merged,
+    /// The pull request was closed.
+    Closed,
+    /// The answer may not be read.
+    Unauthorised(String),
+    /// There is no `gh`.
+    NoProgram,
+    /// The repository is elsewhere.
+    NotOfGithub,
+    /// There is no such commit, here or at the other side.
+    NoCommit,
+    /// There was no answer.
+    Failed(String),
+}
+
+/// The first 64 bits of a SHA-256 over the parts.
+pub(super) fn hash(parts: &[&str]) -> u64 {
+    let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0]));
+    u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"))
+}
+
+fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+impl End {
+    /// The word for it, in `reason`.
+    const fn reason(&self) -> &'static str {
+        match self {
+            Self::Run { .. } => "ended",
+            Self::NoChecks => "no_checks",
+            Self::StillPending => "still_pending",
+            Self::Superseded => "superseded",
+            Self::Merged => "merged",
+            Self::Closed => "closed",
+            Self::Unauthorised(_) => "not_authorised",
+            Self::NoProgram => "no_gh",
+            Self::NotOfGithub => "not_github",
+            Self::NoCommit => "no_commit",
+            Self::Failed(_) => "no_answer",
+        }
+    }
+
+    /// Whether it is nothing that a session has to hear of, unless it asked.
+    const fn is_quiet(&self) -> bool {
+        match self {
+            Self::Run { .. } | Self::StillPending | Self::Merged | Self::Closed => false,
+            Self::NoChecks
+            | Self::Superseded
+            | Self::Unauthorised(_)
+            | Self::NoProgram
+            | Self::NotOfGithub
+            | Self::NoCommit
+            | Self::Failed(_) => true,
+        }
+    }
+
+    fn summary(&self, follow: &Follow, now: Timestamp) -> String {
+        let error = |message: &str| line(message, ERROR_CHARS_MAX);
+        match self {
+            Self::Run { passed, failed: 0, skipped: 0 } => format!("{} passed", counted(*passed, "check")),
+            Self::Run { passed, failed: 0, skipped } => {
+                format!("{} passed, {skipped} skipped", counted(*passed, "check"))
+            }
+            Self::Run { passed, failed, .. } => {
+                format!("{failed} of {} failed", counted(passed + failed, "check"))
+            }
+            Self::NoChecks => "there are no checks".to_owned(),
+            Self::StillPending => {
+                let after = short_duration(now.since(follow.began));
+                format!("{} pending after {after}; not asked any more", counted(follow.pending, "check"))
+            }
+            Self::Superseded => "the branch is at another commit".to_owned(),
+            Self::Merged => "the pull request was merged before its checks ended".to_owned(),
+            Self::Closed => "the pull request was closed before its checks ended".to_owned(),
+            Self::Unauthorised(message) => format!("gh may not ask: {}", error(message)),
+            Self::NoProgram => "gh is not installed".to_owned(),
+            Self::NotOfGithub => "gh knows no GitHub repository here".to_owned(),
+            Self::NoCommit => "there is no such commit".to_owned(),
+            Self::Failed(message) => format!("gh got no answer: {}", error(message)),
+        }
+    }
+}
+
+impl Follow {
+    fn event(
+        &self,
+        event_type: &str,
+        id: String,
+        severity: Severity,
+        payload: Value,
+        now: Timestamp,
+    ) -> Event {
+        Event {
+            id: id.into(),
+            event_type: event_type.parse().expect("a valid literal"),
+            source: SOURCE.into(),
+            provenance: Provenance::Local,
+            severity,
+            timestamp: now,
+            payload: Payload::from(payload),
+            dedupe_key: None,
+            session: self.session.clone(),
+            workspace: self.workspace.clone(),
+            cause: None,
+        }
+    }
+
+    /// The event that says which commit it is about.
+    pub fn found_event(&self, found: &Found, now: Timestamp) -> Event {
+        let payload = serde_json::to_value(found).expect("texts always serialize");
+        self.event(FOLLOWED, format!("{}:found", self.id), Severity::Debug, payload, now)
+    }
+
+    /// The event that reports the answer to its next call.
+    pub(super) fn answered_event(&self, outcome: Outcome, now: Timestamp) -> Event {
+        let call = self.calls.saturating_add(1);
+        let answered = Answered { follow: Arc::clone(&self.id), call, outcome };
+        let payload = serde_json::to_value(answered).expect("texts and numbers always serialize");
+        self.event(ANSWERED, format!("{}:{call}", self.id), Severity::Debug, payload, now)
+    }
+
+    /// What each event of it says.
+    fn subject(&self) -> Map<String, Value> {
+        let commit =
+            self.commit.as_deref().map(|commit| commit.chars().take(COMMIT_CHARS).collect::<String>());
+        let fields = [
+            ("repo", self.repo.clone().map(Value::from)),
+            ("branch", self.branch.as_deref().map(|branch| Value::from(name(branch)))),
+            // A number that comes later would make another condition of it.
+            ("pr", self.pr.filter(|_| self.branch.is_none()).map(Value::from)),
+            ("commit", commit.map(Value::from)),
+        ];
+        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+
+    fn with(&self, fields: impl IntoIterator<Item = (&'static str, Option<Value>)>) -> Value {
+        let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        Value::Object(self.subject().into_iter().chain(fields).collect())
+    }
+
+    /// One check failed.
+    pub(super) fn failed_event(&self, failure: &Failure, now: Timestamp) -> Event {
+        let Failure { check, summary, url } = failure;
+        let commit = self.commit.as_deref().unwrap_or_default();
+        let owner = format!("{:016x}", self.owner);
+        let id = hash(&[&owner, commit, check, url.as_deref().unwrap_or_default()]);
+        let payload = self.with([
+            ("check", Some(json!(check))),
+            ("summary", summary.clone().map(Value::from)),
+            ("url", url.clone().map(Value::from)),
+        ]);
+        self.event(CHECK_FAILED, format!("ci-failed-{id:016x}"), Severity::Error, payload, now)
+    }
+
+    /// A check that failed in an earlier run of the branch does so no longer. It resolves that, and is no news of its own.
+    pub(super) fn passed_event(&self, check: &str, now: Timestamp) -> Event {
+        let id = format!("{}:passed:{:016x}", self.id, hash(&[check]));
+        self.event(CHECK_PASSED, id, Severity::Debug, self.with([("check", Some(json!(check)))]), now)
+    }
+
+    /// Somebody wrote something. It is not trusted, as its text is a stranger's.
+    pub(super) fn remark_event(&self, remark: &Remark, now: Timestamp) -> Event {
+        let Remark { id, at: _, author, state, body, url } = remark;
+        let is_request = state.as_deref() == Some("changes_requested");
+        let severity = if is_request { Severity::Warning } else { Severity::Info };
+        let id = hash(&[&format!("{:016x}", self.owner), id]);
+        let payload = self.with([
+            ("pr", self.pr.map(Value::from)),
+            ("author", Some(json!(author))),
+            ("state", state.clone().map(Value::from)),
+            ("body", body.clone().map(Value::from)),
+            ("url", url.clone().map(Value::from)),
+        ]);
+        let event_type = if state.is_some() { REVIEWED } else { COMMENTED };
+        let event = self.event(event_type, format!("ci-remark-{id:016x}"), severity, payload, now);
+        Event { provenance: Provenance::Remote, ..event }
+    }
+
+    /// How it ended.
+    pub(super) fn ended_event(&self, end: &End, now: Timestamp) -> Event {
+        let summary = Some(json!(end.summary(self, now)));
+        if let End::Run { passed, failed, .. } = end {
+            let (event_type, severity) =
+                if *failed > 0 { (RUN_FAILED, Severity::Error) } else { (RUN_COMPLETED, Severity::Info) };
+            let url = self.url.as_deref().map(|url| json!(format!("{url}/checks")));
+            let payload = self.with([
+                ("passed", Some(json!(passed))),
+                ("failed", Some(json!(failed))),
+                ("summary", summary),
+                ("url", url.filter(|_| *failed > 0)),
+            ]);
+            return self.event(event_type, self.id.to_string(), severity, payload, now);
+        }
+        let severity = match (end.is_quiet(), self.is_asked && *end != End::Superseded) {
+            (true, false) => Severity::Debug,
+            (true, true) | (false, _) => Severity::Info,
+        };
+        let payload = self.with([("reason", Some(json!(end.reason()))), ("summary", summary)]);
+        self.event(ENDED, self.id.to_string(), severity, payload, now)
+    }
+}

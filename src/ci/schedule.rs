@@ -1,0 +1,117 @@
+//! When the next call may be made: the gaps of one push, and what all of them may use together.
+
+use std::{collections::VecDeque, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// Most calls for one push.
+pub(super) const CALLS_MAX: u32 = 60;
+/// How long a push is followed.
+pub(super) const FOLLOWED_FOR: Duration = Duration::from_secs(6 * 60 * 60);
+/// The first wait after a refusal for too many calls; twice as long after each further one.
+const BACK_OFF_MIN: Duration = Duration::from_secs(60);
+/// Longest wait of that kind, unless the answer asks for a longer one.
+const BACK_OFF_MAX: Duration = Duration::from_secs(60 * 60);
+/// Longest wait that an answer can ask for; no limit of GitHub is for longer than an hour.
+const ASKED_MAX: Duration = Duration::from_secs(2 * 60 * 60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+/// Until when after a push how long is waited between two calls, in seconds.
+const GAPS: [(u64, u64); 4] = [(30, 10), (15 * 60, 30), (60 * 60, 60), (u64::MAX, 5 * 60)];
+
+/// How long after a call the next one is made, the push being `age` old at the call.
+pub(super) fn gap(age: Duration) -> Duration {
+    let gap = GAPS.iter().find(|(until, _)| age.as_secs() < *until).map_or(5 * 60, |(_, gap)| *gap);
+    Duration::from_secs(gap)
+}
+
+/// The calls that were made, and how long none is to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Gate {
+    /// Those of the last hour, oldest first.
+    calls: VecDeque<Timestamp>,
+    /// Until when none is made.
+    held_until: Timestamp,
+    /// How long the last refusal held them; zero when there was a good answer since.
+    back_off: Duration,
+}
+
+impl Gate {
+    /// A call was answered.
+    pub(super) fn note_call(&mut self, now: Timestamp) {
+        self.calls.push_back(now);
+        while self.calls.front().is_some_and(|at| now.since(*at) >= HOUR) {
+            self.calls.pop_front();
+        }
+    }
+
+    /// The answer was one.
+    pub(super) fn note_answer(&mut self) {
+        self.back_off = Duration::ZERO;
+    }
+
+    /// The answer was a refusal for too many calls, which asks to wait for so long.
+    pub(super) fn hold(&mut self, asked: Option<Duration>, now: Timestamp) {
+        self.back_off = (self.back_off * 2).clamp(BACK_OFF_MIN, BACK_OFF_MAX);
+        self.wait(self.back_off.max(asked.unwrap_or_default()), now);
+    }
+
+    /// Makes no call for a time.
+    pub(super) fn wait(&mut self, wait: Duration, now: Timestamp) {
+        self.held_until = self.held_until.max(now + wait.min(ASKED_MAX));
+    }
+
+    /// Before when no call is made, if there may be `per_hour` an hour.
+    pub(super) fn not_before(&self, per_hour: u32) -> Timestamp {
+        let per_hour = usize::try_from(per_hour).unwrap_or(usize::MAX);
+        let oldest = self.calls.len().checked_sub(per_hour).and_then(|index| self.calls.get(index));
+        oldest.map_or(self.held_until, |oldest| self.held_until.max(*oldest + HOUR))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    #[test]
+    fn the_gaps_grow_with_the_age_of_the_push() {
+        let (mut age, mut times) = (0, Vec::new());
+        while age < FOLLOWED_FOR.as_secs() {
+            age += gap(Duration::from_secs(age)).as_secs();
+            times.push(age);
+        }
+        assert_eq!(times[..6], [10, 20, 30, 60, 90, 120]);
+        let minutes =
+            |from: u64, to: u64| times.iter().filter(|age| (from..to).contains(&(**age / 60))).count();
+        assert_eq!((minutes(5, 6), minutes(20, 30), minutes(60, 90)), (2, 10, 6));
+    }
+
+    #[test]
+    fn an_hour_has_so_many_calls_and_a_refusal_holds_all() {
+        let mut gate = Gate::default();
+        for seconds in [10, 20, 30] {
+            gate.note_call(at(seconds));
+        }
+        assert_eq!(
+            [4, 3, 2, 1].map(|per_hour| gate.not_before(per_hour)),
+            [at(0), at(3_610), at(3_620), at(3_630)]
+        );
+        gate.note_call(at(3_615));
+        assert_eq!(gate.not_before(3), at(3_620), "the first one is more than an hour ago");
+        let mut held = |asked: Option<u64>, now: u64| {
+            gate.hold(asked.map(Duration::from_secs), at(now));
+            gate.not_before(10).since(at(now)).as_secs()
+        };
+        assert_eq!([held(None, 4_000), held(None, 4_100), held(Some(900), 5_000)], [60, 120, 900]);
+        assert_eq!([held(None, 9_000), held(Some(u64::MAX), 20_000)], [480, 7_200]);
+        gate.note_answer();
+        gate.hold(None, at(50_000));
+        assert_eq!(gate.not_before(10), at(50_060));
+    }
+}

@@ -1,0 +1,33 @@
+//! What `[sources.ci]` says.
+
+use crate::settings::{Keys, Switch};
+
+/// What its table in `[sources]` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether it is on.
+    pub enabled: bool,
+    /// Whether it says nothing where `gh` is not there or not logged in; otherwise that is said.
+    pub is_auto: bool,
+    /// Most calls of `gh` an hour, for all pushes together.
+    pub calls_per_hour: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, is_auto: true, calls_per_hour: 200 }
+    }
+}
+
+impl Settings {
+    /// Reads its table.
+    pub fn read(keys: &mut impl Keys) -> Self {
+        let default = Self::default();
+        let switch = keys.switch("enabled").unwrap_or(Switch::Auto);
+        Self {
+            enabled: switch != Switch::Off,
+            is_auto: switch == Switch::Auto,
+            calls_per_hour: keys.number("calls_per_hour", 1..=1_000).unwrap_or(default.calls_per_hour),
+        }
+    }
+}

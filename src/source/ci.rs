@@ -1,0 +1,192 @@
+//! Asks `gh` how the checks of a pushed commit stand, when the engine's plan says so (docs/design/ci.md).
+//!
+//! One call at a time runs, as a child process without a shell, in the folder that was pushed from, with the daemon's own variables and
+//! nothing to read. What it leaves is published; what that means the engine decides. While nothing is followed nothing wakes.
+
+use std::{
+    collections::HashMap, convert::Infallible, future::pending, io, process::Stdio, sync::Arc, time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::Command,
+    sync::watch,
+    time::timeout,
+};
+
+use super::{Outlet, Source, pause};
+use crate::{
+    ci::{Follow, Found, Next, Outcome, Output, Plan},
+    event::Event,
+    publisher::Records,
+};
+
+/// How long a call may take.
+const CALL_MAX: Duration = Duration::from_secs(20);
+/// How much of what a call prints is read: an answer has some 50 KB where there are a hundred checks, and ten texts of at most 64 KiB
+/// for each of five pull requests.
+const OUTPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Between two tries to publish on a full disk.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Runs a program to its end.
+pub trait Runner: Send + Sync + 'static {
+    /// What it leaves.
+    ///
+    /// Errors: it is not there, takes too long or prints too much.
+    fn run(
+        &self,
+        program: &'static str,
+        arguments: Vec<String>,
+        folder: &str,
+    ) -> impl Future<Output = io::Result<Output>> + Send;
+}
+
+/// Runs the programs of the machine.
+#[derive(Debug, Default)]
+pub struct Programs;
+
+/// The source.
+#[derive(Debug)]
+pub struct Asking<R = Programs> {
+    plan: watch::Receiver<Plan>,
+    runner: R,
+}
+
+/// Why it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum AskingError {
+    /// Nobody says any more what is to be asked.
+    #[error("the event loop has ended")]
+    Ended,
+}
+
+impl Asking {
+    /// Asks as `plan` says.
+    pub fn new(plan: watch::Receiver<Plan>) -> Self {
+        Self::with(plan, Programs)
+    }
+}
+
+impl<R: Runner> Asking<R> {
+    /// The same with other programs.
+    pub const fn with(plan: watch::Receiver<Plan>, runner: R) -> Self {
+        Self { plan, runner }
+    }
+
+    /// Asks git which commit a follow is about.
+    async fn find(&self, follow: &Follow) -> Found {
+        let found = self.runner.run("git", follow.git_arguments(), &follow.folder).await;
+        follow.read_found(&found.unwrap_or_default())
+    }
+
+    /// Asks GitHub.
+    async fn ask(&self, follow: &Follow, out: &Outlet) -> Outcome {
+        let Some(arguments) = follow.arguments() else { return Outcome::Unknown };
+        match self.runner.run("gh", arguments, &follow.folder).await {
+            Ok(output) => {
+                let commit = follow.commit.as_deref().unwrap_or_default();
+                Outcome::read(&output, commit, follow.branch.as_deref(), (out.clock)())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Outcome::NoProgram,
+            Err(error) => Outcome::Failed { message: error.to_string() },
+        }
+    }
+}
+
+impl<R: Runner> Source for Asking<R> {
+    const NAME: &'static str = "ci";
+    type Error = AskingError;
+
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, AskingError> {
+        let mut plans = self.plan.clone();
+        // Up to which call what was answered is published; the engine may not have read that yet.
+        let mut published: HashMap<Arc<str>, Option<u32>> = HashMap::new();
+        loop {
+            let plan = plans.borrow_and_update().clone();
+            published.retain(|id, _| plan.follows.iter().any(|follow| follow.id == *id));
+            let is_done = |follow: &Follow| match published.get(&follow.id) {
+                Some(None) => follow.commit.is_none(),
+                Some(Some(calls)) => follow.calls < *calls,
+                None => false,
+            };
+            let next = plan.next(is_done);
+            let due = match &next {
+                Some(Next::Find(_)) => Duration::ZERO,
+                Some(Next::Ask(_, at)) => at.since((out.clock)()),
+                None => Duration::MAX,
+            };
+            tokio::select! {
+                biased;
+                changed = plans.changed() => {
+                    changed.map_err(|_| AskingError::Ended)?;
+                    continue;
+                }
+                () = wait(due) => {}
+            }
+            match next {
+                Some(Next::Find(follow)) => {
+                    let found = self.find(&follow).await;
+                    publish(&follow.found_event(&found, (out.clock)()), &out).await;
+                    published.insert(Arc::clone(&follow.id), None);
+                }
+                Some(Next::Ask(follow, _)) => {
+                    let outcome = self.ask(&follow, &out).await;
+                    publish(&plan.answered_event(&follow, outcome, (out.clock)()), &out).await;
+                    published.insert(Arc::clone(&follow.id), Some(follow.calls + 1));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+async fn wait(duration: Duration) {
+    match duration {
+        Duration::ZERO => {}
+        Duration::MAX => pending().await,
+        duration => pause(duration).await,
+    }
+}
+
+async fn publish(event: &Event, out: &Outlet) {
+    while let Err(error) = out.publisher.publish(Records::build(|records| records.own_event(event))).await {
+        tracing::warn!(%error, "what gh answered cannot be published yet");
+        pause(RETRY_AFTER).await;
+    }
+}
+
+impl Runner for Programs {
+    async fn run(&self, program: &'static str, arguments: Vec<String>, folder: &str) -> io::Result<Output> {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(folder).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        run_within(command, CALL_MAX).await
+    }
+}
+
+/// Runs a command; it is killed when that takes too long, and when nobody waits for it any more.
+async fn run_within(mut command: Command, within: Duration) -> io::Result<Output> {
+    let mut child = command.spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let ended = async {
+        let (stdout, stderr) = tokio::try_join!(read(stdout), read(stderr))?;
+        Ok(Output { code: child.wait().await?.code(), stdout, stderr })
+    };
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("it took longer than {within:?}"));
+    timeout(within, ended).await.map_err(late)?
+}
+
+async fn read(pipe: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        pipe.take(OUTPUT_BYTES_MAX + 1).read_to_end(&mut bytes).await?;
+    }
+    if bytes.len() as u64 > OUTPUT_BYTES_MAX {
+        return Err(io::Error::other(format!("it printed more than {OUTPUT_BYTES_MAX} bytes")));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::*;
+use crate::{
+    ci::{Follows, Wanted},
+    event::{Seq, SessionId, codec},
+    journal::{Clock, Journal, JournalSettings, memory::MemoryFiles},
+    publisher::Publisher,
+    time::Timestamp,
+};
+
+const COMMIT: &str = "1111111111111111111111111111111111111111";
+
+/// Answers as GitHub does, and notes when it was asked for what.
+struct Scripted {
+    clock: Clock,
+    asked: Mutex<Vec<(u64, String)>>,
+}
+
+impl Runner for Arc<Scripted> {
+    async fn run(&self, program: &'static str, arguments: Vec<String>, folder: &str) -> io::Result<Output> {
+        let seconds = (self.clock)().as_millis() / 1_000;
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push((seconds, format!("{program} {} in {folder}", arguments[..2].join(" "))));
+        if program == "git" {
+            return Ok(Output {
+                code: Some(0),
+                stdout: format!("/w\n{COMMIT}\nfix\n").into(),
+                stderr: Vec::new(),
+            });
+        }
+        assert!(arguments.contains(&format!("oid={COMMIT}")), "{arguments:?}");
+        if seconds < 12 {
+            return Err(io::Error::other("no route"));
+        }
+        let status = if seconds < 60 { "IN_PROGRESS" } else { "COMPLETED" };
+        let check = json!({ "name": "unit", "status": status, "conclusion": "FAILURE" });
+        let object = json!({ "statusCheckRollup": { "state": "X", "contexts": { "nodes": [check] } } });
+        let body: Value =
+            json!({ "data": { "repository": { "nameWithOwner": "acme/shop", "object": object } } });
+        let stdout = format!("HTTP/2.0 200 OK\r\n\r\n{body}").into();
+        Ok(Output { code: Some(0), stdout, stderr: Vec::new() })
+    }
+}
+
+/// Does what the event loop does with what is published: folds it, publishes what comes of it, and the plan.
+async fn fold(mut follows: Follows, journal: Journal, plan: watch::Sender<Plan>, ended: &Notify) {
+    let (publisher, mut next, mut written) = (Publisher::new(journal.clone()), Seq(1), journal.written());
+    loop {
+        let mut outputs = Vec::new();
+        let mut reader = journal.read_from(next);
+        for found in reader.next_batch(100).expect("readable").iter() {
+            next = Seq(found.seq.0 + 1);
+            let event = codec::decode(found.body).expect("only events are written here");
+            outputs.extend(follows.observe(&event, true, found.time));
+        }
+        for event in outputs {
+            publisher.append(Records::build(|records| records.own_event(&event))).await.expect("appended");
+        }
+        if let Some(next) = follows.take_plan() {
+            if next.follows.is_empty() {
+                ended.notify_one();
+            }
+            plan.send_replace(next);
+        }
+        if written.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
+    // The first tick comes at once, and says when.
+    let began = tokio::time::interval(Duration::from_secs(1)).tick().await;
+    let clock: Clock = Arc::new(move || {
+        Timestamp::from_millis(u64::try_from(began.elapsed().as_millis()).expect("a short test"))
+    });
+    let files = Arc::new(MemoryFiles::new());
+    let opened = Journal::open(files, JournalSettings::default(), Arc::clone(&clock), &|_| None);
+    let journal = opened.expect("opened").journal;
+    let out = Outlet { publisher: Publisher::new(journal.clone()), clock: Arc::clone(&clock) };
+    let (sender, plan) = watch::channel(Plan::default());
+    let scripted = Arc::new(Scripted { clock, asked: Mutex::default() });
+    let source = Arc::new(Asking::with(plan, Arc::clone(&scripted)));
+    let mut follows = Follows::default();
+    follows.apply(&crate::ci::switch::Settings::default());
+    let session = SessionId::new("s1");
+    let wanted = Wanted { by: "w1", session: Some(&session), workspace: None, folder: "/w", reference: None };
+    follows.want(&wanted, Timestamp::ZERO);
+    // No time passes while the disk is waited for, so a wait of the test's own begins when nothing is followed any more.
+    let ended = Notify::new();
+    let a_day_later = async {
+        ended.notified().await;
+        pause(Duration::from_secs(24 * 60 * 60)).await;
+    };
+    tokio::select! {
+        ended = source.run(out) => panic!("{ended:?}"),
+        () = fold(follows, journal.clone(), sender, &ended) => panic!("the journal has ended"),
+        () = a_day_later => {}
+    }
+    let asked = scripted.asked.lock().unwrap_or_else(PoisonError::into_inner);
+    let expected = [
+        (0, "git rev-parse --show-toplevel"),
+        (0, "gh api -i"),
+        (10, "gh api -i"),
+        (20, "gh api -i"),
+        (30, "gh api -i"),
+        (60, "gh api -i"),
+    ];
+    assert_eq!(*asked, expected.map(|(seconds, what)| (seconds, format!("{what} in /w"))));
+    let mut reader = journal.read_from(Seq(1));
+    let batch = reader.next_batch(100).expect("readable");
+    let types = batch
+        .iter()
+        .map(|found| codec::decode(found.body).expect("only events are written here").event_type.to_owned());
+    let types: Vec<String> = types.collect();
+    let answered = types.iter().filter(|name| *name == "ci.answered").count();
+    assert_eq!((types[0].as_str(), answered), ("ci.followed", 5));
+    assert_eq!(types[6..], ["ci.check.failed", "ci.run.failed"]);
+}
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[tokio::test]
+async fn a_program_that_takes_too_long_or_says_too_much_is_ended() {
+    let within = Duration::from_secs(60);
+    let output = run_within(shell("printf ab; printf c >&2; exit 3"), within).await.expect("it ends");
+    assert_eq!((output.code, output.stdout, output.stderr), (Some(3), b"ab".to_vec(), b"c".to_vec()));
+    let late = run_within(shell("exec sleep 1000"), Duration::from_millis(50)).await;
+    assert_eq!(late.expect_err("late").kind(), io::ErrorKind::TimedOut);
+    let endless = run_within(shell("while :; do echo 0123456789; done"), within).await;
+    assert!(endless.expect_err("too much").to_string().contains("more than 4194304 bytes"));
+    let missing = Programs.run("aside-no-such-program", Vec::new(), "/").await;
+    assert_eq!(missing.expect_err("none").kind(), io::ErrorKind::NotFound);
+    let arguments = vec!["-c".to_owned(), "pwd; echo \"$HOME\"".to_owned()];
+    let output = Programs.run("sh", arguments, "/").await.expect("it ends");
+    let home = std::env::var("HOME").unwrap_or_default();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("/\n{home}\n"));
+}
+
+#[tokio::test]
+async fn a_program_that_nobody_waits_for_is_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pid_file = folder.path().join("pid");
+    let script = format!("echo $$ > {}; exec sleep 1000", pid_file.display());
+    let read_pid = async {
+        loop {
+            let pid =
+                std::fs::read_to_string(&pid_file).ok().and_then(|text| text.trim().parse::<u32>().ok());
+            if let Some(pid) = pid {
+                return pid;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let pid = tokio::select! {
+        ended = run_within(shell(&script), Duration::from_secs(60)) => panic!("{ended:?}"),
+        pid = read_pid => pid,
+    };
+    while crate::source::process::running(pid).is_some() {
+        tokio::task::yield_now().await;
+    }
+}

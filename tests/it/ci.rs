@@ -1,0 +1,149 @@
+//! What becomes of a push, with a real daemon, the hooks of a client, a real repository, and a stand-in for `gh` that answers from files.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use serde_json::{Value, json};
+
+use crate::support::daemon::{Home, at};
+
+/// Answers each call with the files beside it, and writes the call down.
+const GH: &str = "#!/bin/sh
+here=$(dirname \"$0\")/../gh
+echo \"in $(pwd): $1 $2 $3\" >>\"$here/calls\"
+cat \"$here/stdout\"
+cat \"$here/stderr\" >&2
+exit $(cat \"$here/code\")
+";
+const SESSION: &str = "b1c2";
+
+/// A home whose work folder is a repository with a commit, and with `gh` in the daemon's `PATH`.
+fn home() -> Home {
+    let home = Home::new();
+    fs::create_dir(home.path("bin")).expect("made");
+    fs::create_dir(home.path("gh")).expect("made");
+    fs::write(home.path("bin/gh"), GH).expect("written");
+    fs::set_permissions(home.path("bin/gh"), fs::Permissions::from_mode(0o755)).expect("set");
+    fs::write(home.path("gh/calls"), "").expect("written");
+    let setup = "git init -q -b main . && git commit -q --allow-empty -m one && git checkout -q -b fix-cart";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", setup]).current_dir(home.path("work"));
+    for (name, value) in [("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")] {
+        shell.env(name, value);
+    }
+    for role in ["AUTHOR", "COMMITTER"] {
+        shell.env(format!("GIT_{role}_NAME"), "a").env(format!("GIT_{role}_EMAIL"), "a@example.org");
+    }
+    assert!(shell.status().expect("it runs").success());
+    home
+}
+
+/// What `gh` answers from now on.
+fn answers(home: &Home, code: i32, stdout: &str, stderr: &str) {
+    for (name, text) in [("code", code.to_string().as_str()), ("stdout", stdout), ("stderr", stderr)] {
+        fs::write(home.path("gh").join(name), text).expect("written");
+    }
+}
+
+/// It answers with these checks: check runs and commit statuses.
+fn answers_with(home: &Home, contexts: &Value) {
+    let rollup = json!({ "state": "FAILURE", "contexts": { "nodes": contexts } });
+    let repository = json!({ "nameWithOwner": "acme/shop", "object": { "statusCheckRollup": rollup } });
+    let body = json!({ "data": { "repository": repository } });
+    answers(home, 0, &format!("HTTP/2.0 200 OK\r\nX-Ratelimit-Remaining: 4999\r\n\r\n{body}"), "");
+}
+
+fn calls(home: &Home) -> usize {
+    fs::read_to_string(home.path("gh/calls")).expect("it is there").lines().count()
+}
+
+fn events(home: &Home, event_type: &str) -> Vec<Value> {
+    let found = home.get(&format!("/v1/events?type={event_type}&limit=1000"));
+    found["events"].as_array().expect("a list").iter().map(|found| found["event"].clone()).collect()
+}
+
+fn event(home: &Home, id: &str) -> Value {
+    home.get(&format!("/v1/events/{id}"))["event"].clone()
+}
+
+fn hook(home: &Home, name: &str, more: &Value) -> String {
+    let mut stdin =
+        json!({ "hook_event_name": name, "session_id": SESSION, "cwd": home.work(), "prompt_id": "p1" });
+    let fields = stdin.as_object_mut().expect("an object");
+    fields.extend(more.as_object().expect("an object").clone());
+    let output = home.hook(&stdin.to_string());
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The hook of a batch of one call, which runs `command`.
+fn ran(home: &Home, id: &str, command: &str) -> String {
+    let input = json!({ "command": command });
+    let call =
+        json!({ "tool_name": "Bash", "tool_use_id": id, "tool_input": input, "tool_response": "done" });
+    hook(home, "PostToolBatch", &json!({ "tool_calls": [call] }))
+}
+
+/// Waits until something waits for the session.
+fn wait(home: &Home) {
+    let waited = home.get(&format!("/v1/sessions/{SESSION}/wait?timeout=25s"));
+    assert!(waited["pending"].as_u64().is_some_and(|pending| pending > 0), "{waited}");
+}
+
+#[test]
+fn a_push_that_a_hook_reports_is_asked_for_and_its_end_is_said_once_whatever_dies_in_between() {
+    let home = home();
+    let failed = json!({ "name": "unit", "status": "COMPLETED", "conclusion": "FAILURE", "title": "3 failed", "detailsUrl": "https://ci.example/9001" });
+    answers_with(&home, &json!([{ "context": "lint", "state": "SUCCESS" }, failed]));
+    let daemon = home.serve();
+    hook(&home, "SessionStart", &json!({ "source": "startup" }));
+    assert_eq!(ran(&home, "t1", "cargo test && git push -u origin HEAD 2>&1 | tail -2"), "");
+    wait(&home);
+    assert_eq!(calls(&home), 1, "ten seconds after the push");
+    let text = ran(&home, "t2", "ls");
+    assert!(text.contains("ci_failed: unit") && text.contains("https://ci.example/9001"), "{text}");
+    let failed = events(&home, "ci.check.failed");
+    let fields = ["/payload/branch", "/session"].map(|field| at(&failed[0], field));
+    assert_eq!(fields, ["fix-cart", SESSION]);
+    daemon.kill();
+    let _daemon = home.serve();
+    wait(&home);
+    let text = ran(&home, "t3", "ls");
+    assert!(text.contains("1 of 2 checks failed") && !text.contains("3 failed"), "{text}");
+    let ended = events(&home, "ci.run.failed");
+    assert_eq!((ended.len(), events(&home, "ci.check.failed").len(), calls(&home)), (1, 1, 2));
+    let asked = fs::read_to_string(home.path("gh/calls")).expect("it is there");
+    assert!(asked.starts_with(&format!("in {}: api -i graphql\n", home.work())), "{asked}");
+}
+
+#[test]
+fn a_push_that_failed_or_was_switched_off_is_not_followed() {
+    let home = home();
+    answers_with(&home, &json!([]));
+    let calls_too = "[subscriber]\nid = \"calls\"\n[events]\ntypes = [\"tool.call.success\"]\nseverity_filter = \"debug\"\n";
+    home.configure("subscribers/calls.toml", calls_too);
+    let daemon = home.serve();
+    hook(&home, "SessionStart", &json!({ "source": "startup" }));
+    let input = json!({ "command": "git push" });
+    let failure = json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": input, "error": "Exit code 1\nrejected" });
+    hook(&home, "PostToolUseFailure", &failure);
+    ran(&home, "t1", "git push");
+    ran(&home, "t2", "git push --dry-run");
+    ran(&home, "t3", "git push");
+    // The first one counts as failed, as that was said first.
+    let push = json!([{ "folder": home.work() }]);
+    for (call, event_type, pushed) in [
+        ("t1", "tool.call.failure", Value::Null),
+        ("t2", "tool.call.success", Value::Null),
+        ("t3", "tool.call.success", push),
+    ] {
+        let event = event(&home, &format!("{SESSION}:outcome:{call}"));
+        assert_eq!((at(&event, "/type"), at(&event, "/payload/pushed")), (&json!(event_type), &pushed));
+    }
+    drop(daemon);
+    home.configure("aside.toml", "[sources.ci]\nenabled = false\n");
+    let _daemon = home.serve();
+    let sources = home.get("/v1/sources");
+    let ci = sources["sources"].as_array().expect("a list").iter().find(|source| source["name"] == "ci");
+    assert_eq!(ci.expect("a row")["is_on"], false, "{sources}");
+    assert_eq!(calls(&home), 0);
+}
