@@ -15,7 +15,7 @@ pub mod switch;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -33,7 +33,7 @@ use self::{
 };
 use crate::{
     call::push::{Push, pushes},
-    event::{Event, EventRef, SessionId},
+    event::{Event, EventRef, Seq, SessionId},
     settings::sources,
     time::Timestamp,
 };
@@ -51,6 +51,10 @@ const CALL_SUCCEEDED: &str = "tool.call.success";
 const OPEN_MAX: usize = 32;
 /// Most pull requests, and most branches, of which is remembered what was said of them.
 const SEEN_MAX: usize = 64;
+/// Most events that are remembered because they said something of checks.
+const SAID_MAX: usize = 256;
+/// Most failed checks that a result names.
+const NAMES_MAX: usize = 3;
 /// Most failed checks of a push that are said one by one.
 const FAILED_MAX: usize = 50;
 
@@ -142,6 +146,8 @@ pub struct Follows {
     seen: Arc<Seen>,
     /// The checks of each branch that were said to fail, by owner, repository and branch.
     failing: BTreeMap<String, BTreeSet<String>>,
+    /// The newest events that said something of a session's checks, oldest first.
+    said: VecDeque<(SessionId, Seq)>,
     /// What the configuration says.
     #[serde(skip)]
     settings: switch::Settings,
@@ -171,9 +177,19 @@ impl Follows {
     }
 
     /// Takes an event that is trusted or not, and gives what is to be published with it.
-    pub fn observe(&mut self, event: &EventRef<'_>, is_trusted: bool, now: Timestamp) -> Vec<Event> {
+    pub fn observe(
+        &mut self,
+        seq: Seq,
+        event: &EventRef<'_>,
+        is_trusted: bool,
+        now: Timestamp,
+    ) -> Vec<Event> {
         if !is_trusted {
             return Vec::new();
+        }
+        if let Some(session) = event.session.filter(|_| said::is_of_checks(event)) {
+            self.said.push_back((SessionId::new(session), seq));
+            self.said.drain(..self.said.len().saturating_sub(SAID_MAX));
         }
         match (event.event_type, event.source) {
             (CALL_SUCCEEDED, _) => self.note_pushes(event, now),
@@ -345,6 +361,9 @@ impl Follows {
         for failure in &checks.failures {
             if follow.failed.len() < FAILED_MAX && follow.failed.insert(failed_key(failure)) {
                 events.push(follow.failed_event(failure, now));
+                if follow.names.len() < NAMES_MAX && !follow.names.contains(&failure.check) {
+                    follow.names.push(failure.check.clone());
+                }
                 self.note_failing(follow, &failure.check);
             }
         }
@@ -377,6 +396,17 @@ impl Follows {
         }
     }
 
+    /// Whether all of `events` say how checks of what `session` pushed stand or ended.
+    pub fn has_said(&self, session: &SessionId, events: &[Seq]) -> bool {
+        let is_said = |seq: &Seq| self.said.iter().any(|(of, said)| of == session && said == seq);
+        !self.said.is_empty() && !events.is_empty() && events.iter().all(is_said)
+    }
+
+    /// Whether something of `session` is remembered for [`Follows::has_said`].
+    pub fn has_said_anything(&self, session: &SessionId) -> bool {
+        self.said.iter().any(|(of, _)| of == session)
+    }
+
     /// Lets the follows of one session be those of another one, which takes its place.
     pub fn hand_over(&mut self, from: &SessionId, to: &SessionId) {
         self.change_owner(from, Some(to));
@@ -388,6 +418,11 @@ impl Follows {
     }
 
     fn change_owner(&mut self, from: &SessionId, to: Option<&SessionId>) {
+        for (session, _) in &mut self.said {
+            if let Some(to) = to.filter(|_| session == from) {
+                *session = to.clone();
+            }
+        }
         for follow in self.open.values_mut().filter(|follow| follow.session.as_ref() == Some(from)) {
             Arc::make_mut(follow).session = to.cloned();
             self.has_changed = true;

@@ -6,6 +6,7 @@
 //! changes nothing), [`Injector::release`] (what was decided leaves under a lease, with the answer remembered for its carrier). A notification is at any time in exactly one place: in the queue, under a lease, or ended with
 //! a [`LedgerEntry`]. It does not know how text is written, what else the engine does, or what time it is.
 
+mod aside;
 mod asks;
 mod budget;
 mod epoch;
@@ -215,6 +216,13 @@ impl Injector {
         self.told.forget_of(subscribers);
         for entry in self.queue.take_of(subscribers) {
             self.end(&entry.notification, Reason::SubscriberOff);
+        }
+    }
+
+    /// Ends what waits and `is_wanted` picks.
+    pub fn end_all_that(&mut self, is_wanted: impl Fn(&Notification) -> bool, reason: &Reason) {
+        for entry in self.queue.take_all_that(|entry| is_wanted(&entry.notification)) {
+            self.end(&entry.notification, reason.clone());
         }
     }
 

@@ -46,11 +46,13 @@ pub enum Reason {
     Resolves,
     /// A watch of the session says what happened.
     Watched,
+    /// What was said with a prompt after a pause says it.
+    SummedUp,
 }
 
 impl Reason {
     /// Every word that [`Reason::as_str`] gives.
-    pub const WORDS: [&'static str; 13] = [
+    pub const WORDS: [&'static str; 14] = [
         "filtered",
         "duplicate",
         "over_rate",
@@ -64,6 +66,7 @@ impl Reason {
         "withdrawn",
         "resolves",
         "watched",
+        "summed_up",
     ];
 
     /// The word under which this reason is counted.
@@ -82,6 +85,7 @@ impl Reason {
             Self::Withdrawn => "withdrawn",
             Self::Resolves => "resolves",
             Self::Watched => "watched",
+            Self::SummedUp => "summed_up",
         }
     }
 }

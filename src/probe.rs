@@ -140,6 +140,19 @@ pub struct Known {
     pub workspace: Option<Arc<str>>,
     /// The paths of which the end of a watch has said that they changed, until the next look notes how they are.
     pub watched: BTreeSet<Arc<str>>,
+    /// How the checks of what it pushed ended, the newest last.
+    pub pushed: Vec<Pushed>,
+}
+
+/// How the checks of a branch that a session pushed ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pushed {
+    /// When.
+    pub at: Timestamp,
+    /// The branch, if it is known.
+    pub branch: Option<String>,
+    /// How, in a few words.
+    pub ended: String,
 }
 
 impl Known {
@@ -341,7 +354,7 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
     };
     let files = files::look(&known.files, moment, &given, facts);
     let findings = [git.findings, files.findings, around.look(moment, settings, facts)].concat();
-    let findings = pause::sum_up(findings, moment, &settings.pause);
+    let findings = pause::sum_up(findings, moment, &known.pushed, &settings.pause);
     let around = (around != known.around).then_some(around);
     events(findings, Noted { files: files.noted, around }, moment)
 }

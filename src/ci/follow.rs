@@ -60,6 +60,8 @@ pub struct Follow {
     pub(super) was_open: bool,
     /// The failed checks that were said, by a hash of name and address.
     pub(super) failed: BTreeSet<u64>,
+    /// The names of the first of them.
+    pub(super) names: Vec<String>,
     /// How many had passed, failed and been left out when none went on.
     pub(super) settled: Option<[u32; 3]>,
     /// How many are pending, as of the last answer.
@@ -162,6 +164,7 @@ impl Follow {
             was_at_head: false,
             was_open: false,
             failed: BTreeSet::new(),
+            names: Vec::new(),
             settled: None,
             pending: 0,
             failures: 0,

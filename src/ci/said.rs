@@ -10,7 +10,7 @@ use super::{
     answer::{line, name},
 };
 use crate::{
-    event::{Event, Payload, Provenance, Severity},
+    event::{Event, EventRef, Payload, Provenance, Severity},
     time::{Timestamp, short_duration},
 };
 
@@ -66,6 +66,11 @@ pub(super) fn hash(parts: &[&str]) -> u64 {
     u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"))
 }
 
+/// Whether an event says how the checks of a push stand or ended.
+pub(super) fn is_of_checks(event: &EventRef<'_>) -> bool {
+    event.source == SOURCE && [CHECK_FAILED, RUN_COMPLETED, RUN_FAILED, ENDED].contains(&event.event_type)
+}
+
 fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
@@ -110,7 +115,10 @@ impl End {
                 format!("{} passed, {skipped} skipped", counted(*passed, "check"))
             }
             Self::Run { passed, failed, .. } => {
-                format!("{failed} of {} failed", counted(passed + failed, "check"))
+                let names = follow.names.join(", ");
+                let more = if u64::from(*failed) > follow.names.len() as u64 { ", .." } else { "" };
+                let names = if names.is_empty() { names } else { format!(": {names}{more}") };
+                format!("{failed} of {} failed{names}", counted(passed + failed, "check"))
             }
             Self::NoChecks => "there are no checks".to_owned(),
             Self::StillPending => {

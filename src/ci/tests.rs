@@ -46,7 +46,7 @@ impl World {
     }
 
     fn feed(&mut self, event: &Event) {
-        let said = self.follows.observe(&event.as_ref(), true, self.now);
+        let said = self.follows.observe(Seq(1), &event.as_ref(), true, self.now);
         let seconds = self.now.as_millis() / 1_000;
         for event in said {
             let payload = Value::clone(event.payload.value());
@@ -165,7 +165,7 @@ fn a_push_is_asked_for_as_the_schedule_says_until_its_checks_have_ended() {
         _ => answer(2, &["unit"], 0),
     });
     assert_eq!(world.times(), [10, 20, 30, 60, 90, 120].map(|age| HOUR + age));
-    assert_eq!(world.shown(), ["3660 ci.check.failed unit", "3720 ci.run.failed 1 of 3 checks failed"]);
+    assert_eq!(world.shown(), ["3660 ci.check.failed unit", "3720 ci.run.failed 1 of 3 checks failed: unit"]);
     let end = &world.said.last().expect("an end").3;
     assert_eq!(
         (&end["repo"], &end["branch"], &end["commit"]),
@@ -278,6 +278,19 @@ fn a_newer_push_of_the_branch_ends_the_older_follow_and_the_same_one_is_followed
 }
 
 #[test]
+fn a_result_names_the_first_checks_that_failed() {
+    let run = |failed: &'static [&'static str]| {
+        let mut world = World::new();
+        world.pushed(1);
+        world.run(300, |_| answer(1, failed, 0));
+        world.said.last().expect("an end").3["summary"].clone()
+    };
+    assert_eq!(run(&["a", "b", "c"]), "3 of 4 checks failed: a, b, c");
+    assert_eq!(run(&["a", "b", "c", "d"]), "4 of 5 checks failed: a, b, c, ..");
+    assert_eq!(run(&["a", "a"]), "2 of 3 checks failed: a, ..");
+}
+
+#[test]
 fn a_check_that_fails_no_longer_resolves_what_was_said_of_it() {
     let mut world = World::new();
     world.pushed(1);
@@ -291,9 +304,9 @@ fn a_check_that_fails_no_longer_resolves_what_was_said_of_it() {
     let expected = [
         "10 ci.check.failed unit",
         "10 ci.check.failed lint",
-        "20 ci.run.failed 2 of 3 checks failed",
+        "20 ci.run.failed 2 of 3 checks failed: unit, lint",
         "310 ci.check.failed lint",
-        "320 ci.run.failed 1 of 3 checks failed",
+        "320 ci.run.failed 1 of 3 checks failed: lint",
         "720 ci.check.passed lint",
         "720 ci.check.passed unit",
         "720 ci.run.completed 3 checks passed",
@@ -327,7 +340,7 @@ fn a_command_of_another_loop_is_read_and_what_is_not_trusted_is_not() {
     assert!(world.follows.open.is_empty(), "it was switched off");
     let event =
         world.plan.answered_event(&Follow::new("x".into(), None, "/w", at(0)), answer(0, &["a"], 0), at(0));
-    assert!(world.follows.observe(&event.as_ref(), false, at(0)).is_empty());
+    assert!(world.follows.observe(Seq(1), &event.as_ref(), false, at(0)).is_empty());
 }
 
 #[test]

@@ -35,6 +35,7 @@ files! {
     "mcp_server"
     "message"
     "other_session"
+    "pr_review"
     "reminder"
     "stale_file"
     "tool_failure"

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Engine, fanout::DIRECT_MAX, io::Output, lineage::CHAIN_MAX, rules::SourceSettings};
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     ledger::{HeldBackBy, LedgerEntry, Reason, Subject},
     notification::{Audience, Notification, Priority, Sink, SubscriberId},
     pipeline::{Failure, Pipeline, PipelineOutput, rule::Activity},
+    probe::pause::{CHECKS, PAUSE_ENDED},
     sink::{Held, Level, MESSAGE_CHARS_MAX, Notice},
     time::Timestamp,
 };
@@ -37,7 +38,7 @@ impl Engine {
         self.detect(event, now);
         let is_trusted = self.rules.wake.trusts(event.source, event.provenance);
         let ended = self.watches.observe(seq, event, is_trusted, now);
-        let checked = self.ci.observe(event, is_trusted, now);
+        let checked = self.ci.observe(seq, event, is_trusted, now);
         self.outputs.extend(ended.into_iter().chain(checked).map(Output::Publish));
         let sinks = Arc::clone(&self.rules.sinks);
         let for_user = self.for_user.observe(seq, event, is_trusted, &sinks, now);
@@ -51,12 +52,36 @@ impl Engine {
             }
             return;
         }
+        if is_trusted {
+            self.note_summed_up(event, &matched);
+        }
         let event = Arc::new(event.to_event());
         for index in resolving {
             self.resolve(index, seq, &event, matched.contains(&index), now);
         }
         for index in matched {
             self.feed(index, seq, &event, now);
+        }
+    }
+
+    /// Ends what tells a session of checks when what it is notified of after a pause says how they ended.
+    fn note_summed_up(&mut self, event: &EventRef<'_>, matched: &[u32]) {
+        let is_it = event.event_type == PAUSE_ENDED && event.source == OWN_SOURCE;
+        let Some(id) = event.session.filter(|_| is_it).map(SessionId::new) else { return };
+        let is_on = |index: &u32| {
+            let pipeline = usize::try_from(*index).ok().and_then(|index| self.pipelines.get(index));
+            pipeline.is_some_and(|pipeline| pipeline.rule().activity != Activity::Disabled)
+        };
+        let says_checks =
+            serde_json::from_str::<Value>(event.payload).is_ok_and(|payload| payload.get(CHECKS).is_some());
+        if !says_checks || !matched.iter().any(is_on) {
+            return;
+        }
+        let ci = &self.ci;
+        if let Some(session) = self.sessions.known_mut(&id) {
+            let is_said = |notification: &Notification| ci.has_said(&id, &notification.events);
+            session.injector.end_all_that(is_said, &Reason::SummedUp);
+            self.settle_session(&id);
         }
     }
 

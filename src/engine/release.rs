@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     event::Seq,
-    exchange::{Answer, Exchange, Format, InjectionId, Release, ReleaseRecord, Trigger},
+    exchange::{Answer, Begins, Exchange, Format, InjectionId, Release, ReleaseRecord, Trigger},
     format::{self, Overflow},
     injector::{self, Candidate, Decided, Limits, Replayed, Terms},
     ledger::ConfirmedBy,
@@ -101,8 +101,26 @@ impl Engine {
         );
     }
 
-    /// Releases what is decided, or what was released when the exchange was made.
+    /// Releases what is decided, or what was released when the exchange was made. What tells of checks waits for the first prompt of a
+    /// session that is resumed, which may sum it up.
     fn release(&mut self, seq: Seq, exchange: &Exchange, release: &Release, now: Timestamp) -> Answer {
+        let (ci, id) = (&self.ci, &exchange.session);
+        let waits = exchange.begins == Begins::Resumed && ci.has_said_anything(id);
+        let session = self.sessions.get_mut(id).expect("an exchange opens its session");
+        let is_said = |notification: &Notification| waits && ci.has_said(id, &notification.events);
+        let aside = session.injector.put_aside(is_said);
+        let answer = self.release_what_is_due(seq, exchange, release, now);
+        self.sessions.get_mut(id).expect("it is open").injector.take_back(aside);
+        answer
+    }
+
+    fn release_what_is_due(
+        &mut self,
+        seq: Seq,
+        exchange: &Exchange,
+        release: &Release,
+        now: Timestamp,
+    ) -> Answer {
         let settings = &self.rules.injection;
         let limits = limits(settings).lowered_to(&exchange.budget);
         let (lease, has_delivery_notice) = (settings.lease, settings.delivery_notice);

@@ -12,9 +12,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Known, NOTED, Noted, Other, context::Limit};
+use super::{Known, NOTED, Noted, Other, Pushed, SOURCE, context::Limit};
 use crate::{
-    event::{EventRef, SessionId},
+    event::{EventRef, SessionId, Severity},
     session::OPENING_EVENT,
     time::Timestamp,
 };
@@ -30,6 +30,10 @@ const OTHERS_MAX: usize = 16;
 const LIMITS_MAX: usize = 64;
 /// The end of a watch; its payload has the `paths` that it is about.
 const WATCH_FIRED: &str = "watch.fired";
+/// The events that say how the checks of what a session pushed ended; their payload has the `branch` and a `summary`.
+const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
+/// Most branches of which is remembered how their checks ended.
+const PUSHED_MAX: usize = 3;
 /// Most paths of ended watches that are remembered of a session, give or take those of one watch.
 const WATCHED_MAX: usize = 64;
 /// For how long a session that says nothing counts as one that may have changed something.
@@ -105,6 +109,9 @@ impl Memory {
         if event.event_type == WATCH_FIRED {
             return self.learn_watched(&SessionId::new(session), event);
         }
+        if event.source == SOURCE && CHECKS_ENDED.contains(&event.event_type) {
+            return self.learn_checks(&SessionId::new(session), event, now);
+        }
         let is_of_calls = event.event_type.starts_with("tool.call.");
         let is_of_turns = event.event_type.starts_with("agent.") && event.event_type != OPENING_EVENT;
         if event.event_type != NOTED && !is_of_calls && !is_of_turns {
@@ -160,6 +167,23 @@ impl Memory {
         if known.watched.len() < WATCHED_MAX {
             known.watched.extend(paths);
         }
+    }
+
+    /// Learns how the checks of what a session pushed ended, unless that is nothing to say.
+    fn learn_checks(&mut self, session: &SessionId, event: &EventRef<'_>, now: Timestamp) {
+        #[derive(Deserialize)]
+        struct Ended {
+            branch: Option<String>,
+            summary: String,
+        }
+        let Ok(Ended { branch, summary }) = serde_json::from_str(event.payload) else { return };
+        if event.severity == Severity::Debug || !self.sessions.contains_key(session) {
+            return;
+        }
+        let pushed = &mut self.known_mut(session).pushed;
+        pushed.retain(|before| before.branch != branch);
+        pushed.push(Pushed { at: now, branch, ended: summary });
+        pushed.drain(..pushed.len().saturating_sub(PUSHED_MAX));
     }
 
     fn learn_limit(&mut self, limit: Limit) {

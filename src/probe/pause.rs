@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Finding, Moment};
+use super::{Finding, Moment, Pushed, shown_path};
 use crate::{
     event::Severity,
     settings::settings,
@@ -16,7 +16,10 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most paths that are named.
 const PATHS_SHOWN_MAX: usize = 5;
 /// The type of the finding.
-const PAUSE_ENDED: &str = "agent.pause.ended";
+pub const PAUSE_ENDED: &str = "agent.pause.ended";
+
+/// The field that says how checks ended; what tells of them besides is withdrawn then.
+pub const CHECKS: &str = "ci";
 
 settings! {
     /// The shortest pause that is said.
@@ -25,8 +28,14 @@ settings! {
 
 /// Makes one finding of `findings` when they come after a pause; others stay as they are.
 ///
-/// Shape: the duration, the time here, what happened to the repository, and the files that differ: four fields at most.
-pub(super) fn sum_up(findings: Vec<Finding>, moment: &Moment<'_>, settings: &Settings) -> Vec<Finding> {
+/// Shape: the duration, the time here, what happened to the repository, the files that differ, and how checks of what was `pushed`
+/// ended: five fields at most.
+pub(super) fn sum_up(
+    findings: Vec<Finding>,
+    moment: &Moment<'_>,
+    pushed: &[Pushed],
+    settings: &Settings,
+) -> Vec<Finding> {
     let is_pause = |heard_at: &Timestamp| moment.now.since(*heard_at) >= settings.gap;
     let Some(heard_at) = moment.prompt_after.filter(is_pause).filter(|_| settings.enabled) else {
         return findings;
@@ -62,8 +71,18 @@ pub(super) fn sum_up(findings: Vec<Finding>, moment: &Moment<'_>, settings: &Set
         let shown = files.into_iter().chain(more).collect::<Vec<_>>().join(", ");
         payload.insert("changed_that_you_read".to_owned(), Value::from(shown));
     }
+    let checks: Vec<String> = pushed.iter().filter(|pushed| pushed.at > heard_at).map(shown_checks).collect();
+    if !checks.is_empty() {
+        payload.insert(CHECKS.to_owned(), Value::from(checks.join("; ")));
+    }
     let name = duration_millis(Duration::from_millis(heard_at.as_millis())).to_string();
     let ended =
         Finding { event_type: PAUSE_ENDED, severity: Severity::Info, name, payload: Value::Object(payload) };
     std::iter::once(ended).chain(rest).collect()
+}
+
+/// Such as `fix-cart: 2 of 6 checks failed`.
+fn shown_checks(pushed: &Pushed) -> String {
+    let branch = pushed.branch.as_deref().map(|branch| format!("{}: ", shown_path(branch)));
+    branch.unwrap_or_default() + &shown_path(&pushed.ended)
 }

@@ -361,7 +361,8 @@ fn detail(reason: &Reason) -> Option<String> {
         | Reason::Superseded
         | Reason::Withdrawn
         | Reason::Resolves
-        | Reason::Watched => None,
+        | Reason::Watched
+        | Reason::SummedUp => None,
     }
 }
 

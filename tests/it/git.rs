@@ -1,7 +1,7 @@
 //! What a session is notified of when git itself moves its repository: each move once, with what it did and the files that the
 //! session read; nothing of its own moves.
 
-mod machine;
+pub(crate) mod machine;
 
 use std::{fs, path::Path, sync::Arc};
 

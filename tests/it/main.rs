@@ -41,3 +41,4 @@ mod wake;
 mod walk;
 mod watches;
 mod webhooks;
+mod welcome;

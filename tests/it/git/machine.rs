@@ -17,7 +17,7 @@ use aside::{
 
 /// The file system, at any moment.
 #[derive(Debug)]
-pub(super) struct Machine;
+pub(crate) struct Machine;
 
 impl Facts for Machine {
     fn entry(&self, path: &Path) -> Entry {
@@ -76,7 +76,7 @@ fn git() -> Command {
 }
 
 /// Runs a script in `folder`, in which `git` has nobody's settings.
-pub(super) fn run(script: &str, folder: &Path) {
+pub(crate) fn run(script: &str, folder: &Path) {
     let mut shell = Command::new("sh");
     set_variables(&mut shell);
     let output =
@@ -104,7 +104,7 @@ fn set_variables(command: &mut Command) {
 }
 
 /// What the clock of the file system in `folder` shows.
-pub(super) fn now(folder: &Path) -> Timestamp {
+pub(crate) fn now(folder: &Path) -> Timestamp {
     let path = folder.join("now");
     fs::write(&path, "").expect("written");
     let modified = fs::metadata(&path).and_then(|found| found.modified()).expect("it has a time");

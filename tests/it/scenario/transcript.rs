@@ -356,7 +356,8 @@ fn reason_text(reason: &Reason) -> String {
         | Reason::Superseded
         | Reason::Withdrawn
         | Reason::Resolves
-        | Reason::Watched => word.to_owned(),
+        | Reason::Watched
+        | Reason::SummedUp => word.to_owned(),
     }
 }
 
