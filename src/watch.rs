@@ -39,6 +39,10 @@ const FIRED: &str = "watch.fired";
 const EXPIRED: &str = "watch.expired";
 const REMINDER: &str = "reminder.due";
 const TURN_END: &str = "agent.turn.end";
+/// How the checks of what was pushed end; the payload of such an event is a [`ChecksEnded`].
+const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
+/// The `reason` of an end after which another push goes on.
+const SUPERSEDED: &str = "superseded";
 /// What the types of these events begin with.
 const PREFIX: &str = "watch.";
 /// The source of these events; others cannot set or end anything.
@@ -174,6 +178,33 @@ enum Step {
 #[derive(Deserialize)]
 struct Ended {
     watch: Arc<str>,
+}
+
+/// How the checks of a commit ended.
+#[derive(Deserialize)]
+struct ChecksEnded {
+    branch: Option<String>,
+    commit: Option<String>,
+    reason: Option<String>,
+    summary: String,
+}
+
+impl ChecksEnded {
+    /// Reads it off an event; `None` of another one, and of an end after which another push goes on.
+    fn of(event: &EventRef<'_>, is_trusted: bool) -> Option<Self> {
+        let is_it = is_trusted && event.source == SOURCE && CHECKS_ENDED.contains(&event.event_type);
+        let ended: Self = is_it.then(|| serde_json::from_str(event.payload).ok())??;
+        (ended.reason.as_deref() != Some(SUPERSEDED)).then_some(ended)
+    }
+
+    /// Whether `reference` means the commit.
+    fn is_of(&self, reference: Option<&str>) -> bool {
+        let Some(reference) = reference.filter(|reference| *reference != "HEAD") else { return true };
+        // It has the beginning of the commit.
+        let is_commit =
+            |commit: &String| commit.starts_with(reference) || reference.starts_with(commit.as_str());
+        self.branch.as_deref() == Some(reference) || self.commit.as_ref().is_some_and(is_commit)
+    }
 }
 
 impl Watch {
@@ -344,6 +375,11 @@ impl From<Stored> for Watches {
 }
 
 impl Watches {
+    /// The one of this name, if it is open.
+    pub fn get(&self, id: &str) -> Option<&Arc<Watch>> {
+        self.open.get(id)
+    }
+
     /// Whether none is open.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
@@ -377,7 +413,12 @@ impl Watches {
             return if is_trusted { self.take_own(event, now) } else { Vec::new() };
         }
         let turn_of = event.session.filter(|_| is_trusted && event.event_type == TURN_END);
+        let checks = ChecksEnded::of(event, is_trusted);
         let step = |condition: &Condition, watch: &Watch| {
+            if let Condition::Ci { reference, .. } = condition {
+                let checks = checks.as_ref().filter(|checks| checks.is_of(reference.as_deref()))?;
+                return watch.is_concerned_by(event).then(|| Step::Met(checks.summary.clone()));
+            }
             if let Condition::Event { pattern } = condition {
                 let pattern = pattern.parse::<Pattern>().ok()?;
                 let is_meant = pattern.matches_text(event.event_type) && watch.is_concerned_by(event);
@@ -393,8 +434,9 @@ impl Watches {
         let provenance = if is_trusted { Provenance::Local } else { event.provenance };
         let done = self.meet(step);
         for watch in &done {
-            let waits_for_events =
-                watch.parts.iter().any(|part| matches!(part.condition, Condition::Event { .. }));
+            let is_of_events =
+                |part: &Part| matches!(part.condition, Condition::Event { .. } | Condition::Ci { .. });
+            let waits_for_events = watch.parts.iter().any(is_of_events);
             if let Some(session) = watch.session.clone().filter(|_| waits_for_events) {
                 self.said.push_back((session, seq));
                 self.said.drain(..self.said.len().saturating_sub(SAID_MAX));

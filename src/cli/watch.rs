@@ -23,7 +23,7 @@ const ID_CHARS: usize = 7;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Conditions: exit PID, port [HOST:]PORT, no port .., http URL [STATUS], file PATH, no file PATH,
-change PATH, line FILE /REGEX/, event PATTERN, in 20m, in 3 turns, at 14:30, idle SESSION.
+change PATH, line FILE /REGEX/, ci [REF], event PATTERN, in 20m, in 3 turns, at 14:30, idle SESSION.
 Without a condition: the watches that are open."
 )]
 pub(super) struct Args {

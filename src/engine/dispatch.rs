@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Engine, fanout::DIRECT_MAX, io::Output, lineage::CHAIN_MAX, rules::SourceSettings};
 use crate::{
+    ci::Wanted,
     event::{Event, EventRef, Payload, Provenance, Scope, Seq, SessionId, Severity},
     format,
     injector::Earlier,
@@ -15,6 +16,7 @@ use crate::{
     probe::pause::{CHECKS, PAUSE_ENDED},
     sink::{Held, Level, MESSAGE_CHARS_MAX, Notice},
     time::Timestamp,
+    watch::{self, Condition},
 };
 
 /// The source of events that the engine itself makes.
@@ -38,7 +40,10 @@ impl Engine {
         self.detect(event, now);
         let is_trusted = self.rules.wake.trusts(event.source, event.provenance);
         let ended = self.watches.observe(seq, event, is_trusted, now);
-        let checked = self.ci.observe(seq, event, is_trusted, now);
+        let mut checked = self.ci.observe(seq, event, is_trusted, now);
+        if is_trusted && event.event_type == watch::SET && event.source == watch::SOURCE {
+            checked.extend(self.follow_for_watch(event, now));
+        }
         self.outputs.extend(ended.into_iter().chain(checked).map(Output::Publish));
         let sinks = Arc::clone(&self.rules.sinks);
         let for_user = self.for_user.observe(seq, event, is_trusted, &sinks, now);
@@ -62,6 +67,26 @@ impl Engine {
         for index in matched {
             self.feed(index, seq, &event, now);
         }
+    }
+
+    /// Begins to follow what a watch that was set waits for, unless its session has pushed that.
+    fn follow_for_watch(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
+        let Some(watch) = event.id.split(':').next().and_then(|id| self.watches.get(id)).cloned() else {
+            return Vec::new();
+        };
+        let mut ended = Vec::new();
+        for part in &watch.parts {
+            let Condition::Ci { reference, folder } = &part.condition else { continue };
+            let wanted = Wanted {
+                by: &format!("{}:{}", watch.id, part.text),
+                session: watch.session.as_ref(),
+                workspace: watch.workspace.as_deref(),
+                folder,
+                reference: reference.as_deref(),
+            };
+            ended.extend(self.ci.want(&wanted, now));
+        }
+        ended
     }
 
     /// Ends what tells a session of checks when what it is notified of after a pause says how they ended.

@@ -243,7 +243,8 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
     let now = app.now();
     let offset = |at: Timestamp| (app.utc_offset)(at);
     let terms = Terms { now, utc_offset: &offset, folder: owner.folder.as_deref() };
-    let settings = app.engine.rules().await?.watches.hosts.clone();
+    let rules = app.engine.rules().await?;
+    let (settings, is_asking) = (rules.watches.hosts.clone(), rules.ci.switch.enabled);
     if !settings.enabled {
         let message = "nothing can be waited for: [sources.watch] enabled = false";
         return Err(ApiError::new(StatusCode::CONFLICT, message));
@@ -256,6 +257,9 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
             let message =
                 format!("`{host}` is another machine, which needs `remote = true` in [sources.watch]");
             return Err(wrong(message));
+        }
+        if matches!(condition, Condition::Ci { .. }) && !is_asking {
+            return Err(wrong("checks are not asked for: [sources.ci] enabled = false".to_owned()));
         }
         if matches!(condition, Condition::Turns { .. }) && owner.session.is_none() {
             return Err(wrong("turns are counted of a session, and none is named".to_owned()));

@@ -34,7 +34,7 @@ const SHOWN_CHARS: usize = 60;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The forms of conditions, each with the words that it begins with.
-pub const FORMS: [(&str, &str); 12] = [
+pub const FORMS: [(&str, &str); 13] = [
     ("exit", "exit PID"),
     ("port", "port [HOST:]PORT"),
     ("no port", "no port [HOST:]PORT"),
@@ -43,6 +43,7 @@ pub const FORMS: [(&str, &str); 12] = [
     ("no file", "no file PATH"),
     ("change", "change PATH"),
     ("line", "line FILE /REGEX/"),
+    ("ci", "ci [REF]"),
     ("event", "event PATTERN"),
     ("in", "in 20m, or in 3 turns"),
     ("at", "at 14:30"),
@@ -98,6 +99,13 @@ pub enum Condition {
         pattern: String,
         /// The file's number and how long it was when the watch was set; nothing if there was no file.
         from: Option<(u64, u64)>,
+    },
+    /// The checks of a commit that was pushed end.
+    Ci {
+        /// A branch, or the beginning of a commit; what the session pushed last, or what is checked out, if it is absent.
+        reference: Option<String>,
+        /// Where git and `gh` run, absolute.
+        folder: String,
     },
     /// An event is published that concerns the session or folder of the watch.
     Event {
@@ -197,7 +205,7 @@ fn split_word(text: &str) -> (&str, &str) {
 }
 
 fn read(word: &str, rest: &str, terms: &Terms<'_>) -> Result<Condition, String> {
-    if rest.is_empty() {
+    if rest.is_empty() && word != "ci" {
         return Err("something is missing".to_owned());
     }
     Ok(match word {
@@ -210,6 +218,7 @@ fn read(word: &str, rest: &str, terms: &Terms<'_>) -> Result<Condition, String> 
         "file" | "no file" => Condition::File { path: read_path(rest, terms)?, exists: word == "file" },
         "change" => Condition::Change { path: read_path(rest, terms)?, since: None },
         "line" => read_line(rest, terms)?,
+        "ci" => read_ci(rest, terms)?,
         "event" => {
             let pattern = rest.parse::<Pattern>().map_err(|error| error.to_string())?;
             Condition::Event { pattern: pattern.as_str().to_owned() }
@@ -293,6 +302,18 @@ fn read_line(text: &str, terms: &Terms<'_>) -> Result<Condition, String> {
     Ok(Condition::Line { path: read_path(path.trim(), terms)?, pattern: pattern.to_owned(), from: None })
 }
 
+fn read_ci(text: &str, terms: &Terms<'_>) -> Result<Condition, String> {
+    let reference = text.strip_prefix("refs/heads/").unwrap_or(text);
+    // What git takes for no name of a branch, and what a program would take for an option.
+    let is_wrong = |c: char| c.is_whitespace() || c.is_control() || "~^:?*[\\".contains(c);
+    if reference.starts_with('-') || reference.contains("..") || reference.contains(is_wrong) {
+        return Err("a branch or a commit is one name".to_owned());
+    }
+    let folder = terms.folder.ok_or_else(|| "no folder is known in which git could look".to_owned())?;
+    let reference = Some(reference.to_owned()).filter(|reference| !reference.is_empty());
+    Ok(Condition::Ci { reference, folder: folder.to_owned() })
+}
+
 fn read_delay(text: &str, terms: &Terms<'_>) -> Result<Condition, String> {
     let turns = text.strip_suffix("turns").or_else(|| text.strip_suffix("turn")).map(str::trim);
     if let Some(count) = turns {
@@ -371,7 +392,11 @@ impl Condition {
             | Self::File { .. }
             | Self::Change { .. }
             | Self::Line { .. } => true,
-            Self::Event { .. } | Self::At { .. } | Self::Turns { .. } | Self::Idle { .. } => false,
+            Self::Ci { .. }
+            | Self::Event { .. }
+            | Self::At { .. }
+            | Self::Turns { .. }
+            | Self::Idle { .. } => false,
         }
     }
 
@@ -382,6 +407,7 @@ impl Condition {
             Self::Exit { .. }
             | Self::Port { .. }
             | Self::Http { .. }
+            | Self::Ci { .. }
             | Self::Event { .. }
             | Self::At { .. }
             | Self::Turns { .. }
@@ -436,6 +462,15 @@ mod tests {
             ("change ./Cargo.lock", Condition::Change { path: "/w/Cargo.lock".to_owned(), since: None }),
             ("line /var/log/a /b /c/", line("/var/log/a", "b /c")),
             ("line dev.log /ERROR|panicked/", line("/w/dev.log", "ERROR|panicked")),
+            ("ci", Condition::Ci { reference: None, folder: "/w".to_owned() }),
+            (
+                "ci fix/cart",
+                Condition::Ci { reference: Some("fix/cart".to_owned()), folder: "/w".to_owned() },
+            ),
+            (
+                "ci refs/heads/main",
+                Condition::Ci { reference: Some("main".to_owned()), folder: "/w".to_owned() },
+            ),
             ("event ci.**", Condition::Event { pattern: "ci.**".to_owned() }),
             ("in 1h30m", at("2026-11-25T13:30:00Z")),
             ("in 1 turn", Condition::Turns { left: 1 }),
@@ -461,6 +496,8 @@ mod tests {
             ("http localhost 20", "a status is a number from 100 to 599"),
             ("line a.log ERROR", "a regular expression between slashes"),
             ("line a.log /(/", "unclosed group; it is written `line FILE /REGEX/`"),
+            ("ci --all", "a branch or a commit is one name; it is written `ci [REF]`"),
+            ("ci a b", "a branch or a commit is one name"),
             ("event ci", "an event type has 2 to 8 segments"),
             ("in soon", "a duration has its unit"),
             ("in 0 turns", "a count of turns is a number from 1 to 1000"),
@@ -483,5 +520,7 @@ mod tests {
         let terms = Terms { now: Timestamp::ZERO, utc_offset: &|_| 0, folder: None };
         let error = parse("file x", &terms).expect_err("no folder");
         assert!(error.to_string().contains("begin with `/`"), "{error}");
+        let error = parse("ci", &terms).expect_err("no folder");
+        assert!(error.to_string().contains("no folder is known"), "{error}");
     }
 }

@@ -248,3 +248,34 @@ fn there_are_no_more_than_the_bound() {
     }
     assert_eq!(world.open().len(), ALL_MAX);
 }
+
+#[test]
+fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
+    let ended = |event_type: &str, payload: serde_json::Value, source: &str| Event {
+        source: source.into(),
+        payload: Payload::from(payload),
+        provenance: Provenance::Local,
+        ..other_event(event_type, Some("s1"), Some("/w"))
+    };
+    let payload =
+        |branch: &str| json!({ "branch": branch, "commit": "384a3e139", "summary": "4 checks passed" });
+    let superseded =
+        json!({ "branch": "fix", "commit": "384a3e139", "reason": "superseded", "summary": "-" });
+    for (condition, event, is_trusted, is_meant) in [
+        ("ci", ended("ci.run.completed", payload("fix"), SOURCE), true, true),
+        ("ci HEAD", ended("ci.run.failed", payload("fix"), SOURCE), true, true),
+        ("ci fix", ended("ci.follow.ended", payload("fix"), SOURCE), true, true),
+        ("ci 384a3e139a2dfa", ended("ci.run.completed", payload("fix"), SOURCE), true, true),
+        ("ci main", ended("ci.run.completed", payload("fix"), SOURCE), true, false),
+        ("ci", ended("ci.follow.ended", superseded, SOURCE), true, false),
+        ("ci", ended("ci.check.failed", payload("fix"), SOURCE), true, false),
+        ("ci", ended("ci.run.completed", payload("fix"), "cli"), true, false),
+        ("ci", ended("ci.run.completed", payload("fix"), SOURCE), false, false),
+    ] {
+        let mut world = World::with(&[&watch("w1", &[condition])]);
+        let fired = world.take(&event, is_trusted, after(5));
+        assert_eq!(!fired.is_empty(), is_meant, "{condition} {event:?}");
+        assert!(!is_meant || fired[0].contains(r#""state":"4 checks passed""#), "{fired:?}");
+        assert_eq!(world.watches.has_said(&SessionId::new("s1"), &[Seq(world.seq)]), is_meant);
+    }
+}

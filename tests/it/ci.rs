@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Home, at};
+use crate::support::daemon::{Home, at, eventually};
 
 /// Answers each call with the files beside it, and writes the call down.
 const GH: &str = "#!/bin/sh
@@ -146,4 +146,70 @@ fn a_push_that_failed_or_was_switched_off_is_not_followed() {
     let ci = sources["sources"].as_array().expect("a list").iter().find(|source| source["name"] == "ci");
     assert_eq!(ci.expect("a row")["is_on"], false, "{sources}");
     assert_eq!(calls(&home), 0);
+}
+
+/// Has the session wait for `condition`, until it comes true; gives what it is notified of.
+fn watched(home: &Home, condition: &str) -> String {
+    let body = json!({ "conditions": [condition], "session": SESSION, "cwd": home.work() });
+    let set = home.ask("POST", "/v1/watches", &body.to_string());
+    assert_eq!(set.status(), 201, "{set:?}");
+    wait(home);
+    ran(home, condition, "ls")
+}
+
+#[test]
+fn a_watch_for_checks_asks_at_once_and_says_each_way_in_which_it_cannot_know() {
+    let home = home();
+    let _daemon = home.serve();
+    hook(&home, "SessionStart", &json!({ "source": "startup" }));
+    answers(&home, 4, "", "To get started with GitHub CLI, please run:  gh auth login");
+    let text = watched(&home, "ci");
+    assert!(text.contains("watch: ci") && text.contains("gh may not ask: To get started"), "{text}");
+    answers(
+        &home,
+        1,
+        "",
+        "none of the git remotes configured for this repository point to a known GitHub host.",
+    );
+    assert!(watched(&home, "ci fix-cart").contains("gh knows no GitHub repository here"));
+    assert_eq!(calls(&home), 2);
+    assert!(watched(&home, "ci no-such-branch").contains("there is no such commit"));
+    assert_eq!(calls(&home), 2, "git said so");
+    let refused =
+        home.ask("POST", "/v1/watches", &json!({ "conditions": ["ci -x"], "workspace": "/" }).to_string());
+    assert_eq!(refused.status(), 400);
+}
+
+#[test]
+fn a_repository_with_commit_statuses_alone_ends_a_watch_and_is_not_said_twice() {
+    let home = home();
+    answers_with(
+        &home,
+        &json!([{ "context": "ci/jenkins", "state": "SUCCESS" }, { "context": "cla", "state": "SUCCESS" }]),
+    );
+    let _daemon = home.serve();
+    hook(&home, "SessionStart", &json!({ "source": "startup" }));
+    let text = watched(&home, "ci");
+    assert!(text.contains("state: 2 checks passed") && !text.contains("ci_completed"), "{text}");
+    assert_eq!((calls(&home), events(&home, "ci.run.completed").len()), (2, 1));
+}
+
+#[test]
+fn a_limit_is_journaled_and_holds_the_next_call_over_a_restart() {
+    let home = home();
+    let answers_too = "[subscriber]\nid = \"answers\"\n[events]\ntypes = [\"ci.answered\"]\nseverity_filter = \"debug\"\n[output]\ninject_at = \"turn_end\"\n";
+    home.configure("subscribers/answers.toml", answers_too);
+    answers(&home, 1, "HTTP/2.0 403 Forbidden\r\nRetry-After: 60\r\n\r\n{}", "gh: HTTP 403");
+    let daemon = home.serve();
+    hook(&home, "SessionStart", &json!({ "source": "startup" }));
+    let body = json!({ "conditions": ["ci"], "session": SESSION, "cwd": home.work() });
+    let id = home.ask("POST", "/v1/watches", &body.to_string()).json()["watch"]["id"].clone();
+    eventually("the first answer", || (events(&home, "ci.answered").len() == 1).then_some(()));
+    daemon.kill();
+    let _daemon = home.serve();
+    let body = json!({ "conditions": ["in 2s"], "session": SESSION });
+    assert_eq!(home.ask("POST", "/v1/watches", &body.to_string()).status(), 201);
+    wait(&home);
+    assert_eq!(calls(&home), 1, "two seconds after the start");
+    assert_eq!(home.get("/v1/watches")["watches"][0]["id"], id);
 }

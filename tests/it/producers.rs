@@ -26,7 +26,7 @@ use crate::tidy::read_tree;
 const READS: [(&str, &[&str]); 4] = [
     ("ci", &["tool.call.success"]),
     ("background", &["agent.turn.end"]),
-    ("watch", &["agent.turn.end"]),
+    ("watch", &["agent.turn.end", "ci.follow.ended", "ci.run.completed", "ci.run.failed"]),
     ("loop", &["agent.turn.start", "tool.call.failure", "tool.call.success", "tool.call.timeout"]),
 ];
 /// Code that reads events and publishes none.
