@@ -148,6 +148,8 @@ pub struct Follows {
     failing: BTreeMap<String, BTreeSet<String>>,
     /// The newest events that said something of a session's checks, oldest first.
     said: VecDeque<(SessionId, Seq)>,
+    /// The newest commits whose checks were followed to their end, by owner, oldest first.
+    done: VecDeque<(u64, String)>,
     /// What the configuration says.
     #[serde(skip)]
     settings: switch::Settings,
@@ -237,6 +239,7 @@ impl Follows {
                     branch: push.branch,
                     due: now + gap(Duration::ZERO),
                     is_asked: !self.settings.is_auto,
+                    may_repeat: push.opens_pr,
                     ..Follow::new(id.into(), Some(session.clone()), &push.folder, now)
                 },
                 now,
@@ -264,6 +267,7 @@ impl Follows {
             from: reference.map(str::to_owned),
             branch: reference.filter(is_name).map(str::to_owned),
             is_asked: true,
+            may_repeat: true,
             ..Follow::new(format!("ci{:016x}", hash(&[by])).into(), session.cloned(), folder, now)
         };
         self.open(follow, now)
@@ -282,6 +286,10 @@ impl Follows {
     fn end(&mut self, id: &str, end: End, now: Timestamp) -> Option<Event> {
         let follow = self.open.remove(id)?;
         self.has_changed = true;
+        if let (End::Run { .. }, Some(commit)) = (&end, &follow.commit) {
+            self.done.push_back((follow.owner, commit.clone()));
+            self.done.drain(..self.done.len().saturating_sub(SEEN_MAX));
+        }
         Some(follow.ended_event(&end, now))
     }
 
@@ -299,8 +307,9 @@ impl Follows {
         };
         let others: Vec<_> = self.open.values().filter(|other| is_same_branch(other)).cloned().collect();
         let is_known = |other: &Arc<Follow>| other.session == found.session && other.commit == found.commit;
-        if others.iter().any(is_known) {
-            // The one that goes on says it.
+        let is_done = |done: &(u64, String)| done.0 == found.owner && found.commit.as_ref() == Some(&done.1);
+        if others.iter().any(is_known) || !found.may_repeat && self.done.iter().any(is_done) {
+            // The one that goes on says it, or one that has ended did.
             self.open.remove(&id);
             self.has_changed = true;
             return Vec::new();

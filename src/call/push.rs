@@ -28,6 +28,9 @@ pub struct Push {
     /// What the branch is called at the other side; as here if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// Whether a pull request is made of it, with which more checks may begin.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub opens_pr: bool,
 }
 
 /// The pushes of `command`, which begins in `folder`, each once.
@@ -48,8 +51,13 @@ pub fn pushes(command: &str, folder: &str) -> Vec<Push> {
     }
     let mut pushes: Vec<Push> = Vec::new();
     for push in found {
+        let is_same = |other: &&mut Push| {
+            (&other.folder, &other.from, &other.branch) == (&push.folder, &push.from, &push.branch)
+        };
         // A pull request is of a branch that was pushed just before.
-        if pushes.len() < PUSHES_MAX && !pushes.contains(&push) {
+        if let Some(other) = pushes.iter_mut().find(is_same) {
+            other.opens_pr |= push.opens_pr;
+        } else if pushes.len() < PUSHES_MAX {
             pushes.push(push);
         }
     }
@@ -82,7 +90,7 @@ fn of_git(words: &[&str], folder: &str) -> Vec<Push> {
     // The first one is the remote.
     let refspecs = named.get(1..).unwrap_or_default();
     if refspecs.is_empty() {
-        return vec![Push { folder, from: None, branch: None }];
+        return vec![Push { folder, from: None, branch: None, opens_pr: false }];
     }
     // `tag NAME` is one of two words.
     let tags: Vec<bool> = std::iter::once(false).chain(refspecs.iter().map(|word| *word == "tag")).collect();
@@ -100,7 +108,8 @@ fn of_refspec(refspec: &str, folder: &str) -> Option<Push> {
     let branch = to.map_or(Some(from), branch)?;
     let is_here = |name: &&str| *name != "HEAD" && *name != "@";
     let owned = |name: &str| Some(name).filter(is_here).map(str::to_owned);
-    Some(Push { folder: folder.to_owned(), from: owned(from), branch: owned(branch) })
+    let folder = folder.to_owned();
+    Some(Push { folder, from: owned(from), branch: owned(branch), opens_pr: false })
 }
 
 /// The name of a branch; `None` for a tag, and for what a program would take for an option.
@@ -125,7 +134,7 @@ fn of_gh(words: &[&str], folder: &str) -> Option<Push> {
     }
     // `owner:branch` of a fork.
     let head = head.map(|head| head.rsplit(':').next().unwrap_or(head)).and_then(branch).map(str::to_owned);
-    Some(Push { folder: folder.to_owned(), from: head.clone(), branch: head })
+    Some(Push { folder: folder.to_owned(), from: head.clone(), branch: head, opens_pr: true })
 }
 
 #[cfg(test)]
@@ -135,7 +144,8 @@ mod tests {
     fn shown(command: &str) -> String {
         let show = |push: Push| {
             let name = |name: Option<String>| name.unwrap_or_else(|| ".".to_owned());
-            format!("{} {}>{}", push.folder, name(push.from), name(push.branch))
+            let opens = if push.opens_pr { " opens" } else { "" };
+            format!("{} {}>{}{opens}", push.folder, name(push.from), name(push.branch))
         };
         pushes(command, "/w").into_iter().map(show).collect::<Vec<_>>().join(", ")
     }
@@ -150,9 +160,9 @@ mod tests {
             ("git -C sub -c a.b=c push origin +a:refs/heads/b c", "/w/sub a>b, /w/sub c>c"),
             ("cd sub; git push -o ci.skip origin", "/w/sub .>."),
             ("GIT_SSH_COMMAND=ssh timeout 60 git push", "/w .>."),
-            ("git push && gh pr create --fill", "/w .>."),
-            ("gh pr create --head me:fix --title 'git push'", "/w fix>fix"),
-            ("gh pr new --head=fix", "/w fix>fix"),
+            ("git push && gh pr create --fill", "/w .>. opens"),
+            ("gh pr create --head me:fix --title 'git push'", "/w fix>fix opens"),
+            ("gh pr new --head=fix", "/w fix>fix opens"),
         ] {
             assert_eq!(shown(command), expected, "{command}");
         }

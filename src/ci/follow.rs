@@ -46,6 +46,8 @@ pub struct Follow {
     pub calls: u32,
     /// Whether somebody wants to know also why nothing can be said.
     pub(super) is_asked: bool,
+    /// Whether it is followed also when the checks of its commit were followed to their end before.
+    pub(super) may_repeat: bool,
     /// Names its owner in ids, whatever session it follows.
     pub(super) owner: u64,
     /// `OWNER/NAME` at the other side.
@@ -72,7 +74,7 @@ pub struct Follow {
     pub(super) refusals: u32,
 }
 
-/// Which commit a follow is about; the payload of a [`FOLLOWED`] event.
+/// Which commit a follow is about; the payload of a [`FOLLOWED`](super::FOLLOWED) event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Which follow.
@@ -158,6 +160,7 @@ impl Follow {
             due: now,
             calls: 0,
             is_asked: false,
+            may_repeat: false,
             repo: None,
             url: None,
             pr: None,

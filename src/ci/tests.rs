@@ -166,6 +166,9 @@ fn a_push_is_asked_for_as_the_schedule_says_until_its_checks_have_ended() {
     });
     assert_eq!(world.times(), [10, 20, 30, 60, 90, 120].map(|age| HOUR + age));
     assert_eq!(world.shown(), ["3660 ci.check.failed unit", "3720 ci.run.failed 1 of 3 checks failed: unit"]);
+    // Everything is up to date, so there is nothing new to say.
+    world.pushed(2);
+    world.run(3 * HOUR, |_| panic!("its checks have ended"));
     let end = &world.said.last().expect("an end").3;
     assert_eq!(
         (&end["repo"], &end["branch"], &end["commit"]),
@@ -275,6 +278,16 @@ fn a_newer_push_of_the_branch_ends_the_older_follow_and_the_same_one_is_followed
     let old = world.said.first().expect("its end");
     assert_eq!(world.shown()[0], "100 ci.follow.ended superseded");
     assert_eq!((&old.3["commit"], world.shown().len()), (&json!("111111111"), 2));
+}
+
+#[test]
+fn a_pull_request_of_what_was_pushed_before_is_followed_too() {
+    let mut world = World::new();
+    world.pushed(1);
+    world.run(100, |_| answer(1, &[], 0));
+    world.push(2, json!({ "command": "gh pr create --fill" }));
+    world.run(200, |_| answer(3, &[], 0));
+    assert_eq!(world.shown(), ["20 ci.run.completed 1 check passed", "120 ci.run.completed 3 checks passed"]);
 }
 
 #[test]
