@@ -14,6 +14,9 @@ cat \"$here/stdout\"
 cat \"$here/stderr\" >&2
 exit $(cat \"$here/code\")
 ";
+/// A subscriber that is off; what it asks for is listed all the same.
+const ANSWERS_TOO: &str =
+    "[subscriber]\nid = \"answers\"\nenabled = false\n[events]\ntypes = [\"ci.answered\"]\n";
 const SESSION: &str = "b1c2";
 
 /// A home whose work folder is a repository with a commit, and with `gh` in the daemon's `PATH`.
@@ -46,8 +49,14 @@ fn answers(home: &Home, code: i32, stdout: &str, stderr: &str) {
 
 /// It answers with these checks: check runs and commit statuses.
 fn answers_with(home: &Home, contexts: &Value) {
+    answers_with_branch(home, contexts, &Value::Null);
+}
+
+/// The same, with the branch at a commit.
+fn answers_with_branch(home: &Home, contexts: &Value, branch: &Value) {
     let rollup = json!({ "state": "FAILURE", "contexts": { "nodes": contexts } });
-    let repository = json!({ "nameWithOwner": "acme/shop", "object": { "statusCheckRollup": rollup } });
+    let repository =
+        json!({ "nameWithOwner": "acme/shop", "ref": branch, "object": { "statusCheckRollup": rollup } });
     let body = json!({ "data": { "repository": repository } });
     answers(home, 0, &format!("HTTP/2.0 200 OK\r\nX-Ratelimit-Remaining: 4999\r\n\r\n{body}"), "");
 }
@@ -197,8 +206,7 @@ fn a_repository_with_commit_statuses_alone_ends_a_watch_and_is_not_said_twice() 
 #[test]
 fn a_limit_is_journaled_and_holds_the_next_call_over_a_restart() {
     let home = home();
-    let answers_too = "[subscriber]\nid = \"answers\"\n[events]\ntypes = [\"ci.answered\"]\nseverity_filter = \"debug\"\n[output]\ninject_at = \"turn_end\"\n";
-    home.configure("subscribers/answers.toml", answers_too);
+    home.configure("subscribers/answers.toml", ANSWERS_TOO);
     answers(&home, 1, "HTTP/2.0 403 Forbidden\r\nRetry-After: 60\r\n\r\n{}", "gh: HTTP 403");
     let daemon = home.serve();
     hook(&home, "SessionStart", &json!({ "source": "startup" }));
@@ -212,4 +220,27 @@ fn a_limit_is_journaled_and_holds_the_next_call_over_a_restart() {
     wait(&home);
     assert_eq!(calls(&home), 1, "two seconds after the start");
     assert_eq!(home.get("/v1/watches")["watches"][0]["id"], id);
+}
+
+#[test]
+fn a_force_push_ends_the_follow_and_no_watch_of_the_branch() {
+    let home = home();
+    let head = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(home.path("work")).output();
+    let head = String::from_utf8(head.expect("git runs").stdout).expect("text");
+    let at_commit = |commit: &str| json!({ "target": { "oid": commit } });
+    let pending = json!([{ "context": "ci/jenkins", "state": "PENDING" }]);
+    home.configure("subscribers/answers.toml", ANSWERS_TOO);
+    answers_with_branch(&home, &pending, &at_commit(head.trim()));
+    let _daemon = home.serve();
+    hook(&home, "SessionStart", &json!({ "source": "startup" }));
+    let body = json!({ "conditions": ["ci"], "session": SESSION, "cwd": home.work() });
+    let id = home.ask("POST", "/v1/watches", &body.to_string()).json()["watch"]["id"].clone();
+    eventually("the first answer", || (events(&home, "ci.answered").len() == 1).then_some(()));
+    answers_with_branch(&home, &pending, &at_commit(&"2".repeat(40)));
+    let body = json!({ "conditions": ["event ci.follow.ended"], "session": SESSION });
+    assert_eq!(home.ask("POST", "/v1/watches", &body.to_string()).status(), 201);
+    wait(&home);
+    let ended = events(&home, "ci.follow.ended");
+    assert_eq!((ended.len(), at(&ended[0], "/payload/reason")), (1, &json!("superseded")));
+    assert_eq!((calls(&home), home.get("/v1/watches")["watches"][0]["id"].clone()), (2, id));
 }
