@@ -1,6 +1,7 @@
 //! Word to the user with a real daemon and real sinks: a file, servers, commands in the PATH, and the line of a hook.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
@@ -8,6 +9,7 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -20,6 +22,8 @@ use crate::support::daemon::{Home, at, eventually};
 
 /// How long an exchange may take while others call without end, in a build that is not optimised on a machine that is busy.
 const EXCHANGE_MAX: Duration = Duration::from_millis(1_500);
+/// How often the daemon is killed.
+const KILLS: usize = 6;
 /// How often is called in the loop.
 const CALLS: usize = 10_000;
 
@@ -285,6 +289,39 @@ fn a_restart_goes_on_and_repeats_nothing_that_was_sent() {
         (1, 1, 2)
     );
     assert_eq!(steps(&home, &id).len(), 7);
+}
+
+#[test]
+fn whatever_the_moment_of_a_kill_each_notice_is_in_the_log_once() {
+    let home = home("[sinks]\ndefault = [\"log\"]\n");
+    let mut answered = Vec::new();
+    for round in 0..KILLS {
+        let daemon = home.serve();
+        let (said, heard) = mpsc::sync_channel(64);
+        let home = &home;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..64 {
+                    // Each folder has a rate of its own.
+                    let body = json!({ "message": "x", "workspace": format!("/w/{round}/{number}") });
+                    let Ok(answer) = home.try_ask("POST", "/v1/notify", &body.to_string()) else { return };
+                    said.send(answer.json()["id"].as_str().expect("an id").to_owned()).expect("heard");
+                }
+            });
+            answered.extend(heard.iter().take(3 + 5 * round));
+            daemon.kill();
+            answered.extend(heard);
+        });
+    }
+    let _daemon = home.serve();
+    eventually("every line", || {
+        let lines = logged(&home);
+        let has = |id: &String| lines.iter().any(|line| line["id"] == **id);
+        answered.iter().all(has).then_some(())
+    });
+    let lines = logged(&home);
+    let ids: BTreeSet<&str> = lines.iter().filter_map(|line| line["id"].as_str()).collect();
+    assert_eq!(ids.len(), lines.len());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -16,7 +16,7 @@ use crate::sink::Answered;
 /// What the name of the file before ends in.
 const BEFORE: &str = ".1";
 
-/// Adds a line, to a new file if the present one would have more than `max_bytes` bytes.
+/// Adds a line unless it is the last one there, to a new file if the present one would have more than `max_bytes` bytes.
 pub(super) async fn append(path: PathBuf, line: String, max_bytes: u64) -> Answered {
     let shown = path.display().to_string();
     match spawn_blocking(move || write(&path, &line, max_bytes)).await {
@@ -29,6 +29,10 @@ pub(super) async fn append(path: PathBuf, line: String, max_bytes: u64) -> Answe
 fn write(path: &Path, line: &str, max_bytes: u64) -> io::Result<()> {
     let mut file = open(path)?;
     let length = file.metadata()?.len();
+    // Written by a process that died before it could say so.
+    if ends_in(&mut file, length, line.as_bytes())? {
+        return Ok(());
+    }
     if length > 0 && length.saturating_add(line.len() as u64) > max_bytes {
         let mut before = path.as_os_str().to_owned();
         before.push(BEFORE);
@@ -38,10 +42,19 @@ fn write(path: &Path, line: &str, max_bytes: u64) -> io::Result<()> {
     file.write_all(line.as_bytes())
 }
 
+fn ends_in(file: &mut File, length: u64, line: &[u8]) -> io::Result<bool> {
+    let Some(from) = length.checked_sub(line.len() as u64) else { return Ok(false) };
+    file.seek(SeekFrom::Start(from))?;
+    let mut end = vec![0; line.len()];
+    file.read_exact(&mut end)?;
+    Ok(end == line)
+}
+
 /// Opens the file; a pipe does not wait for its other end, and is refused.
 fn open(path: &Path) -> io::Result<File> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    let file =
+        OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
     }
@@ -58,9 +71,10 @@ mod tests {
     fn a_log_is_for_its_user_alone_and_has_one_file_before_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, before) = (folder.path().join("notices.jsonl"), folder.path().join("notices.jsonl.1"));
-        let line = format!("{}\n", "x".repeat(39));
-        for _ in 0..5 {
+        for number in 0..5 {
+            let line = format!("{}{number}\n", "x".repeat(38));
             write(&path, &line, 100).expect("written");
+            write(&path, &line, 100).expect("it is there");
         }
         let bytes = |path: &Path| fs::metadata(path).expect("there").len();
         assert_eq!((bytes(&path), bytes(&before)), (40, 80));
