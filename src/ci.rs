@@ -33,7 +33,7 @@ use self::{
 };
 use crate::{
     call::push::{Push, pushes},
-    event::{Event, EventRef, Seq, SessionId},
+    event::{Event, EventRef, OWN_SOURCE, Seq, SessionId},
     settings::sources,
     time::Timestamp,
 };
@@ -43,7 +43,7 @@ pub const FOLLOWED: &str = "ci.followed";
 /// The type of the event that says what was answered; its payload is an [`Answered`].
 pub const ANSWERED: &str = "ci.answered";
 /// The source of these events; others change nothing.
-pub const SOURCE: &str = "aside";
+pub const SOURCE: &str = OWN_SOURCE;
 /// The type of the event in which a harness reports a call that succeeded.
 const CALL_SUCCEEDED: &str = "tool.call.success";
 

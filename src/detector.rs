@@ -14,13 +14,11 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    event::{Event, EventRef, EventType, Payload, Provenance, SessionId, Severity},
+    event::{Event, EventRef, SessionId, Severity},
     settings::sources,
     time::Timestamp,
 };
 
-/// The source of what detectors find: the program itself.
-const SOURCE: &str = "aside";
 /// What the types of the events begin with that detectors take: what harnesses report of their agents.
 const TAKEN: [&str; 2] = ["agent.", "tool.call."];
 
@@ -75,18 +73,10 @@ impl Detectors {
         };
         let findings =
             self.each().into_iter().filter_map(|detector| detector.observe(&session, event, settings, now));
-        let publish = |finding: Finding| Event {
-            id: format!("{}-{:016x}", finding.name, name_of(event)).into(),
-            event_type: finding.event_type.parse::<EventType>().expect("a valid literal"),
-            source: SOURCE.into(),
-            provenance: Provenance::Local,
-            severity: finding.severity,
-            timestamp: now,
-            payload: Payload::from(finding.payload),
-            dedupe_key: None,
+        let publish = |Finding { name, event_type, severity, payload }: Finding| Event {
             session: Some(session.clone()),
             workspace: event.workspace.map(Into::into),
-            cause: None,
+            ..Event::own(event_type, format!("{name}-{:016x}", name_of(event)), severity, payload, now)
         };
         findings.map(publish).collect()
     }

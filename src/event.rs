@@ -16,7 +16,7 @@ mod state;
 pub mod catalogue;
 pub mod codec;
 
-pub use envelope::{Event, EventRef, Scope, Seq, SessionId, Severity, SeverityError};
+pub use envelope::{Event, EventRef, OWN_SOURCE, Scope, Seq, SessionId, Severity, SeverityError};
 pub use event_type::{
     EventType, EventTypeError, Pattern, PatternSegment, SEGMENTS_MAX, SEGMENTS_MIN, TYPE_BYTES_MAX,
 };

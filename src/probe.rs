@@ -35,7 +35,7 @@ pub use self::{
 };
 use crate::{
     call::{Call, TouchKind},
-    event::{Event, EventRef, EventType, Payload, Provenance, SessionId, Severity, cut_text, strip_text},
+    event::{Event, EventRef, OWN_SOURCE, SessionId, Severity, cut_text, strip_text},
     exchange::{Begins, Exchange, Trigger},
     notification::InjectionPoint,
     settings::sources,
@@ -46,7 +46,7 @@ use crate::{
 /// The type of the event that carries what a probe noted.
 pub const NOTED: &str = "probe.noted";
 /// The source of what probes publish: the program itself.
-const SOURCE: &str = "aside";
+const SOURCE: &str = OWN_SOURCE;
 /// Most characters of a path that is shown.
 const PATH_CHARS_MAX: usize = 200;
 /// How much of a session's name is shown.
@@ -286,18 +286,11 @@ impl Finding {
 }
 
 fn event(event_type: &str, severity: Severity, name: &str, payload: Value, moment: &Moment<'_>) -> Event {
+    let id = format!("{}:{event_type}:{name}", moment.session);
     Event {
-        id: format!("{}:{event_type}:{name}", moment.session).into(),
-        event_type: event_type.parse::<EventType>().expect("a valid literal"),
-        source: SOURCE.into(),
-        provenance: Provenance::Local,
-        severity,
-        timestamp: moment.now,
-        payload: Payload::from(payload),
-        dedupe_key: None,
         session: Some(moment.session.clone()),
         workspace: moment.workspace.map(Arc::from),
-        cause: None,
+        ..Event::own(event_type, id, severity, payload, moment.now)
     }
 }
 

@@ -23,7 +23,7 @@ pub use self::{
 };
 use crate::{
     event::{
-        Event, EventRef, EventType, Payload, Provenance, Scope, SessionId, Severity, cut_text, mask_secrets,
+        Event, EventRef, OWN_SOURCE, Scope, SessionId, Severity, cut_text, mask_secrets,
         strip_text,
     },
     notification::Sink,
@@ -37,7 +37,7 @@ pub const SENT: &str = "sink.sent";
 /// The type of the event that says that a sink did not take a notice.
 pub const FAILED: &str = "sink.failed";
 /// The source of these events; others say nothing to the user by them.
-pub const SOURCE: &str = "aside";
+pub const SOURCE: &str = OWN_SOURCE;
 
 /// Longest message, in characters; what is longer is cut, with a mark.
 pub const MESSAGE_CHARS_MAX: usize = 1_000;
@@ -175,7 +175,7 @@ impl Notice {
         Event {
             session: self.session.clone(),
             workspace: self.workspace.clone(),
-            ..own(NOTICE, self.id.to_string(), self.level.severity(), Value::Object(payload), self.at)
+            ..Event::own(NOTICE, self.id.to_string(), self.level.severity(), Value::Object(payload), self.at)
         }
     }
 
@@ -306,23 +306,7 @@ impl Job {
             }
         };
         let id = format!("{}:{}:{failures}", notice.id, sink.as_str());
-        own(event_type, id, severity, Value::Object(payload), now)
-    }
-}
-
-fn own(event_type: &str, id: String, severity: Severity, payload: Value, now: Timestamp) -> Event {
-    Event {
-        id: id.into(),
-        event_type: event_type.parse::<EventType>().expect("a valid literal"),
-        source: SOURCE.into(),
-        provenance: Provenance::Local,
-        severity,
-        timestamp: now,
-        payload: Payload::from(payload),
-        dedupe_key: None,
-        session: None,
-        workspace: None,
-        cause: None,
+        Event::own(event_type, id, severity, Value::Object(payload), now)
     }
 }
 

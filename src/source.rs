@@ -16,7 +16,7 @@ use tokio::{io::unix::AsyncFd, sync::watch, task::JoinSet};
 
 use crate::{
     causes::with_causes,
-    event::{Event, Payload, Provenance, Severity},
+    event::{Event, Severity},
     journal::Clock,
     publisher::{Publisher, Records},
     time::{Timestamp, short_duration},
@@ -91,21 +91,9 @@ pub async fn keep_running<S: Source>(
 }
 
 fn failed(source: &str, error: &str, retry_in: Duration, now: Timestamp) -> Event {
-    Event {
-        id: format!("failed-{source}-{}", now.as_millis()).into(),
-        event_type: "source.failed".parse().expect("a valid literal"),
-        source: "aside".into(),
-        provenance: Provenance::Local,
-        severity: Severity::Warning,
-        timestamp: now,
-        payload: Payload::from(
-            json!({ "source": source, "error": error, "retry_in": short_duration(retry_in) }),
-        ),
-        dedupe_key: None,
-        session: None,
-        workspace: None,
-        cause: None,
-    }
+    let payload = json!({ "source": source, "error": error, "retry_in": short_duration(retry_in) });
+    let id = format!("failed-{source}-{}", now.as_millis());
+    Event::own("source.failed", id, Severity::Warning, payload, now)
 }
 
 /// Says when a file can be read from.

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 pub use self::condition::Condition;
 use crate::{
-    event::{Event, EventRef, EventType, Pattern, Payload, Provenance, Scope, Seq, SessionId, Severity},
+    event::{Event, EventRef, OWN_SOURCE, Pattern, Provenance, Scope, Seq, SessionId, Severity},
     settings::sources,
     time::{Timestamp, short_duration},
 };
@@ -46,7 +46,7 @@ const SUPERSEDED: &str = "superseded";
 /// What the types of these events begin with.
 const PREFIX: &str = "watch.";
 /// The source of these events; others cannot set or end anything.
-pub const SOURCE: &str = "aside";
+pub const SOURCE: &str = OWN_SOURCE;
 
 /// Most open watches of a session, or of a folder; an agent that needs more waits for the same thing twice.
 pub const PER_OWNER_MAX: usize = 32;
@@ -245,17 +245,9 @@ impl Watch {
         now: Timestamp,
     ) -> Event {
         Event {
-            id: id.into(),
-            event_type: event_type.parse::<EventType>().expect("a valid literal"),
-            source: SOURCE.into(),
-            provenance: Provenance::Local,
-            severity,
-            timestamp: now,
-            payload: Payload::from(payload),
-            dedupe_key: None,
             session: self.session.clone(),
             workspace: self.workspace.clone(),
-            cause: None,
+            ..Event::own(event_type, id, severity, payload, now)
         }
     }
 

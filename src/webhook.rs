@@ -80,13 +80,13 @@ pub struct Row {
     pub from: Kind,
     /// The event, as the sender names it.
     pub event: String,
-    /// What has to stand in the body: a path and the texts of which one has to be there.
+    /// What the body has to hold: a path and the texts of which one has to be there.
     pub when: Vec<(Path, Vec<String>)>,
     /// The type that it becomes.
     pub event_type: EventType,
     /// Its severity; the catalogue's for the type if there is none.
     pub severity: Option<Severity>,
-    /// The fields of the payload, and where each stands in the body.
+    /// The fields of the payload, and where the body has each.
     pub payload: Vec<(String, Path)>,
 }
 

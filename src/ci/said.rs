@@ -10,7 +10,7 @@ use super::{
     answer::{line, name},
 };
 use crate::{
-    event::{Event, EventRef, Payload, Provenance, Severity},
+    event::{Event, EventRef, Provenance, Severity},
     time::{Timestamp, short_duration},
 };
 
@@ -147,17 +147,9 @@ impl Follow {
         now: Timestamp,
     ) -> Event {
         Event {
-            id: id.into(),
-            event_type: event_type.parse().expect("a valid literal"),
-            source: SOURCE.into(),
-            provenance: Provenance::Local,
-            severity,
-            timestamp: now,
-            payload: Payload::from(payload),
-            dedupe_key: None,
             session: self.session.clone(),
             workspace: self.workspace.clone(),
-            cause: None,
+            ..Event::own(event_type, id, severity, payload, now)
         }
     }
 

@@ -190,7 +190,7 @@ impl Sources {
         Self::of_shipped(shipped::rules())
     }
 
-    /// The layer in the binary as it stands in its files.
+    /// The layer in the binary, whole.
     pub fn shipped_with_tests() -> Self {
         Self::of_shipped(shipped::FILES.iter().copied())
     }

@@ -36,7 +36,7 @@ use crate::{
         report::{Diagnostic, Level, Report},
     },
     event::{
-        Event, Payload, Provenance, Severity,
+        Event, Severity,
         catalogue::{self, OwnSeverities},
     },
     journal::{AppendError, Appended, Journal},
@@ -434,17 +434,5 @@ pub(super) fn failed(report: &Report, now: Timestamp) -> Event {
 }
 
 fn own_event(event_type: &str, severity: Severity, payload: Value, now: Timestamp) -> Event {
-    Event {
-        id: format!("{event_type}-{}", now.as_millis()).into(),
-        event_type: event_type.parse().expect("a valid literal"),
-        source: "aside".into(),
-        provenance: Provenance::Local,
-        severity,
-        timestamp: now,
-        payload: Payload::from(payload),
-        dedupe_key: None,
-        session: None,
-        workspace: None,
-        cause: None,
-    }
+    Event::own(event_type, format!("{event_type}-{}", now.as_millis()), severity, payload, now)
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Engine, fanout::DIRECT_MAX, io::Output, lineage::CHAIN_MAX, rules::SourceSettings};
 use crate::{
     ci::Wanted,
-    event::{Event, EventRef, Payload, Provenance, Scope, Seq, SessionId, Severity},
+    event::{Event, EventRef, OWN_SOURCE, Provenance, Scope, Seq, SessionId, Severity},
     format,
     injector::Earlier,
     ledger::{HeldBackBy, LedgerEntry, Reason, Subject},
@@ -19,8 +19,6 @@ use crate::{
     watch::{self, Condition},
 };
 
-/// The source of events that the engine itself makes.
-pub(super) const OWN_SOURCE: &str = "aside";
 /// Type of the event that says that a subscriber's template or `where` failed.
 pub const SUBSCRIBER_FAILED: &str = "subscriber.failed";
 
@@ -253,24 +251,14 @@ impl Engine {
     /// Publishes that a template or a `where` failed. The pipeline reports a place once, so this cannot feed itself.
     fn report_failure(&mut self, subscriber: &SubscriberId, failure: &Failure, now: Timestamp) {
         let file = failure.part.file(subscriber);
-        self.outputs.push_back(Output::Publish(Event {
-            id: format!("failed-{subscriber}-{file}-{}-{}", failure.line.unwrap_or(0), now.as_millis())
-                .into(),
-            event_type: SUBSCRIBER_FAILED.parse().expect("a valid literal"),
-            source: OWN_SOURCE.into(),
-            provenance: Provenance::Local,
-            severity: Severity::Warning,
-            timestamp: now,
-            payload: Payload::from(json!({
-                "subscriber": subscriber.as_str(),
-                "file": file,
-                "line": failure.line,
-                "message": failure.message,
-            })),
-            dedupe_key: None,
-            session: None,
-            workspace: None,
-            cause: None,
-        }));
+        let payload = json!({
+            "subscriber": subscriber.as_str(),
+            "file": file,
+            "line": failure.line,
+            "message": failure.message,
+        });
+        let id = format!("failed-{subscriber}-{file}-{}-{}", failure.line.unwrap_or(0), now.as_millis());
+        let event = Event::own(SUBSCRIBER_FAILED, id, Severity::Warning, payload, now);
+        self.outputs.push_back(Output::Publish(event));
     }
 }

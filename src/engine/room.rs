@@ -7,12 +7,11 @@ use serde_json::json;
 
 use super::{
     Engine,
-    dispatch::OWN_SOURCE,
     io::Output,
     sessions::{EVICTED_SAID_EVERY, SESSIONS_MAX, SESSIONS_PER_HARNESS_MAX, Session, Sessions},
 };
 use crate::{
-    event::{Event, Payload, Provenance, SessionId, Severity},
+    event::{Event, SessionId, Severity},
     exchange::Harness,
     time::Timestamp,
 };
@@ -68,24 +67,15 @@ impl Engine {
         }
         evicted.said_at = Some(now);
         let count = std::mem::take(&mut evicted.unsaid);
-        self.outputs.push_back(Output::Publish(Event {
-            id: format!("sessions-evicted-{}", now.as_millis()).into(),
-            event_type: EVICTED_EVENT.parse().expect("a valid literal"),
-            source: OWN_SOURCE.into(),
-            provenance: Provenance::Local,
-            severity: Severity::Warning,
-            timestamp: now,
-            payload: Payload::from(json!({
-                "closed": count,
-                "harness": harness.name.as_deref(),
-                "sessions_max": SESSIONS_MAX,
-                "per_harness_max": SESSIONS_PER_HARNESS_MAX,
-            })),
-            dedupe_key: None,
-            session: None,
-            workspace: None,
-            cause: None,
-        }));
+        let payload = json!({
+            "closed": count,
+            "harness": harness.name.as_deref(),
+            "sessions_max": SESSIONS_MAX,
+            "per_harness_max": SESSIONS_PER_HARNESS_MAX,
+        });
+        let id = format!("sessions-evicted-{}", now.as_millis());
+        let event = Event::own(EVICTED_EVENT, id, Severity::Warning, payload, now);
+        self.outputs.push_back(Output::Publish(event));
     }
 }
 

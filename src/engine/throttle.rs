@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::deadlines::Deadlines;
 use crate::{
-    event::{Event, EventRef, Payload, Provenance, SessionId, Severity},
+    event::{Event, EventRef, SessionId, Severity},
     ledger::HeldBackBy,
     pipeline::{TokenBucket, rule::Rate},
     time::Timestamp,
@@ -90,23 +90,9 @@ impl Throttle {
 }
 
 fn throttled_event(source: &str, by: HeldBackBy, held_back: HeldBack, at: Timestamp) -> Event {
-    Event {
-        id: format!("throttled-{source}-{}", held_back.first).into(),
-        event_type: "source.throttled".parse().expect("a valid literal"),
-        source: super::dispatch::OWN_SOURCE.into(),
-        provenance: Provenance::Local,
-        severity: Severity::Warning,
-        timestamp: at,
-        payload: Payload::from(json!({
-            "source": source,
-            "count": held_back.count,
-            "reason": by.describe(),
-        })),
-        dedupe_key: None,
-        session: held_back.session,
-        workspace: None,
-        cause: None,
-    }
+    let payload = json!({ "source": source, "count": held_back.count, "reason": by.describe() });
+    let id = format!("throttled-{source}-{}", held_back.first);
+    Event { session: held_back.session, ..Event::own("source.throttled", id, Severity::Warning, payload, at) }
 }
 
 /// What stands of it in a snapshot; the deadlines are made again.

@@ -6,6 +6,7 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     event::{EventType, Payload, Provenance},
@@ -242,6 +243,9 @@ impl EventRef<'_> {
     }
 }
 
+/// The source of the events that aside itself publishes.
+pub const OWN_SOURCE: &str = "aside";
+
 /// An event that owns its parts.
 #[derive(Debug, Clone)]
 pub struct Event {
@@ -270,6 +274,31 @@ pub struct Event {
 }
 
 impl Event {
+    /// One that aside itself publishes, for nobody in particular.
+    ///
+    /// Shape: `event_type` is a literal; one that is no type is a bug.
+    pub fn own(
+        event_type: &str,
+        id: impl Into<Arc<str>>,
+        severity: Severity,
+        payload: Value,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            event_type: event_type.parse::<EventType>().expect("a valid literal"),
+            source: OWN_SOURCE.into(),
+            provenance: Provenance::Local,
+            severity,
+            timestamp: now,
+            payload: Payload::from(payload),
+            dedupe_key: None,
+            session: None,
+            workspace: None,
+            cause: None,
+        }
+    }
+
     /// The sessions it concerns: the one it names, else those around its folder, else all.
     pub fn scope(&self) -> Scope {
         match (&self.session, &self.workspace) {

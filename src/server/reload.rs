@@ -52,7 +52,7 @@ pub struct ConfigState {
     pub view: ConfigView,
     /// The severities of types that the layers in force name.
     pub severities: Arc<OwnSeverities>,
-    /// Whose webhooks are expected, and what becomes of them.
+    /// Whose webhooks are expected, and what events they are.
     pub webhooks: Arc<Webhooks>,
     /// The file that each setting in force came from, by its key, such as `sources.git.enabled`.
     pub origins: Arc<BTreeMap<String, Arc<str>>>,
@@ -81,7 +81,7 @@ impl ConfigHandle {
         Arc::clone(&self.state.borrow().severities)
     }
 
-    /// Whose webhooks are expected, and what becomes of them.
+    /// Whose webhooks are expected, and what events they are.
     pub(crate) fn webhooks(&self) -> Arc<Webhooks> {
         Arc::clone(&self.state.borrow().webhooks)
     }

@@ -44,7 +44,7 @@ pub(crate) const ALERTS_PATH: &str = "/api/v2/alerts";
 /// Largest file with a secret, in bytes.
 const SECRET_BYTES_MAX: u64 = 4 * 1024;
 
-/// What became of a body.
+/// What was made of a body.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Taken {
     /// How many events it became.
@@ -140,7 +140,7 @@ fn unsigned(kind: Kind) -> ApiError {
     ApiError::new(StatusCode::UNAUTHORIZED, message)
 }
 
-/// What keeps the daemon from checking is for its user; a stranger is not told the path.
+/// What keeps the daemon from checking is for its user; no stranger learns the path.
 fn unusable(kind: Kind, error: &io::Error) -> ApiError {
     tracing::error!(%kind, %error, "the secret of a sender of webhooks cannot be read, so none of its is taken");
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the secret cannot be read; the log says why")

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{condition::Terms, *};
-use crate::snapshot;
+use crate::{event::Payload, snapshot};
 
 const START: Timestamp = Timestamp::from_millis(1_000_000_000);
 

@@ -10,7 +10,7 @@ use crate::{event::Severity, time::Timestamp};
 
 /// Most alerts of one request; Prometheus sends 64 at a time.
 pub const ALERTS_MAX: usize = 1_000;
-/// Labels that stand in the payload under names of their own.
+/// Labels that the payload has under names of their own.
 const NAMED: [&str; 2] = ["alertname", "severity"];
 /// Most other labels in a payload.
 const LABELS_MAX: usize = 12;

@@ -38,7 +38,7 @@ pub enum Refused {
     Secret(Kind),
 }
 
-/// Checks that whoever knows `secret` sent `body`; gives the sender's id of the delivery, if it has one.
+/// Checks that somebody who knows `secret` sent `body`; gives the sender's id of the delivery, if it has one.
 ///
 /// Errors: it is not signed so, or not now.
 pub fn check(

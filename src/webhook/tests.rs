@@ -175,7 +175,7 @@ fn an_alert_is_the_same_however_it_comes_until_it_is_resolved() {
     assert_eq!((resolved.said.event_type.as_str(), resolved.said.severity), ("alert.resolved", None));
     assert_eq!(resolved.said.dedupe_key, firing.said.dedupe_key);
     assert_ne!(resolved.id, firing.id);
-    // A receiver is told a state and a fingerprint.
+    // A receiver gets a state and a fingerprint.
     let received = json!({ "version": "4", "receiver": "aside", "alerts": [{ "status": "firing", "labels": labels,
         "annotations": {}, "startsAt": "2021-02-25T15:00:00Z", "endsAt": "0001-01-01T00:00:00Z", "fingerprint": "f0" }] });
     assert_eq!(read(&received).id, "f0:firing:2021-02-25T15:00:00Z");

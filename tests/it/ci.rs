@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, at, eventually};
 
-/// Answers each call with the files beside it, and writes the call down.
+/// Answers each call with the files in its folder, and writes the call down.
 const GH: &str = "#!/bin/sh
 here=$(dirname \"$0\")/../gh
 echo \"in $(pwd): $1 $2 $3\" >>\"$here/calls\"

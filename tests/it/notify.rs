@@ -392,7 +392,7 @@ fn ends(home: &Home) -> Vec<String> {
 fn a_message_is_one_clean_line_everywhere_and_an_empty_one_is_an_error() {
     let home = home("[sinks]\ndefault = [\"harness\", \"log\", \"desktop\"]\n");
     let daemon = home.serve();
-    // This process counts as the client, as its own number stands in the exchange.
+    // This process counts as the client, as its own number is in the exchange.
     let harness = json!({ "name": "loop", "workspace": home.work(), "pid": std::process::id() });
     home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1", "turn": "t1", "harness": harness }));
     let hostile = "done\u{1b}[2J\n2026-11-25T00:00:00Z error forged: x\r\u{202e} ghp_0123456789abcdefABCDEF0123456789abcd";

@@ -342,7 +342,7 @@ fn whatever_the_moment_of_a_kill_a_watch_fires_once() {
 fn a_command_below_a_client_watches_for_its_session_and_elsewhere_for_its_folder() {
     let home = home();
     let _daemon = home.serve();
-    // This process counts as the client, as its own number stands in the exchange.
+    // This process counts as the client, as its own number is in the exchange.
     let harness = json!({ "name": "loop", "workspace": home.work(), "pid": std::process::id() });
     home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1", "turn": "t1", "harness": harness }));
     let said = home.print(&["watch", "in 20m", "--note", "Look."]);

@@ -148,7 +148,7 @@ fn what_is_not_signed_is_not_read() {
     let (status, said) =
         refused(github, &[event, ("x-hub-signature-256", &signed("guess", &body))], "{not json");
     assert_eq!((status, said.as_str()), (401, "the signature is not that of this secret and this body"));
-    // A token does not stand in for the signature that is set.
+    // A token is not enough where a signature is asked for.
     let bearer = format!("Bearer {TOKEN}");
     let (status, _) = refused(github, &[event, ("authorization", &bearer)], &body);
     assert_eq!(status, 401);

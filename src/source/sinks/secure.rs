@@ -41,7 +41,7 @@ fn ask(address: &str, headers: Vec<(String, String)>, body: &str) -> Result<Resp
     let mut response = request.send(body)?;
     let status = response.status().as_u16();
     let limit = ANSWER_BYTES_MAX as u64;
-    // What breaks off or is longer says nothing beside its status.
+    // Of what breaks off or is longer the status alone counts.
     let body = response.body_mut().with_config().limit(limit).read_to_vec().unwrap_or_default();
     Ok(Response { status, body })
 }
