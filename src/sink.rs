@@ -22,10 +22,7 @@ pub use self::{
     settings::{Apprise, Log, Ntfy, RETRY, Settings, Url, Webhook},
 };
 use crate::{
-    event::{
-        Event, EventRef, OWN_SOURCE, Scope, SessionId, Severity, cut_text, mask_secrets,
-        strip_text,
-    },
+    event::{Event, EventRef, OWN_SOURCE, Scope, SessionId, Severity, cut_text, mask_secrets, strip_text},
     notification::Sink,
     time::{Timestamp, duration_millis},
 };

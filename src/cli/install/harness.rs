@@ -38,6 +38,9 @@ pub(in crate::cli) struct Args {
     /// Let the first hook of a session start the daemon if none runs
     #[arg(long)]
     autostart: bool,
+    /// Give the agent tools as well, by MCP: watch, inbox, notify; a session then costs some 90 tokens more
+    #[arg(long, conflicts_with_all = ["project", "settings"])]
+    tools: bool,
     /// Show what waits in the client's status line also if you have one of your own, which goes on inside it
     #[arg(long, conflicts_with = "no_statusline")]
     statusline: bool,
@@ -87,6 +90,7 @@ impl ForHarness for Args {
             ("project", !installation.settings.project.is_empty()),
             ("plugin", has_marketplace),
             ("settings", installation.plugin.is_some()),
+            ("tools", installation.plugin.is_some()),
             ("statusline", installation.status_line.is_some()),
             ("no_statusline", installation.status_line.is_some()),
         ]
@@ -108,7 +112,7 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
     let places = Places::find(kind, args.project.as_deref().unwrap_or(Path::new(".")))?;
     let mut outcome = Outcome::new(args.dry_run);
     let program = client_program::own_program(args.plugin.is_some());
-    let choice = Choice { kind, program, autostart: args.autostart };
+    let choice = Choice { kind, program, autostart: args.autostart, tools: args.tools };
     if !is_program(&choice.program) {
         return Err(InstallError::OtherName { program: choice.program });
     }

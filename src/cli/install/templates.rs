@@ -22,12 +22,14 @@ pub(super) struct Choice {
     pub(super) program: String,
     /// Whether the first hook of a session starts the daemon.
     pub(super) autostart: bool,
+    /// Whether the agent has tools: the client then says in each session which there are, and that there are none without a daemon.
+    pub(super) tools: bool,
 }
 
 impl Choice {
     /// The plainest one, for those who look for what any of them puts.
     pub(super) fn plain(kind: &'static Kind) -> Self {
-        Self { kind, program: PROGRAM.to_owned(), autostart: false }
+        Self { kind, program: PROGRAM.to_owned(), autostart: false, tools: false }
     }
 
     /// The hooks, as they stand in a settings file: the value of its `hooks`.
@@ -68,6 +70,9 @@ impl Choice {
         for group in first.into_iter().flatten().filter(|_| self.autostart) {
             let handlers = group.get_mut("hooks").and_then(Value::as_array_mut);
             handlers.into_iter().flatten().filter_map(Value::as_object_mut).for_each(start);
+        }
+        if let (false, Some(fields)) = (self.tools, json.as_object_mut()) {
+            fields.remove(SERVERS);
         }
         // A client starts its servers before the first hook of a session.
         let servers = json.get_mut(SERVERS).and_then(Value::as_object_mut).filter(|_| self.autostart);
@@ -124,7 +129,7 @@ mod tests {
     #[test]
     fn every_command_of_every_template_runs_the_program_however_it_is_called() {
         for kind in KINDS {
-            let choice = Choice { kind, program: "/a b/aside".to_owned(), autostart: true };
+            let choice = Choice { kind, program: "/a b/aside".to_owned(), autostart: true, tools: true };
             let Installation { starts, plugin, .. } = &kind.installation;
             assert!(events(kind).iter().any(|event| event == starts), "{}", kind.word);
             let hooks = choice.hooks().to_string();

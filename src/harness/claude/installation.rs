@@ -25,7 +25,7 @@ pub(super) const PROGRAM: Program = Program {
 };
 
 pub(super) const INSTALLATION: Installation = Installation {
-    what: "a plugin with hooks, a monitor, tools and a skill",
+    what: "a plugin with hooks, a monitor and a skill",
     // Older ones do not take a hook's arguments apart from its command.
     since: Version([2, 1, 140]),
     settings: SettingsFiles {

@@ -138,6 +138,11 @@ impl Seat {
         Self::with_plugin(turns, args, |_| ())
     }
 
+    /// The same where the agent has tools.
+    pub(super) fn playing_with_tools(turns: Vec<Turn>) -> Self {
+        Self::served_at(Arc::new(Self::home(&["--tools"])), turns, &[])
+    }
+
     /// The same where no daemon runs until a hook starts one.
     pub(super) fn taken_first() -> Self {
         let home = Self::home(&["--autostart"]);

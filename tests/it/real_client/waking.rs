@@ -165,9 +165,10 @@ fn an_agent_asks_once_by_its_tool_and_is_woken_with_its_note() {
 /// Has the model make a call that waits for a file, which then appears.
 fn asks_once(tool: &str, call: &Value, result: impl Fn(&str, &str) -> String) {
     let turns = vec![Turn::calls("toolu_w1", tool, call), Turn::says("waiting"), Turn::says("seen")];
-    let seat = Seat::playing(turns, &[]);
+    let is_tool = tool == WATCH_TOOL;
+    let seat = if is_tool { Seat::playing_with_tools(turns) } else { Seat::playing(turns, &[]) };
     // An earlier version does not wait for its servers before the first turn.
-    assert!(within(PATIENCE, || seat.servers() == 1), "no server; {}", seat.sight());
+    assert!(within(PATIENCE, || seat.servers() == usize::from(is_tool)), "no server; {}", seat.sight());
     seat.enter("go");
     let request = seat.next_request(2);
     one_watcher(&seat);
