@@ -14,6 +14,8 @@ use crate::event::{EventType, Severity, cut_text, strip_text};
 
 /// Longest text of a field that is taken from a body, in characters.
 const TEXT_CHARS_MAX: usize = 500;
+/// Longest name of a field or an alert that is taken from a body, in bytes.
+const NAME_BYTES_MAX: usize = 64;
 /// Most fields that are taken of a body that no row fits.
 const FIELDS_MAX: usize = 20;
 
@@ -160,7 +162,8 @@ fn other(kind: Kind, event: &str, body: &Value) -> Said {
     let names = [Some(event), action].into_iter().flatten().map(segment).filter(|name| !name.is_empty());
     let name = std::iter::once(format!("webhook.{kind}")).chain(names).collect::<Vec<_>>().join(".");
     let fields = body.as_object().into_iter().flatten();
-    let plain = fields.filter(|(_, value)| value.is_string() || value.is_number() || value.is_boolean());
+    let is_plain = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
+    let plain = fields.filter(|(name, value)| is_name(name) && is_plain(value));
     Said {
         event_type: name.parse().unwrap_or_else(|_| unnamed()),
         severity: None,
@@ -179,6 +182,12 @@ fn segment(name: &str) -> String {
     // What has dots has segments already.
     let parts = name.split('.').map(|part| part.chars().take(40).map(plain).collect::<String>());
     parts.filter(|part| !part.is_empty()).take(4).collect::<Vec<_>>().join(".")
+}
+
+/// Whether a sender's name for something can be one here; another one is left out.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
 fn clean(value: &Value) -> Value {

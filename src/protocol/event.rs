@@ -213,7 +213,7 @@ pub struct EventView<'a> {
 }
 
 /// Refuses an event of more than [`EVENT_BYTES_MAX`] bytes.
-pub(super) fn check_size(bytes: usize) -> Result<(), FieldError> {
+pub(crate) fn check_size(bytes: usize) -> Result<(), FieldError> {
     if bytes > EVENT_BYTES_MAX {
         let message = format!("an event has at most {EVENT_BYTES_MAX} bytes of JSON, this one has {bytes}");
         return Err(FieldError::whole(message));

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::{Said, clean};
+use super::{Said, clean, is_name};
 use crate::{event::Severity, time::Timestamp};
 
 /// Most alerts of one request; Prometheus sends 64 at a time.
@@ -51,7 +51,7 @@ pub fn read(body: &Value, now: Timestamp) -> Result<Vec<Alert>, AlertError> {
 }
 
 fn one(alert: &Value, now: Timestamp) -> Option<Alert> {
-    let labels = alert.get("labels")?.as_object()?;
+    let labels = alert.get("labels")?.as_object().filter(|labels| labels.values().all(Value::is_string))?;
     let name = labels.get("alertname")?.as_str()?;
     let text = |key: &str| alert.get(key).and_then(Value::as_str);
     let ended =
@@ -60,11 +60,14 @@ fn one(alert: &Value, now: Timestamp) -> Option<Alert> {
         Some(status) => status == "resolved",
         None => ended.is_some_and(|at| at <= now),
     };
-    let fingerprint = text("fingerprint").map_or_else(|| fingerprint(labels), str::to_owned);
+    let said = text("fingerprint").filter(|said| is_name(said));
+    let fingerprint = said.map_or_else(|| fingerprint(labels), str::to_owned);
     let (state, since) = match is_resolved {
         true => ("resolved", text("endsAt")),
         false => ("firing", text("startsAt")),
     };
+    // One that does not say since when is new each time, as Alertmanager takes it to begin with the request.
+    let since = since.and_then(|since| since.parse().ok()).unwrap_or(now);
     let mut payload = Map::new();
     payload.insert("alert".to_owned(), clean(&Value::from(name)));
     let annotations = alert.get("annotations").and_then(Value::as_object);
@@ -72,8 +75,8 @@ fn one(alert: &Value, now: Timestamp) -> Option<Alert> {
     if let Some(summary) = annotation("summary").or_else(|| annotation("description")) {
         payload.insert("summary".to_owned(), clean(summary));
     }
-    for (label, value) in labels.iter().filter(|(label, _)| !NAMED.contains(&label.as_str())).take(LABELS_MAX)
-    {
+    let others = labels.iter().filter(|(label, _)| !NAMED.contains(&label.as_str()) && is_name(label));
+    for (label, value) in others.take(LABELS_MAX) {
         payload.entry(label.clone()).or_insert_with(|| clean(value));
     }
     let url = annotation("runbook_url").or_else(|| alert.get("generatorURL").filter(|url| url.is_string()));
@@ -82,7 +85,7 @@ fn one(alert: &Value, now: Timestamp) -> Option<Alert> {
     let event_type = if is_resolved { "alert.resolved" } else { "alert.firing" };
     let severity = labels.get("severity").and_then(Value::as_str).and_then(severity).filter(|_| !is_resolved);
     Some(Alert {
-        id: format!("{fingerprint}:{state}:{}", since.unwrap_or_default()),
+        id: format!("{fingerprint}:{state}:{since}"),
         said: Said {
             event_type: event_type.parse().expect("a valid literal"),
             severity,
