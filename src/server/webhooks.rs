@@ -23,10 +23,13 @@ use uuid::Uuid;
 
 use crate::{
     config::webhooks::{Sender, Webhooks},
-    event::{EVENT_BYTES_MAX, Event, Payload, Provenance, strip_text},
+    event::{Event, Payload, Provenance, strip_text},
     journal::Outcome,
     nearest::nearest,
-    protocol::FieldError,
+    protocol::{
+        FieldError,
+        event::{check_size, read_name},
+    },
     server::{
         App,
         auth::MayPublish,
@@ -80,10 +83,13 @@ pub(crate) async fn webhook(
         None if may_publish => None,
         None => return Err(unsigned(kind)),
     };
-    let body = read_body(&app.rooms.publishing, body).await?;
     let header = |name: &str| extract::header(&headers, name).map(str::to_owned);
-    let checked = secret.map(|secret| signature::check(kind, &header, &body, &secret, app.now()));
     let refused = |error: signature::Refused| ApiError::new(StatusCode::UNAUTHORIZED, error.to_string());
+    if secret.is_some() {
+        signature::sent(kind, &header).map_err(refused)?;
+    }
+    let body = read_body(&app.rooms.publishing, body).await?;
+    let checked = secret.map(|secret| signature::check(kind, &header, &body, &secret, app.now()));
     let delivery = checked.transpose().map_err(refused)?.flatten();
     let json = read_json(&body)?;
     if kind == Kind::Alertmanager {
@@ -188,7 +194,7 @@ async fn take(
 ) -> Result<(StatusCode, Json<Taken>), ApiError> {
     let severities = app.config.severities();
     let event = |(id, said): (String, Said)| Event {
-        id: id.chars().take(200).collect::<String>().into(),
+        id: id.into(),
         severity: said.severity.unwrap_or_else(|| severities.default_severity(said.event_type.as_str())),
         event_type: said.event_type,
         source: kind.as_str().into(),
@@ -201,10 +207,10 @@ async fn take(
         cause: None,
     };
     let events: Vec<Event> = said.into_iter().map(event).collect();
-    debug_assert!(
-        events.iter().all(|event| event.payload.as_str().len() < EVENT_BYTES_MAX),
-        "fields are bounded"
-    );
+    for event in &events {
+        read_name("id", Some((&*event.id).into())).map_err(ApiError::bad)?;
+        check_size(event.payload.as_str().len()).map_err(ApiError::bad)?;
+    }
     let published = events.len();
     if published == 0 {
         return Ok((StatusCode::ACCEPTED, Json(Taken { published, duplicates: 0 })));

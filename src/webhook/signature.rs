@@ -20,6 +20,8 @@ const TOLERANCE_SECONDS: u64 = 5 * 60;
 const SECRET_PREFIX: &str = "whsec_";
 /// What a symmetric signature of Standard Webhooks begins with.
 const VERSION_PREFIX: &str = "v1,";
+/// The header with the signatures of Standard Webhooks.
+const STANDARD_HEADER: &str = "webhook-signature";
 
 /// Why a body is not believed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,26 +50,59 @@ pub fn check(
     secret: &str,
     now: Timestamp,
 ) -> Result<Option<String>, Refused> {
+    let sent = sent(kind, headers)?;
     match kind {
         Kind::Github => {
-            let sent = required(headers, "x-hub-signature-256")?;
             hex_is(sent.strip_prefix("sha256=").unwrap_or_default(), body, secret.as_bytes())?;
             Ok(headers("x-github-delivery"))
         }
         Kind::Forgejo => {
-            let sent = headers("x-forgejo-signature").or_else(|| headers("x-gitea-signature"));
-            hex_is(&sent.ok_or(Refused::Missing("x-forgejo-signature"))?, body, secret.as_bytes())?;
+            hex_is(&sent, body, secret.as_bytes())?;
             Ok(headers("x-forgejo-delivery").or_else(|| headers("x-gitea-delivery")))
         }
-        Kind::Gitlab if headers("webhook-signature").is_none() => {
-            let sent = required(headers, "x-gitlab-token")?;
+        Kind::Gitlab if headers(STANDARD_HEADER).is_none() => {
             is_equal(sent.as_bytes(), secret.as_bytes())?;
             Ok(headers("idempotency-key").or_else(|| headers("x-gitlab-event-uuid")))
         }
-        Kind::Gitlab | Kind::Standard => standard(headers, body, secret, now, kind).map(Some),
-        // It signs nothing; who may send is said by a token of the daemon.
+        Kind::Gitlab | Kind::Standard => {
+            let (id, time) = (required(headers, "webhook-id")?, required(headers, "webhook-timestamp")?);
+            is_now(&time, now)?;
+            let key = standard_key(secret).ok_or(Refused::Secret(kind))?;
+            let own = standard_signature(&key, &id, &time, body);
+            // All are compared, so that how long it takes says nothing.
+            let fits = sent.split(' ').filter(|one| is_equal(one.as_bytes(), own.as_bytes()).is_ok()).count();
+            if fits == 0 { Err(Refused::Signature) } else { Ok(Some(id)) }
+        }
         Kind::Alertmanager => Err(Refused::Secret(kind)),
     }
+}
+
+/// What a sender signed with, or the token that it sends instead; it is there before a body is worth reading.
+///
+/// Errors: there is none.
+pub fn sent(kind: Kind, headers: Headers<'_>) -> Result<String, Refused> {
+    let names: &[&'static str] = match kind {
+        Kind::Github => &["x-hub-signature-256"],
+        Kind::Forgejo => &["x-forgejo-signature", "x-gitea-signature"],
+        Kind::Gitlab => &[STANDARD_HEADER, "x-gitlab-token"],
+        Kind::Standard => &[STANDARD_HEADER],
+        // It signs nothing; who may send is said by a token of the daemon.
+        Kind::Alertmanager => &[],
+    };
+    let missing = names.last().map_or(Refused::Secret(kind), |name| Refused::Missing(name));
+    names.iter().find_map(|name| headers(name)).ok_or(missing)
+}
+
+/// The bytes that a secret of Standard Webhooks means; `None` if it is no base64, or means nothing.
+pub fn standard_key(secret: &str) -> Option<Vec<u8>> {
+    let encoded = secret.strip_prefix(SECRET_PREFIX).unwrap_or(secret);
+    BASE64_STANDARD.decode(encoded).ok().filter(|key| !key.is_empty())
+}
+
+/// What Standard Webhooks sign a body with, as it is written in the header.
+pub fn standard_signature(key: &[u8], id: &str, seconds: &str, body: &[u8]) -> String {
+    let signed = hmac_sha256(key, &[id.as_bytes(), b".", seconds.as_bytes(), b".", body]);
+    format!("{VERSION_PREFIX}{}", BASE64_STANDARD.encode(signed))
 }
 
 /// The HMAC-SHA256 of `parts`, one after the other.
@@ -91,26 +126,9 @@ fn hex_is(sent: &str, body: &[u8], secret: &[u8]) -> Result<(), Refused> {
     if secret.is_empty() { Err(Refused::Signature) } else { is_equal(sent.as_bytes(), own.as_bytes()) }
 }
 
-fn standard(
-    headers: Headers<'_>,
-    body: &[u8],
-    secret: &str,
-    now: Timestamp,
-    kind: Kind,
-) -> Result<String, Refused> {
-    let id = required(headers, "webhook-id")?;
-    let time = required(headers, "webhook-timestamp")?;
-    let sent = required(headers, "webhook-signature")?;
+/// Whether a time in seconds is near enough to now.
+fn is_now(time: &str, now: Timestamp) -> Result<(), Refused> {
     let seconds: u64 = time.parse().map_err(|_| Refused::Time)?;
-    if seconds.abs_diff(now.as_millis() / 1_000) > TOLERANCE_SECONDS {
-        return Err(Refused::Time);
-    }
-    let encoded = secret.strip_prefix(SECRET_PREFIX).unwrap_or(secret);
-    let key = BASE64_STANDARD.decode(encoded).ok().filter(|key| !key.is_empty());
-    let key = key.ok_or(Refused::Secret(kind))?;
-    let own = BASE64_STANDARD.encode(hmac_sha256(&key, &[id.as_bytes(), b".", time.as_bytes(), b".", body]));
-    // All are compared, so that how long it takes says nothing.
-    let signatures = sent.split(' ').filter_map(|one| one.strip_prefix(VERSION_PREFIX));
-    let fits = signatures.filter(|one| is_equal(one.as_bytes(), own.as_bytes()).is_ok()).count();
-    if fits == 0 { Err(Refused::Signature) } else { Ok(id) }
+    let apart = seconds.abs_diff(now.as_millis() / 1_000);
+    if apart > TOLERANCE_SECONDS { Err(Refused::Time) } else { Ok(()) }
 }

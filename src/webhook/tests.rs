@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::{
     alerts::{ALERTS_MAX, AlertError},
-    signature::{Refused, check},
+    signature::{Refused, check, standard_key, standard_signature},
     *,
 };
 use crate::time::Timestamp;
@@ -63,6 +63,20 @@ fn the_vector_of_standard_webhooks_is_believed_within_five_minutes() {
     assert_eq!(signed("", 1_614_265_330, secret), Err(Refused::Signature));
     for wrong in ["whsec_", "whsec_***"] {
         assert_eq!(signed(own, 1_614_265_330, wrong), Err(Refused::Secret(Kind::Standard)), "{wrong}");
+    }
+}
+
+#[test]
+fn a_body_of_ones_own_is_signed_as_it_is_checked() {
+    let key = standard_key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("base64");
+    let signature =
+        standard_signature(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", br#"{"test": 2432232314}"#);
+    assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    for secret in ["whsec_YW55IHRleHQ=", "YW55IHRleHQ="] {
+        assert_eq!(standard_key(secret).as_deref(), Some(b"any text".as_slice()));
+    }
+    for wrong in ["whsec_%", "whsec_", "any text"] {
+        assert_eq!(standard_key(wrong), None, "{wrong}");
     }
 }
 
@@ -179,6 +193,22 @@ fn an_alert_is_the_same_however_it_comes_until_it_is_resolved() {
     let received = json!({ "version": "4", "receiver": "aside", "alerts": [{ "status": "firing", "labels": labels,
         "annotations": {}, "startsAt": "2021-02-25T15:00:00Z", "endsAt": "0001-01-01T00:00:00Z", "fingerprint": "f0" }] });
     assert_eq!(read(&received).id, "f0:firing:2021-02-25T15:00:00Z");
+}
+
+#[test]
+fn an_alert_without_a_beginning_is_new_each_time_and_no_name_in_it_is_long() {
+    let read =
+        |body: &Value, now: u64| alerts::read(body, Timestamp::from_millis(now)).expect("alerts").remove(0);
+    let bare = json!([{ "labels": { "alertname": "DiskFull" } }]);
+    // Fired, resolved and fired again: with one id the second fire would count as a repeat.
+    assert_ne!(read(&bare, 1_000).id, read(&bare, 2_000).id);
+    let long = json!([{ "labels": { "alertname": "DiskFull", "x".repeat(70_000): "y", "a\nb": "z" },
+        "fingerprint": "f".repeat(70_000) }]);
+    let found = read(&long, 1_000);
+    assert!(found.id.len() < 100 && found.said.dedupe_key.as_ref().is_some_and(|key| key.len() == 16));
+    assert_eq!(found.said.payload.keys().collect::<Vec<_>>(), ["alert", "fingerprint"]);
+    let numbers = json!([{ "labels": { "alertname": "a", "n": 7 } }]);
+    assert_eq!(alerts::read(&numbers, NOW), Err(AlertError::Labels(0)));
 }
 
 #[test]

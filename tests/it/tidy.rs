@@ -160,7 +160,7 @@ const OUTSIDE: &[(&str, Where)] = &[
         ]),
     ),
     ("toon_format", Where::Only(&["toon.rs", "toon/"])),
-    ("base64", Where::Only(&["protocol/", "webhook/", "source/sinks/"])),
+    ("base64", Where::Only(&["protocol/", "webhook/"])),
     ("hmac", Where::Only(&["webhook/"])),
     ("toml", Where::Only(&["config.rs", "config/", "event/catalogue.rs"])),
     ("annotate_snippets", Where::Only(&["config.rs", "config/"])),
