@@ -34,7 +34,6 @@ use self::{
 use crate::{
     call::push::{Push, pushes},
     event::{Event, EventRef, OWN_SOURCE, Seq, SessionId},
-    settings::sources,
     time::Timestamp,
 };
 
@@ -57,11 +56,6 @@ const SAID_MAX: usize = 256;
 const NAMES_MAX: usize = 3;
 /// Most failed checks of a push that are said one by one.
 const FAILED_MAX: usize = 50;
-
-sources! {
-    // Module, its name in `[sources]`, what its events are about, and without what it finds nothing.
-    switch "ci" "checks of what was pushed" "`gh`, logged in";
-}
 
 /// What was answered; the payload of an [`ANSWERED`] event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

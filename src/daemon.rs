@@ -420,11 +420,12 @@ fn watch_clients(tasks: &mut Supervisor, app: &App, transcripts: mpsc::Receiver<
 /// Starts the sources that are always there.
 fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path) {
     let out = Outlet { publisher: app.publisher.clone(), clock: app.clock.clone() };
-    let watching = Arc::new(Watching::new(app.registry.follow_watches()));
+    let inputs = app.registry.sources();
+    let watching = Arc::new(Watching::new(inputs.watches.subscribe()));
     tasks.start(TaskKind::Source, source::keep_running(watching, out.clone(), app.shutdown.clone()));
-    let sinks = Arc::new(Sinks::new(app.registry.follow_outbound(), state.join(NOTICES_FILE)));
+    let sinks = Arc::new(Sinks::new(inputs.outbound.subscribe(), state.join(NOTICES_FILE)));
     tasks.start(TaskKind::Source, source::keep_running(sinks, out.clone(), app.shutdown.clone()));
-    let asking = Arc::new(Asking::new(app.registry.follow_ci_plan()));
+    let asking = Arc::new(Asking::new(inputs.ci.subscribe()));
     tasks.start(TaskKind::Source, source::keep_running(asking, out, app.shutdown.clone()));
 }
 

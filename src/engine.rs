@@ -100,7 +100,7 @@ impl Engine {
     pub fn new(rules: Arc<CompiledRules>) -> Self {
         let pipelines = rules.subscribers.iter().cloned().map(Pipeline::new).collect();
         let mut ci = Follows::default();
-        ci.apply(&rules.ci.switch);
+        ci.apply(&rules.outside.ci);
         Self {
             matcher: matcher_of(&rules),
             resolvers: resolvers_of(&rules),
@@ -327,6 +327,11 @@ impl Engine {
         self.ci.take_plan()
     }
 
+    /// The folders that open sessions work in, if they are others than when this was asked before.
+    pub fn take_folders(&mut self) -> Option<Arc<[Arc<str>]>> {
+        self.sessions.take_folders()
+    }
+
     /// The session in which the process goes on that was in `id`; `id` itself when none is known.
     pub fn session_now(&self, id: &SessionId) -> SessionId {
         self.sessions.now_in(id).clone()
@@ -448,7 +453,7 @@ impl Engine {
         for (index, pipeline) in (0_u32..).zip(&self.pipelines) {
             self.pipeline_deadlines.set(index, pipeline.poll_timeout());
         }
-        self.ci.apply(&rules.ci.switch);
+        self.ci.apply(&rules.outside.ci);
         self.rules = rules;
         // What is due goes by the new settings.
         self.for_user.note_change();

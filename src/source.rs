@@ -5,6 +5,7 @@
 //! the daemon. To add one, add a file here that implements [`Source`], and a row in `config/producers.rs`.
 
 pub mod ci;
+pub mod inputs;
 pub mod process;
 pub mod sinks;
 pub mod watching;

@@ -23,7 +23,6 @@ use serde_json::{Map, Value, json};
 pub use self::condition::Condition;
 use crate::{
     event::{Event, EventRef, OWN_SOURCE, Pattern, Provenance, Scope, Seq, SessionId, Severity},
-    settings::sources,
     time::{Timestamp, short_duration},
 };
 
@@ -62,11 +61,6 @@ pub const EXPIRES_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const SAID_MAX: usize = 256;
 /// Longest note, in characters.
 pub const NOTE_CHARS_MAX: usize = 500;
-
-sources! {
-    // Module, its name in `[sources]`, what its events are about, and without what it finds nothing.
-    hosts "watch" "what somebody waits for" "`aside watch CONDITION`";
-}
 
 /// Whether one condition is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

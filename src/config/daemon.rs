@@ -14,7 +14,6 @@ use std::{
 };
 
 use crate::{
-    ci,
     config::{
         activation, frames,
         raw::{Document, Parsed, Section, Value, finish_all},
@@ -23,11 +22,11 @@ use crate::{
         webhooks::{self, Sender},
     },
     detector,
-    engine::rules::{InjectionSettings, PENDING_MAX, SessionSettings, SourceSettings},
+    engine::rules::{InjectionSettings, PENDING_MAX, SessionSettings, SourceSettings, outside},
     exchange::Format,
     notification::Tokens,
     pipeline::activation::WakeSettings,
-    probe, sink, watch,
+    probe, sink,
     webhook::Kind,
 };
 
@@ -137,9 +136,8 @@ pub(crate) struct Settings {
     pub(crate) sources: SourceSettings,
     pub(crate) detectors: detector::Settings,
     pub(crate) probes: Arc<probe::Settings>,
-    pub(crate) watches: watch::Settings,
+    pub(crate) outside: Arc<outside::Settings>,
     pub(crate) sinks: Arc<sink::Settings>,
-    pub(crate) ci: ci::Settings,
     pub(crate) wake: Arc<WakeSettings>,
     pub(crate) senders: BTreeMap<Kind, Sender>,
     pub(crate) origins: BTreeMap<String, Arc<str>>,
@@ -169,9 +167,8 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         sources: sources::read(&mut sources),
         detectors: detector::Settings::read(&mut tables),
         probes: Arc::new(probe::Settings::read(&mut tables)),
-        watches: watch::Settings::read(&mut tables),
+        outside: Arc::new(outside::Settings::read(&mut tables)),
         sinks: Arc::new(sinks::read(&mut sinks, &mut of_sinks)),
-        ci: ci::Settings::read(&mut tables),
         wake: Arc::new(activation::read(&mut activation)),
         senders,
         origins: BTreeMap::new(),
@@ -336,16 +333,15 @@ mod tests {
 
     fn values(settings: &Settings) -> String {
         format!(
-            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
             settings.daemon,
             settings.injection,
             settings.sessions,
             settings.sources,
             settings.detectors,
             settings.probes,
-            settings.watches,
+            settings.outside,
             settings.sinks,
-            settings.ci,
             settings.wake
         )
     }

@@ -1,6 +1,6 @@
 //! What ships and publishes events by itself: probes, detectors, harnesses, a command, the daemon.
 //!
-//! Probes, detectors and harnesses have tables of their own, of which the rows here are made; to add another one, add a row here. The
+//! Probes, detectors, harnesses and what waits for something outside have tables of their own, of which the rows here are made; to add another one, add a row here. The
 //! `producers` of its types in `config/events.toml` name it. What shows them (`aside sources`, `aside doctor`, `GET /v1/sources`,
 //! docs/sources.md) is made of these two or compared with them by a test. An event of any other source is counted by the name of that
 //! source.
@@ -8,14 +8,14 @@
 use std::{borrow::Cow, sync::LazyLock};
 
 use crate::{
-    ci, detector,
-    engine::rules::CompiledRules,
+    detector,
+    engine::rules::{CompiledRules, outside},
     event::catalogue::{self, CatalogueEntry},
     harness::kind::KINDS,
     pipeline::rule::{Activity, Subscriber},
     probe::{self, Facts, git},
     settings::Row,
-    watch, webhook,
+    webhook,
 };
 
 /// The `source` of the events that the program publishes about an agent or about itself.
@@ -34,22 +34,13 @@ pub enum Kind {
     /// It reports what its client does, while it has a session open.
     Harness,
     /// It waits for something outside of aside; `[sources.NAME]` switches it.
-    Source(Switch),
+    Source(fn(&outside::Settings) -> bool),
     /// Somebody runs it.
     Command,
     /// Another program sends it; `[webhooks.NAME]` lets it.
     Webhook,
     /// The daemon, about itself.
     Daemon,
-}
-
-/// Whether a source is on.
-#[derive(Debug, Clone, Copy)]
-pub enum Switch {
-    /// One of `watch`.
-    Watch(fn(&watch::Settings) -> bool),
-    /// One of `ci`.
-    Ci(fn(&ci::Settings) -> bool),
 }
 
 /// One thing that publishes.
@@ -75,10 +66,8 @@ pub static PRODUCERS: LazyLock<Vec<Producer>> = LazyLock::new(|| {
     });
     let probes = probe::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Probe(row.is_on)));
     let detectors = detector::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Detector(row.is_on)));
-    let watches = watch::Settings::ROWS.iter();
-    let watches = watches.map(|row| switched_row(row, Kind::Source(Switch::Watch(row.is_on))));
-    let ci = ci::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Source(Switch::Ci(row.is_on))));
-    probes.chain(detectors).chain(harnesses).chain(watches).chain(ci).chain(OTHERS).collect()
+    let outside = outside::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Source(row.is_on)));
+    probes.chain(detectors).chain(harnesses).chain(outside).chain(OTHERS).collect()
 });
 
 const fn row(name: &'static str, kind: Kind, about: &'static str, needs: &'static str) -> Producer {
@@ -126,8 +115,7 @@ impl Kind {
         match self {
             Self::Probe(is_on) => is_on(&rules.probes),
             Self::Detector(is_on) => is_on(&rules.detectors),
-            Self::Source(Switch::Watch(is_on)) => is_on(&rules.watches),
-            Self::Source(Switch::Ci(is_on)) => is_on(&rules.ci),
+            Self::Source(is_on) => is_on(&rules.outside),
             Self::Webhook => rules.takes_webhooks,
             Self::Harness | Self::Command | Self::Daemon => true,
         }

@@ -22,7 +22,7 @@ use super::{
     watchdog::Watchdog,
 };
 use crate::{
-    engine::{Output, RequestId, SUBSCRIBER_FAILED, io::SessionChange},
+    engine::{Engine, Output, RequestId, SUBSCRIBER_FAILED, io::SessionChange},
     event::{Event, Seq, SessionId},
     exchange::{Answer, InjectionId, ReleaseRecord},
     journal::{AppendError, Closed, Journal, Pace, ReadError, Reader},
@@ -157,19 +157,15 @@ impl EventLoop {
         for session in engine.sessions().filter(|session| session.is_open) {
             knowledge.publish_open(session.id, true);
         }
-        if let Some(changes) = engine.take_known() {
-            knowledge.publish(changes);
-        }
-        if let Some(open) = engine.take_watches() {
-            self.registry.publish_watches(open);
-        }
-        if let Some(outbound) = engine.take_outbound() {
-            self.registry.publish_outbound(outbound);
-        }
-        if let Some(plan) = engine.take_ci_plan() {
-            self.registry.publish_ci_plan(plan);
-        }
-        knowledge.publish_settings(Arc::clone(&engine.rules().probes));
+        publish_changes(&self.registry, engine);
+        self.publish_settings();
+    }
+
+    /// Publishes for probes and sources what the rules in force say of them.
+    fn publish_settings(&self) {
+        let rules = self.fold.engine.rules();
+        self.registry.knowledge().publish_settings(Arc::clone(&rules.probes));
+        self.registry.sources().publish_settings(&rules.outside);
     }
 
     /// Appends a tick and notes its position; returns whether the disk is too full for it.
@@ -263,7 +259,7 @@ impl EventLoop {
         if let Some(lag_max) = self.pace.note(records, took) {
             self.journal.set_lag_max(lag_max);
         }
-        self.registry.knowledge().publish_settings(Arc::clone(&self.fold.engine.rules().probes));
+        self.publish_settings();
         self.journal.set_untaken(self.fold.engine.untaken());
         self.journal.consumed(self.fold.applied);
         self.feed.hand_over(&mut self.fold);
@@ -277,18 +273,7 @@ impl EventLoop {
             self.fold.apply(&record)?;
             self.schedule.note_applied(record.body.len() as u64);
             // Before anybody is answered: the next look of the same session must find what this record taught.
-            if let Some(changes) = self.fold.engine.take_known() {
-                self.registry.knowledge().publish(changes);
-            }
-            if let Some(open) = self.fold.engine.take_watches() {
-                self.registry.publish_watches(open);
-            }
-            if let Some(outbound) = self.fold.engine.take_outbound() {
-                self.registry.publish_outbound(outbound);
-            }
-            if let Some(plan) = self.fold.engine.take_ci_plan() {
-                self.registry.publish_ci_plan(plan);
-            }
+            publish_changes(&self.registry, &mut self.fold.engine);
             let mut has_answer = false;
             while let Some(output) = self.fold.poll_output() {
                 has_answer |= matches!(output, Output::Answer { .. });
@@ -379,6 +364,26 @@ impl Outgoing {
             return Ok(());
         }
         publisher.append(records).await.map(drop)
+    }
+}
+
+/// Publishes for probes and sources what changed in the engine since this was done before.
+fn publish_changes(registry: &Registry, engine: &mut Engine) {
+    if let Some(changes) = engine.take_known() {
+        registry.knowledge().publish(changes);
+    }
+    let sources = registry.sources();
+    if let Some(open) = engine.take_watches() {
+        sources.watches.send_replace(open);
+    }
+    if let Some(outbound) = engine.take_outbound() {
+        sources.outbound.send_replace(outbound);
+    }
+    if let Some(plan) = engine.take_ci_plan() {
+        sources.ci.send_replace(plan);
+    }
+    if let Some(folders) = engine.take_folders() {
+        sources.folders.send_replace(folders);
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Folders {
     /// Without slashes at their ends.
     by_folder: BTreeMap<Box<str>, BTreeSet<SessionId>>,
     of: BTreeMap<SessionId, Arc<str>>,
+    /// Whether a folder was added or removed since [`Self::take_changes`].
+    has_changed: bool,
 }
 
 impl Folders {
@@ -31,13 +33,22 @@ impl Folders {
                 sessions.remove(id);
                 if sessions.is_empty() {
                     self.by_folder.remove(key);
+                    self.has_changed = true;
                 }
             }
         }
         if let Some(folder) = folder {
             self.of.insert(id.clone(), Arc::clone(folder));
-            self.by_folder.entry(without_end(folder).into()).or_default().insert(id.clone());
+            let sessions = self.by_folder.entry(without_end(folder).into()).or_default();
+            self.has_changed |= sessions.is_empty();
+            sessions.insert(id.clone());
         }
+    }
+
+    /// The folders in their order, if one was added or removed since this was asked before.
+    pub(super) fn take_changes(&mut self) -> Option<Arc<[Arc<str>]>> {
+        let changed = std::mem::take(&mut self.has_changed);
+        changed.then(|| self.by_folder.keys().map(|folder| Arc::from(&**folder)).collect())
     }
 
     /// The sessions in, under or above `folder`, folder by folder.
@@ -81,6 +92,10 @@ mod tests {
             let mut around: Vec<SessionId> = folders.around(&folder).cloned().collect();
             around.sort_unstable();
             prop_assert_eq!(around, concerned);
+            let all: BTreeSet<&str> = of.values().flatten().map(|folder| without_end(folder)).collect();
+            let taken = folders.take_changes().unwrap_or_default();
+            prop_assert!(taken.iter().map(|folder| &**folder).eq(all));
+            prop_assert!(folders.take_changes().is_none());
             of.keys().for_each(|id| folders.set(id, None));
             prop_assert!(folders.by_folder.is_empty() && folders.of.is_empty());
         }

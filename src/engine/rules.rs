@@ -2,10 +2,12 @@
 //!
 //! Made by `config::compile`, never changed in place: a reload makes new ones and hands them in as an input.
 
+pub mod outside;
+
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    ci, detector,
+    detector,
     exchange::Format,
     notification::Tokens,
     pipeline::{
@@ -13,7 +15,7 @@ use crate::{
         render::Templates,
         rule::{Rate, Subscriber},
     },
-    probe, sink, watch,
+    probe, sink,
 };
 
 /// One generation of rules.
@@ -35,14 +37,12 @@ pub struct CompiledRules {
     pub detectors: detector::Settings,
     /// The tables of `[sources]` that are about probes.
     pub probes: Arc<probe::Settings>,
-    /// The tables of `[sources]` that are about watches.
-    pub watches: watch::Settings,
+    /// The tables of `[sources]` that are about what waits for something outside.
+    pub outside: Arc<outside::Settings>,
     /// Whether `[webhooks]` lets anybody send.
     pub takes_webhooks: bool,
     /// `[sinks]` of `aside.toml`.
     pub sinks: Arc<sink::Settings>,
-    /// The tables of `[sources]` that are about what was pushed.
-    pub ci: ci::Settings,
     /// `[activation]` of `aside.toml`; every subscriber has it too.
     pub wake: Arc<WakeSettings>,
 }
@@ -77,10 +77,9 @@ impl CompiledRules {
             sources: SourceSettings { rate: None, remote_rate: None },
             detectors: detector::Settings::default(),
             probes: Arc::default(),
-            watches: watch::Settings::default(),
+            outside: Arc::default(),
             takes_webhooks: false,
             sinks: Arc::default(),
-            ci: ci::Settings::default(),
             wake: Arc::default(),
         }
     }

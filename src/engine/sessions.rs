@@ -179,6 +179,11 @@ impl Sessions {
         self.folders.set(id, root.and_then(|session| session.harness.workspace.as_ref()));
     }
 
+    /// The folders of open sessions, if they changed since this was asked before.
+    pub(super) fn take_folders(&mut self) -> Option<Arc<[Arc<str>]>> {
+        self.folders.take_changes()
+    }
+
     /// The session, whether it is open or away.
     pub(super) fn known(&self, id: &SessionId) -> Option<&Session> {
         self.open.get(id).or_else(|| self.away.get(id))

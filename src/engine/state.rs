@@ -112,7 +112,7 @@ impl Engine {
         let mut sessions = sessions.into_owned();
         sessions.restore_indices(&rules.sessions);
         let mut ci = ci.into_owned();
-        ci.apply(&rules.ci.switch);
+        ci.apply(&rules.outside.ci);
         let mut engine = Self {
             matcher: matcher_of(&rules),
             resolvers: resolvers_of(&rules),

@@ -24,7 +24,6 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    ci::Plan,
     engine::io::{Pending, RequestId},
     event::SessionId,
     exchange::{Answer, InjectionId},
@@ -45,8 +44,7 @@ use crate::{
         processes::Processes,
         wake_routes::WakeRoutes,
     },
-    sink::Outbound,
-    source::watching::Open,
+    source::inputs::Inputs,
     time::Timestamp,
     transcript::Gauge,
 };
@@ -90,12 +88,8 @@ pub struct Registry {
     /// Injections that were handed to a request which was gone before it took them; at most one for each open request.
     lost: Mutex<Vec<(SessionId, InjectionId)>>,
     has_lost: Notify,
-    /// The open watches.
-    watches: watch::Sender<Open>,
-    /// What is due at the sinks.
-    outbound: watch::Sender<Outbound>,
-    /// What is to be asked next of what was pushed.
-    ci: watch::Sender<Plan>,
+    /// What sources work by.
+    sources: Inputs,
     /// Held while a watch is set.
     watch_turn: tokio::sync::Mutex<()>,
     /// The places of connections that speak MCP.
@@ -122,47 +116,15 @@ impl Registry {
             followed_at: AtomicU64::new(0),
             lost: Mutex::default(),
             has_lost: Notify::new(),
-            watches: watch::Sender::new(Arc::new([])),
-            outbound: watch::Sender::new(Outbound::default()),
-            ci: watch::Sender::new(Plan::default()),
+            sources: Inputs::default(),
             watch_turn: tokio::sync::Mutex::default(),
             mcp_places: Arc::new(Semaphore::new(MCP_CONNECTIONS_MAX)),
         }
     }
 
-    /// Takes over which watches are open.
-    pub fn publish_watches(&self, open: Open) {
-        self.watches.send_replace(open);
-    }
-
-    /// Takes over what is due at the sinks.
-    pub fn publish_outbound(&self, outbound: Outbound) {
-        self.outbound.send_replace(outbound);
-    }
-
-    /// What is due at the sinks, as it changes.
-    pub fn follow_outbound(&self) -> watch::Receiver<Outbound> {
-        self.outbound.subscribe()
-    }
-
-    /// Takes over what is to be asked next of what was pushed.
-    pub fn publish_ci_plan(&self, plan: Plan) {
-        self.ci.send_replace(plan);
-    }
-
-    /// That, as it changes.
-    pub fn follow_ci_plan(&self) -> watch::Receiver<Plan> {
-        self.ci.subscribe()
-    }
-
-    /// The open watches, as they change.
-    pub fn follow_watches(&self) -> watch::Receiver<Open> {
-        self.watches.subscribe()
-    }
-
-    /// The open watches.
-    pub(crate) fn watches(&self) -> Open {
-        Arc::clone(&self.watches.borrow())
+    /// What sources work by.
+    pub const fn sources(&self) -> &Inputs {
+        &self.sources
     }
 
     /// Waits until nobody else sets a watch.

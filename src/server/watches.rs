@@ -181,7 +181,7 @@ pub(crate) async fn begin(app: &App, request: &WatchRequest, peer: Option<u32>) 
 pub(crate) async fn open(app: &App) -> Result<Vec<Arc<Watch>>, ApiError> {
     // The event loop answers a question after it has applied what was written before.
     app.engine.rules().await?;
-    Ok(app.registry.watches().to_vec())
+    Ok(app.registry.sources().watches.borrow().to_vec())
 }
 
 fn check_room(open: &[Arc<Watch>], new: &Watch) -> Result<(), ApiError> {
@@ -244,7 +244,7 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
     let offset = |at: Timestamp| (app.utc_offset)(at);
     let terms = Terms { now, utc_offset: &offset, folder: owner.folder.as_deref() };
     let rules = app.engine.rules().await?;
-    let (settings, is_asking) = (rules.watches.hosts.clone(), rules.ci.switch.enabled);
+    let (settings, is_asking) = (rules.outside.watch.clone(), rules.outside.ci.enabled);
     if !settings.enabled {
         let message = "nothing can be waited for: [sources.watch] enabled = false";
         return Err(ApiError::new(StatusCode::CONFLICT, message));

@@ -88,10 +88,9 @@ fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
         sources: rules.sources.clone(),
         detectors: rules.detectors.clone(),
         probes: rules.probes.clone(),
-        watches: rules.watches.clone(),
+        outside: Arc::clone(&rules.outside),
         takes_webhooks: rules.takes_webhooks,
         sinks: Arc::clone(&rules.sinks),
-        ci: rules.ci.clone(),
         wake: Arc::clone(&rules.wake),
     }
 }

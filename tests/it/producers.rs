@@ -14,6 +14,7 @@ use aside::{
         webhooks::Webhooks,
     },
     detector,
+    engine::rules::outside,
     event::catalogue,
     harness::kind::KINDS,
     notification::SubscriberId,
@@ -54,7 +55,12 @@ fn literals() -> BTreeMap<String, BTreeSet<String>> {
     files.iter().map(|(path, text)| (path.clone(), of(text))).collect()
 }
 
-/// The row whose code a file is: a probe, a detector and a harness have a file of their name, and a folder if they need one.
+/// The row of a source that waits for something outside, by the name of its module.
+fn outside_row(module: &str) -> Option<&'static str> {
+    outside::Settings::ROWS.iter().find(|row| row.module == module).map(|row| row.name)
+}
+
+/// The row whose code a file is: a probe, a detector, a source and a harness have a file of their name, and a folder if they need one.
 ///
 /// Panics: for another file in their folders.
 fn row_of(path: &str) -> Option<&'static str> {
@@ -68,17 +74,14 @@ fn row_of(path: &str) -> Option<&'static str> {
         "source" => {
             return match name {
                 "watching" => Some("watch"),
-                "ci" => Some("ci"),
                 "sinks" => Some("notify"),
-                _ => None,
+                name => outside_row(name),
             };
         }
-        "watch" | "src/watch.rs" => Some("watch"),
         "webhook" => Some("webhooks"),
-        "ci" | "src/ci.rs" => Some("ci"),
         "sink" | "src/sink.rs" => Some("notify"),
         "daemon" | "engine" | "src/probe.rs" | "src/source.rs" => Some("aside"),
-        _ => return None,
+        other => return outside_row(other.trim_start_matches("src/").trim_end_matches(".rs")),
     };
     Some(own.unwrap_or_else(|| panic!("{path} publishes and is the code of no row")))
 }

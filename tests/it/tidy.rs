@@ -91,7 +91,7 @@ const MODULES: &[Module] = &[
     module("journal", 4, &[DATA, &["config", "meter", "background"]]),
     module("publisher", 4, &[DATA, &["engine::io", "protocol", "journal"]]),
     module("projection", 4, &[DATA, &["engine", "protocol", "journal"]]),
-    module("source", 4, &[DATA, RULES, &["harness", "journal", "protocol", "publisher"]]),
+    module("source", 4, &[DATA, RULES, &["engine::rules", "harness", "journal", "protocol", "publisher"]]),
     module("server", 5, &[DATA, RULES, BELOW_THE_SHELL]),
     module("daemon", 5, &[DATA, RULES, BELOW_THE_SHELL, &["server", "background"]]),
     module("cli", 6, &[DATA, RULES, BELOW_THE_SHELL, &["server", "daemon", "client"]]),

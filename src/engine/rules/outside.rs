@@ -1,0 +1,11 @@
+//! `[sources]` of `aside.toml`, as far as it is about sources that wait for something outside. To add one, add a row.
+
+use std::collections::BTreeMap;
+
+use crate::{ci::switch as ci, settings::sources, watch::hosts as watch};
+
+sources! {
+    // Module, its name in `[sources]`, what its events are about, and without what it finds nothing.
+    watch "watch" "what somebody waits for" "`aside watch CONDITION`";
+    ci "ci" "checks of what was pushed" "`gh`, logged in";
+}

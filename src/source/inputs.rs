@@ -1,0 +1,37 @@
+//! What sources work by, as the event loop publishes it. A source that needs something new of the engine gets a field here.
+
+use std::sync::Arc;
+
+use tokio::sync::watch::Sender;
+
+use super::watching::Open;
+use crate::{ci::Plan, engine::rules::outside, sink::Outbound};
+
+/// The folders that open sessions work in, sorted.
+pub type Folders = Arc<[Arc<str>]>;
+
+/// The newest value of each; who subscribes sees changes, and not each one.
+#[derive(Debug, Default)]
+pub struct Inputs {
+    /// The open watches.
+    pub watches: Sender<Open>,
+    /// What is due at the sinks.
+    pub outbound: Sender<Outbound>,
+    /// What is to be asked next of what was pushed.
+    pub ci: Sender<Plan>,
+    /// What `[sources]` says in the rules in force.
+    pub settings: Sender<Arc<outside::Settings>>,
+    /// Where sessions work, without subagents.
+    pub folders: Sender<Folders>,
+}
+
+impl Inputs {
+    /// Takes over the settings, if they are of other rules than before.
+    pub fn publish_settings(&self, settings: &Arc<outside::Settings>) {
+        self.settings.send_if_modified(|known| {
+            let is_new = !Arc::ptr_eq(known, settings);
+            *known = Arc::clone(settings);
+            is_new
+        });
+    }
+}
