@@ -209,6 +209,7 @@ pub async fn serve_unix(listener: UnixListener, app: App) -> io::Result<()> {
 
 /// Serves whoever has one of `tokens` until the daemon stops and open requests are answered.
 pub async fn serve_tcp(listener: TcpListener, app: App, tokens: Tokens) -> io::Result<()> {
+    app.registry.note_tcp(listener.local_addr()?);
     let stopping = app.shutdown.clone();
     connections::serve(listener, auth::token_only(router::router(app), tokens), stopping).await;
     Ok(())

@@ -7,6 +7,7 @@
 pub mod ci;
 pub mod inputs;
 pub mod process;
+pub mod secret;
 pub mod sinks;
 pub mod watching;
 

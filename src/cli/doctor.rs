@@ -6,10 +6,12 @@ mod attached;
 mod binary;
 mod client;
 mod daemon;
+mod mcp;
 mod round_trip;
 mod rules;
 mod sinks;
 mod sources;
+mod webhooks;
 
 use std::{borrow::Cow, process::ExitCode};
 
@@ -135,6 +137,8 @@ fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
         checks.extend(rules::checks(context));
         checks.extend(sources::checks(&kinds, context));
         checks.extend(sinks::checks(context));
+        checks.extend(webhooks::checks(context));
+        checks.extend(mcp::checks(&kinds, context));
         checks.extend(kinds.first().map(|kind| binary::time(kind, context.client.socket())));
         checks.extend(kinds.iter().map(|kind| round_trip::check(kind, &context.client)));
     } else {

@@ -54,6 +54,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(watches::cancel))
         .routes(routes!(mcp::connect))
         .routes(routes!(webhooks::webhook))
+        .routes(routes!(webhooks::list))
         .routes(routes!(webhooks::alerts))
         .routes(routes!(notify::send))
         .routes(routes!(notify::sinks))

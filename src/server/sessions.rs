@@ -5,8 +5,9 @@
 //! A wake-up carries no text and may be lost or merged with the next one; what is pending stays in the engine.
 
 use std::{
+    net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -90,6 +91,8 @@ pub struct Registry {
     has_lost: Notify,
     /// What sources work by.
     sources: Inputs,
+    /// Where the API is on TCP.
+    tcp: OnceLock<SocketAddr>,
     /// Held while a watch is set.
     watch_turn: tokio::sync::Mutex<()>,
     /// The places of connections that speak MCP.
@@ -117,9 +120,20 @@ impl Registry {
             lost: Mutex::default(),
             has_lost: Notify::new(),
             sources: Inputs::default(),
+            tcp: OnceLock::new(),
             watch_turn: tokio::sync::Mutex::default(),
             mcp_places: Arc::new(Semaphore::new(MCP_CONNECTIONS_MAX)),
         }
+    }
+
+    /// Notes where the API is on TCP.
+    pub(crate) fn note_tcp(&self, address: SocketAddr) {
+        self.tcp.get_or_init(|| address);
+    }
+
+    /// Where the API is on TCP, if it is.
+    pub(crate) fn tcp(&self) -> Option<SocketAddr> {
+        self.tcp.get().copied()
     }
 
     /// What sources work by.

@@ -526,6 +526,7 @@ fn the_document_lists_every_route() {
         "get /v1/sources",
         "get /v1/status",
         "get /v1/watches",
+        "get /v1/webhooks",
         "post /api/v2/alerts",
         "post /v1/admin/rebuild",
         "post /v1/events",

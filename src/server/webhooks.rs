@@ -2,12 +2,7 @@
 //!
 //! `config/webhooks.toml` says what events they become (docs/webhooks.md).
 
-use std::{
-    fs::{self, File},
-    io::{self, Read},
-    os::unix::fs::MetadataExt,
-    path::Path,
-};
+use std::io;
 
 use axum::{
     Json,
@@ -37,6 +32,7 @@ use crate::{
         exchange::records_of,
         extract::{self, Segment, read_body},
     },
+    source::secret,
     webhook::{self, Kind, Said, signature},
 };
 
@@ -44,8 +40,6 @@ use crate::{
 pub(crate) const PATH: &str = "/v1/webhooks/";
 /// Where Prometheus posts alerts to an Alertmanager.
 pub(crate) const ALERTS_PATH: &str = "/api/v2/alerts";
-/// Largest file with a secret, in bytes.
-const SECRET_BYTES_MAX: u64 = 4 * 1024;
 
 /// What was made of a body.
 #[derive(Debug, Serialize, ToSchema)]
@@ -54,6 +48,51 @@ pub(crate) struct Taken {
     published: usize,
     /// How many of them had been published before, by their ids.
     duplicates: usize,
+}
+
+/// Who may send webhooks.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SenderList {
+    senders: Vec<SenderView>,
+    /// Where they are taken over TCP; only at the Unix socket if it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listens_on: Option<String>,
+}
+
+/// One that may send.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SenderView {
+    /// `github`, `gitlab`, `forgejo`, `standard` or `alertmanager`.
+    name: &'static str,
+    /// Where it posts.
+    path: String,
+    /// Whether it signs; one that does not sends a token.
+    is_signed: bool,
+    /// The folder for whose sessions its events are; for all if it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workspace: Option<String>,
+    /// What keeps the daemon from taking its webhooks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+/// Lists who may send webhooks, and whether their secrets can be read.
+#[utoipa::path(get, path = "/v1/webhooks", tag = "admin", responses((status = 200, body = SenderList)))]
+pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
+    let known = app.config.webhooks();
+    let view = |(kind, sender): (&Kind, &Sender)| SenderView {
+        name: kind.as_str(),
+        path: format!("{PATH}{kind}"),
+        is_signed: sender.secret_file.is_some(),
+        workspace: sender.workspace.as_deref().map(str::to_owned),
+        problem: sender
+            .secret_file
+            .as_deref()
+            .and_then(|file| secret::read(file).err())
+            .map(|error| error.to_string()),
+    };
+    let senders = known.senders.iter().map(view).collect();
+    Json(SenderList { senders, listens_on: app.registry.tcp().map(|address| address.to_string()) })
 }
 
 /// Takes a webhook.
@@ -79,7 +118,7 @@ pub(crate) async fn webhook(
     let known = app.config.webhooks();
     let (kind, sender) = expected(&known, &name)?;
     let secret = match &sender.secret_file {
-        Some(file) => Some(read_secret(file).map_err(|error| unusable(kind, &error))?),
+        Some(file) => Some(secret::read(file).map_err(|error| unusable(kind, &error))?),
         None if may_publish => None,
         None => return Err(unsigned(kind)),
     };
@@ -150,21 +189,6 @@ fn unsigned(kind: Kind) -> ApiError {
 fn unusable(kind: Kind, error: &io::Error) -> ApiError {
     tracing::error!(%kind, %error, "the secret of a sender of webhooks cannot be read, so none of its is taken");
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the secret cannot be read; the log says why")
-}
-
-/// The secret in a file that others may not read.
-fn read_secret(path: &Path) -> io::Result<String> {
-    let about = fs::metadata(path)?;
-    if !about.is_file() || about.mode() & 0o077 != 0 {
-        let message = format!("{} is open to others, or no file: chmod 600 it", path.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(SECRET_BYTES_MAX).read_to_string(&mut text)?;
-    match text.trim() {
-        "" => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is empty", path.display()))),
-        secret => Ok(secret.to_owned()),
-    }
 }
 
 fn read_json(body: &Bytes) -> Result<Value, ApiError> {

@@ -14,8 +14,6 @@ mod webhook;
 use std::{
     collections::{HashMap, HashSet},
     convert::Infallible,
-    fs::File,
-    io::Read,
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -29,7 +27,7 @@ use tokio::{
 };
 
 pub use self::check::check;
-use super::{Outlet, Source, pause};
+use super::{Outlet, Source, pause, secret};
 use crate::{
     event::SessionId,
     notification::Sink,
@@ -44,8 +42,6 @@ const TRY_MAX: Duration = Duration::from_secs(10);
 const COMMAND_MAX: Duration = Duration::from_secs(30);
 /// Between two tries to publish on a full disk.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Largest file of a secret, in bytes.
-const SECRET_BYTES_MAX: u64 = 4 * 1024;
 
 /// A try: of which notice, at which sink, after how many failures.
 type Key = (Arc<str>, Sink, u32);
@@ -205,26 +201,12 @@ const fn never(error: String) -> Answered {
     Answered::Refused { error, is_final: true }
 }
 
-/// The text of a file that holds a secret, without the white space around it.
-///
-/// Errors: it cannot be read, is larger than [`SECRET_BYTES_MAX`], or is empty; they do not say what is in it.
+/// The secret in a file, in words where there is none.
 async fn read_secret(path: &str) -> Result<String, String> {
-    let (file, shown) = (PathBuf::from(path), path.to_owned());
-    let read = spawn_blocking(move || {
-        let mut text = String::new();
-        File::open(file)?.take(SECRET_BYTES_MAX + 1).read_to_string(&mut text).map(|_| text)
-    });
-    let text = match read.await {
-        Ok(Ok(text)) => text,
-        Ok(Err(error)) => return Err(format!("{shown} cannot be read: {error}")),
-        Err(error) => return Err(format!("{shown} cannot be read: {error}")),
-    };
-    match text.trim() {
-        "" => Err(format!("{shown} is empty")),
-        _ if text.len() as u64 > SECRET_BYTES_MAX => {
-            Err(format!("{shown} is larger than {SECRET_BYTES_MAX} bytes"))
-        }
-        secret => Ok(secret.to_owned()),
+    let file = PathBuf::from(path);
+    match spawn_blocking(move || secret::read(&file)).await {
+        Ok(read) => read.map_err(|error| error.to_string()),
+        Err(error) => Err(format!("{path} cannot be read: {error}")),
     }
 }
 

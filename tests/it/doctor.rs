@@ -75,10 +75,41 @@ fn all_is_well_after_an_installation_with_a_daemon() {
     let sources =
         PRODUCERS.iter().filter(|row| row.kind.is_switched()).map(|row| format!("source {}", row.name));
     let names = before.map(str::to_owned).into_iter().chain(sources);
-    let names =
-        names.chain(["look", "sink harness", "sink desktop", "sink log", "round trip"].map(str::to_owned));
+    let names = names.chain(
+        ["look", "sink harness", "sink desktop", "sink log", "tools", "round trip"].map(str::to_owned),
+    );
     assert_eq!(verdicts(&home), (Some(0), names.map(|name| name + " ok").collect()));
     assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn the_tools_and_who_may_send_webhooks_are_looked_at() {
+    let home = Home::new();
+    let secret = home.write_secret("secret", "a secret\n");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).expect("set");
+    let settings = format!(
+        "[webhooks.github]\nenabled = true\nsecret_file = {secret:?}\n[webhooks.alertmanager]\nenabled = true\n"
+    );
+    home.configure("aside.toml", &settings);
+    let _daemon = home.serve();
+    assert!(run(&home, &["install", "claude-code", "--tools"]).status.success());
+    let said = text(&run(&home, &["doctor"]).stdout);
+    let line = |name: &str| {
+        let found = said.lines().find(|line| line.get(6..).is_some_and(|line| line.starts_with(name)));
+        found.unwrap_or_else(|| panic!("{name}: {said}")).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let tools = line("tools");
+    assert!(tools.starts_with("ok tools watch, inbox, notify by `aside mcp`, "), "{tools}");
+    assert!(tools.ends_with(" tokens; installed in claude-code"), "{tools}");
+    let github = line("webhook github");
+    let problem = format!("fail webhook github others may use {}: chmod 600 it -> mend", secret.display());
+    assert!(github.starts_with(&problem), "{github}");
+    let alerts = line("webhook alertmanager");
+    assert!(alerts.starts_with("warn webhook alertmanager taken at /v1/webhooks/alertmanager of the Unix socket only -> set `listen`"), "{alerts}");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("set");
+    let said = text(&run(&home, &["doctor"]).stdout);
+    assert!(said.contains("webhook github"), "{said}");
+    assert!(!said.contains("others may use"), "{said}");
 }
 
 #[test]

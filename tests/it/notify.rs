@@ -174,8 +174,7 @@ fn exchange(home: &Home, carrier: &str) -> Value {
 /// A home in which every sink is used, the servers being these.
 fn home_with_all(ntfy: &Server, webhook: &Server) -> Home {
     let home = home("");
-    let secret = home.path("secret");
-    fs::write(&secret, format!("{SECRET}\n")).expect("written");
+    let secret = home.write_secret("secret", &format!("{SECRET}\n"));
     let settings = format!(
         "[journal]\nsegment_bytes = 1048576\n\
          [sinks]\ndefault = [\"harness\", \"desktop\", \"log\", \"ntfy\", \"webhook\", \"apprise\"]\nretry = [\"1s\", \"1s\"]\n\
@@ -259,8 +258,7 @@ fn a_notice_reaches_every_sink_and_why_says_how_it_went_at_each() {
 fn a_restart_goes_on_and_repeats_nothing_that_was_sent() {
     let webhook = Server::start(&[BUSY, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]);
     let home = home("");
-    let secret = home.path("secret");
-    fs::write(&secret, "YW55IHRleHQ=").expect("written");
+    let secret = home.write_secret("secret", "YW55IHRleHQ=");
     home.configure(
         "aside.toml",
         &format!(

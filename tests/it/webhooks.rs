@@ -1,12 +1,6 @@
 //! Webhooks and alerts at a real daemon: over TCP with a signature or a token, once each, and refused otherwise.
 
-use std::{
-    fmt::Write as _,
-    fs,
-    io::Write,
-    net::TcpStream,
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
-};
+use std::{fmt::Write as _, fs, net::TcpStream, os::unix::fs::PermissionsExt};
 
 use aside::webhook::signature::hmac_sha256;
 use serde_json::{Value, json};
@@ -22,19 +16,13 @@ struct Served {
     port: u16,
 }
 
-fn write_private(path: &std::path::Path, text: &str) {
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path).expect("a file");
-    file.write_all(text.as_bytes()).expect("written");
-}
-
 fn served() -> Served {
     let home = Home::new();
     let port =
         std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
     let (secret, tokens) = (home.path("github.secret"), home.path("tokens"));
-    write_private(&secret, &format!("{SECRET}\n"));
-    write_private(&tokens, &format!("{TOKEN}  publish  alerts\n"));
+    home.write_secret("github.secret", &format!("{SECRET}\n"));
+    home.write_secret("tokens", &format!("{TOKEN}  publish  alerts\n"));
     home.configure(
         "aside.toml",
         &format!(

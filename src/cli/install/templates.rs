@@ -12,7 +12,7 @@ use crate::harness::{
 const START: &str = "--start";
 
 /// The servers that a client starts and speaks MCP with, by name.
-const SERVERS: &str = "mcpServers";
+pub(crate) const SERVERS: &str = "mcpServers";
 
 /// What an installation can choose.
 #[derive(Debug, Clone)]

@@ -12,8 +12,6 @@ use crate::{
 
 /// How long a server may take to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// The permissions of a secret that others have.
-const OTHERS: u32 = 0o077;
 
 /// Where the sink sends.
 ///
@@ -44,10 +42,6 @@ async fn server(url: Option<&Url>, secret_file: Option<&str>) -> Result<String, 
     let url = url.ok_or_else(|| "it has no `url`".to_owned())?;
     if let Some(file) = secret_file {
         read_secret(file).await?;
-        let mode = fs::metadata(file).map_or(0, |found| found.permissions().mode());
-        if mode & OTHERS != 0 {
-            return Err(format!("others can read {file}: chmod 600 it"));
-        }
     }
     match timeout(CONNECT_MAX, TcpStream::connect((&*url.host, url.port))).await {
         Ok(Ok(_)) => Ok(url.address(&url.path)),

@@ -7,6 +7,7 @@ use std::{
     ffi::OsString,
     fs,
     io::{BufRead, BufReader, Read, Write},
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::mpsc,
@@ -98,6 +99,14 @@ impl Home {
         let path = self.path("config").join(name);
         fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder");
         fs::write(path, text).expect("written");
+    }
+
+    /// Writes a file that nobody else may use, and gives its path.
+    pub(crate) fn write_secret(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its permissions");
+        path
     }
 
     /// The program with this home's places and nothing else of the environment but where programs are.

@@ -1,0 +1,53 @@
+//! Whether those who may send webhooks can. Nothing is sent.
+
+use serde::Deserialize;
+
+use super::Check;
+use crate::cli::{Context, parse};
+
+const DOING: &str = "look at the senders of webhooks";
+
+#[derive(Deserialize)]
+struct Answer {
+    senders: Vec<Sender>,
+    listens_on: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Sender {
+    name: String,
+    path: String,
+    is_signed: bool,
+    problem: Option<String>,
+}
+
+/// One check a sender that may send; none if nobody may.
+pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
+    let answer =
+        context.ask(DOING, "GET", "/v1/webhooks", None).and_then(|body| parse::<Answer>(DOING, &body));
+    match answer {
+        Ok(Answer { senders, listens_on }) => {
+            senders.iter().map(|sender| check(sender, listens_on.as_deref())).collect()
+        }
+        Err(error) => {
+            vec![Check::warn("webhooks", format!("failed to {error}"), "aside status says what is wrong")]
+        }
+    }
+}
+
+fn check(sender: &Sender, listens_on: Option<&str>) -> Check {
+    let Sender { name, path, is_signed, problem } = sender;
+    let check = format!("webhook {name}");
+    if let Some(problem) = problem {
+        let remedy = format!("mend `secret_file` in [webhooks.{name}]; until then none of its is taken");
+        return Check::fail(check, problem.clone(), remedy);
+    }
+    let by = if *is_signed { "signed" } else { "with a token that may publish" };
+    match listens_on {
+        Some(address) => Check::ok(check, format!("taken at http://{address}{path}, {by}")),
+        None => {
+            let found = format!("taken at {path} of the Unix socket only");
+            Check::warn(check, found, "set `listen` in [http], and start the daemon again")
+        }
+    }
+}
