@@ -32,6 +32,7 @@ mod reload;
 mod run;
 mod serve;
 mod sessions;
+mod shell;
 mod sources;
 mod status;
 mod statusline;
@@ -171,6 +172,11 @@ enum Command {
     },
     /// Print the completions for a shell
     Completions(generated::CompletionsArgs),
+    /// Print what a shell evaluates at its start, so that an agent is notified of what its user runs there
+    ShellInit(shell::InitArgs),
+    /// Report a command that a shell has run
+    #[command(hide = true)]
+    ShellReport(shell::ReportArgs),
     /// Print or write the manual pages
     Man(generated::ManArgs),
 }
@@ -255,6 +261,8 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Watch(args) => watch::run(&args, &mut context)?,
         Command::Remind(args) => watch::remind(&args, &mut context)?,
         Command::Mcp(args) => mcp::run(&args, &context.client)?,
+        Command::ShellInit(args) => shell::init(&args, &mut context)?,
+        Command::ShellReport(args) => shell::report(&args, &context)?,
         Command::Notify(args) => notify::run(&args, &mut context)?,
         Command::Attach(args) => attach::run(&args, &context.client)?,
         Command::Statusline(args) => statusline::run(&args, context.client.socket())?,

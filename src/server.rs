@@ -35,6 +35,7 @@ mod pulse;
 mod reload;
 mod room;
 mod router;
+mod shell;
 mod sources;
 mod statusline;
 mod stream;

@@ -39,6 +39,7 @@ files! {
     "reminder"
     "stale_file"
     "tool_failure"
+    "user_command"
     "watch"
     "welcome_back"
 }

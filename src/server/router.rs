@@ -9,7 +9,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
     App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, matching, mcp, metrics,
-    notify, reload, sessions, sources, statusline, stream, watches, webhooks,
+    notify, reload, sessions, shell, sources, statusline, stream, watches, webhooks,
 };
 
 /// The routes, ready to serve; whoever serves them says who may ask.
@@ -57,6 +57,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(webhooks::list))
         .routes(routes!(webhooks::alerts))
         .routes(routes!(notify::send))
+        .routes(routes!(shell::report))
         .routes(routes!(notify::sinks))
         .routes(routes!(inbox::list))
         .routes(routes!(inbox::dismiss))

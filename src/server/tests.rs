@@ -539,6 +539,7 @@ fn the_document_lists_every_route() {
         "post /v1/reload",
         "post /v1/sessions/{id}/exchange",
         "post /v1/sessions/{id}/undelivered/{injection}",
+        "post /v1/shell",
         "post /v1/statusline/{harness}",
         "post /v1/watches",
         "post /v1/webhooks/{name}",

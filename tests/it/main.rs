@@ -29,6 +29,7 @@ mod recovery;
 mod reference;
 mod scenario;
 mod screens;
+mod shell;
 mod snapshots;
 mod socket;
 mod subscribers;

@@ -40,8 +40,10 @@ const DATA: &[&str] = &[
     "tokens",
     "transcript",
 ];
-const RULES: &[&str] =
-    &["pipeline", "matcher", "injector", "format", "detector", "probe", "sink", "watch", "webhook", "ci"];
+const RULES: &[&str] = &[
+    "pipeline", "matcher", "injector", "format", "detector", "probe", "sink", "watch", "webhook", "ci",
+    "shell",
+];
 
 /// A module, its layer, and what it may use of this crate besides itself.
 struct Module {
@@ -82,6 +84,7 @@ const MODULES: &[Module] = &[
     module("watch", 2, &[DATA]),
     module("webhook", 2, &[DATA]),
     module("ci", 2, &[DATA]),
+    module("shell", 2, &[DATA]),
     module("engine", DECIDING, &[DATA, RULES]),
     module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::kind"]]),
     module("protocol", DECIDING, &[DATA, &["sink", "watch", "engine::io", "engine::rules"]]),

@@ -1,0 +1,62 @@
+//! What its user runs in a terminal of their own; the shell reports it, and the pure half decides whether it is an event.
+
+use axum::{Json, body::Body, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::{
+    protocol::FieldError,
+    publisher::Records,
+    server::{
+        App,
+        auth::PeerPid,
+        error::{ApiError, ErrorBody},
+        extract::read_body,
+        processes,
+    },
+    shell::Ran,
+};
+
+/// What was made of a report.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Reported {
+    /// Whether it is an event.
+    published: bool,
+    /// Why it is none: `off`, `short`, `no_session`, or `agent`, whose own commands its harness reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+}
+
+/// Takes a command that a user's shell has run.
+#[utoipa::path(
+    post, path = "/v1/shell", tag = "events",
+    responses((status = 200, body = Reported), (status = 400, body = ErrorBody)),
+)]
+pub(crate) async fn report(
+    State(app): State<App>,
+    PeerPid(peer): PeerPid,
+    body: Body,
+) -> Result<Json<Reported>, ApiError> {
+    let body = read_body(&app.rooms.exchanges, body).await?;
+    let ran: Ran = serde_json::from_slice(&body)
+        .map_err(|error| ApiError::bad(FieldError::whole(format!("is no report of a command: {error}"))))?;
+    let session = match peer {
+        Some(peer) => processes::session_of_process(&app, peer).await?,
+        None => None,
+    };
+    if session.is_some() {
+        return Ok(Json(Reported { published: false, reason: Some("agent") }));
+    }
+    let sources = app.registry.sources();
+    let (settings, folders) = (sources.settings.borrow().clone(), sources.folders.borrow().clone());
+    let folders = folders.iter().map(|folder| &**folder);
+    match ran.event(Uuid::now_v7().to_string(), &settings.shell, folders, app.now()) {
+        Err(left) => Ok(Json(Reported { published: false, reason: Some(left.as_str()) })),
+        Ok(event) => {
+            let records = Records::build(|records| records.own_event(&event));
+            app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
+            Ok(Json(Reported { published: true, reason: None }))
+        }
+    }
+}
