@@ -28,6 +28,8 @@ pub struct Call {
     pub said_changed: Vec<String>,
     /// What its harness calls the command that goes on in the background.
     pub started: Option<String>,
+    /// The file, by its absolute path, that this command writes its output to.
+    pub output: Option<String>,
     /// The commands in the background whose end its result, or its harness in its stead, reports.
     pub ended: Vec<String>,
 }

@@ -16,6 +16,7 @@ pub mod git;
 pub mod memory;
 pub mod others;
 pub mod pause;
+pub mod ports;
 
 #[cfg(test)]
 mod world;
@@ -169,9 +170,13 @@ impl Known {
         missed.or(is_later_prompt.then_some(self.heard_at))
     }
 
-    /// Where a look goes, as far as is known: the files, and the repository's folders.
+    /// Where a look goes, as far as is known: the files, the repository's folders, and what commands in the background write.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
-        self.files.paths().map(|path| &**path).chain(self.around.git.folders())
+        self.files
+            .paths()
+            .map(|path| &**path)
+            .chain(self.around.git.folders())
+            .chain(self.around.ports.outputs())
     }
 
     fn apply(&mut self, noted: Noted) {
@@ -252,6 +257,7 @@ probes! {
     disk       "disk"       "full disks"              "a session's folder"                           Known;
     context    "context"    "full contexts"           "a transcript or a status line"                Known;
     background "background" "lost background ends"    "a transcript, and turns that list what runs"  Known;
+    ports      "ports"      "closed ports"            "background commands whose output is a file"   Known;
 }
 
 /// What a session knows of one thing, which every look compares with what is true then.

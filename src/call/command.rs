@@ -96,6 +96,21 @@ const HARMLESS_WITH: [(&str, &[&str]); 17] = [
     ("yarn", &["test"]),
 ];
 
+/// Words of commands that end processes: programs, and what is asked of other programs, such as `docker stop`.
+const ENDING: [&str; 11] = [
+    "down",
+    "fuser",
+    "kill",
+    "kill-port",
+    "kill-server",
+    "kill-session",
+    "killall",
+    "pkill",
+    "restart",
+    "skill",
+    "stop",
+];
+
 /// Words before a program that only say how it is run.
 const PREFIXES: [&str; 8] = ["builtin", "command", "exec", "nice", "nohup", "stdbuf", "time", "timeout"];
 
@@ -214,6 +229,13 @@ fn skip_of_redirection(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> 
     }
     while chars.next_if(|c| *c == ' ').is_some() {}
     false
+}
+
+/// Whether a command may end processes, by any of its words; one that only names such a word is taken for one.
+pub fn may_end_processes(command: &str) -> bool {
+    let words =
+        |step: &Step| step.words.iter().any(|word| ENDING.contains(&word.rsplit('/').next().unwrap_or(word)));
+    steps(command).iter().any(words)
 }
 
 /// Whether a command may have written files of the project.

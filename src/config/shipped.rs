@@ -35,6 +35,7 @@ files! {
     "mcp_server"
     "message"
     "other_session"
+    "port"
     "pr_review"
     "reminder"
     "stale_file"

@@ -31,6 +31,8 @@ pub trait Facts {
     fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>>;
     /// How much room the file system of `path` has.
     fn space(&self, path: &Path) -> Option<Space>;
+    /// Whether something on this machine accepts a connection at a port of the loopback address; `None` when that takes too long to say.
+    fn accepts(&self, port: u16) -> Option<bool>;
 }
 
 /// What is at a path.

@@ -40,6 +40,10 @@ pub(super) struct World {
     pub(super) now_ms: u64,
     /// What is free of the one disk, and its size, in bytes.
     pub(super) disk: Option<(u64, u64)>,
+    /// Which ports accept connections, if one can say.
+    pub(super) ports: BTreeMap<u16, Option<bool>>,
+    /// The ports that were asked for, in their order.
+    pub(super) asked: RefCell<Vec<u16>>,
     /// The sessions that have ended.
     pub(super) ended: BTreeSet<String>,
     texts: RefCell<BTreeMap<ContentHash, Arc<str>>>,
@@ -323,5 +327,10 @@ impl Facts for World {
 
     fn space(&self, _path: &Path) -> Option<Space> {
         self.disk.map(|(free, total)| Space { free, total, device: 1 })
+    }
+
+    fn accepts(&self, port: u16) -> Option<bool> {
+        self.asked.borrow_mut().push(port);
+        self.ports.get(&port).copied().unwrap_or(Some(false))
     }
 }

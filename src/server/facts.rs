@@ -4,6 +4,7 @@
 //! memory only, within bounds. Everything here may block, on a network mount for ever, so it runs on threads of its own
 //! (`server/probing.rs`), but for what is [quick](Quick) on file systems that answer at once.
 
+mod loopback;
 mod quick;
 
 use std::{
@@ -210,6 +211,10 @@ impl Facts for Machine {
         let device = fs::metadata(path).ok()?.dev();
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Some(Space { free: bytes(found.f_bavail), total: bytes(found.f_blocks), device })
+    }
+
+    fn accepts(&self, port: u16) -> Option<bool> {
+        loopback::accepts(port, loopback::WITHIN)
     }
 }
 

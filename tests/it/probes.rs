@@ -6,8 +6,10 @@ use std::{
     cell::Cell,
     fs::{self, File},
     io::Write,
+    net::TcpListener,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    thread,
     time::Duration,
 };
 
@@ -407,6 +409,102 @@ fn a_background_end_that_the_client_swallows_is_said_once() {
     );
     assert!(!told.contains("make b2") && !told.contains("make b3"), "{told}");
     assert_eq!((client.prompt(), client.run("ls")), (None, None), "once");
+}
+
+/// A server in the background of a client: its listener, and the file that it writes to.
+struct Server {
+    listener: Option<TcpListener>,
+    port: u16,
+}
+
+impl Server {
+    /// Starts one as `id`, whose command the client reports to run.
+    fn start(client: &mut Client<'_>, id: &str) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let output = client.home.path(&format!("{id}.output"));
+        fs::write(&output, format!("ready\n  Local: http://localhost:{port}/\n")).expect("written");
+        let said = format!(
+            "Command running in background with ID: {id}. Output is being written to: {}. You will be notified.",
+            output.display()
+        );
+        let command = json!({ "command": "npm run dev", "run_in_background": true });
+        assert_eq!(client.call_that_says("Bash", command, &said), None);
+        Self { listener: Some(listener), port }
+    }
+
+    fn close(&mut self) {
+        self.listener = None;
+    }
+
+    fn open(&mut self) {
+        self.listener = Some(TcpListener::bind(("127.0.0.1", self.port)).expect("it is free again"));
+    }
+}
+
+/// The same command again and again, and what is said with the first one that is told something.
+fn until_told(client: &mut Client<'_>) -> String {
+    let mut number = 0;
+    eventually("it is told", || {
+        number += 1;
+        client.run(&format!("ls {number}"))
+    })
+}
+
+#[test]
+fn a_port_that_closed_is_said_once_also_by_the_next_daemon_and_so_is_its_return() {
+    let home = with_sources("[sources.ports]\ngrace = \"1s\"\n");
+    let daemon = home.serve();
+    let work = tempfile::tempdir().expect("a folder");
+    let mut client = Client::new(&home, "s1", work.path());
+    let mut server = Server::start(&mut client, "b1");
+    assert_eq!(client.run("ls"), None);
+    server.close();
+    assert_eq!(client.run("ls"), None, "it may load its program again");
+    daemon.kill();
+    let _daemon = home.serve();
+    let port = server.port;
+    let told = until_told(&mut client);
+    assert!(
+        told.contains(&format!("port_closed: {port}\n")) && told.contains("was: \"npm run dev, up "),
+        "{told}"
+    );
+    assert_eq!((client.prompt(), client.run("ls")), (None, None), "once");
+    server.open();
+    let told = client.run("ls").expect("it is open again");
+    assert!(told.contains(&format!("port_opened: {port}\n")), "{told}");
+    assert_eq!(client.run("ls"), None, "once");
+}
+
+#[test]
+fn a_server_that_starts_reloads_and_is_ended_by_its_own_session_is_silent() {
+    let home = with_sources("[sources.ports]\ngrace = \"1s\"\n");
+    let _daemon = home.serve();
+    let work = tempfile::tempdir().expect("a folder");
+    let mut client = Client::new(&home, "s1", work.path());
+    let mut servers = ["b1", "b2"].map(|id| Server::start(&mut client, id));
+    let mut said = vec![client.run("ls")];
+    for server in &mut servers {
+        server.close();
+    }
+    said.push(client.run("vi a.rs"));
+    for server in &mut servers {
+        server.open();
+    }
+    said.extend([client.run("ls"), client.prompt()]);
+    for server in &mut servers {
+        server.close();
+    }
+    said.push(client.call("TaskStop", json!({ "task_id": "b1" })));
+    said.push(client.run("pkill -f 'npm run dev'"));
+    for _ in 0..2 {
+        thread::park_timeout(Duration::from_millis(1_100));
+        said.push(client.run("ls"));
+    }
+    said.push(client.prompt());
+    assert_eq!(said.iter().flatten().collect::<Vec<_>>(), Vec::<&String>::new());
+    assert_eq!(at(&home.get("/v1/sources?since=1d"), "/sources/7/name"), &json!("ports"));
+    assert_eq!(at(&home.get("/v1/sources?since=1d"), "/sources/7/events"), &json!(0));
 }
 
 #[test]

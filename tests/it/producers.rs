@@ -24,9 +24,10 @@ use aside::{
 use crate::tidy::read_tree;
 
 /// The types that the code of a producer reads and does not publish.
-const READS: [(&str, &[&str]); 4] = [
+const READS: [(&str, &[&str]); 5] = [
     ("ci", &["tool.call.success"]),
     ("background", &["agent.turn.end"]),
+    ("ports", &["agent.turn.end"]),
     ("watch", &["agent.turn.end", "ci.follow.ended", "ci.run.completed", "ci.run.failed"]),
     ("loop", &["agent.turn.start", "tool.call.failure", "tool.call.success", "tool.call.timeout"]),
 ];

@@ -177,7 +177,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("similar", Where::Only(&["cli/install/plan.rs", "probe/files/lines.rs"])),
     ("listenfd", Where::Only(&["daemon/listen.rs"])),
     ("sd_notify", Where::Only(&["cli/serve.rs"])),
-    ("regex", Where::Only(&["watch/", "source/"])),
+    ("regex", Where::Only(&["probe/ports/", "watch/", "source/"])),
     ("serde", Where::FromLayer(1, &["time.rs", "snapshot.rs", "snapshot/"])),
     ("rmp", Where::Only(&["snapshot/"])),
     ("rmp_serde", Where::Only(&["snapshot.rs", "snapshot/"])),

@@ -27,6 +27,10 @@ const FAILED: [&str; 3] = ["\"<tool_use_error>", "\"PreToolUse:", "\"aside held 
 /// Source: measured with 2.1.197 and 2.1.330: `Command running in background with ID: b1. Output is being written to: ...`; one that was
 /// moved there after its time says `(ID: b1). Output is ...`.
 const GOES_ON: &str = ". Output is being written to: ";
+/// What the name of the file behind [`GOES_ON`] ends with.
+///
+/// Source: measured with 2.1.197 and 2.1.332: `.../tasks/b1.output. You will be notified ...`.
+const OUTPUT_ENDING: &str = ".output";
 const ID: &str = "ID: ";
 /// The tools that show the output of what runs in the background, and those that end it, with the names of former versions.
 const SHOWING: [&str; 3] = ["TaskOutput", "BashOutput", "AgentOutput"];
@@ -78,6 +82,7 @@ pub(super) fn of(tool: &ToolCall, folder: &str) -> Call {
         touched: named.into_iter().chain(printed).collect(),
         said_changed: changed_by_command(of_command),
         in_background: run_in_background || started.is_some(),
+        output: started.as_ref().and_then(|_| output(of_command)),
         started,
         ended: task_id.filter(|_| is_over).into_iter().collect(),
         command,
@@ -102,6 +107,13 @@ fn started(response: &str) -> Option<String> {
     let (before, _) = response.split_once(GOES_ON)?;
     let (_, id) = before.rsplit_once(ID)?;
     Some(id.trim_end_matches(')').to_owned()).filter(|id| !id.is_empty() && !id.contains(char::is_whitespace))
+}
+
+/// The file that the output of such a command is written to, if its path has nothing that JSON escapes.
+fn output(response: &str) -> Option<String> {
+    let (_, behind) = response.split_once(GOES_ON)?;
+    let path = behind.get(..behind.find(OUTPUT_ENDING)? + OUTPUT_ENDING.len())?;
+    (path.starts_with('/') && !path.contains(['\\', '"', '\n'])).then(|| path.to_owned())
 }
 
 /// The files that the result says the command changed, as it names them.
@@ -201,5 +213,22 @@ mod tests {
                 "{tool} {response}"
             );
         }
+    }
+    #[test]
+    fn the_file_of_an_output_is_read_where_it_is_named_in_full() {
+        for (path, expected) in [
+            ("/tmp/claude/-w/tasks/b1.output", Some("/tmp/claude/-w/tasks/b1.output")),
+            ("/home/a b/tasks/b1.output", Some("/home/a b/tasks/b1.output")),
+            ("tasks/b1.output", None),
+            ("/tmp/\"x/b1.output", None),
+            ("/tmp/b1.log", None),
+        ] {
+            let said = format!(
+                "Command running in background with ID: b1. Output is being written to: {path}. You will be notified."
+            );
+            let found = call("Bash", &json!({ "command": "make" }), &said);
+            assert_eq!((found.started.as_deref(), found.output.as_deref()), (Some("b1"), expected), "{path}");
+        }
+        assert_eq!(call("Bash", &json!({ "command": "make" }), "done").output, None);
     }
 }

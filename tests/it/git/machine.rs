@@ -59,6 +59,10 @@ impl Facts for Machine {
         None
     }
 
+    fn accepts(&self, _: u16) -> Option<bool> {
+        None
+    }
+
     fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>> {
         let arguments = ["diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new, "--"];
         let output = git().current_dir(folder).args(arguments).output().expect("git runs");

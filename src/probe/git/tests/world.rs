@@ -115,6 +115,10 @@ impl Facts for World {
         None
     }
 
+    fn accepts(&self, _: u16) -> Option<bool> {
+        None
+    }
+
     fn changed_between(&self, _: &Path, _: &str, _: &str) -> Option<Arc<[String]>> {
         self.differing.as_deref().map(Arc::from)
     }

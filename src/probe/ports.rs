@@ -1,0 +1,274 @@
+//! Ports of servers that an agent left running in the background, and that closed.
+//!
+//! A port counts when the output of such a command says that it listens there ([`said`]), and a connection was accepted. It has closed
+//! when two looks that are at least `grace` apart find it so; a server that loads its program again is not noticed. What the client
+//! reports by itself, and what the session's own commands ended, is left out: the report of a command's end says more.
+
+mod said;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Entry, Facts, Finding, Moment, Probe};
+use crate::{
+    call::{Call, RUNNING, command::may_end_processes},
+    event::{EventRef, Severity, cut_text, strip_text},
+    settings::settings,
+    time::{Timestamp, short_duration},
+};
+
+/// How far two looks at a closed port are apart at least, unless the configuration says otherwise: longer than a server takes to load
+/// its program again.
+const GRACE: Duration = Duration::from_secs(5);
+/// Most commands of a session that are known; beyond it the one that runs for longest is forgotten.
+const SERVERS_MAX: usize = 8;
+/// Most ports of a session that are known; what is named after that is not.
+const PORTS_MAX: usize = 8;
+/// How much of an output is searched, in bytes: a server names its port when it begins.
+const SEARCHED_BYTES_MAX: u64 = 64 * 1024;
+/// How much of an output one look reads.
+const READ_BYTES_MAX: u64 = 16 * 1024;
+/// How much of a command is kept, in characters.
+const COMMAND_CHARS_MAX: usize = 80;
+/// Longest id and longest path that are known, in bytes.
+const ID_BYTES_MAX: usize = 64;
+const PATH_BYTES_MAX: usize = 1_024;
+/// How much of the end of a transcript is searched for the client's report, in bytes.
+const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
+
+settings! {
+    /// How long a port has to be closed.
+    grace: Duration = GRACE, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
+}
+
+/// The servers of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Known {
+    /// The commands in the background, by the harness's ids.
+    servers: BTreeMap<String, Server>,
+    /// The ports of which it was said that they closed, and not that they are open again.
+    said: BTreeSet<u16>,
+    /// Whether a command that may end processes was among the calls of the last look.
+    has_ended_some: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Server {
+    /// The beginning of the command.
+    command: String,
+    since: Timestamp,
+    /// The file that it writes to.
+    output: String,
+    /// How much of that was searched, in bytes.
+    searched: u64,
+    ports: BTreeMap<u16, State>,
+}
+
+/// How a port was when it was looked at last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// Its server has named it, and it was not seen open since.
+    Named,
+    /// It accepts connections.
+    Open { since: Timestamp },
+    /// It was open and is closed, which was not said.
+    Closing { since: Timestamp, at: Timestamp },
+    /// It is closed, and that was said.
+    Closed,
+}
+
+impl State {
+    /// How it is after a look; `is_own`: whether a command of the session may have closed it.
+    const fn after(self, is_open: bool, is_own: bool, now: Timestamp) -> Self {
+        match (self, is_open) {
+            (Self::Named | Self::Closed, true) => Self::Open { since: now },
+            (Self::Closing { since, .. }, true) => Self::Open { since },
+            (Self::Open { .. } | Self::Closing { .. }, false) if is_own => Self::Named,
+            (Self::Open { since }, false) => Self::Closing { since, at: now },
+            (state, _) => state,
+        }
+    }
+}
+
+impl Known {
+    /// The files that are read.
+    pub(super) fn outputs(&self) -> impl Iterator<Item = &str> {
+        self.servers.values().map(|server| server.output.as_str())
+    }
+
+    /// Takes the calls that have ended: what they began, and what they ended.
+    fn follow(&mut self, calls: &[Call], now: Timestamp) {
+        for call in calls {
+            if let (Some(id), Some(output)) = (&call.started, &call.output)
+                && id.len() <= ID_BYTES_MAX
+                && output.len() <= PATH_BYTES_MAX
+            {
+                self.start(id, output, call, now);
+            }
+            for id in &call.ended {
+                self.servers.remove(id);
+            }
+        }
+    }
+
+    fn start(&mut self, id: &str, output: &str, call: &Call, now: Timestamp) {
+        if self.servers.len() >= SERVERS_MAX {
+            let oldest = self.servers.iter().min_by_key(|(_, server)| server.since).map(|(id, _)| id.clone());
+            oldest.map(|oldest| self.servers.remove(&oldest));
+        }
+        let command = strip_text(call.command.as_deref().unwrap_or_default());
+        let command = cut_text(command, COMMAND_CHARS_MAX).replace(char::is_whitespace, " ");
+        let (output, ports) = (output.to_owned(), BTreeMap::new());
+        self.servers.insert(id.to_owned(), Server { command, since: now, output, searched: 0, ports });
+    }
+
+    /// Finds the ports that the outputs name. The command that names one last has it.
+    fn search(&mut self, facts: &dyn Facts) {
+        let found: Vec<_> = self
+            .servers
+            .iter_mut()
+            .flat_map(|(id, server)| server.search(facts).into_iter().map(|port| (id.clone(), port)))
+            .collect();
+        for (id, port) in found {
+            let count: usize = self.servers.values().map(|server| server.ports.len()).sum();
+            let owner = self.servers.values_mut().find(|server| server.ports.contains_key(&port));
+            match owner {
+                Some(owner) => owner.ports.remove(&port),
+                None if count >= PORTS_MAX => continue,
+                None => None,
+            };
+            if let Some(server) = self.servers.get_mut(&id) {
+                server.ports.insert(port, State::Named);
+            }
+        }
+    }
+
+    /// Looks at each port, until one cannot be said: the next ones would take as long.
+    fn ask(&mut self, is_own: bool, now: Timestamp, facts: &dyn Facts) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for server in self.servers.values_mut() {
+            for (port, state) in &mut server.ports {
+                let Some(is_open) = facts.accepts(*port) else { return findings };
+                let before = std::mem::replace(state, state.after(is_open, is_own, now));
+                if is_open && self.said.remove(port) {
+                    // Where another command of the session has opened it, that withdraws what was said and is no news.
+                    let severity = if before == State::Closed { Severity::Info } else { Severity::Debug };
+                    let payload = json!({ "port": port, "was": server.command });
+                    findings.push(finding("tool.port.opened", severity, *port, now, payload));
+                }
+            }
+        }
+        findings
+    }
+
+    /// Says which ports have closed for good.
+    fn say(&mut self, grace: Duration, moment: &Moment<'_>, facts: &dyn Facts) -> Vec<Finding> {
+        let is_late = |state: &State| match state {
+            State::Closing { at, .. } => moment.now.since(*at) >= grace,
+            State::Named | State::Open { .. } | State::Closed => false,
+        };
+        if !self.servers.values().flat_map(|server| server.ports.values()).any(is_late) {
+            return Vec::new();
+        }
+        let reported = moment.transcript.and_then(|transcript| {
+            let end = super::end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
+            Some((transcript.reader.ended)(&end))
+        });
+        let reported = reported.unwrap_or_default();
+        self.servers.retain(|id, _| !reported.contains(id));
+        let mut findings = Vec::new();
+        for server in self.servers.values_mut() {
+            for (port, state) in server.ports.iter_mut().filter(|(_, state)| is_late(state)) {
+                let State::Closing { since, at } = std::mem::replace(state, State::Closed) else { continue };
+                let up = short_duration(at.since(since));
+                let payload = json!({ "port": port, "was": server.command, "up": up });
+                findings.push(finding("tool.port.closed", Severity::Warning, *port, since, payload));
+                self.said.insert(*port);
+            }
+        }
+        // Those that no command has any more are forgotten first.
+        while self.said.len() > PORTS_MAX {
+            let has = |port: &u16| self.servers.values().any(|server| server.ports.contains_key(port));
+            let lost = self.said.iter().copied().find(|port| !has(port));
+            let Some(port) = lost.or_else(|| self.said.first().copied()) else { break };
+            self.said.remove(&port);
+        }
+        findings
+    }
+}
+
+fn finding(
+    event_type: &'static str,
+    severity: Severity,
+    port: u16,
+    at: Timestamp,
+    payload: serde_json::Value,
+) -> Finding {
+    Finding { event_type, severity, name: format!("{port}:{}", at.as_millis()), payload }
+}
+
+impl Server {
+    /// Reads what was written since, up to the end of its last whole line, and gives the ports in it that are new.
+    fn search(&mut self, facts: &dyn Facts) -> Vec<u16> {
+        if self.searched >= SEARCHED_BYTES_MAX {
+            return Vec::new();
+        }
+        let path = Path::new(&self.output);
+        let Entry::File(print) = facts.entry(path) else { return Vec::new() };
+        if print.size <= self.searched {
+            return Vec::new();
+        }
+        let Some(text) = facts.read(path, self.searched, READ_BYTES_MAX) else { return Vec::new() };
+        let is_full = text.len() as u64 >= READ_BYTES_MAX;
+        let end = memchr::memrchr(b'\n', &text).map(|at| at + 1).or_else(|| is_full.then_some(text.len()));
+        let Some(lines) = end.and_then(|end| text.get(..end)) else { return Vec::new() };
+        self.searched += lines.len() as u64;
+        let text = String::from_utf8_lossy(lines);
+        let ports = said::ports(&strip_text(&text));
+        ports.into_iter().filter(|port| !self.ports.contains_key(port)).collect()
+    }
+}
+
+impl Probe for Known {
+    type Settings = Settings;
+
+    fn look(&mut self, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Finding> {
+        self.follow(moment.calls, moment.now);
+        if self.servers.is_empty() {
+            self.has_ended_some = false;
+            return Vec::new();
+        }
+        self.search(facts);
+        let mut commands = moment.calls.iter().filter_map(|call| call.command.as_deref());
+        let has_ended_some = commands.any(may_end_processes);
+        // What is asked to end may take some time for it, so the next look counts too.
+        let is_own = std::mem::replace(&mut self.has_ended_some, has_ended_some) || has_ended_some;
+        let opened = self.ask(is_own, moment.now, facts);
+        [opened, self.say(settings.grace, moment, facts)].concat()
+    }
+
+    /// Takes the end of a turn, which names the commands that run: of one that has ended the client says so, or `background`.
+    fn learn(&mut self, event: &EventRef<'_>, _now: Timestamp) {
+        if self.servers.is_empty() || event.event_type != "agent.turn.end" {
+            return;
+        }
+        let payload: serde_json::Value = serde_json::from_str(event.payload).unwrap_or_default();
+        let Some(running) = payload.get(RUNNING).and_then(serde_json::Value::as_array) else { return };
+        self.servers.retain(|id, _| running.iter().any(|running| running.as_str() == Some(id)));
+    }
+
+    fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+use super::{
+    super::world::{World, ran},
+    *,
+};
+
+const OUTPUT: &str = "/t/b1.output";
+const CLOSED: &str = "closed port=3000 was=npm run dev up=12m";
+const OPENED: &str = "opened port=3000 was=npm run dev";
+const NONE: [&str; 0] = [];
+
+fn started(id: &str, command: &str) -> Call {
+    let output = Some(format!("/t/{id}.output"));
+    Call { started: Some(id.to_owned()), output, in_background: true, ..ran(command) }
+}
+
+fn says(port: u16) -> String {
+    format!("> dev\n  \u{1b}[32mLocal\u{1b}[0m: http://localhost:\u{1b}[1m{port}\u{1b}[22m/\n")
+}
+
+/// A session whose server listens at port 3000 since 12 minutes.
+fn world() -> World {
+    let mut world = World::with_transcript();
+    begin(&mut world, "b1", 3000);
+    world.wait(Duration::from_secs(12 * 60));
+    world
+}
+
+fn begin(world: &mut World, id: &str, port: u16) {
+    world.end_calls("s", vec![started(id, "npm run\ndev")]);
+    world.write(&format!("/t/{id}.output"), &says(port));
+    world.ports.insert(port, Some(true));
+}
+
+fn go_on(world: &mut World) -> Vec<String> {
+    world.end_calls("s", vec![ran("ls")])
+}
+
+fn late(world: &mut World) -> Vec<String> {
+    world.wait(GRACE);
+    go_on(world)
+}
+
+#[test]
+fn a_port_that_closed_is_said_once_by_the_second_look_and_so_is_one_that_is_open_again() {
+    let mut world = World::with_transcript();
+    begin(&mut world, "b1", 3000);
+    assert_eq!(go_on(&mut world), NONE);
+    world.wait(Duration::from_secs(12 * 60));
+    assert_eq!(go_on(&mut world), NONE, "it is open");
+    world.ports.clear();
+    assert_eq!(go_on(&mut world), NONE, "it may be loading its program again");
+    world.wait(GRACE / 2);
+    assert_eq!(go_on(&mut world), NONE, "so it may still");
+    assert_eq!(late(&mut world), [CLOSED]);
+    assert_eq!((late(&mut world), world.prompt("s")), (vec![], vec![]), "once");
+    world.ports.insert(3000, Some(true));
+    assert_eq!(go_on(&mut world), [OPENED]);
+    assert_eq!(late(&mut world), NONE, "once");
+    world.ports.clear();
+    go_on(&mut world);
+    assert_eq!(late(&mut world), ["closed port=3000 was=npm run dev up=5s"]);
+}
+
+/// What happens in a session, and what it is notified of at two looks after that, the second one later than the grace.
+#[test]
+fn what_is_nobodys_or_the_sessions_own_doing_is_not_said() {
+    type Happens = fn(&mut World);
+    let rows: [(&str, Happens); 9] = [
+        ("it goes on", |_| ()),
+        ("a reload", |world| {
+            world.ports.clear();
+            go_on(world);
+            world.ports.insert(3000, Some(true));
+        }),
+        ("its own kill", |world| {
+            world.ports.clear();
+            world.end_calls("s", vec![ran("pkill -f 'npm run dev'")]);
+        }),
+        ("its own kill, which takes some time", |world| {
+            world.end_calls("s", vec![ran("lsof -ti:3000 | xargs kill")]);
+            world.ports.clear();
+            go_on(world);
+        }),
+        ("its own end of the command", |world| {
+            world.ports.clear();
+            world.end_calls("s", vec![Call { ended: vec!["b1".to_owned()], ..Call::default() }]);
+        }),
+        ("an end that the client reports, late", |world| {
+            world.ports.clear();
+            go_on(world);
+            world.write("/transcript", "b1\n");
+        }),
+        ("an end that `background` says if the client does not", |world| {
+            world.ports.clear();
+            go_on(world);
+            world.tell("s", "agent.turn.end", "{\"running\":[\"b2\"]}");
+        }),
+        ("a port that cannot be asked", |world| {
+            world.ports.insert(3000, None);
+        }),
+        ("a subagent's look", |world| {
+            world.ports.clear();
+            assert_eq!(world.end_calls("s/a", vec![ran("ls")]), NONE);
+            world.wait(GRACE);
+            assert_eq!(world.end_calls("s/a", vec![ran("ls")]), NONE);
+            world.ports.insert(3000, Some(true));
+        }),
+    ];
+    for (what, happens) in rows {
+        let mut world = world();
+        assert_eq!(go_on(&mut world), NONE);
+        world.wait(GRACE);
+        happens(&mut world);
+        let found = [go_on(&mut world), late(&mut world), late(&mut world)].concat();
+        assert_eq!(found, NONE, "{what}");
+    }
+}
+
+#[test]
+fn a_turn_that_lists_the_command_as_running_changes_nothing() {
+    let mut world = world();
+    go_on(&mut world);
+    world.ports.clear();
+    for payload in ["{\"running\":[\"b1\"]}", "{}"] {
+        world.tell("s", "agent.turn.end", payload);
+    }
+    go_on(&mut world);
+    assert_eq!(late(&mut world), ["closed port=3000 was=npm run dev up=0s"]);
+}
+
+#[test]
+fn a_port_that_was_never_open_and_one_that_nobody_named_are_not_said() {
+    let mut world = World::with_transcript();
+    begin(&mut world, "b1", 3000);
+    world.ports = BTreeMap::from([(4000, Some(true))]);
+    go_on(&mut world);
+    world.ports.clear();
+    go_on(&mut world);
+    assert_eq!(late(&mut world), NONE);
+    assert!(world.asked.borrow().iter().all(|port| *port == 3000), "{:?}", world.asked);
+}
+
+#[test]
+fn one_that_the_session_opens_again_by_another_command_is_no_news() {
+    let mut world = world();
+    go_on(&mut world);
+    world.ports.clear();
+    go_on(&mut world);
+    assert_eq!(late(&mut world).len(), 1);
+    begin(&mut world, "b2", 3000);
+    let session = crate::event::SessionId::new("s");
+    let events = world.look(session.as_str(), crate::notification::InjectionPoint::AfterTool, &[ran("ls")]);
+    let opened: Vec<Severity> = events
+        .iter()
+        .filter(|event| event.event_type.as_str() == "tool.port.opened")
+        .map(|event| event.severity)
+        .collect();
+    assert_eq!(opened, [Severity::Debug], "it withdraws what was said");
+    world.learn(&events);
+    world.ports.clear();
+    go_on(&mut world);
+    assert_eq!(late(&mut world).len(), 1, "it is the other command's now");
+}
+
+#[test]
+fn a_fork_knows_what_its_original_knows_and_a_restart_forgets_nothing() {
+    let mut world = world();
+    world.settings.others.enabled = false;
+    go_on(&mut world);
+    let [original, copy] = ["s", "t"].map(crate::event::SessionId::new);
+    world.memory.copy(&original, &copy);
+    let bytes = serde_json::to_vec(&world.memory).expect("it serializes");
+    world.memory = serde_json::from_slice(&bytes).expect("its own");
+    world.ports.clear();
+    for session in ["s", "t"] {
+        assert_eq!(world.end_calls(session, vec![ran("ls")]), NONE);
+    }
+    world.wait(GRACE);
+    for session in ["s", "t"] {
+        assert_eq!(world.end_calls(session, vec![ran("ls")]).len(), 1, "{session}");
+    }
+}
+
+#[test]
+fn an_output_is_searched_in_whole_lines_up_to_its_bound() {
+    let mut world = World::with_transcript();
+    begin(&mut world, "b1", 3000);
+    let filler = format!("{}\n", "x".repeat(99));
+    world.write(OUTPUT, "at http://localhost:30");
+    go_on(&mut world);
+    assert_eq!(*world.asked.borrow(), [0; 0], "the line may go on");
+    world.write(OUTPUT, "at http://localhost:3000\n");
+    go_on(&mut world);
+    assert_eq!(*world.asked.borrow(), [3000]);
+    let many = usize::try_from(SEARCHED_BYTES_MAX).expect("small") / filler.len();
+    world.write(OUTPUT, &format!("{}at http://localhost:4000\n", filler.repeat(many + 200)));
+    for _ in 0..10 {
+        go_on(&mut world);
+    }
+    assert!(!world.asked.borrow().contains(&4000), "{:?}", world.asked);
+    world.write("/t/b2.output", &format!("{}\nat http://localhost:5000\n", "y".repeat(20_000)));
+    world.end_calls("s", vec![started("b2", "make")]);
+    go_on(&mut world);
+    assert!(world.asked.borrow().contains(&5000), "a line without an end is passed");
+}
+
+#[test]
+fn servers_ports_and_what_a_look_asks_are_bounded() {
+    let mut world = World::with_transcript();
+    for server in 0..SERVERS_MAX + 3 {
+        world.wait(Duration::from_secs(1));
+        world.end_calls("s", vec![started(&format!("c{server}"), "x")]);
+        let text: String =
+            (0..4).map(|port| says(1_000 + u16::try_from(server * 4 + port).expect("small"))).collect();
+        world.write(&format!("/t/c{server}.output"), &text);
+    }
+    world.asked.borrow_mut().clear();
+    go_on(&mut world);
+    assert!(world.asked.borrow().len() <= PORTS_MAX, "{:?}", world.asked);
+    let first = world.asked.borrow()[0];
+    world.ports.insert(first, None);
+    world.asked.borrow_mut().clear();
+    go_on(&mut world);
+    assert_eq!(*world.asked.borrow(), [first], "the others would take as long");
+    let long = Call { output: Some(format!("/{}", "x".repeat(PATH_BYTES_MAX))), ..started("d1", "x") };
+    let mut world = World::with_transcript();
+    world.end_calls("s", vec![long]);
+    let view = world.memory.view(&crate::event::SessionId::new("s"), None, |_| true, Timestamp::ZERO);
+    assert_eq!(view.known.around.ports, Known::default());
+}
+
+#[test]
+fn what_is_switched_off_asks_nothing() {
+    let mut world = World::with_transcript();
+    world.settings.ports.enabled = false;
+    begin(&mut world, "b1", 3000);
+    go_on(&mut world);
+    assert_eq!(*world.asked.borrow(), [0; 0]);
+}

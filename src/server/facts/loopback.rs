@@ -1,0 +1,71 @@
+//! Whether somebody listens at a port of this machine: one connection, which is closed at once.
+
+use std::{
+    io::ErrorKind,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    time::Duration,
+};
+
+/// How long one connection may take. On loopback the kernel answers at once, unless a filter drops what is sent or the listener's queue
+/// is full.
+pub(super) const WITHIN: Duration = Duration::from_millis(4);
+/// The same on the thread of a request.
+pub(super) const QUICK_WITHIN: Duration = Duration::from_millis(1);
+/// Where servers listen that say `localhost`: some only at one of the two.
+const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+/// Whether a connection to `port` is accepted; `None` when that is not known after `within` for each address.
+pub(super) fn accepts(port: u16, within: Duration) -> Option<bool> {
+    let mut answer = Some(false);
+    for address in ADDRESSES {
+        match connect(SocketAddr::new(address, port), within) {
+            Some(true) => return Some(true),
+            Some(false) => {}
+            None => answer = None,
+        }
+    }
+    answer
+}
+
+fn connect(address: SocketAddr, within: Duration) -> Option<bool> {
+    match TcpStream::connect_timeout(&address, within) {
+        // The kernel may pick the port itself for the other end, and connect the socket to itself.
+        Ok(stream) => Some(stream.local_addr().ok() != stream.peer_addr().ok()),
+        // Refused, or there is no such address on this machine.
+        Err(error) => (!is_late(error.kind())).then_some(false),
+    }
+}
+
+const fn is_late(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_port_accepts_while_somebody_listens_at_either_address() {
+        for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let port = listener.local_addr().expect("bound").port();
+            assert_eq!(accepts(port, WITHIN), Some(true), "{address}");
+            drop(listener);
+            assert_eq!(accepts(port, WITHIN), Some(false), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_listener_whose_queue_is_full_is_unknown_and_holds_nobody_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        rustix::net::listen(&listener, 0).expect("a shorter queue");
+        let wait = Duration::from_millis(20);
+        // Nobody takes these.
+        let waiting: Vec<_> = (0..4).map_while(|_| TcpStream::connect_timeout(&address, wait).ok()).collect();
+        assert!(waiting.len() < 4, "the queue is not full");
+        assert_eq!(accepts(address.port(), QUICK_WITHIN), None);
+    }
+}
