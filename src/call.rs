@@ -32,6 +32,17 @@ pub struct Call {
     pub output: Option<String>,
     /// The commands in the background whose end its result, or its harness in its stead, reports.
     pub ended: Vec<String>,
+    /// What it showed of an MCP server whose tool it called.
+    pub server: Option<ServerCall>,
+}
+
+/// What a call of an MCP server's tool shows of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerCall {
+    /// The server, as the client names it.
+    pub server: String,
+    /// Whether the client had a connection to it.
+    pub is_connected: bool,
 }
 
 /// One file that a call touched.

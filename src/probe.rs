@@ -13,6 +13,7 @@ pub mod disk;
 pub mod facts;
 pub mod files;
 pub mod git;
+pub mod mcp;
 pub mod memory;
 pub mod others;
 pub mod pause;
@@ -84,6 +85,8 @@ pub struct Moment<'a> {
     pub limits: &'a BTreeMap<String, u64>,
     /// The folder of temporary files.
     pub temporary: &'a str,
+    /// The folder of the user's caches.
+    pub caches: Option<&'a str>,
     /// The other sessions that work in, under or above the same folder, the one that was heard of last first.
     pub others: &'a [Other],
     /// What the wall clock here is ahead of UTC, in seconds.
@@ -108,6 +111,7 @@ impl<'a> Moment<'a> {
             has_new_context: false,
             limits: &NO_LIMITS,
             temporary: "/tmp",
+            caches: None,
             others: &[],
             utc_offset: 0,
         }
@@ -258,6 +262,7 @@ probes! {
     context    "context"    "full contexts"           "a transcript or a status line"                Known;
     background "background" "lost background ends"    "a transcript, and turns that list what runs"  Known;
     ports      "ports"      "closed ports"            "background commands whose output is a file"   Known;
+    mcp        "mcp"        "MCP servers"             "a client's log of its connections"            Known;
 }
 
 /// What a session knows of one thing, which every look compares with what is true then.
@@ -383,7 +388,11 @@ fn events(findings: Vec<Finding>, noted: Noted, moment: &Moment<'_>) -> Vec<Even
 
 /// The last `max` bytes of a transcript; `None` when it cannot be read.
 fn end_of(transcript: Transcript<'_>, max: u64, facts: &dyn Facts) -> Option<Vec<u8>> {
-    let path = Path::new(transcript.path);
+    end_of_file(Path::new(transcript.path), max, facts)
+}
+
+/// The last `max` bytes of a file; `None` when it cannot be read.
+fn end_of_file(path: &Path, max: u64, facts: &dyn Facts) -> Option<Vec<u8>> {
     let Entry::File(print) = facts.entry(path) else { return None };
     facts.read(path, print.size.saturating_sub(max), max)
 }

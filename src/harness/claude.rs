@@ -32,6 +32,7 @@ mod native;
 mod reply;
 mod report;
 mod round_trip;
+mod servers;
 mod session_file;
 mod statusline;
 mod stdin;

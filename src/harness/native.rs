@@ -27,6 +27,8 @@ pub enum Evidence {
     Announcement,
     /// In the transcript, as the report of an end: [`crate::transcript::Reader::ended`].
     End,
+    /// In the transcript, as what it says of an MCP server: [`crate::transcript::Reader::servers`].
+    Server,
     /// In the result of the call: [`crate::call::Call::said_changed`].
     Result,
 }

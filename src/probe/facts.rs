@@ -26,6 +26,8 @@ pub trait Facts {
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>>;
     /// The name in `folder` of the file with this device and inode, if the folder has few entries.
     fn name_of(&self, folder: &Path, device: u64, inode: u64) -> Option<String>;
+    /// The last `max` names of what is in `folder`, in the order of their bytes; none when it cannot be read.
+    fn names(&self, folder: &Path, max: usize) -> Vec<String>;
     /// The paths, relative to the top of the work tree at `folder`, of the files that differ between two commits; `None` when that cannot
     /// be said.
     fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>>;

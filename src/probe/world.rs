@@ -19,7 +19,7 @@ use crate::{
     event::{Event, SessionId},
     notification::InjectionPoint,
     time::Timestamp,
-    transcript::{self, Gauge, Reader, Transcript, Usage},
+    transcript::{self, Connection, Connections, Gauge, Reader, ServerSaid, ServerState, Transcript, Usage},
 };
 
 /// One file.
@@ -191,6 +191,7 @@ impl World {
             prompt_after: view.known.prompt_after(point, self.late_since),
             transcript: self.reader.map(|reader| Transcript { path: "/transcript", reader }),
             gauge: self.gauge,
+            caches: Some("/caches"),
             has_new_context: self.has_new_context,
             limits: &view.limits,
             others: &view.others,
@@ -259,8 +260,44 @@ fn touched(path: &str, by: TouchKind) -> Call {
 
 /// Reads a transcript of lines, each of which is an announced file and the id of an end; numbers in the first one are what the model was
 /// given, and with how many tokens the client compacted that.
-static READER: Reader =
-    Reader { announces: &[TouchKind::Shown, TouchKind::Written], changed: lines, ended: lines, context };
+static READER: Reader = Reader {
+    announces: &[TouchKind::Shown, TouchKind::Written],
+    changed: lines,
+    ended: lines,
+    context,
+    servers,
+    connections: Some(&CONNECTIONS),
+};
+
+/// Logs of lines, each of which is `up` or `down`, the time and the session.
+static CONNECTIONS: Connections = Connections {
+    folder: |_, caches| Some(format!("{caches}/p")),
+    name: |server| format!("logs-{server}"),
+    server: |name| name.strip_prefix("logs-").map(str::to_owned),
+    read: connections,
+};
+
+fn connections(text: &[u8], session: &str) -> Vec<Connection> {
+    let lines = lines(text).into_iter().filter_map(|line| {
+        let mut words = line.split(' ').map(str::to_owned);
+        let (state, at) = (words.next()?, words.next()?.parse().ok()?);
+        (words.next()? == session)
+            .then(|| Connection { at: Timestamp::from_millis(at), is_up: state == "up" })
+    });
+    lines.collect()
+}
+
+/// Of lines with what is said, the time and the server.
+fn servers(text: &[u8]) -> Vec<ServerSaid> {
+    let states = [("failed", ServerState::Failed), ("gone", ServerState::Gone), ("back", ServerState::There)];
+    let said = lines(text).into_iter().filter_map(|line| {
+        let (word, rest) = line.split_once(' ')?;
+        let (at, server) = rest.split_once(' ')?;
+        let (_, state) = states.into_iter().find(|(state, _)| *state == word)?;
+        Some(ServerSaid { server: server.to_owned(), state, at: Timestamp::from_millis(at.parse().ok()?) })
+    });
+    said.collect()
+}
 
 fn lines(text: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(text).lines().map(str::to_owned).collect()
@@ -319,6 +356,14 @@ impl Facts for World {
         let path = Path::new(path);
         (path.parent() == Some(folder))
             .then(|| path.file_name().expect("a name").to_str().expect("text").to_owned())
+    }
+
+    fn names(&self, folder: &Path, max: usize) -> Vec<String> {
+        let below = self.files.keys().filter_map(|path| Path::new(path).strip_prefix(folder).ok());
+        let first = below.filter_map(|path| path.iter().next()?.to_str().map(str::to_owned));
+        let mut names: Vec<String> = first.collect();
+        names.dedup();
+        names.split_off(names.len().saturating_sub(max))
     }
 
     fn changed_between(&self, _folder: &Path, _old: &str, _new: &str) -> Option<Arc<[String]>> {

@@ -41,7 +41,7 @@ const DIFFS_MAX: usize = 8;
 const DIFF_TRIES_MAX: u8 = 2;
 /// How long comparing them may take. The exchange does not wait for it; the next one finds it remembered.
 const DIFF_WITHIN: Duration = Duration::from_millis(300);
-/// Most entries of a folder that are looked at for a file that was renamed.
+/// Most entries of a folder that are looked at, for a file that was renamed or for the newest log.
 const FOLDER_ENTRIES_MAX: usize = 4_096;
 /// How long before it was hashed a file must have changed last, so that its fingerprint is of no later content: the file system's clock is
 /// that coarse.
@@ -194,6 +194,14 @@ impl Facts for Machine {
         let is_it = fs::symlink_metadata(found.path())
             .is_ok_and(|at| at.is_file() && (at.dev(), at.ino()) == (device, inode));
         found.file_name().into_string().ok().filter(|_| is_it)
+    }
+
+    fn names(&self, folder: &Path, max: usize) -> Vec<String> {
+        let entries = fs::read_dir(folder).into_iter().flatten().take(FOLDER_ENTRIES_MAX).flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort_unstable();
+        names.split_off(names.len().saturating_sub(max))
     }
 
     fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>> {
@@ -374,6 +382,16 @@ mod tests {
             machine.contents.lock().remember_diff(key(number), Some(Arc::default()));
         }
         assert!(machine.contents.lock().diffs.len() <= DIFFS_MAX);
+    }
+
+    #[test]
+    fn the_last_names_of_a_folder_are_given() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["b", "a", "d", "c"] {
+            fs::write(folder.path().join(name), "").expect("written");
+        }
+        assert_eq!(machine().names(folder.path(), 3), ["b", "c", "d"]);
+        assert_eq!(machine().names(&folder.path().join("a"), 3), [""; 0]);
     }
 
     #[test]

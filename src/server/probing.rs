@@ -160,6 +160,13 @@ struct Question {
     has_new_context: bool,
     utc_offset: i32,
     temporary: String,
+    caches: Option<String>,
+}
+
+/// The folder of the user's caches, where the daemon runs as the user; a client that is given another one is not seen there.
+fn caches() -> Option<String> {
+    let given = |name: &str| std::env::var(name).ok().filter(|folder| folder.starts_with('/'));
+    given("XDG_CACHE_HOME").or_else(|| Some(format!("{}/.cache", given("HOME")?)))
 }
 
 impl Question {
@@ -188,6 +195,7 @@ impl Question {
             has_new_context: matches!(exchange.begins, Begins::Compacted | Begins::Clear { .. }),
             utc_offset: (app.utc_offset)(now),
             temporary: std::env::temp_dir().to_string_lossy().into_owned(),
+            caches: caches(),
             session,
             now,
             view,
@@ -218,6 +226,7 @@ impl Question {
             has_new_context: self.has_new_context,
             limits: &self.view.limits,
             temporary: &self.temporary,
+            caches: self.caches.as_deref(),
             others: &self.view.others,
             utc_offset: self.utc_offset,
             ..Moment::new(&self.session, self.point, self.now)

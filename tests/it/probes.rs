@@ -508,6 +508,33 @@ fn a_server_that_starts_reloads_and_is_ended_by_its_own_session_is_silent() {
 }
 
 #[test]
+fn an_mcp_server_that_a_call_found_gone_is_said_to_be_back_by_the_clients_log() {
+    let mut home = with_sources("");
+    home.set("XDG_CACHE_HOME", home.path("caches"));
+    let _daemon = home.serve();
+    let work = tempfile::tempdir().expect("a folder");
+    let mut client = Client::new(&home, "s1", work.path());
+    let project = home.path("").file_name().expect("a name").to_owned();
+    let logs = home.path("caches/claude-cli-nodejs").join(project).join("mcp-logs-depot");
+    fs::create_dir_all(&logs).expect("made");
+    let connected = |year: u32| {
+        let line = json!({
+            "debug": "Successfully connected (transport: stdio) in 64ms", "sessionId": "s1",
+            "timestamp": format!("{year}-11-25T16:57:41.462Z"),
+        });
+        format!("{line}\n")
+    };
+    fs::write(logs.join("1.jsonl"), connected(2001)).expect("written");
+    let lost = "MCP server \"depot\" is not connected";
+    assert_eq!(client.call_that_says("mcp__depot__lookup", json!({}), lost), None);
+    assert_eq!(client.run("ls"), None, "that was before");
+    fs::write(logs.join("2.jsonl"), connected(2999)).expect("written");
+    let told = until_told(&mut client);
+    assert!(told.contains("mcp_reconnected: depot"), "{told}");
+    assert_eq!((client.run("ls"), client.prompt()), (None, None), "once");
+}
+
+#[test]
 fn another_session_of_the_folder_is_said_once_while_it_is_open() {
     let home = Home::with(&[("aside.toml", "[sources.loop]\nenabled = false\n")]);
     let work = tempfile::tempdir().expect("a folder");

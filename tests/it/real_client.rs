@@ -11,6 +11,7 @@ mod detectors;
 mod files;
 mod repository;
 mod said;
+mod servers;
 mod sessions;
 mod sight;
 mod signals;
@@ -37,7 +38,9 @@ const TOOL_SAYS: &str = "from the tool";
 
 /// A home in which the client has been used before.
 fn settled_home() -> Arc<Home> {
-    let home = Home::new();
+    let mut home = Home::new();
+    // The daemon is to find what the client has in its folder for caches.
+    home.set("HOME", home.path(""));
     settle(&home);
     Arc::new(home)
 }

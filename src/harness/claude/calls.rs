@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::stdin::ToolCall;
+use super::{servers, stdin::ToolCall};
 use crate::call::{
     Call, Touch, TouchKind,
     command::{absolute, shown},
@@ -84,6 +84,7 @@ pub(super) fn of(tool: &ToolCall, folder: &str) -> Call {
         in_background: run_in_background || started.is_some(),
         output: started.as_ref().and_then(|_| output(of_command)),
         started,
+        server: servers::of_call(tool, response),
         ended: task_id.filter(|_| is_over).into_iter().collect(),
         command,
     }

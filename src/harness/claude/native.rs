@@ -1,6 +1,6 @@
 //! What Claude Code says by itself.
 //!
-//! Source: measured with 2.1.197, 2.1.330 and 2.1.331; `scripts/real-client` holds each row.
+//! Source: measured with 2.1.197, 2.1.330, 2.1.331 and 2.1.332; `scripts/real-client` holds each row.
 
 use crate::harness::{
     native::{Evidence, Native},
@@ -26,6 +26,18 @@ pub(super) const NATIVE: &[Native] = &[
         since: None,
         evidence: Evidence::End,
     },
+    Native {
+        what: "an MCP server whose tools it loads when they are asked for went, or is back",
+        says: "with the next request, by the names of the tools; not while they stay listed",
+        since: None,
+        evidence: Evidence::Server,
+    },
+    Native {
+        what: "an MCP server failed at its start",
+        says: "with the first request, where it loads tools when they are asked for",
+        since: Some(Version([2, 1, 332])),
+        evidence: Evidence::Server,
+    },
 ];
 
 #[cfg(test)]
@@ -41,6 +53,14 @@ mod tests {
         ),
         ("[This command modified 1 file you've previously read: e.txt. Call Read before editing.]", "e.txt"),
         (r#"{"attachment":{"prompt":"<task-notification>\n<task-id>b1x</task-id>"}}"#, "b1x"),
+        (
+            r#"{"timestamp":"2026-11-25T16:57:10Z","attachment":{"type":"deferred_tools_delta","removedNames":["mcp__depot__x"]}}"#,
+            "depot",
+        ),
+        (
+            r#"{"timestamp":"2026-11-25T16:57:10Z","attachment":{"type":"deferred_tools_delta","failedMcpServers":[{"name":"store"}]}}"#,
+            "store",
+        ),
     ];
 
     #[test]
@@ -48,12 +68,16 @@ mod tests {
         let find = |evidence, said: &str| match evidence {
             Evidence::Announcement => (READER.changed)(said.as_bytes()),
             Evidence::End => (READER.ended)(said.as_bytes()),
+            Evidence::Server => {
+                (READER.servers)(said.as_bytes()).into_iter().map(|said| said.server).collect()
+            }
             Evidence::Result => calls::changed_by_command(said),
         };
-        for (row, native) in NATIVE.iter().enumerate() {
-            for (sample, (said, name)) in SAMPLES.into_iter().enumerate() {
+        for native in NATIVE {
+            for (sample, (said, name)) in NATIVE.iter().zip(SAMPLES) {
                 let found = find(native.evidence, said);
-                let expected = if row == sample { vec![name] } else { Vec::new() };
+                let is_its = native.evidence == sample.evidence;
+                let expected = if is_its { vec![name] } else { Vec::new() };
                 assert_eq!(found, expected, "{}: {said}", native.what);
             }
         }

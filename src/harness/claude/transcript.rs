@@ -4,14 +4,21 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use super::servers;
 use crate::{
     call::TouchKind,
     transcript::{Context, Reader, Usage},
 };
 
 /// Reads it.
-pub(super) static READER: Reader =
-    Reader { announces: &[TouchKind::Shown, TouchKind::Written], changed, ended, context };
+pub(super) static READER: Reader = Reader {
+    announces: &[TouchKind::Shown, TouchKind::Written],
+    changed,
+    ended,
+    context,
+    servers: servers::said,
+    connections: Some(&servers::CONNECTIONS),
+};
 
 /// The type of the attachment with which the client announces a file that changed.
 ///
@@ -28,7 +35,11 @@ const COMPACT_BOUNDARY: &str = "compact_boundary";
 /// What the model of a message begins with that the client made itself.
 const SYNTHETIC: char = '<';
 
-fn lines_with<'t>(transcript: &'t [u8], word: &'t str) -> impl DoubleEndedIterator<Item = &'t [u8]> {
+/// The lines in which `word` stands.
+pub(super) fn lines_with<'t>(
+    transcript: &'t [u8],
+    word: &'t str,
+) -> impl DoubleEndedIterator<Item = &'t [u8]> {
     let lines = transcript.split(|byte| *byte == b'\n');
     lines.filter(move |line| memchr::memmem::find(line, word.as_bytes()).is_some())
 }

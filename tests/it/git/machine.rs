@@ -59,6 +59,10 @@ impl Facts for Machine {
         None
     }
 
+    fn names(&self, _: &Path, _: usize) -> Vec<String> {
+        Vec::new()
+    }
+
     fn accepts(&self, _: u16) -> Option<bool> {
         None
     }

@@ -20,6 +20,7 @@ use super::{
     client::{run_headless, run_headless_with, version},
     desk::{Desk, less},
     said::{Played, Said},
+    servers::{mcp_server_returns, port_closes},
     stage::Stage,
     terminal::{PATIENCE, within},
 };
@@ -478,5 +479,27 @@ fn a_branch_that_the_user_switched() {
             let turns = vec![read(&stage.home, 1, "a.txt"), go_on(2).after(switches), go_on(3), done()];
             played(stage, 1, turns)
         },
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn an_mcp_server_that_is_back() {
+    check(&Signal {
+        row: 70,
+        what: "an MCP server that a call had found gone is back",
+        says: Says::AsideWhereLost(10, "mcp_reconnected: github\ntools: 26"),
+        play: |stage| mcp_server_returns(stage),
+    });
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_server_whose_port_closed() {
+    check(&Signal {
+        row: 130,
+        what: "the port of its dev server closed, while the command ran on",
+        says: Says::AsideWhereLost(21, "port_closed: 3000\nwas: \"npm run dev, up 12m\""),
+        play: |stage| port_closes(stage),
     });
 }

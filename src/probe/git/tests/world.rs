@@ -115,6 +115,10 @@ impl Facts for World {
         None
     }
 
+    fn names(&self, _: &Path, _: usize) -> Vec<String> {
+        Vec::new()
+    }
+
     fn accepts(&self, _: u16) -> Option<bool> {
         None
     }

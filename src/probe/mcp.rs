@@ -1,0 +1,357 @@
+//! MCP servers of a session's client: that one is back after a call found it gone, and that one failed at its start.
+//!
+//! A client says some of that by itself, by the tools that went and came. It says nothing where the tools stayed listed, or where it
+//! lists none by name. What shows it then is the client's own log of its connections; where that has no word of it, nothing is said.
+//! Nothing is read while no server is known to be gone, but for one look at the logs after the first calls of a session.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Facts, Finding, Moment, Probe, Transcript};
+use crate::{
+    call::ServerCall,
+    event::{Severity, cut_text, strip_text},
+    notification::InjectionPoint,
+    settings::settings,
+    time::{Timestamp, duration_millis},
+    transcript::{Connection, Connections, ServerSaid, ServerState},
+};
+
+/// Most servers of a session that are known to be gone; beyond it the one that is gone for longest is forgotten.
+const SERVERS_MAX: usize = 8;
+/// Longest name that is known, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+/// How much of a name is shown, in characters.
+const NAME_CHARS_MAX: usize = 64;
+/// At which look after calls the start of the servers is looked at: by then the client has said what it says of it.
+const START_LOOK: u8 = 2;
+/// Most servers whose start is looked at.
+const STARTED_MAX: usize = 16;
+/// How many logs of a server are read, the newest ones: each process of the client begins one.
+const LOGS_MAX: usize = 3;
+/// How much of the end of a log is read, in bytes.
+const LOG_BYTES_MAX: u64 = 16 * 1024;
+/// How much of the end of a transcript is searched for what the client says, in bytes.
+const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
+/// The reason of one that was never connected.
+const FAILED_AT_START: &str = "failed at start";
+
+settings! {}
+
+/// The servers of a session that are gone.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Known {
+    /// Since when each is known to be gone, by the client's names: the begin of the calls that found it so, as it may be back before the
+    /// last of them has ended.
+    gone: BTreeMap<String, Timestamp>,
+    /// How many looks after calls there were, up to [`START_LOOK`].
+    looks: u8,
+}
+
+/// Where the client of a session writes down its connections.
+struct Logs<'m> {
+    connections: &'static Connections,
+    transcript: Transcript<'m>,
+    session: &'m str,
+    folder: String,
+}
+
+impl<'m> Logs<'m> {
+    fn of(moment: &Moment<'m>) -> Option<Self> {
+        let (transcript, caches) = (moment.transcript?, moment.caches?);
+        let connections = transcript.reader.connections?;
+        let folder = (connections.folder)(transcript.path, caches)?;
+        Some(Self { connections, transcript, session: moment.session.as_str(), folder })
+    }
+
+    /// What the newest log with a word of this session says of a server.
+    fn of_server(&self, name: &str, facts: &dyn Facts) -> Vec<Connection> {
+        let folder = format!("{}/{name}", self.folder);
+        for log in facts.names(Path::new(&folder), LOGS_MAX).into_iter().rev() {
+            let path = format!("{folder}/{log}");
+            let Some(end) = super::end_of_file(Path::new(&path), LOG_BYTES_MAX, facts) else { continue };
+            let found = (self.connections.read)(&end, self.session);
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        Vec::new()
+    }
+
+    /// What the client said of servers to its agent.
+    fn said(&self, facts: &dyn Facts) -> Vec<ServerSaid> {
+        let end = super::end_of(self.transcript, TRANSCRIPT_BYTES_MAX, facts);
+        end.map(|end| (self.transcript.reader.servers)(&end)).unwrap_or_default()
+    }
+}
+
+impl Known {
+    fn follow(&mut self, call: &ServerCall, now: Timestamp) {
+        if call.is_connected {
+            self.gone.remove(&call.server);
+        } else if call.server.len() <= NAME_BYTES_MAX {
+            self.note_gone(&call.server, now);
+        }
+    }
+
+    fn note_gone(&mut self, server: &str, since: Timestamp) {
+        self.gone.insert(server.to_owned(), since);
+        if self.gone.len() > SERVERS_MAX {
+            let oldest = self.gone.iter().min_by_key(|(_, since)| **since).map(|(server, _)| server.clone());
+            oldest.map(|oldest| self.gone.remove(&oldest));
+        }
+    }
+
+    /// Says which of those that were gone are back.
+    fn returned(&mut self, logs: &Logs<'_>, facts: &dyn Facts) -> Vec<Finding> {
+        let is_back = |(server, since): (&String, &Timestamp)| {
+            let last = logs.of_server(&(logs.connections.name)(server), facts).pop()?;
+            (last.is_up && last.at > *since).then(|| (server.clone(), *since, last.at))
+        };
+        let back: Vec<_> = self.gone.iter().filter_map(is_back).collect();
+        if back.is_empty() {
+            return Vec::new();
+        }
+        let (said, mut findings) = (logs.said(facts), Vec::new());
+        for (server, since, at) in back {
+            self.gone.remove(&server);
+            let last = said.iter().rfind(|said| is_same(&said.server, &server));
+            // One whose tools it has said to be gone it will say to be back, with this request or the next.
+            if last.is_some_and(|last| last.state == ServerState::Gone || last.at >= since) {
+                continue;
+            }
+            let payload = json!({ "server": shown(&server), "down_ms": duration_millis(at.since(since)) });
+            findings.push(finding("mcp.server.reconnected", Severity::Info, &server, at, payload));
+        }
+        findings
+    }
+
+    /// Says which failed at their start, if the client does not.
+    fn failed(&mut self, moment: &Moment<'_>, logs: &Logs<'_>, facts: &dyn Facts) -> Vec<Finding> {
+        // A subagent has the servers of its parent.
+        let is_subagent = moment.session.as_str().contains('/');
+        if moment.point != InjectionPoint::AfterTool || is_subagent || self.looks >= START_LOOK {
+            return Vec::new();
+        }
+        self.looks += 1;
+        if self.looks < START_LOOK {
+            return Vec::new();
+        }
+        let last_failure = |name: String| {
+            let server = (logs.connections.server)(&name)?;
+            let found = logs.of_server(&name, facts);
+            let last = found.last().filter(|_| !found.iter().any(|found| found.is_up))?;
+            Some((server, last.at))
+        };
+        let names = facts.names(Path::new(&logs.folder), STARTED_MAX);
+        let failed: Vec<_> = names.into_iter().filter_map(last_failure).collect();
+        if failed.is_empty() {
+            return Vec::new();
+        }
+        let (said, mut findings) = (logs.said(facts), Vec::new());
+        for (server, at) in failed {
+            if said.iter().any(|said| is_same(&said.server, &server)) {
+                continue;
+            }
+            let payload = json!({ "server": shown(&server), "reason": FAILED_AT_START });
+            findings.push(finding("mcp.server.disconnected", Severity::Warning, &server, at, payload));
+            self.note_gone(&server, at);
+        }
+        findings
+    }
+}
+
+fn finding(
+    event_type: &'static str,
+    severity: Severity,
+    server: &str,
+    at: Timestamp,
+    payload: Value,
+) -> Finding {
+    Finding { event_type, severity, name: format!("{server}:{}", at.as_millis()), payload }
+}
+
+fn shown(server: &str) -> String {
+    cut_text(strip_text(server), NAME_CHARS_MAX).replace(char::is_whitespace, " ")
+}
+
+/// Whether two names are of one server: in names of tools and of folders, signs become others.
+fn is_same(one: &str, other: &str) -> bool {
+    let is_equal = |(one, other): (u8, u8)| {
+        one == other || !one.is_ascii_alphanumeric() && !other.is_ascii_alphanumeric()
+    };
+    one.len() == other.len() && one.bytes().zip(other.bytes()).all(is_equal)
+}
+
+impl Probe for Known {
+    type Settings = Settings;
+
+    fn look(&mut self, moment: &Moment<'_>, _: &Settings, facts: &dyn Facts) -> Vec<Finding> {
+        for call in moment.calls.iter().filter_map(|call| call.server.as_ref()) {
+            self.follow(call, moment.calls_since);
+        }
+        if self.gone.is_empty() && self.looks >= START_LOOK {
+            return Vec::new();
+        }
+        let Some(logs) = Logs::of(moment) else { return Vec::new() };
+        [self.returned(&logs, facts), self.failed(moment, &logs, facts)].concat()
+    }
+
+    fn forget(&mut self) {
+        self.gone.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{
+        super::world::{World, ran},
+        *,
+    };
+    use crate::call::Call;
+
+    const NONE: [&str; 0] = [];
+
+    fn world() -> World {
+        let mut world = World::with_transcript();
+        world.write("/transcript", "");
+        world
+    }
+
+    fn called(server: &str, is_connected: bool) -> Call {
+        let server = Some(ServerCall { server: server.to_owned(), is_connected });
+        Call { server, ..Call::default() }
+    }
+
+    /// The client writes down, now, what it tried.
+    fn logs(world: &mut World, server: &str, state: &str) {
+        let path = format!("/caches/p/logs-{server}/2026.jsonl");
+        let before = if world.contains(&path) { world.content(&path) } else { String::new() };
+        world.wait(Duration::from_millis(10));
+        let now = world.now_ms;
+        world.write(&path, &format!("{before}{state} {now} s\n"));
+    }
+
+    /// The client says something of a server to its agent, now.
+    fn says(world: &mut World, state: &str, server: &str) {
+        let line = format!("{}{state} {} {server}\n", world.content("/transcript"), world.now_ms);
+        world.write("/transcript", &line);
+    }
+
+    fn go_on(world: &mut World) -> Vec<String> {
+        world.end_calls("s", vec![ran("ls")])
+    }
+
+    #[test]
+    fn a_server_that_a_call_found_gone_is_said_to_be_back_once() {
+        let mut world = world();
+        logs(&mut world, "depot", "up");
+        go_on(&mut world);
+        logs(&mut world, "depot", "down");
+        assert_eq!(world.end_calls("s", vec![called("depot", false)]), NONE, "the result says so");
+        assert_eq!(go_on(&mut world), NONE);
+        logs(&mut world, "depot", "down");
+        assert_eq!(go_on(&mut world), NONE, "it was tried in vain");
+        logs(&mut world, "depot", "up");
+        let found = go_on(&mut world);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("reconnected server=depot down_ms="), "{found:?}");
+        assert_eq!((go_on(&mut world), world.prompt("s")), (vec![], vec![]), "once");
+    }
+
+    #[test]
+    fn what_the_client_says_or_the_agent_sees_is_not_said() {
+        type Happens = fn(&mut World);
+        let rows: [(&str, Happens); 6] = [
+            ("its tools are gone, so it says that they are back", |world| {
+                says(world, "gone", "depot");
+                logs(world, "depot", "up");
+            }),
+            ("its tools are back", |world| {
+                logs(world, "depot", "up");
+                says(world, "back", "depot");
+            }),
+            ("a call that is answered", |world| {
+                logs(world, "depot", "up");
+                assert_eq!(world.end_calls("s", vec![called("depot", true)]), NONE);
+            }),
+            ("a log of another session", |world| {
+                let now = world.now_ms + 10;
+                world.write("/caches/p/logs-depot/2026.jsonl", &format!("up {now} t\n"));
+            }),
+            ("another server", |world| logs(world, "store", "up")),
+            ("no log", |world| world.remove("/caches/p/logs-depot/2026.jsonl")),
+        ];
+        for (what, happens) in rows {
+            let mut world = world();
+            logs(&mut world, "depot", "up");
+            go_on(&mut world);
+            world.end_calls("s", vec![called("depot", false)]);
+            world.wait(Duration::from_secs(1));
+            happens(&mut world);
+            assert_eq!([go_on(&mut world), go_on(&mut world)].concat(), NONE, "{what}");
+        }
+    }
+
+    #[test]
+    fn one_that_failed_at_its_start_is_said_once_and_so_is_its_connection() {
+        let mut world = world();
+        logs(&mut world, "my-depot", "down");
+        logs(&mut world, "store", "up");
+        assert_eq!(go_on(&mut world), NONE, "the client may say it");
+        assert_eq!(go_on(&mut world), ["disconnected server=my-depot reason=failed at start"]);
+        assert_eq!((go_on(&mut world), go_on(&mut world)), (vec![], vec![]), "once");
+        logs(&mut world, "my-depot", "up");
+        assert_eq!(go_on(&mut world).len(), 1);
+    }
+
+    #[test]
+    fn a_failure_at_the_start_that_the_client_says_or_that_is_none_is_not_said() {
+        type Begins = fn(&mut World);
+        let rows: [(&str, Begins); 4] = [
+            ("the client says it", |world| {
+                logs(world, "my-depot", "down");
+                says(world, "failed", "my_depot");
+            }),
+            ("it was connected once", |world| {
+                logs(world, "depot", "up");
+                logs(world, "depot", "down");
+            }),
+            ("it is no log", |world| world.write("/caches/p/other/1", "down 5 s\n")),
+            ("a subagent", |world| {
+                logs(world, "depot", "down");
+                world.end_calls("s/a", vec![ran("ls")]);
+                assert_eq!(world.end_calls("s/a", vec![ran("ls")]), NONE);
+                world.remove("/caches/p/logs-depot/2026.jsonl");
+            }),
+        ];
+        for (what, begins) in rows {
+            let mut world = world();
+            begins(&mut world);
+            assert_eq!([go_on(&mut world), go_on(&mut world), go_on(&mut world)].concat(), NONE, "{what}");
+        }
+    }
+
+    #[test]
+    fn servers_that_are_gone_are_bounded_and_nothing_is_read_while_none_is() {
+        let mut world = world();
+        for server in 0..SERVERS_MAX + 2 {
+            world.wait(Duration::from_secs(1));
+            world.end_calls("s", vec![called(&format!("s{server}"), false)]);
+        }
+        world.end_calls("s", vec![called(&"x".repeat(NAME_BYTES_MAX + 1), false)]);
+        let session = crate::event::SessionId::new("s");
+        let view = world.memory.view(&session, None, |_| true, Timestamp::ZERO);
+        let gone: Vec<&str> = view.known.around.mcp.gone.keys().map(String::as_str).collect();
+        assert_eq!(gone, ["s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"]);
+        world.settings.mcp.enabled = false;
+        go_on(&mut world);
+        let view = world.memory.view(&session, None, |_| true, Timestamp::ZERO);
+        assert_eq!(view.known.around.mcp.gone.len(), 0);
+    }
+}
