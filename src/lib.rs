@@ -36,6 +36,7 @@ pub mod injector;
 pub mod matcher;
 pub mod pipeline;
 pub mod probe;
+pub mod problem;
 pub mod shell;
 pub mod sink;
 pub mod watch;

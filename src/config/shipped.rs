@@ -37,6 +37,7 @@ files! {
     "other_session"
     "port"
     "pr_review"
+    "problem"
     "reminder"
     "stale_file"
     "tool_failure"

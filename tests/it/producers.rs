@@ -31,6 +31,8 @@ const READS: [(&str, &[&str]); 5] = [
     ("watch", &["agent.turn.end", "ci.follow.ended", "ci.run.completed", "ci.run.failed"]),
     ("loop", &["agent.turn.start", "tool.call.failure", "tool.call.success", "tool.call.timeout"]),
 ];
+/// Code that writes the events of several producers.
+const SHARED: [(&str, &[&str]); 1] = [("src/problem/report.rs", &["run"])];
 /// Code that reads events and publishes none.
 const READS_ONLY: [&str; 2] = ["src/probe/memory.rs", "src/probe/world.rs"];
 /// What begins the tables of docs/sources.md, after which the rows come.
@@ -95,6 +97,10 @@ fn the_catalogue_names_as_producers_what_publishes_in_the_code() {
     for (row, found) in literals.filter_map(|(path, found)| Some((row_of(&path)?, found))) {
         let read = READS.iter().find(|(name, _)| *name == row).map_or(&[][..], |(_, read)| read);
         published.entry(row).or_default().extend(found.into_iter().filter(|found| !read.contains(&&**found)));
+    }
+    let all = self::literals();
+    for (path, rows) in SHARED {
+        rows.iter().for_each(|row| published.entry(row).or_default().extend(all[path].iter().cloned()));
     }
     // What other programs send becomes what the shipped rows say.
     let known = Webhooks::default();

@@ -43,6 +43,7 @@ const DATA: &[&str] = &[
 const RULES: &[&str] = &[
     "pipeline", "matcher", "injector", "format", "detector", "probe", "sink", "watch", "webhook", "ci",
     "shell",
+    "problem",
 ];
 
 /// A module, its layer, and what it may use of this crate besides itself.
@@ -85,6 +86,7 @@ const MODULES: &[Module] = &[
     module("webhook", 2, &[DATA]),
     module("ci", 2, &[DATA]),
     module("shell", 2, &[DATA]),
+    module("problem", 2, &[DATA]),
     module("engine", DECIDING, &[DATA, RULES]),
     module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::kind"]]),
     module("protocol", DECIDING, &[DATA, &["sink", "watch", "engine::io", "engine::rules"]]),

@@ -1,0 +1,97 @@
+//! Problems: what a compiler, a linter, a test run or a language server finds in files.
+//!
+//! [`Problems`] compares what one tool finds now with what it was known to find, and gives the differences. [`Change::reports`] writes
+//! them as events: one for each problem, so that a problem is delivered once and not again with the next one of its file. Where the
+//! problems come from is not known here. docs/design/problems.md says why it is so.
+
+mod known;
+mod report;
+
+use std::borrow::Cow;
+
+pub use self::{
+    known::{Change, FOUND_MAX, KNOWN_MAX, Listed, Problems},
+    report::{CLEARED, FIXED, FOUND, Origin, Report},
+};
+use crate::event::{cut_text, strip_text};
+
+/// Longest name of a file, in characters.
+const FILE_CHARS_MAX: usize = 400;
+/// Longest code, in characters.
+const CODE_CHARS_MAX: usize = 100;
+/// Longest message, in characters.
+const MESSAGE_CHARS_MAX: usize = 500;
+
+/// How bad a problem is, worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// It does not compile, or a test fails.
+    Error,
+    /// It works and should be looked at.
+    Warning,
+    /// A hint.
+    Info,
+}
+
+impl Level {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Info => "info",
+        }
+    }
+
+    /// The level that a tool's word says; `None` for a word that says none.
+    pub fn of_word(word: &str) -> Option<Self> {
+        match word.trim().trim_end_matches(':').to_ascii_lowercase().as_str() {
+            "error" | "fatal error" | "fatal" | "failure" | "failed" | "e" | "f" | "2" => Some(Self::Error),
+            "warning" | "warn" | "w" | "1" => Some(Self::Warning),
+            "info" | "information" | "note" | "notice" | "hint" | "help" | "style" | "convention"
+            | "refactor" | "suggestion" | "message" | "c" | "r" | "i" | "n" => Some(Self::Info),
+            _ => None,
+        }
+    }
+}
+
+/// One thing that a tool finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file, as the tool names it.
+    pub file: Option<String>,
+    /// The line, from 1.
+    pub line: Option<u32>,
+    /// The column, from 1, in what the tool counts as columns.
+    pub column: Option<u32>,
+    /// How bad it is.
+    pub severity: Level,
+    /// What the tool calls this kind of problem, such as `E0425`.
+    pub code: Option<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Problem {
+    /// The same with texts of bounded length on one line each, without what steers a terminal.
+    fn bounded(self) -> Self {
+        let named = |text: Option<String>, chars_max| {
+            text.map(|text| one_line(&text, chars_max)).filter(|text| !text.is_empty())
+        };
+        Self {
+            file: named(self.file, FILE_CHARS_MAX),
+            line: self.line.filter(|line| *line > 0),
+            column: self.column.filter(|column| *column > 0),
+            severity: self.severity,
+            code: named(self.code, CODE_CHARS_MAX),
+            message: one_line(&self.message, MESSAGE_CHARS_MAX),
+        }
+    }
+}
+
+fn one_line(text: &str, chars_max: usize) -> String {
+    let text = strip_text(text);
+    let words = text.split(['\n', '\r', '\t']).map(str::trim).filter(|part| !part.is_empty());
+    let line = words.collect::<Vec<_>>().join(" ");
+    cut_text(Cow::Owned(line), chars_max).into_owned()
+}
