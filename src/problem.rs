@@ -1,8 +1,15 @@
 //! Problems: what a compiler, a linter, a test run or a language server finds in files.
 //!
-//! [`Problems`] compares what one tool finds now with what it was known to find, and gives the differences. [`Change::reports`] writes
-//! them as events: one for each problem, so that a problem is delivered once and not again with the next one of its file. Where the
-//! problems come from is not known here. docs/design/problems.md says why it is so.
+//! [`Problems`] compares what one tool finds now with what it was known to find, and gives the
+//! differences. [`Change::reports`] writes them as events: one for each problem, so that a problem
+//! is delivered once and not again with the next one of its file. Where the problems come from is
+//! not known here. docs/design/problems.md says why it is so.
+
+pub mod collector;
+pub mod cycle;
+pub mod format;
+pub mod lines;
+pub mod matcher;
 
 mod known;
 mod report;

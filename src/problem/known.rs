@@ -1,7 +1,8 @@
 //! What one tool is known to find, and what is new when it has looked again.
 //!
-//! A problem is the same as before when file, code and message are equal and as many equal ones go before it. Its line is no part of
-//! that: an edit above a problem moves it, and it is no other problem then. What is found twice at one place is one problem.
+//! A problem is the same as before when file, code and message are equal and as many equal ones go
+//! before it. Its line is no part of that: an edit above a problem moves it, and it is no other
+//! problem then. What is found twice at one place is one problem.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,9 +12,11 @@ use std::{
 use super::{Level, Problem};
 use crate::time::Timestamp;
 
-/// Most problems of one tool that are remembered. Beyond it, what is new is counted and not listed while others are.
+/// Most problems of one tool that are remembered. Beyond it, what is new is counted and not listed
+/// while others are.
 pub const KNOWN_MAX: usize = 500;
-/// Most problems that one change lists as found. The others are counted, and listed once all that were listed are fixed.
+/// Most problems that one change lists as found. The others are counted, and listed once all that
+/// were listed are fixed.
 pub const FOUND_MAX: usize = 20;
 
 /// File, code, message, and how many equal ones go before it.
@@ -42,7 +45,8 @@ pub struct Problems {
 /// What is new with what a tool found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Those that are listed with this change, at most [`FOUND_MAX`]: errors first, else in the tool's order.
+    /// Those that are listed with this change, at most [`FOUND_MAX`]: errors first, else in the
+    /// tool's order.
     pub found: Vec<Listed>,
     /// Those that were listed and are gone, by file, code and message.
     pub fixed: Vec<Listed>,
@@ -67,7 +71,8 @@ impl Change {
 impl Problems {
     /// Takes all that the tool finds now, and gives the differences.
     ///
-    /// Shape: a caller whose change may get lost replaces in a clone, and keeps the clone once the change has arrived.
+    /// Shape: a caller whose change may get lost replaces in a clone, and keeps the clone once the
+    /// change has arrived.
     pub fn replace(&mut self, current: Vec<Problem>, now: Timestamp) -> Change {
         let current = numbered(current);
         let total = current.len();
@@ -91,7 +96,8 @@ impl Problems {
         Change { found, fixed, left_out, cleared_after }
     }
 
-    /// Lists those of `others` that are new, or any if none is listed; the rest is remembered as counted.
+    /// Lists those of `others` that are new, or any if none is listed; the rest is remembered as
+    /// counted.
     fn list(&mut self, others: Vec<(Identity, Listed)>) -> Vec<Listed> {
         let is_first = self.listed.is_empty();
         let (counted, is_overfull) = (std::mem::take(&mut self.counted), self.is_overfull);

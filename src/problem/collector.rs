@@ -1,0 +1,212 @@
+//! What the output of a command has of problems so far.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Problem,
+    format::{DOCUMENT_BYTES_MAX, Format, GoTest, cargo_line},
+    lines::Lines,
+    matcher::Matcher,
+};
+
+/// Most problems of one tool that are kept; further ones are left out.
+const PROBLEMS_MAX: usize = 2_000;
+
+/// Which of a command's two outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Its standard output.
+    Stdout,
+    /// Its standard error.
+    Stderr,
+}
+
+/// What reads one output.
+#[derive(Debug, Clone, Default)]
+struct Reader {
+    lines: Lines,
+    matchers: Vec<Matcher>,
+    format: Option<Format>,
+    tests: GoTest,
+    /// A document so far, at most [`DOCUMENT_BYTES_MAX`] and one byte.
+    document: Vec<u8>,
+}
+
+/// Reads both outputs of a command, each by itself, as lines of one do not belong to those of the
+/// other.
+#[derive(Debug, Clone)]
+pub struct Collector {
+    stdout: Reader,
+    stderr: Reader,
+    found: BTreeMap<String, Vec<Problem>>,
+}
+
+impl Collector {
+    /// Shape: `format` is that of standard output; a document of it is read when the output ends.
+    pub fn new(matchers: &[Matcher], format: Option<Format>) -> Self {
+        let stderr = Reader { matchers: matchers.to_vec(), ..Reader::default() };
+        let stdout = Reader { format, ..stderr.clone() };
+        let tools = matchers.iter().map(|matcher| matcher.owner.clone());
+        let tools = tools.chain(format.map(|format| format.tool().to_owned()));
+        Self { stdout, stderr, found: tools.map(|tool| (tool, Vec::new())).collect() }
+    }
+
+    /// Takes a piece of an output. `begins` is asked about each line, and says whether what was
+    /// found before counts no more.
+    pub fn push(&mut self, stream: Stream, piece: &[u8], mut begins: impl FnMut(&str) -> bool) {
+        let Self { stdout, stderr, found } = self;
+        let reader = match stream {
+            Stream::Stdout => stdout,
+            Stream::Stderr => stderr,
+        };
+        if reader.format.is_some_and(|format| !format.is_lines()) {
+            let room = (DOCUMENT_BYTES_MAX + 1).saturating_sub(reader.document.len());
+            reader.document.extend(piece.get(..room.min(piece.len())).unwrap_or_default());
+            return;
+        }
+        let Reader { lines, matchers, format, tests, .. } = reader;
+        lines.push(piece, |line| {
+            if begins(line) {
+                found.values_mut().for_each(Vec::clear);
+            }
+            take(line, *format, tests, matchers, found);
+        });
+    }
+
+    /// Takes the end of both outputs.
+    ///
+    /// Errors: why a document is not read, with its form.
+    pub fn finish(&mut self) -> Result<(), (Format, String)> {
+        let Self { stdout, stderr, found } = self;
+        for Reader { lines, matchers, format, tests, .. } in [&mut *stdout, stderr] {
+            lines.finish(|line| take(line, *format, tests, matchers, found));
+        }
+        let document = std::mem::take(&mut stdout.document);
+        let Some(format) = stdout.format.filter(|format| !format.is_lines() && !document.is_empty()) else {
+            return Ok(());
+        };
+        if document.len() > DOCUMENT_BYTES_MAX {
+            return Err((format, format!("larger than {DOCUMENT_BYTES_MAX} bytes")));
+        }
+        let problems =
+            format.read(&String::from_utf8_lossy(&document)).map_err(|error| (format, error.to_string()))?;
+        found.entry(format.tool().to_owned()).or_default().extend(problems);
+        Ok(())
+    }
+
+    /// Forgets what was found so far.
+    pub fn clear(&mut self) {
+        self.found.values_mut().for_each(Vec::clear);
+    }
+
+    /// What was found, by tool; a tool that found nothing is there.
+    pub fn found(&self) -> &BTreeMap<String, Vec<Problem>> {
+        &self.found
+    }
+}
+
+/// Gives a line to what reads it; the first matcher that finds a problem with it has it.
+fn take(
+    line: &str,
+    format: Option<Format>,
+    tests: &mut GoTest,
+    matchers: &mut [Matcher],
+    found: &mut BTreeMap<String, Vec<Problem>>,
+) {
+    let problem = match format {
+        Some(Format::CargoJson) => cargo_line(line).map(|problem| ("cargo", problem)),
+        Some(Format::GoTestJson) => tests.line(line).map(|problem| ("go", problem)),
+        Some(Format::EslintJson | Format::Sarif | Format::Junit) => None,
+        None => {
+            let of = |matcher: &mut Matcher| Some((matcher.line(line)?, matcher.owner.clone()));
+            // Each sees the line, so that none waits for one that another had.
+            let mut all: Vec<_> = matchers.iter_mut().filter_map(of).collect();
+            if let Some((problem, owner)) = (!all.is_empty()).then(|| all.swap_remove(0)) {
+                push(found, &owner, problem);
+            }
+            None
+        }
+    };
+    if let Some((tool, problem)) = problem {
+        push(found, tool, problem);
+    }
+}
+
+fn push(found: &mut BTreeMap<String, Vec<Problem>>, tool: &str, problem: Problem) {
+    let problems = found.entry(tool.to_owned()).or_default();
+    // A tool that goes on may say the same again and again without saying that it begins.
+    if problems.len() < PROBLEMS_MAX && !problems.contains(&problem) {
+        problems.push(problem);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::matcher::Matchers;
+
+    fn messages(collector: &Collector, tool: &str) -> Vec<String> {
+        collector.found()[tool].iter().map(|problem| problem.message.clone()).collect()
+    }
+
+    #[test]
+    fn lines_of_one_output_do_not_belong_to_those_of_the_other() {
+        let matchers = Matchers::shipped().named("cargo").expect("it ships");
+        let mut collector = Collector::new(&matchers, None);
+        let pieces: [(Stream, &[u8]); 4] = [
+            (Stream::Stderr, b"error: no\n"),
+            (Stream::Stdout, b"  --> wrong.rs:1:1\n"),
+            (Stream::Stderr, b" --> src/a.rs:2:"),
+            (Stream::Stderr, b"5"),
+        ];
+        pieces.iter().for_each(|(stream, piece)| collector.push(*stream, piece, |_| false));
+        collector.finish().expect("no document");
+        assert_eq!(messages(&collector, "cargo"), ["no"]);
+        assert_eq!(collector.found()["cargo"][0].file.as_deref(), Some("src/a.rs"));
+    }
+
+    #[test]
+    fn a_line_is_one_problem_and_a_beginning_forgets_what_was_before() {
+        let mut matchers = Matchers::shipped().named("gcc").expect("it ships");
+        matchers.extend(Matchers::shipped().named("mypy").expect("it ships"));
+        let mut collector = Collector::new(&matchers, None);
+        collector
+            .push(Stream::Stdout, b"a.c:1:2: error: x\nagain\nb.c:1:2: error: y\n", |line| line == "again");
+        assert_eq!(
+            (messages(&collector, "gcc"), messages(&collector, "mypy")),
+            (vec!["y".to_owned()], vec![])
+        );
+    }
+
+    #[test]
+    fn a_document_is_read_when_it_ends_and_has_a_bound() {
+        let mut collector = Collector::new(&[], Some(Format::EslintJson));
+        for piece in [
+            &br#"[{"filePath":"a.js","messages":[{"ruleId":"#[..],
+            br#""semi","severity":2,"message":"no"}]}]"#,
+        ] {
+            collector.push(Stream::Stdout, piece, |_| false);
+        }
+        assert_eq!(messages(&collector, "eslint"), Vec::<String>::new());
+        collector.finish().expect("right");
+        assert_eq!(messages(&collector, "eslint"), ["no"]);
+
+        let mut large = Collector::new(&[], Some(Format::Sarif));
+        for _ in 0..20 {
+            large.push(Stream::Stdout, &vec![b' '; 1024 * 1024], |_| false);
+        }
+        assert_eq!(large.finish(), Err((Format::Sarif, "larger than 16777216 bytes".to_owned())));
+    }
+
+    #[test]
+    fn many_problems_are_bounded() {
+        let matchers = Matchers::shipped().named("gcc").expect("it ships");
+        let mut collector = Collector::new(&matchers, None);
+        let numbered: String = (1..=3_000).map(|line| format!("a.c:{line}:2: error: x\n")).collect();
+        collector.push(Stream::Stdout, numbered.as_bytes(), |_| false);
+        assert_eq!(messages(&collector, "gcc").len(), PROBLEMS_MAX);
+        collector.clear();
+        collector.push(Stream::Stdout, "a.c:1:2: error: x\n".repeat(3_000).as_bytes(), |_| false);
+        assert_eq!(messages(&collector, "gcc"), ["x"]);
+    }
+}

@@ -1,0 +1,174 @@
+//! When a command that goes on has looked once more: idle, busy, settled.
+//!
+//! A tool that says when it begins and ends to look is busy between those lines. One that does not
+//! is busy while it writes, and settled once it was quiet. What it found is compared when it has
+//! settled.
+
+use std::time::Duration;
+
+use super::matcher::Background;
+use crate::time::Timestamp;
+
+/// So long nothing is written before a tool that does not say when it ends has settled.
+pub const QUIET: Duration = Duration::from_secs(1);
+/// So long lines may come after the one that says the end. Source: cargo says the end of each
+/// target within some milliseconds.
+pub const AFTER_END: Duration = Duration::from_millis(200);
+/// So long nothing is written before a tool that said its beginning counts as settled without
+/// having said its end.
+pub const SILENT: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Busy,
+    /// The end was said, and nothing has settled yet.
+    Ending,
+}
+
+/// Where a command is.
+#[derive(Debug, Clone)]
+pub struct Cycle {
+    backgrounds: Vec<Background>,
+    /// Whether a beginning or an end was said, so that there will be others.
+    speaks: bool,
+    phase: Phase,
+    settles: Option<Timestamp>,
+}
+
+impl Cycle {
+    /// Shape: with no `backgrounds` only quiet counts.
+    pub fn new(backgrounds: Vec<Background>) -> Self {
+        let is_busy = backgrounds.iter().any(|background| background.is_active_on_start);
+        let phase = if is_busy { Phase::Busy } else { Phase::Idle };
+        Self { backgrounds, speaks: false, phase, settles: None }
+    }
+
+    /// Something was written; gives whether what was found before counts no more.
+    pub fn output(&mut self, now: Timestamp) -> bool {
+        let is_first = self.phase == Phase::Idle && !self.speaks;
+        match (self.phase, self.speaks) {
+            (Phase::Ending, _) => {}
+            (Phase::Busy, true) => self.settles = Some(now + SILENT),
+            (Phase::Idle, true) => self.settles = Some(now + QUIET),
+            (Phase::Idle | Phase::Busy, false) => {
+                (self.phase, self.settles) = (Phase::Busy, Some(now + QUIET));
+            }
+        }
+        is_first
+    }
+
+    /// A line was read; gives whether what was found before counts no more.
+    pub fn line(&mut self, line: &str, now: Timestamp) -> bool {
+        if self.backgrounds.iter().any(|background| background.ends(line)) {
+            self.speaks = true;
+            (self.phase, self.settles) = (Phase::Ending, Some(now + AFTER_END));
+            return false;
+        }
+        if !self.backgrounds.iter().any(|background| background.begins(line)) {
+            return false;
+        }
+        self.speaks = true;
+        let is_first = self.phase != Phase::Busy;
+        (self.phase, self.settles) = (Phase::Busy, Some(now + SILENT));
+        is_first
+    }
+
+    /// When [`Cycle::settle`] is to be called.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        self.settles
+    }
+
+    /// Whether the tool said that it begins and not that it has ended.
+    pub fn is_cut_off(&self) -> bool {
+        self.speaks && self.phase == Phase::Busy
+    }
+
+    /// Whether the command has settled by now, which is said once.
+    pub fn settle(&mut self, now: Timestamp) -> bool {
+        let is_due = self.settles.is_some_and(|at| at <= now);
+        if is_due {
+            (self.phase, self.settles) = (Phase::Idle, None);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::matcher::Matchers;
+
+    fn cycle(tool: &str) -> Cycle {
+        let matchers = Matchers::shipped().named(tool).expect("it ships");
+        Cycle::new(matchers.into_iter().filter_map(|matcher| matcher.background).collect())
+    }
+
+    const fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    /// `time line`, one each; gives `clear` and `settled` with their times.
+    fn run(tool: &str, lines: &[(u64, &str)]) -> Vec<String> {
+        let (mut cycle, mut said) = (cycle(tool), Vec::new());
+        for (time, line) in lines.iter().copied().chain([(999_999, "")]) {
+            while let Some(due) = cycle.poll_timeout().filter(|due| *due <= at(time)) {
+                assert!(cycle.settle(due));
+                said.push(format!("settled {}", due.as_millis()));
+            }
+            if time < 999_999 {
+                let is_first = cycle.output(at(time));
+                if cycle.line(line, at(time)) || is_first {
+                    said.push(format!("clear {time}"));
+                }
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn a_tool_that_speaks_settles_when_it_says_so() {
+        let lines = [
+            (0, "12:00 - Starting compilation in watch mode..."),
+            (9_000, "a.ts(1,2): error TS1: x"),
+            (9_001, "12:00 - Found 1 error. Watching for file changes."),
+            (30_000, "12:01 - File change detected. Starting incremental compilation..."),
+            (31_500, "12:01 - Found 0 errors. Watching for file changes."),
+        ];
+        assert_eq!(run("tsc", &lines), ["settled 9201", "clear 30000", "settled 31700"]);
+    }
+
+    #[test]
+    fn a_beginning_said_again_while_busy_is_no_other_one() {
+        let lines = [
+            (0, "    Checking a v0.1.0"),
+            (10, "error: x"),
+            (5_000, "    Checking b v0.1.0"),
+            (9_000, "error: could not compile `a` (lib) due to 1 previous error"),
+            (9_100, "error: could not compile `a` (lib test) due to 1 previous error"),
+            (20_000, "    Checking a v0.1.0"),
+            (20_500, "    Finished `dev` profile"),
+        ];
+        assert_eq!(run("cargo", &lines), ["settled 9300", "clear 20000", "settled 20700"]);
+    }
+
+    #[test]
+    fn a_tool_that_does_not_speak_settles_when_it_is_quiet() {
+        let lines = [(0, "x"), (900, "y"), (1_800, "z"), (9_000, "x")];
+        assert_eq!(run("gcc", &lines), ["clear 0", "settled 2800", "clear 9000", "settled 10000"]);
+    }
+
+    #[test]
+    fn a_beginning_without_an_end_settles_when_it_is_silent() {
+        let lines =
+            [(0, "    Checking a v0.1.0"), (500, "error: no such file"), (100_000, "    Checking a v0.1.0")];
+        assert_eq!(run("cargo", &lines), ["settled 60500", "clear 100000", "settled 160000"]);
+    }
+
+    #[test]
+    fn what_comes_after_the_end_is_compared_too() {
+        let lines =
+            [(0, "    Checking a"), (10, "    Finished `dev`"), (5_000, "thread 'x' panicked at a.rs:1:1:")];
+        assert_eq!(run("cargo", &lines), ["settled 210", "settled 6000"]);
+    }
+}

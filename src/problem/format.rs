@@ -1,0 +1,135 @@
+//! Forms in which tools write what they find for programs: whole documents, and lines of JSON.
+
+mod cargo;
+mod eslint;
+mod go_test;
+mod junit;
+mod sarif;
+#[cfg(test)]
+mod tests;
+
+pub use self::go_test::GoTest;
+use super::Problem;
+
+/// Largest document, in bytes.
+pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most problems that are taken from one document.
+const PROBLEMS_MAX: usize = 2_000;
+
+/// A form of output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Lines of `cargo --message-format=json` and of `rustc --error-format=json`.
+    CargoJson,
+    /// Lines of `go test -json`.
+    GoTestJson,
+    /// `eslint -f json`.
+    EslintJson,
+    /// SARIF 2.1.0.
+    Sarif,
+    /// JUnit's XML, as most test runners can write it.
+    Junit,
+}
+
+/// Why a document is not read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// It is no JSON of the form.
+    #[error("{0}")]
+    Json(String),
+    /// It is no XML, or has a document type, which could make it larger than it is.
+    #[error("{0}")]
+    Xml(String),
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::CargoJson, Self::GoTestJson, Self::EslintJson, Self::Sarif, Self::Junit];
+
+    /// Its name; also that of the tool whose problems these are.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CargoJson => "cargo-json",
+            Self::GoTestJson => "go-test-json",
+            Self::EslintJson => "eslint-json",
+            Self::Sarif => "sarif",
+            Self::Junit => "junit",
+        }
+    }
+
+    /// The one of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.as_str() == name)
+    }
+
+    /// The tool whose problems these are, which for lines of a tool is that of its text.
+    pub const fn tool(self) -> &'static str {
+        match self {
+            Self::CargoJson => "cargo",
+            Self::GoTestJson => "go",
+            Self::EslintJson => "eslint",
+            Self::Sarif | Self::Junit => self.as_str(),
+        }
+    }
+
+    /// What a command writes to its output by its words, if that is a form and not text.
+    pub fn of_command(words: &[String]) -> Option<Self> {
+        let has = |word: &str| words.iter().any(|other| other == word);
+        let follows = |option: &str, value: &str| {
+            words.windows(2).any(|pair| matches!(pair, [a, b] if a == option && b == value))
+                || words.iter().any(|word| word.strip_prefix(option) == Some(&format!("={value}")))
+        };
+        let starts = |prefix: &str| words.iter().any(|word| word.starts_with(prefix));
+        let is_tool = |name: &str| words.iter().any(|word| word.rsplit('/').next() == Some(name));
+        if is_tool("cargo") && (starts("--message-format=json") || follows("--message-format", "json")) {
+            return Some(Self::CargoJson);
+        }
+        if is_tool("go") && has("test") && has("-json") {
+            return Some(Self::GoTestJson);
+        }
+        let asks = |value: &str| {
+            ["-f", "--format", "--output-format", "-fmt"].iter().any(|option| follows(option, value))
+        };
+        if is_tool("eslint") && asks("json") {
+            return Some(Self::EslintJson);
+        }
+        asks("sarif").then_some(Self::Sarif)
+    }
+
+    /// Whether each line is one message.
+    pub const fn is_lines(self) -> bool {
+        matches!(self, Self::CargoJson | Self::GoTestJson)
+    }
+
+    /// All problems of a document, at most [`PROBLEMS_MAX`].
+    ///
+    /// Errors: the first thing that is wrong, with line and column. A line that is no message is
+    /// left out.
+    pub fn read(self, text: &str) -> Result<Vec<Problem>, FormatError> {
+        let mut found = match self {
+            Self::CargoJson => text.lines().filter_map(cargo::line).collect(),
+            Self::GoTestJson => {
+                let mut tests = GoTest::default();
+                text.lines().filter_map(|line| tests.line(line)).collect()
+            }
+            Self::EslintJson => eslint::read(text).map_err(json_error)?,
+            Self::Sarif => sarif::read(text).map_err(json_error)?,
+            Self::Junit => junit::read(text).map_err(|error| FormatError::Xml(error.to_string()))?,
+        };
+        found.truncate(PROBLEMS_MAX);
+        Ok(found)
+    }
+}
+
+/// The problem in one line of cargo's.
+pub fn cargo_line(line: &str) -> Option<Problem> {
+    cargo::line(line)
+}
+
+fn json_error(error: serde_path_to_error::Error<serde_json::Error>) -> FormatError {
+    FormatError::Json(match error.path().to_string().as_str() {
+        "." | "?" => error.inner().to_string(),
+        path => format!("{path}: {}", error.inner()),
+    })
+}

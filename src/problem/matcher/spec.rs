@@ -1,0 +1,311 @@
+//! Files of problem matchers, and which of them a command line is for.
+
+use std::sync::LazyLock;
+
+use regex::{Regex, RegexBuilder};
+use serde::Deserialize;
+
+use super::{Background, Groups, Matcher, Pattern};
+use crate::{nearest::nearest, problem::Level};
+
+/// Largest file of matchers, in bytes.
+pub const FILE_BYTES_MAX: usize = 256 * 1024;
+/// Most patterns of one matcher: so many lines can make a problem.
+const PATTERNS_MAX: usize = 8;
+/// Largest compiled regular expression, in bytes.
+const REGEXP_BYTES_MAX: usize = 1024 * 1024;
+/// How many words of a command line may come before the tool's own, such as `npx` or `uv run`.
+const WORDS_BEFORE_MAX: usize = 6;
+/// Those that ship.
+const SHIPPED: &str = include_str!("../../../config/matchers.json");
+
+/// What is wrong with a file of matchers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {place}{message}")]
+pub struct MatcherError {
+    /// The file, as it was named.
+    pub file: String,
+    place: String,
+    message: String,
+}
+
+/// Matchers as they are written down.
+#[derive(Debug, Clone, Default)]
+pub struct Matchers {
+    specs: Vec<Spec>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "$schema", default)]
+    _schema: Option<String>,
+    #[serde(rename = "problemMatcher")]
+    problem_matcher: Vec<Spec>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spec {
+    owner: String,
+    #[serde(default)]
+    commands: Vec<String>,
+    severity: Option<String>,
+    pattern: Vec<PatternSpec>,
+    background: Option<BackgroundSpec>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct PatternSpec {
+    regexp: String,
+    #[serde(default)]
+    file: usize,
+    #[serde(default)]
+    from_path: usize,
+    #[serde(default)]
+    line: usize,
+    #[serde(default)]
+    column: usize,
+    #[serde(default, rename = "endLine")]
+    _end_line: usize,
+    #[serde(default, rename = "endColumn")]
+    _end_column: usize,
+    #[serde(default)]
+    severity: usize,
+    #[serde(default)]
+    code: usize,
+    #[serde(default)]
+    message: usize,
+    #[serde(default, rename = "loop")]
+    is_loop: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct BackgroundSpec {
+    #[serde(default)]
+    active_on_start: bool,
+    #[serde(default)]
+    begins_pattern: Vec<String>,
+    #[serde(default)]
+    ends_pattern: Vec<String>,
+}
+
+impl Matchers {
+    /// Those that ship with the program.
+    pub fn shipped() -> &'static Self {
+        static READ: LazyLock<Matchers> =
+            LazyLock::new(|| Matchers::parse("matchers.json", SHIPPED).expect("what ships is tested"));
+        &READ
+    }
+
+    /// Reads a file; every regular expression of it is compiled once, so that what is wrong is
+    /// found here.
+    ///
+    /// Errors: the first thing that is wrong, with the place of it.
+    pub fn parse(file: &str, text: &str) -> Result<Self, MatcherError> {
+        let error = |place: String, message: String| MatcherError { file: file.to_owned(), place, message };
+        if text.len() > FILE_BYTES_MAX {
+            return Err(error(String::new(), format!("larger than {FILE_BYTES_MAX} bytes")));
+        }
+        let mut json = serde_json::Deserializer::from_str(text);
+        let parsed: File = serde_path_to_error::deserialize(&mut json).map_err(|wrong| {
+            let (at, json) = (wrong.path().to_string(), wrong.into_inner());
+            let place = format!("{}:{}: ", json.line(), json.column());
+            let at = if matches!(at.as_str(), "." | "?") { String::new() } else { format!("{at}: ") };
+            error(place, at + &with_nearest(&json.to_string()))
+        })?;
+        json.end().map_err(|wrong| {
+            error(format!("{}:{}: ", wrong.line(), wrong.column()), "text after the end".into())
+        })?;
+        for (number, spec) in parsed.problem_matcher.iter().enumerate() {
+            spec.compile()
+                .map_err(|(field, message)| error(format!("problemMatcher[{number}].{field}: "), message))?;
+        }
+        Ok(Self { specs: parsed.problem_matcher })
+    }
+
+    /// Those of one owner, ready for lines.
+    ///
+    /// Errors: the nearest name, if one is near.
+    pub fn named(&self, name: &str) -> Result<Vec<Matcher>, Option<String>> {
+        let found: Vec<Matcher> = self
+            .specs
+            .iter()
+            .filter(|spec| spec.owner == name)
+            .filter_map(|spec| spec.compile().ok())
+            .collect();
+        match found.is_empty() {
+            false => Ok(found),
+            true => Err(nearest(name, self.owners()).map(str::to_owned)),
+        }
+    }
+
+    /// All of them, ready for lines.
+    pub fn all(&self) -> Vec<Matcher> {
+        self.specs.iter().filter_map(|spec| spec.compile().ok()).collect()
+    }
+
+    /// Those that a command line is for, in the order of the file.
+    pub fn of_command(&self, words: &[String]) -> Vec<Matcher> {
+        let words = spoken(words);
+        let fits = |spec: &&Spec| spec.commands.iter().any(|command| is_command(command, &words));
+        self.specs.iter().filter(fits).filter_map(|spec| spec.compile().ok()).collect()
+    }
+
+    /// The names of the tools, once each, in the order of the file.
+    pub fn owners(&self) -> impl Iterator<Item = &str> {
+        let is_first = |(number, spec): &(usize, &Spec)| {
+            self.specs.iter().take(*number).all(|earlier| earlier.owner != spec.owner)
+        };
+        self.specs.iter().enumerate().filter(is_first).map(|(_, spec)| spec.owner.as_str())
+    }
+
+    /// These before those of `other`.
+    pub fn before(mut self, other: &Self) -> Self {
+        self.specs.extend(other.specs.iter().cloned());
+        self
+    }
+}
+
+/// The words of a command line, those of a shell's script among them, without paths of programs.
+fn spoken(words: &[String]) -> Vec<&str> {
+    let is_script =
+        |index: usize| index > 0 && words.get(index - 1).is_some_and(|word| word == "-c" || word == "-lc");
+    let split = |(index, word): (usize, &'_ String)| -> bool { is_script(index) && word.contains(' ') };
+    let mut spoken = Vec::new();
+    for (index, word) in words.iter().enumerate() {
+        match split((index, word)) {
+            true => spoken.extend(
+                word.split([' ', '\n', '\t', ';', '&', '|', '(', ')']).filter(|word| !word.is_empty()),
+            ),
+            false => spoken.push(word.as_str()),
+        }
+    }
+    spoken
+}
+
+/// Whether the tool of `command`, such as `cargo build|check`, is among the words; options between
+/// its words are left out.
+fn is_command(command: &str, words: &[&str]) -> bool {
+    let mut parts = command.split_whitespace();
+    let Some(program) = parts.next() else { return false };
+    let is_program = |word: &str| word.rsplit('/').next() == Some(program);
+    let scripts = words.len() > WORDS_BEFORE_MAX && words.contains(&"-c");
+    let before = if scripts { words.len() } else { WORDS_BEFORE_MAX };
+    let parts: Vec<&str> = parts.collect();
+    words.iter().enumerate().take(before).filter(|(_, word)| is_program(word)).any(|(index, _)| {
+        let rest =
+            words.iter().skip(index + 1).filter(|word| !word.starts_with(['-', '+']) || parts.contains(word));
+        let mut rest = rest.take(parts.len().max(1));
+        parts.iter().all(|part| rest.next().is_some_and(|word| part.split('|').any(|one| one == *word)))
+    })
+}
+
+impl Spec {
+    /// Errors: the field and what is wrong with it.
+    fn compile(&self) -> Result<Matcher, (String, String)> {
+        let fail = |field: &str, message: &str| Err((field.to_owned(), message.to_owned()));
+        if self.owner.is_empty() || self.owner == "none" {
+            return fail("owner", "a name other than `none` is needed");
+        }
+        if self.pattern.is_empty() || self.pattern.len() > PATTERNS_MAX {
+            return fail("pattern", &format!("1 to {PATTERNS_MAX} patterns are allowed"));
+        }
+        if self.pattern.iter().all(|pattern| pattern.message == 0) {
+            return fail("pattern", "no pattern has a `message`");
+        }
+        let severity = match self.severity.as_deref() {
+            None => Level::Error,
+            Some(word) => match Level::of_word(word) {
+                Some(level) => level,
+                None => return fail("severity", &format!("{word:?} is none of error, warning, info")),
+            },
+        };
+        let mut patterns = Vec::new();
+        for (number, pattern) in self.pattern.iter().enumerate() {
+            let is_last = number + 1 == self.pattern.len();
+            patterns.push(
+                pattern
+                    .compile(is_last)
+                    .map_err(|(field, message)| (format!("pattern[{number}].{field}"), message))?,
+            );
+        }
+        let background = self.background.as_ref().map(BackgroundSpec::compile).transpose()?;
+        let (owner, draft) = (self.owner.clone(), super::Draft::default());
+        Ok(Matcher { owner, background, severity, patterns, matched: 0, draft })
+    }
+}
+
+impl PatternSpec {
+    fn compile(&self, is_last: bool) -> Result<Pattern, (String, String)> {
+        let regexp = compiled(&self.regexp).map_err(|message| ("regexp".to_owned(), message))?;
+        let groups = regexp.captures_len() - 1;
+        for (name, group) in [
+            ("file", self.file),
+            ("fromPath", self.from_path),
+            ("line", self.line),
+            ("column", self.column),
+            ("severity", self.severity),
+            ("code", self.code),
+            ("message", self.message),
+        ] {
+            if group > groups {
+                return Err((name.to_owned(), format!("group {group} of a regexp that has {groups}")));
+            }
+        }
+        if self.is_loop && !is_last {
+            return Err(("loop".to_owned(), "only the last pattern can be a loop".to_owned()));
+        }
+        let Self { file, from_path, line, column, severity, code, message, .. } = *self;
+        let groups = Groups { file, from_path, line, column, severity, code, message };
+        Ok(Pattern { regexp, groups, is_loop: self.is_loop })
+    }
+}
+
+impl BackgroundSpec {
+    fn compile(&self) -> Result<Background, (String, String)> {
+        let all = |name: &str, texts: &[String]| {
+            let one = |(number, text): (usize, &String)| {
+                compiled(text).map_err(|message| (format!("background.{name}[{number}]"), message))
+            };
+            texts.iter().enumerate().map(one).collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Background {
+            is_active_on_start: self.active_on_start,
+            begins: all("beginsPattern", &self.begins_pattern)?,
+            ends: all("endsPattern", &self.ends_pattern)?,
+        })
+    }
+}
+
+/// Errors: what is wrong, and at which character of the expression.
+fn compiled(text: &str) -> Result<Regex, String> {
+    RegexBuilder::new(text).size_limit(REGEXP_BYTES_MAX).build().map_err(|error| {
+        let error = error.to_string();
+        let what = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        let caret = error
+            .lines()
+            .rev()
+            .find_map(|line| line.find('^').filter(|_| line.trim_matches([' ', '^']).is_empty()));
+        // The text is shown indented by four.
+        let at =
+            caret.map(|caret| format!(" at character {}", caret.saturating_sub(4) + 1)).unwrap_or_default();
+        format!("{what}{at}")
+    })
+}
+
+/// An error of serde about an unknown field, with the nearest of those that it lists in place of
+/// all.
+fn with_nearest(text: &str) -> String {
+    let text = text.rsplit_once(" at line ").map_or(text, |(before, _)| before);
+    let mut words = text.split('`').skip(1).step_by(2);
+    match (text.starts_with("unknown field"), words.next()) {
+        (true, Some(word)) => {
+            let near = nearest(word, words).map(|near| format!("; did you mean `{near}`?"));
+            format!("unknown field `{word}`{}", near.unwrap_or_default())
+        }
+        _ => text.to_owned(),
+    }
+}
