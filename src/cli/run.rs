@@ -3,15 +3,20 @@
 //! Output passes through byte for byte as it comes, stdin is the command's, signals reach it, and its exit code is that of
 //! `aside run`: 128 and the signal if one killed it, 127 if there is no such command, 126 if it cannot be run. The command
 //! does not wait for the daemon; without one it runs all the same, after one line of warning.
+//!
+//! The output is read while it passes: what it says of problems is published too, at the end or, with `--watch`, whenever it is new.
 
 mod child;
 mod command_line;
 mod last_lines;
+mod plan;
+mod problems;
 
 use std::{
     ffi::{OsStr, OsString},
     io::{self, Write},
     path::Path,
+    sync::{Mutex, PoisonError, mpsc::SyncSender},
     thread,
     time::{Duration, Instant},
 };
@@ -21,9 +26,14 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{CliError, Context, Refusal, ids, refusal, workspace_or_current};
-use crate::client::{Client, ClientError};
+use crate::{
+    client::{Client, ClientError},
+    time::{Timestamp, duration_millis},
+};
 use child::{Ending, Running, Sink};
 use command_line::command_line;
+use plan::Plan;
+use problems::{Follower, Mode, Piece};
 
 /// How long publishing may take; a command that has ended should not keep its caller for longer.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,6 +54,16 @@ pub(super) struct Args {
     /// The events are for all sessions, wherever they work
     #[arg(long, conflicts_with_all = ["session", "workspace"])]
     everywhere: bool,
+    /// The command goes on for ever: publish what is new in its problems whenever it has looked again
+    #[arg(long)]
+    watch: bool,
+    /// What finds problems in the output: a tool such as `tsc`, a format, a file of matchers, or `none`
+    /// [default: what the command says]
+    #[arg(long = "matcher", value_name = "NAME|FILE.json")]
+    matchers: Vec<String>,
+    /// A file that the command writes, with problems: junit, sarif, eslint-json, cargo-json, go-test-json
+    #[arg(long = "report", value_name = "FORMAT=FILE")]
+    reports: Vec<String>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -52,45 +72,67 @@ pub(super) struct Args {
 /// Runs the command; gives the code to exit with.
 pub(super) fn run(mut args: Args, context: &Context<'_>) -> Result<u8, CliError> {
     args.session = args.session.map(|text| ids::addressee(&text, context)).transpose()?;
-    run_with(&args, &context.client, [Box::new(io::stdout()), Box::new(io::stderr())], &mut io::stderr())
+    let config = context.paths.as_ref().ok().map(|paths| paths.config.as_path());
+    let plan = Plan::new(&args.matchers, &args.reports, &args.command, config).map_err(CliError::Usage)?;
+    let sinks: [Sink; 2] = [Box::new(io::stdout()), Box::new(io::stderr())];
+    run_with(&args, plan, &context.client, sinks, &mut io::stderr())
 }
 
 fn run_with(
     args: &Args,
+    plan: Plan,
     client: &Client,
     sinks: [Sink; 2],
-    warnings: &mut dyn Write,
+    warnings: &mut (dyn Write + Send),
 ) -> Result<u8, CliError> {
-    let client = Client::new(client.socket().to_owned(), PUBLISH_TIMEOUT);
     let task = Task::new(args);
-    let start = task.started();
-    let started = thread::scope(|scope| {
-        let starting = scope.spawn(|| publish(&client, &start));
-        let (ending, duration) = watch(&args.command, sinks)?;
+    let publishing = Publishing::new(client, &task, warnings);
+    plan.warnings.iter().for_each(|warning| publishing.warn(warning));
+    let mode = if args.watch { Mode::Watch } else { Mode::AtEnd };
+    let clock = stopwatch();
+    let (tap, pieces) = problems::pieces();
+    let ran = thread::scope(|scope| {
+        let starting = scope.spawn(|| publishing.publish(&task.started()));
+        let is_read = !plan.is_empty();
+        let follower = Follower::new(plan, mode, &task, &publishing, &clock);
+        let following = is_read.then(|| scope.spawn(move || follower.run(&pieces)));
+        let ran = watch(&args.command, sinks, is_read.then_some(&tap));
         // A panic there is a bug of ours, and no reason to lose the command's exit code.
-        let start_outcome = starting.join().unwrap_or(Ok(()));
-        let outcome = start_outcome.and(publish(&client, &task.ended(&ending, duration)));
-        Ok((ending, outcome))
+        starting.join().ok();
+        if let Some(following) = following {
+            tap.send(Piece::End).ok();
+            following.join().ok();
+        }
+        ran
     });
-    let (ending, outcome) = started.map_err(CliError::Run)?;
-    // Without a stderr there is nobody to tell.
+    let (ending, duration) = ran.map_err(CliError::Run)?;
+    publishing.publish(&task.ended(&ending, duration));
     if let Ending::NotStarted(error) = &ending {
         let program = args.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
-        writeln!(warnings, "aside: {program:?} cannot be run: {error}").ok();
+        publishing.say(&format!("{program:?} cannot be run: {error}"));
     }
-    if let Err(error) = outcome {
-        writeln!(warnings, "aside: warning: {:?} is not published: {error}", task.name).ok();
-    }
+    publishing.finish();
     Ok(ending.exit_code())
 }
 
-fn watch(command: &[OsString], sinks: [Sink; 2]) -> io::Result<(Ending, Duration)> {
-    let mut running = match Running::start(command, sinks) {
+fn watch(
+    command: &[OsString],
+    sinks: [Sink; 2],
+    tap: Option<&SyncSender<Piece>>,
+) -> io::Result<(Ending, Duration)> {
+    let mut running = match Running::start(command, sinks, tap) {
         Ok(running) => running,
         Err(error) => return Ok((Ending::NotStarted(error), Duration::ZERO)),
     };
     let (status, duration) = timed(|| running.wait());
     Ok((Ending::Ended { status: status?, last_lines: running.finish_output() }, duration))
+}
+
+/// The time since now.
+#[expect(clippy::disallowed_methods, reason = "when a command has settled is known here and nowhere else")]
+fn stopwatch() -> impl Fn() -> Timestamp + Sync {
+    let start = Instant::now();
+    move || Timestamp::from_millis(duration_millis(start.elapsed()))
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long the command ran is known here and nowhere else")]
@@ -107,6 +149,7 @@ struct Task {
     command: String,
     session: Option<String>,
     workspace: Option<String>,
+    is_watch: bool,
 }
 
 impl Task {
@@ -119,6 +162,7 @@ impl Task {
             command: command_line(&args.command),
             session: args.session.clone(),
             workspace: if args.everywhere { None } else { workspace_or_current(args.workspace.as_deref()) },
+            is_watch: args.watch,
         }
     }
 
@@ -138,7 +182,12 @@ impl Task {
             payload.insert("signal".to_owned(), signal.into());
         }
         let event_type = if ending.exit_code() == 0 { "task.completed" } else { "task.failed" };
-        let mut event = self.event(&Uuid::now_v7().to_string(), event_type, payload);
+        self.caused(&Uuid::now_v7().to_string(), event_type, payload)
+    }
+
+    /// An event that the start led to.
+    fn caused(&self, id: &str, event_type: &str, payload: Value) -> Value {
+        let mut event = self.event(id, event_type, payload);
         if let Some(event) = event.as_object_mut() {
             event.insert("cause".to_owned(), self.start_id.as_str().into());
         }
@@ -167,7 +216,64 @@ enum PublishError {
     Refused(Refusal),
 }
 
-fn publish(client: &Client, event: &Value) -> Result<(), PublishError> {
+/// The way to the daemon, which says once that it does not work.
+struct Publishing<'a> {
+    client: Client,
+    task: &'a Task,
+    /// Where warnings go, and why the first event that failed did, until that was said.
+    state: Mutex<(&'a mut (dyn Write + Send), Failure)>,
+}
+
+/// Whether something could not be published.
+enum Failure {
+    None,
+    Unsaid(PublishError),
+    Said,
+}
+
+impl<'a> Publishing<'a> {
+    fn new(client: &Client, task: &'a Task, warnings: &'a mut (dyn Write + Send)) -> Self {
+        let client = Client::new(client.socket().to_owned(), PUBLISH_TIMEOUT);
+        Self { client, task, state: Mutex::new((warnings, Failure::None)) }
+    }
+
+    /// Whether the daemon has accepted one event, or each of a list.
+    fn publish(&self, events: &Value) -> bool {
+        let Err(error) = publish(&self.client, events) else { return true };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(state.1, Failure::None) {
+            state.1 = Failure::Unsaid(error);
+        }
+        drop(state);
+        // A command that goes on for ever has no end at which it could be said.
+        if self.task.is_watch {
+            self.finish();
+        }
+        false
+    }
+
+    fn warn(&self, text: &str) {
+        self.say(&format!("warning: {text}"));
+    }
+
+    fn say(&self, text: &str) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without a stderr nobody reads it.
+        writeln!(state.0, "aside: {text}").ok();
+    }
+
+    /// Says what could not be published, unless that was said.
+    fn finish(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Failure::Unsaid(error) = &state.1 {
+            let text = format!("aside: warning: {:?} is not published: {error}", self.task.name);
+            writeln!(state.0, "{text}").ok();
+            state.1 = Failure::Said;
+        }
+    }
+}
+
+fn publish(client: &Client, events: &Value) -> Result<(), PublishError> {
     #[derive(Deserialize)]
     struct Answer {
         results: Vec<Verdict>,
@@ -178,15 +284,14 @@ fn publish(client: &Client, event: &Value) -> Result<(), PublishError> {
     }
     let headers = [("content-type", "application/json")];
     let response = client
-        .request("POST", "/v1/events", &headers, event.to_string().as_bytes())
+        .request("POST", "/v1/events", &headers, events.to_string().as_bytes())
         .map_err(PublishError::Client)?;
-    let verdict = serde_json::from_slice::<Answer>(&response.body)
-        .ok()
-        .and_then(|answer| answer.results.into_iter().next());
-    match (response.status, verdict) {
-        (_, Some(Verdict { error: Some(error) })) => Err(PublishError::Refused(error)),
-        (200..=299, _) => Ok(()),
-        (status, _) => Err(PublishError::Refused(refusal(status, &response.body))),
+    let answer = serde_json::from_slice::<Answer>(&response.body).ok();
+    let refused = answer.and_then(|answer| answer.results.into_iter().find_map(|verdict| verdict.error));
+    match (response.status, refused) {
+        (_, Some(error)) => Err(PublishError::Refused(error)),
+        (200..=299, None) => Ok(()),
+        (status, None) => Err(PublishError::Refused(refusal(status, &response.body))),
     }
 }
 
@@ -210,12 +315,15 @@ mod tests {
             session: Some("s1".to_owned()),
             workspace: Some("/w".to_owned()),
             everywhere: false,
+            watch: false,
+            matchers: Vec::new(),
+            reports: Vec::new(),
             command: command.iter().map(Into::into).collect(),
         };
         let (stdout, stderr, mut warnings) = (Collected::default(), Collected::default(), Vec::new());
         let sinks: [Sink; 2] = [Box::new(stdout.clone()), Box::new(stderr.clone())];
         let client = Client::new(socket.to_owned(), PUBLISH_TIMEOUT);
-        let code = run_with(&args, &client, sinks, &mut warnings).expect("watched");
+        let code = run_with(&args, Plan::default(), &client, sinks, &mut warnings).expect("watched");
         let warnings = String::from_utf8(warnings).expect("text");
         Ran { code, stdout: stdout.text(), stderr: stderr.text(), warnings }
     }

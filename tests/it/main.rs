@@ -28,6 +28,7 @@ mod producers;
 mod real_client;
 mod recovery;
 mod reference;
+mod run;
 mod scenario;
 mod screens;
 mod shell;

@@ -9,7 +9,7 @@ use std::{
     io::{self, IsTerminal, Read, Write},
     os::unix::process::ExitStatusExt,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::SyncSender},
     thread,
     time::Duration,
 };
@@ -24,7 +24,8 @@ use signal_hook::{
     low_level::signal_name,
 };
 
-use super::last_lines::LastLines;
+use super::{last_lines::LastLines, problems::Piece};
+use crate::problem::collector::Stream;
 
 /// How long a pipe may stay silent after the child's exit; an empty pipe is silent at once, a busy machine not.
 const QUIET: Duration = Duration::from_millis(500);
@@ -33,6 +34,8 @@ const PIPE_BYTES: usize = 64 * 1024;
 
 /// Where one of the child's outputs goes.
 pub(super) type Sink = Box<dyn Write + Send>;
+/// Where one of them comes from.
+type Pipe = Option<Box<dyn Read + Send>>;
 
 /// How a command ended.
 #[derive(Debug)]
@@ -108,7 +111,13 @@ impl Output {
 
 impl Running {
     /// Starts `command`, whose stdout and stderr go to `sinks`.
-    pub(super) fn start(command: &[OsString], sinks: [Sink; 2]) -> io::Result<Self> {
+    ///
+    /// Shape: `tap` gets each piece once it is written; when it is full, the command waits.
+    pub(super) fn start(
+        command: &[OsString],
+        sinks: [Sink; 2],
+        tap: Option<&SyncSender<Piece>>,
+    ) -> io::Result<Self> {
         let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         // Before the child, so that no signal ends this process and leaves the child alone.
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
@@ -121,14 +130,15 @@ impl Running {
         let output = Arc::new(Output::default());
         output.lock().open = 2;
         let [stdout, stderr] = sinks;
-        let pipes: [(Option<Box<dyn Read + Send>>, Sink); 2] = [
-            (child.stdout.take().map(|pipe| Box::new(pipe) as _), stdout),
-            (child.stderr.take().map(|pipe| Box::new(pipe) as _), stderr),
+        let pipes: [(Pipe, Sink, Stream); 2] = [
+            (child.stdout.take().map(|pipe| Box::new(pipe) as _), stdout, Stream::Stdout),
+            (child.stderr.take().map(|pipe| Box::new(pipe) as _), stderr, Stream::Stderr),
         ];
-        for (pipe, sink) in pipes {
+        for (pipe, sink, stream) in pipes {
             let pipe = pipe.expect("both outputs are piped");
             let output = output.clone();
-            thread::spawn(move || pass(pipe, sink, &output));
+            let tap = tap.cloned().map(|tap| (stream, tap));
+            thread::spawn(move || pass(pipe, sink, tap.as_ref(), &output));
         }
         Ok(Self { child, target, signals: handle, output })
     }
@@ -180,7 +190,12 @@ fn deliver(signal: i32, has_terminal: bool, target: &Mutex<Option<Pid>>) {
 }
 
 /// Copies a pipe until it ends, or its sink takes no more; the child then learns of it as it would alone.
-fn pass(mut pipe: impl Read, mut sink: impl Write, output: &Output) {
+fn pass(
+    mut pipe: impl Read,
+    mut sink: impl Write,
+    tap: Option<&(Stream, SyncSender<Piece>)>,
+    output: &Output,
+) {
     let mut buffer = vec![0; PIPE_BYTES];
     let mut left_behind = 0;
     while left_behind < PIPE_BYTES {
@@ -197,6 +212,10 @@ fn pass(mut pipe: impl Read, mut sink: impl Write, output: &Output) {
             left_behind += if state.has_exited { chunk.len() } else { 0 };
         }
         let written = sink.write_all(chunk).and_then(|()| sink.flush());
+        if let Some((stream, tap)) = tap {
+            // After the end nobody reads any more.
+            tap.send(Piece::Output(*stream, chunk.to_vec())).ok();
+        }
         output.lock().writing -= 1;
         output.changed.notify_all();
         if written.is_err() {
@@ -237,7 +256,7 @@ pub(super) mod tests {
 
     fn start(script: &str, stdout: Sink) -> Running {
         let command = ["sh", "-c", script].map(OsString::from);
-        Running::start(&command, [stdout, Box::new(io::sink())]).expect("sh runs")
+        Running::start(&command, [stdout, Box::new(io::sink())], None).expect("sh runs")
     }
 
     #[test]

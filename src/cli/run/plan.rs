@@ -1,0 +1,256 @@
+//! What a run reads of its command's output, and which reports: its options, its words, and the
+//! user's own matchers.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use crate::problem::{
+    Problem,
+    format::{DOCUMENT_BYTES_MAX, Format},
+    matcher::{FILE_BYTES_MAX, Matcher, Matchers},
+};
+
+/// Most files in the folder of the user's matchers.
+const FILES_MAX: usize = 100;
+/// Switches all matchers off.
+const NONE: &str = "none";
+
+/// What is read.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) matchers: Vec<Matcher>,
+    /// The form of standard output, when it is no text.
+    pub(super) format: Option<Format>,
+    pub(super) reports: Vec<Report>,
+    /// What is wrong with the user's matchers; the command runs all the same.
+    pub(super) warnings: Vec<String>,
+}
+
+/// A file that the command writes.
+#[derive(Debug)]
+pub(super) struct Report {
+    format: Format,
+    path: PathBuf,
+    /// What the file was when it was read last, or before the command began.
+    seen: Option<Mark>,
+}
+
+/// Modification time in seconds and nanoseconds, length, inode.
+type Mark = (i64, i64, u64, u64);
+
+impl Plan {
+    /// Errors: what is wrong with an option.
+    pub(super) fn new(
+        names: &[String],
+        reports: &[String],
+        command: &[OsString],
+        config: Option<&Path>,
+    ) -> Result<Self, String> {
+        let reports = reports.iter().map(|text| Report::parse(text)).collect::<Result<_, _>>()?;
+        let mut plan = Self { reports, ..Self::default() };
+        if names.iter().any(|name| name == NONE) {
+            return Ok(plan);
+        }
+        let (own, warnings) = config.map(|folder| own_matchers(&folder.join("matchers"))).unwrap_or_default();
+        let all = own.before(Matchers::shipped());
+        plan.warnings = warnings;
+        let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        if names.is_empty() {
+            plan.format = Format::of_command(&words);
+            plan.matchers = all.of_command(&words);
+        }
+        for name in names {
+            plan.add(name, &all)?;
+        }
+        Ok(plan)
+    }
+
+    fn add(&mut self, name: &str, all: &Matchers) -> Result<(), String> {
+        if let Some(format) = Format::of(name) {
+            self.format = Some(format);
+        } else if name.ends_with(".json") {
+            let text =
+                read_text(Path::new(name), FILE_BYTES_MAX).map_err(|error| format!("{name}: {error}"))?;
+            self.matchers.extend(Matchers::parse(name, &text).map_err(|error| error.to_string())?.all());
+        } else {
+            let found = all.named(name).map_err(|near| {
+                let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                format!("--matcher: there is no matcher `{name}`{near}")
+            })?;
+            self.matchers.extend(found);
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is to be read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.matchers.is_empty() && self.format.is_none() && self.reports.is_empty()
+    }
+}
+
+/// Those of the folder, in the order of the names of its files, and what is wrong with some.
+fn own_matchers(folder: &Path) -> (Matchers, Vec<String>) {
+    let (mut all, mut warnings) = (Matchers::default(), Vec::new());
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    files.sort();
+    if files.len() > FILES_MAX {
+        warnings.push(format!("{}: only {FILES_MAX} files are read", folder.display()));
+    }
+    for path in files.iter().take(FILES_MAX).rev() {
+        let name = path.display().to_string();
+        let text = read_text(path, FILE_BYTES_MAX).map_err(|error| format!("{name}: {error}"));
+        match text.and_then(|text| Matchers::parse(&name, &text).map_err(|error| error.to_string())) {
+            Ok(matchers) => all = matchers.before(&all),
+            Err(error) => warnings.push(error),
+        }
+    }
+    (all, warnings)
+}
+
+/// Errors: also for a file that is larger than `bytes_max`, and for one that is no file.
+fn read_text(path: &Path, bytes_max: usize) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("is no file"));
+    }
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > bytes_max {
+        return Err(io::Error::other(format!("larger than {bytes_max} bytes")));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+impl Report {
+    /// `FORMAT=FILE`.
+    fn parse(text: &str) -> Result<Self, String> {
+        let names = || Format::ALL.map(Format::as_str).join(", ");
+        let Some((format, path)) = text.split_once('=').filter(|(_, path)| !path.is_empty()) else {
+            return Err(format!("--report: {text:?} is not FORMAT=FILE; formats: {}", names()));
+        };
+        let Some(format) = Format::of(format) else {
+            return Err(format!("--report: there is no format `{format}`; formats: {}", names()));
+        };
+        let path = PathBuf::from(path);
+        let seen = mark(&path);
+        Ok(Self { format, path, seen })
+    }
+
+    /// The tool whose problems these are.
+    pub(super) fn tool(&self) -> &'static str {
+        self.format.tool()
+    }
+
+    /// What the file says, if it was written since it was seen last.
+    ///
+    /// Errors: why it is not read, with its name.
+    pub(super) fn read(&mut self) -> Option<Result<Vec<Problem>, String>> {
+        let now = mark(&self.path).filter(|mark| Some(*mark) != self.seen)?;
+        self.seen = Some(now);
+        let text = read_text(&self.path, DOCUMENT_BYTES_MAX).map_err(|error| error.to_string());
+        let problems = text.and_then(|text| self.format.read(&text).map_err(|error| error.to_string()));
+        Some(problems.map_err(|error| format!("{}: {error}", self.path.display())))
+    }
+}
+
+fn mark(path: &Path) -> Option<Mark> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.mtime(), file.mtime_nsec(), file.len(), file.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::fake::Scratch;
+
+    fn plan(names: &[&str], reports: &[&str], command: &str, config: Option<&Path>) -> Result<Plan, String> {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let command: Vec<OsString> = command.split(' ').map(OsString::from).collect();
+        Plan::new(&owned(names), &owned(reports), &command, config)
+    }
+
+    #[test]
+    fn options_go_before_what_the_words_say() {
+        for (names, command, owners, format) in [
+            (&[][..], "tsc -w", &["tsc"][..], None),
+            (&["none"], "tsc -w", &[], None),
+            (&["gcc"], "tsc -w", &["gcc"], None),
+            (&["eslint-json"], "node lint.js", &[], Some(Format::EslintJson)),
+            (&[], "cargo check --message-format=json", &["cargo"], Some(Format::CargoJson)),
+        ] {
+            let plan = plan(names, &[], command, None).expect("right");
+            let mut found: Vec<&str> = plan.matchers.iter().map(|matcher| matcher.owner.as_str()).collect();
+            found.dedup();
+            assert_eq!((found.as_slice(), plan.format), (owners, format), "{names:?} {command}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_option_is_said() {
+        for (names, reports, expected) in [
+            (&["esling"][..], &[][..], "--matcher: there is no matcher `esling`; did you mean `eslint`?"),
+            (&["/absent/m.json"], &[], "/absent/m.json: No such file or directory (os error 2)"),
+            (
+                &[],
+                &["junit"],
+                "--report: \"junit\" is not FORMAT=FILE; formats: cargo-json, go-test-json, eslint-json, sarif, junit",
+            ),
+            (
+                &[],
+                &["xunit=a"],
+                "--report: there is no format `xunit`; formats: cargo-json, go-test-json, eslint-json, sarif, junit",
+            ),
+        ] {
+            assert_eq!(plan(names, reports, "true", None).expect_err("wrong"), expected);
+        }
+    }
+
+    #[test]
+    fn own_matchers_go_before_those_that_ship_and_a_broken_file_is_a_warning() {
+        let folder = Scratch::new();
+        fs::create_dir(folder.path().join("matchers")).expect("made");
+        let own = r#"{"problemMatcher": [{"owner": "lint", "commands": ["mylint"], "pattern": [{"regexp": "^bad: (.*)$", "message": 1}]}]}"#;
+        fs::write(folder.path().join("matchers/a.json"), own).expect("written");
+        fs::write(folder.path().join("matchers/b.json"), "{").expect("written");
+        let plan = plan(&[], &[], "mylint .", Some(folder.path())).expect("right");
+        assert_eq!(plan.matchers.iter().map(|matcher| matcher.owner.as_str()).collect::<Vec<_>>(), ["lint"]);
+        let expected =
+            format!("{}: 1:1: EOF while parsing an object", folder.path().join("matchers/b.json").display());
+        assert_eq!(plan.warnings, [expected]);
+    }
+
+    #[test]
+    fn a_report_is_read_only_when_it_was_written() {
+        let folder = Scratch::new();
+        let path = folder.path().join("r.xml");
+        fs::write(&path, "<x><testcase name='old'><failure/></testcase></x>").expect("written");
+        let text = format!("junit={}", path.display());
+        let mut report = Report::parse(&text).expect("right");
+        assert!(report.read().is_none());
+        fs::write(&path, "<x><testcase name='newer'><failure/></testcase></x>").expect("written");
+        let problems = report.read().expect("it was written").expect("right");
+        assert_eq!(
+            problems.iter().filter_map(|problem| problem.code.as_deref()).collect::<Vec<_>>(),
+            ["newer"]
+        );
+        assert!(report.read().is_none());
+        fs::write(&path, "<x>").expect("written");
+        assert!(
+            report
+                .read()
+                .expect("it was written")
+                .expect_err("wrong")
+                .starts_with(&format!("{}: ", path.display()))
+        );
+    }
+}
