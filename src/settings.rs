@@ -1,7 +1,7 @@
 //! Settings of modules that know no files: each says its keys, with their limits, in `settings!`, and [`Keys`] has what was
 //! written. A table of sources, `sources!`, makes of them what `[sources]` of `aside.toml` holds.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 /// The name of a key.
 type Name = &'static str;
@@ -26,6 +26,8 @@ pub trait Keys {
     fn texts<T>(&mut self, key: Name, form: &Form<T>, max: usize) -> Option<Vec<T>>;
     /// Rising integers, at least one and `max` at most; `note` says what they are.
     fn rising(&mut self, key: Name, limits: RangeInclusive<u8>, max: usize, note: &str) -> Option<Vec<u8>>;
+    /// Tables with names of the user's choice in the table under `key`, `max` at most, each read by `read`.
+    fn named<T>(&mut self, key: Name, max: usize, read: fn(&mut Self) -> T) -> Vec<(Arc<str>, T)>;
 }
 
 /// Whether something is on.

@@ -19,6 +19,9 @@ use crate::config::{
 /// Most mistakes of syntax that are kept of one file; what follows so many says nothing new.
 const SYNTAX_ERRORS_MAX: usize = 100;
 
+/// Longest name of a table that its author names, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
 /// A value, or everything that is wrong with it.
 pub(crate) type Parsed<T> = Result<T, Vec<Diagnostic>>;
 
@@ -221,6 +224,43 @@ impl<'s> Section<'s> {
         inner
     }
 
+    /// The tables in the table under `key`, by their names, each read by `read` from every file, `max` at most.
+    pub(crate) fn named_tables<T>(
+        &mut self,
+        key: &'static str,
+        max: usize,
+        read: impl Fn(&mut Self) -> T,
+    ) -> Vec<(Arc<str>, T)> {
+        if let Some(value) = self.value(key) {
+            self.origins.insert(value.key.clone(), Arc::clone(&value.file.path));
+        }
+        let mut outer = self.table(key);
+        self.asked.push(key);
+        let (mut tables, names) = (Vec::new(), outer.entries.keys().copied().collect::<Vec<_>>());
+        for name in names {
+            let places = outer.entries.get(name).into_iter().flatten().map(|entry| entry.key_place.clone());
+            let wrong = if !is_bare_key(name) || name.len() > NAME_BYTES_MAX {
+                Some(format!("`{}` is no name of letters, digits, `-` and `_`", shown(name)))
+            } else {
+                (tables.len() >= max).then(|| format!("only {max} tables are allowed in [{}]", outer.name))
+            };
+            if let Some(wrong) = wrong {
+                let path = shown(&format!("{}.{name}", outer.name)).to_string();
+                outer
+                    .found
+                    .extend(places.map(|place| Diagnostic::error(place, path.as_str(), wrong.as_str())));
+                outer.entries.remove(name);
+                continue;
+            }
+            let mut inner = outer.table(name);
+            tables.push((name.into(), read(&mut inner)));
+            self.origins.append(&mut inner.origins);
+            self.found.extend(inner.finish());
+        }
+        self.found.extend(outer.finish());
+        tables
+    }
+
     /// As [`Section::read`], for a key that must be there.
     pub(crate) fn require<T>(
         &mut self,
@@ -372,6 +412,28 @@ mod tests {
         let expected = ["b:3:1 unknown key `w\\u{0}`", "a:3:1 unknown key `xx`", "b:2:1 unknown key `xx`"];
         assert_eq!(messages(&found), expected);
         assert_eq!(found[1].nearest.as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn tables_with_names_of_ones_own_are_read_from_every_file_and_bounded() {
+        let files = [
+            file("a", "[s]\nt.one = { x = 1 }\nt.two = { x = 2 }\n"),
+            file("b", "[s.t.one]\nx = 3\nxx = 1\n[s.t.\"no name\"]\n[s.t.zzz]\n"),
+            file("c", "[s]\nt = 5\n"),
+        ];
+        let documents: Vec<_> = files.iter().map(|file| Document::parse(file).expect("TOML")).collect();
+        let mut section = Section::new("s", &documents);
+        let tables = section.named_tables("t", 2, |table| table.read("x", number));
+        assert_eq!(tables, [("one".into(), Some(3)), ("two".into(), Some(2))]);
+        let origins: Vec<_> = section.origins().iter().map(|(key, file)| format!("{key}={file}")).collect();
+        assert_eq!(origins, ["s.t=c", "s.t.one.x=b", "s.t.two.x=a"]);
+        let expected = [
+            "b:3:1 unknown key `xx`",
+            "c:2:5 `t` must be a table, not an integer",
+            "b:4:6 `no name` is no name of letters, digits, `-` and `_`",
+            "b:5:6 only 2 tables are allowed in [s.t]",
+        ];
+        assert_eq!(messages(&section.finish()), expected);
     }
 
     #[test]

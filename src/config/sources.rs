@@ -1,7 +1,7 @@
 //! `[sources]` of `aside.toml` and its tables, one a source: a probe or a detector. The keys of a table are those of its source, which asks
 //! [`Keys`] for them.
 
-use std::{collections::BTreeMap, num::NonZeroU32, ops::RangeInclusive, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use crate::{
     config::{
@@ -90,6 +90,10 @@ impl Keys for Section<'_> {
             let wrong = value.error(format!("`{key}` is no list of 1 to {max} rising integers"));
             Err(vec![wrong.with_note(note)])
         })
+    }
+
+    fn named<T>(&mut self, key: &'static str, max: usize, read: fn(&mut Self) -> T) -> Vec<(Arc<str>, T)> {
+        self.named_tables(key, max, read)
     }
 }
 
