@@ -73,7 +73,7 @@ use crate::{
     server::{
         self, App, AppParts, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX,
     },
-    source::{self, Outlet, ci::Asking, sinks::Sinks, watching::Watching},
+    source::{self, Outlet, ci::Asking, lsp::Servers, sinks::Sinks, watching::Watching},
     time::Timestamp,
 };
 
@@ -426,7 +426,9 @@ fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path) {
     let sinks = Arc::new(Sinks::new(inputs.outbound.subscribe(), state.join(NOTICES_FILE)));
     tasks.start(TaskKind::Source, source::keep_running(sinks, out.clone(), app.shutdown.clone()));
     let asking = Arc::new(Asking::new(inputs.ci.subscribe()));
-    tasks.start(TaskKind::Source, source::keep_running(asking, out, app.shutdown.clone()));
+    tasks.start(TaskKind::Source, source::keep_running(asking, out.clone(), app.shutdown.clone()));
+    let servers = Arc::new(Servers::new(inputs.settings.subscribe(), Arc::clone(&inputs.writes)));
+    tasks.start(TaskKind::Source, source::keep_running(servers, out, app.shutdown.clone()));
 }
 
 /// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.

@@ -33,6 +33,7 @@ pub mod ci;
 pub mod detector;
 pub mod format;
 pub mod injector;
+pub mod lsp;
 pub mod matcher;
 pub mod pipeline;
 pub mod probe;

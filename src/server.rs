@@ -43,6 +43,7 @@ mod transcripts;
 mod wake_routes;
 mod watches;
 mod webhooks;
+mod wrote;
 
 pub mod engine_handle;
 pub mod sessions;

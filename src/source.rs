@@ -6,6 +6,7 @@
 
 pub mod ci;
 pub mod inputs;
+pub mod lsp;
 pub mod process;
 pub mod secret;
 pub mod sinks;
@@ -80,7 +81,7 @@ pub async fn keep_running<S: Source>(
             back_off = BACK_OFF_MIN;
         }
         tracing::warn!(source = S::NAME, error = why, "a source failed; it is started again in {back_off:?}");
-        let failed = failed(S::NAME, &why, back_off, now);
+        let failed = failed(S::NAME, &why, Some(back_off), now);
         if let Err(error) = out.publisher.append(Records::build(|records| records.own_event(&failed))).await {
             tracing::error!(%error, "that a source failed could not be published");
         }
@@ -92,8 +93,12 @@ pub async fn keep_running<S: Source>(
     }
 }
 
-fn failed(source: &str, error: &str, retry_in: Duration, now: Timestamp) -> Event {
-    let payload = json!({ "source": source, "error": error, "retry_in": short_duration(retry_in) });
+/// That a source failed; `retry_in` is when it is started again, if it is.
+fn failed(source: &str, error: &str, retry_in: Option<Duration>, now: Timestamp) -> Event {
+    let mut payload = json!({ "source": source, "error": error });
+    if let (Some(retry_in), Some(fields)) = (retry_in, payload.as_object_mut()) {
+        fields.insert("retry_in".to_owned(), short_duration(retry_in).into());
+    }
     let id = format!("failed-{source}-{}", now.as_millis());
     Event::own("source.failed", id, Severity::Warning, payload, now)
 }

@@ -124,6 +124,9 @@ pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String>
     if let Some(why) = &source.why {
         return Some(one_line(why));
     }
+    if let Some(missing) = &source.missing {
+        return Some(one_line(missing));
+    }
     if source.name == Asking::<Programs>::NAME && client_program::on_path("gh").next().is_none() {
         return Some("no `gh` in your PATH, without which nothing is asked for".to_owned());
     }
@@ -214,6 +217,7 @@ mod tests {
                     why: why.map(str::to_owned),
                     about: about.map(str::to_owned),
                     needs: about.map(|_| "a thing".to_owned()),
+                    missing: None,
                     types: types.iter().map(|name| (*name).to_owned()).collect(),
                     count: CountView::default(),
                 }

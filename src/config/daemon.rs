@@ -367,7 +367,9 @@ mod tests {
         let tables = producers::switched().map(|row| format!("sources.{}", row.name));
         let senders = Kind::ALL.map(|kind| format!("webhooks.{kind}"));
         let of_sinks = sinks::TABLES.map(|name| format!("sinks.{name}"));
-        let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables).chain(senders).chain(of_sinks);
+        let servers = settings.outside.lsp.servers.keys().map(|name| format!("sources.lsp.servers.{name}"));
+        let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables).chain(servers);
+        let sections = sections.chain(senders).chain(of_sinks);
         let unknown: String = sections.map(|name| format!("[{name}]\nno_such_key = 1\n")).collect();
         let unknown = compiled(&unknown);
         let mut known = Vec::new();

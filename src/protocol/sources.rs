@@ -48,6 +48,9 @@ pub struct SourceView {
     /// Without what it publishes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
+    /// What is missing on the daemon's machine, so that it cannot publish all that it is set to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
     /// The types that it publishes, as far as they are known.
     pub types: Vec<String>,
     /// What came of it.

@@ -28,6 +28,7 @@ use crate::{
         naming::{name_sessions, session_of},
         probing::{self, Said},
         processes::{self, Claim},
+        wrote,
     },
 };
 
@@ -77,11 +78,9 @@ pub(crate) async fn exchange(
     let observed = request.observed.iter().map(ParsedEvent::as_event);
     let folder = request.exchange.harness.workspace.as_deref();
     let call = |event: EventRef<'_>| Call::of_event(event.event_type, event.payload, folder);
-    let said = Said {
-        calls: observed.clone().filter_map(call).collect(),
-        patience: probing::patience(&headers),
-        ..Said::default()
-    };
+    let calls: Vec<Call> = observed.clone().filter_map(call).collect();
+    wrote::note(&app, route, &request.exchange, &calls);
+    let said = Said { calls, patience: probing::patience(&headers), ..Said::default() };
     let found = probing::look(&app, &request.exchange, said).await;
     let observed = observed.chain(found.iter().map(Event::as_ref));
     let answer = perform(&app, observed, &request.exchange).await?;

@@ -26,6 +26,7 @@ use crate::{
         probing::{self, Said},
         processes::{self, Claim, ClientFolder},
         wake_routes::KnownSocket,
+        wrote,
     },
 };
 
@@ -80,6 +81,9 @@ pub(crate) async fn hook(
         && let Some(process) = processes::learn(&app, &exchange.session, peer, claim)
     {
         exchange.harness.runs_in(process);
+    }
+    if let Some(exchange) = call.then.exchange_mut() {
+        wrote::note(&app, route, exchange, &call.calls);
     }
     let stdout = answer(&app, kind, &mut call, probing::patience(&headers)).await?;
     let took = app.meters.since(begun);

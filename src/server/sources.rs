@@ -15,6 +15,7 @@ use utoipa::IntoParams;
 use crate::{
     config::producers::{self, Kind, PRODUCERS, Producer},
     engine::CompiledRules,
+    lsp,
     meter::Meters,
     projection::counted::{COUNTED_MAX, Count, Counted},
     protocol::{
@@ -27,6 +28,7 @@ use crate::{
         extract::Params,
         history::{how_far, moment, unreadable},
     },
+    source::lsp::missing_servers,
 };
 
 /// Since when is counted unless the request says so.
@@ -131,6 +133,9 @@ impl Here {
             why,
             about: Some(row.about.to_owned()),
             needs: Some(row.needs.to_string()),
+            missing: (is_on && row.name == lsp::NAME)
+                .then(|| missing_servers(&self.rules.outside.lsp))
+                .flatten(),
             types: row.types().map(|entry| entry.event_type.to_string()).collect(),
             count: shown(&count),
         }

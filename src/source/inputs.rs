@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch::Sender;
 
-use super::watching::Open;
+use super::{lsp::writes::Writes, watching::Open};
 use crate::{ci::Plan, engine::rules::outside, sink::Outbound};
 
 /// The folders that open sessions work in, sorted.
@@ -23,6 +23,8 @@ pub struct Inputs {
     pub settings: Sender<Arc<outside::Settings>>,
     /// Where sessions work, without subagents.
     pub folders: Sender<Folders>,
+    /// What the calls of sessions did to files; it comes from the hooks, and nothing of it is kept.
+    pub writes: Arc<Writes>,
 }
 
 impl Inputs {

@@ -17,6 +17,7 @@ mod identity;
 mod install;
 mod kill;
 mod last_good;
+mod lsp;
 mod matchers;
 mod mcp;
 mod metrics;

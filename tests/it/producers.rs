@@ -32,7 +32,7 @@ const READS: [(&str, &[&str]); 5] = [
     ("loop", &["agent.turn.start", "tool.call.failure", "tool.call.success", "tool.call.timeout"]),
 ];
 /// Code that writes the events of several producers.
-const SHARED: [(&str, &[&str]); 1] = [("src/problem/report.rs", &["run"])];
+const SHARED: [(&str, &[&str]); 1] = [("src/problem/report.rs", &["lsp", "run"])];
 /// Code that reads events and publishes none.
 const READS_ONLY: [&str; 2] = ["src/probe/memory.rs", "src/probe/world.rs"];
 /// What begins the tables of docs/sources.md, after which the rows come.

@@ -9,6 +9,7 @@ mod contexts;
 mod desk;
 mod detectors;
 mod files;
+mod language_servers;
 mod repository;
 mod said;
 mod servers;

@@ -42,8 +42,7 @@ const DATA: &[&str] = &[
 ];
 const RULES: &[&str] = &[
     "pipeline", "matcher", "injector", "format", "detector", "probe", "sink", "watch", "webhook", "ci",
-    "shell",
-    "problem",
+    "shell", "problem", "lsp",
 ];
 
 /// A module, its layer, and what it may use of this crate besides itself.
@@ -87,6 +86,7 @@ const MODULES: &[Module] = &[
     module("ci", 2, &[DATA]),
     module("shell", 2, &[DATA]),
     module("problem", 2, &[DATA]),
+    module("lsp", 2, &[DATA, &["problem"]]),
     module("engine", DECIDING, &[DATA, RULES]),
     module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::kind"]]),
     module("protocol", DECIDING, &[DATA, &["sink", "watch", "engine::io", "engine::rules"]]),

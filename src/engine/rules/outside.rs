@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::{ci::switch as ci, settings::sources, shell, watch::hosts as watch};
+use crate::{ci::switch as ci, lsp::switch as lsp, settings::sources, shell, watch::hosts as watch};
 
 sources! {
     // Module, its name in `[sources]`, what its events are about, and without what it finds nothing.
     watch "watch" "what somebody waits for" "`aside watch CONDITION`";
     ci "ci" "checks of what was pushed" "`gh`, logged in";
+    lsp "lsp" "what language servers find" "`enabled = true` in `[sources.lsp]`, and the servers";
     shell "shell" "what its user runs" "`aside shell-init`";
 }

@@ -1,0 +1,454 @@
+//! All language servers: which run, for which folder, and what is published of what they find.
+//!
+//! A *place* is a folder with a kind of server. It has one run at most, and a [`Record`] that
+//! outlives its runs. A run that dies is started again, later each time, and given up after
+//! [`FAILURES_MAX`] times.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::{
+    NAME, Writer,
+    message::Incoming,
+    record::Record,
+    server::{Need, Server},
+    switch::{Kind, Settings},
+};
+use crate::{
+    event::Event,
+    problem::{Change, Origin},
+    time::Timestamp,
+};
+
+/// Most runs at once. A further one is started once one of them was not needed for [`SPARE_AFTER`],
+/// which is stopped for it.
+pub const RUNS_MAX: usize = 4;
+/// How long a run has to be unneeded before it is stopped for another one: a start costs seconds,
+/// and they would alternate.
+const SPARE_AFTER: Duration = Duration::from_secs(60);
+/// Most places with a record; the one that was needed the longest ago and has no run is evicted.
+const PLACES_MAX: usize = 32;
+/// How often a run that fails is started again.
+pub const FAILURES_MAX: u32 = 3;
+/// The wait before a run is started again; four times as long after each further failure.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+/// A run that went on for as long as this has not failed before.
+const IS_WELL_AFTER: Duration = Duration::from_secs(10 * 60);
+/// Most files that a place opens again with a new run.
+const OPEN_MAX: usize = super::server::DOCUMENTS_MAX;
+
+/// The number of a run; none is given twice.
+pub type RunId = u64;
+
+/// What a session wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// Who.
+    pub writer: Writer,
+    /// The file, by its absolute path.
+    pub path: Arc<str>,
+    /// The folder of its server.
+    pub root: Arc<str>,
+    /// The name of its kind of server.
+    pub kind: Arc<str>,
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Start a process.
+    Start {
+        /// Of this run.
+        run: RunId,
+        /// What it runs.
+        kind: Arc<Kind>,
+        /// Where.
+        root: Arc<str>,
+    },
+    /// Send it a message.
+    Send {
+        /// Of this run.
+        run: RunId,
+        /// What.
+        message: Value,
+    },
+    /// Read a file, and give it to [`Fleet::text`].
+    Read {
+        /// For this run.
+        run: RunId,
+        /// Which.
+        path: Arc<str>,
+        /// Whose call may have changed it.
+        writer: Writer,
+    },
+    /// The same if the file is another one than when it was read last.
+    Look {
+        /// For this run.
+        run: RunId,
+        /// Which.
+        path: Arc<str>,
+        /// Whose call may have changed it.
+        writer: Writer,
+    },
+    /// Close the stdin of a process, and end it if it goes on.
+    Close(RunId),
+    /// End a process.
+    Kill {
+        /// Of this run.
+        run: RunId,
+        /// Why, as [`Fleet::ended`] is to be given it.
+        why: &'static str,
+    },
+    /// Note that a run was quiet for the first time.
+    Ready {
+        /// Which.
+        run: RunId,
+        /// How many errors it found.
+        errors: usize,
+    },
+    /// Publish that a server failed for this reason and is not started again.
+    GiveUp(String),
+    /// Publish an event.
+    Publish(Box<Event>),
+}
+
+/// Why a process is no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// It cannot be started.
+    NotStarted(String),
+    /// It ended, or can no longer be understood.
+    Ended(String),
+}
+
+/// The servers.
+#[derive(Debug)]
+pub struct Fleet {
+    settings: Settings,
+    /// The process that asks.
+    pid: u32,
+    places: BTreeMap<PlaceId, Place>,
+    runs: BTreeMap<RunId, Run>,
+    next_run: RunId,
+    events: u64,
+    actions: VecDeque<Action>,
+}
+
+/// Root and kind.
+type PlaceId = (Arc<str>, Arc<str>);
+
+#[derive(Debug, Default)]
+struct Place {
+    record: Record,
+    state: State,
+    failures: u32,
+    /// The files that a new run opens, and who wrote each last.
+    open: BTreeMap<Arc<str>, Writer>,
+    needed_at: Timestamp,
+    /// Whether a run is to be started as soon as there is room for it.
+    is_wanted: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Stopped,
+    Running(RunId),
+    /// It failed, and is started again then.
+    Failed(Timestamp),
+    GivenUp,
+}
+
+#[derive(Debug)]
+struct Run {
+    place: PlaceId,
+    tool: String,
+    server: Server,
+    began_at: Timestamp,
+    /// Who wrote since the run was quiet, and what.
+    writers: BTreeMap<Writer, BTreeSet<String>>,
+    /// Whether they wrote before it was quiet: what it finds late is still theirs.
+    has_settled: bool,
+    /// Whether it was quiet once.
+    is_ready: bool,
+}
+
+impl Fleet {
+    /// None yet; `pid` is the process that asks.
+    pub fn new(settings: Settings, pid: u32) -> Self {
+        Self {
+            settings,
+            pid,
+            places: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            next_run: 1,
+            events: 0,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// What `[sources.lsp]` says.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Takes other settings: the runs of what changed are stopped, and what was given up is tried
+    /// again.
+    pub fn set(&mut self, settings: Settings, now: Timestamp) {
+        let before = mem::replace(&mut self.settings, settings);
+        let kept =
+            |(_, kind): &PlaceId, _: &mut Place| before.servers.get(kind) == self.settings.servers.get(kind);
+        self.places.retain(kept);
+        for place in self.places.values_mut().filter(|place| place.state == State::GivenUp) {
+            (place.state, place.failures) = (State::Stopped, 0);
+        }
+        for run in self.runs.values_mut().filter(|run| !self.places.contains_key(&run.place)) {
+            run.server.stop(now);
+        }
+        self.collect(now);
+    }
+
+    /// Takes that a session wrote a file, which starts the server of its folder.
+    pub fn wrote(&mut self, write: Write, now: Timestamp) {
+        let Write { writer, path, root, kind } = write;
+        let id = (root, kind);
+        self.make_room(&id);
+        let place = self.places.entry(id.clone()).or_default();
+        place.needed_at = now;
+        place.open.insert(Arc::clone(&path), writer.clone());
+        if place.open.len() > OPEN_MAX
+            && let Some(other) = place.open.keys().find(|other| **other != path).cloned()
+        {
+            place.open.remove(&other);
+        }
+        match place.state {
+            State::Running(run) if self.runs.get(&run).is_some_and(|run| run.server.is_stopping()) => {
+                place.is_wanted = true;
+            }
+            State::Running(run) => self.actions.push_back(Action::Read { run, path, writer }),
+            State::Stopped => self.start(&id, now),
+            State::Failed(_) | State::GivenUp => {}
+        }
+        self.collect(now);
+    }
+
+    /// Takes that calls of a session ended, which may have changed any file: those that are open
+    /// are looked at.
+    pub fn looked(&mut self, writer: &Writer, now: Timestamp) {
+        for (id, run) in &self.runs {
+            if self.places.get(&run.place).is_some_and(|place| place.record.knows(&writer.session)) {
+                let look = |path: &Arc<str>| Action::Look {
+                    run: *id,
+                    path: Arc::clone(path),
+                    writer: writer.clone(),
+                };
+                self.actions.extend(run.server.documents().map(look));
+            }
+        }
+        self.collect(now);
+    }
+
+    /// Takes the text of a file that was to be read; `None` when it cannot be, or is none any more.
+    pub fn text(
+        &mut self,
+        run: RunId,
+        path: &Arc<str>,
+        writer: &Writer,
+        text: Option<String>,
+        now: Timestamp,
+    ) {
+        let Some(run) = self.runs.get_mut(&run) else { return };
+        match text {
+            Some(text) => {
+                if run.server.write(path, text, now) {
+                    if mem::take(&mut run.has_settled) {
+                        run.writers.clear();
+                    }
+                    run.writers.entry(writer.clone()).or_default().insert(path.to_string());
+                }
+            }
+            None => {
+                run.server.close(path, now);
+                if let Some(place) = self.places.get_mut(&run.place) {
+                    place.open.remove(path);
+                }
+            }
+        }
+        self.collect(now);
+    }
+
+    /// Takes what a server says.
+    pub fn take(&mut self, run: RunId, incoming: Incoming, now: Timestamp) {
+        if let Some(run) = self.runs.get_mut(&run) {
+            run.server.take(incoming, now);
+        }
+        self.collect(now);
+    }
+
+    /// Takes that a process is no more.
+    pub fn ended(&mut self, run: RunId, end: End, now: Timestamp) {
+        let Some(run) = self.runs.remove(&run) else { return };
+        self.note_end(&run, end, now);
+        let is_next = |place: &Place| place.is_wanted && place.state == State::Stopped;
+        let next = self.places.iter().filter(|(_, place)| is_next(place));
+        if let Some(next) = next.min_by_key(|(_, place)| place.needed_at).map(|(id, _)| id.clone()) {
+            self.start(&next, now);
+        }
+        self.collect(now);
+    }
+
+    fn note_end(&mut self, run: &Run, end: End, now: Timestamp) {
+        let Some(place) = self.places.get_mut(&run.place) else { return };
+        if run.server.is_stopping() {
+            place.state = State::Stopped;
+            return;
+        }
+        let is_well = now.since(run.began_at) >= IS_WELL_AFTER;
+        place.failures = if is_well { 1 } else { place.failures + 1 };
+        let (why, can_restart) = match end {
+            End::NotStarted(why) => (why, false),
+            End::Ended(why) => (why, place.failures <= FAILURES_MAX),
+        };
+        if can_restart {
+            place.state = State::Failed(now + RESTART_AFTER * 4_u32.pow(place.failures - 1));
+        } else {
+            place.state = State::GivenUp;
+            let (root, _) = &run.place;
+            let error = format!("{} in {root}: {why}; it is not started again", run.tool);
+            self.actions.push_back(Action::GiveUp(error));
+        }
+    }
+
+    /// Does what is due.
+    pub fn advance(&mut self, now: Timestamp) {
+        let due = |(id, place): (&PlaceId, &Place)| match place.state {
+            State::Failed(at) if at <= now => Some(id.clone()),
+            State::Failed(_) | State::Stopped | State::Running(_) | State::GivenUp => None,
+        };
+        let due: Vec<PlaceId> = self.places.iter().filter_map(due).collect();
+        for place in due {
+            self.start(&place, now);
+        }
+        for run in self.runs.values_mut() {
+            let needed_at = self.places.get(&run.place).map_or(Timestamp::ZERO, |place| place.needed_at);
+            if !run.server.is_dirty() && now >= needed_at + self.settings.idle {
+                run.server.stop(now);
+            }
+        }
+        self.collect(now);
+    }
+
+    /// When [`Self::advance`] has something to do.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        let restarts = self.places.values().filter_map(|place| match place.state {
+            State::Failed(at) => Some(at),
+            State::Stopped | State::Running(_) | State::GivenUp => None,
+        });
+        let idle = self.runs.values().filter(|run| !run.server.is_dirty() && !run.server.is_stopping());
+        let idle = idle.filter_map(|run| Some(self.places.get(&run.place)?.needed_at + self.settings.idle));
+        let servers = self.runs.values().filter_map(|run| run.server.deadline());
+        restarts.chain(idle).chain(servers).min()
+    }
+
+    /// The next thing to do.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Starts a run of a place, if there is room for one.
+    fn start(&mut self, id: &PlaceId, now: Timestamp) {
+        let kind = self.settings.servers.get(&id.1).filter(|kind| kind.can_run());
+        let Some(kind) = kind.cloned() else { return };
+        if self.runs.len() >= RUNS_MAX {
+            let needed_at =
+                |run: &Run| self.places.get(&run.place).map_or(Timestamp::ZERO, |place| place.needed_at);
+            let oldest = self.runs.values_mut().min_by_key(|run| needed_at(run));
+            if let Some(oldest) = oldest
+                && self.places.get(&oldest.place).is_none_or(|place| now >= place.needed_at + SPARE_AFTER)
+            {
+                oldest.server.stop(now);
+            }
+            if let Some(place) = self.places.get_mut(id) {
+                (place.state, place.is_wanted) = (State::Stopped, true);
+            }
+            return;
+        }
+        let Some(place) = self.places.get_mut(id) else { return };
+        let (run, root) = (self.next_run, Arc::clone(&id.0));
+        self.next_run += 1;
+        (place.state, place.is_wanted) = (State::Running(run), false);
+        let reads = place.open.iter().map(|(path, writer)| (Arc::clone(path), writer.clone()));
+        let reads = reads.map(|(path, writer)| Action::Read { run, path, writer });
+        let server = Server::new(&root, self.pid, now);
+        let tool = kind.tool().to_owned();
+        self.actions.push_back(Action::Start { run, kind, root });
+        self.actions.extend(reads);
+        let (place, writers) = (id.clone(), BTreeMap::new());
+        let begun = Run { place, tool, server, began_at: now, writers, has_settled: false, is_ready: false };
+        self.runs.insert(run, begun);
+    }
+
+    /// Evicts the record of the place without a run that was needed the longest ago, if there are
+    /// too many for another one.
+    fn make_room(&mut self, id: &PlaceId) {
+        if self.places.contains_key(id) || self.places.len() < PLACES_MAX {
+            return;
+        }
+        let is_idle = |place: &Place| !matches!(place.state, State::Running(_));
+        let idle = self.places.iter().filter(|(_, place)| is_idle(place));
+        if let Some(oldest) = idle.min_by_key(|(_, place)| place.needed_at).map(|(id, _)| id.clone()) {
+            self.places.remove(&oldest);
+        }
+    }
+
+    /// Collects what the servers have to be sent, and what they found.
+    fn collect(&mut self, now: Timestamp) {
+        let mut found = Vec::new();
+        for (id, run) in &mut self.runs {
+            let need = run.server.advance(now);
+            while let Some(message) = run.server.next_message() {
+                self.actions.push_back(Action::Send { run: *id, message });
+            }
+            match need {
+                Need::Nothing => {}
+                Need::Close => self.actions.push_back(Action::Close(*id)),
+                Need::Kill(why) => self.actions.push_back(Action::Kill { run: *id, why }),
+            }
+            let Some(problems) = run.server.settled(now) else { continue };
+            run.has_settled = true;
+            if !std::mem::replace(&mut run.is_ready, true) {
+                self.actions.push_back(Action::Ready { run: *id, errors: problems.len() });
+            }
+            if let Some(place) = self.places.get_mut(&run.place) {
+                let changes = place.record.settle(problems, &run.writers, now);
+                found.extend(
+                    changes.into_iter().map(|change| (Arc::clone(&run.place.0), run.tool.clone(), change)),
+                );
+            }
+        }
+        for (root, tool, (writer, change)) in found {
+            self.publish(&root, &tool, &writer, &change, now);
+        }
+    }
+
+    fn publish(&mut self, root: &str, tool: &str, writer: &Writer, change: &Change, now: Timestamp) {
+        let workspace = writer.workspace.as_deref();
+        let origin = Origin { tool, folder: Some(root), workspace: workspace.or(Some(root)) };
+        for report in change.reports(&origin) {
+            self.events += 1;
+            let id = format!("{NAME}-{}-{}", now.as_millis(), self.events);
+            let mut event = Event::own(report.event_type, id, report.severity, report.payload, now);
+            (event.session, event.workspace) = (Some(writer.session.clone()), writer.workspace.clone());
+            self.actions.push_back(Action::Publish(Box::new(event)));
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What `[sources.lsp]` says: whether servers are started, and which.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use crate::settings::{Form, Keys};
+
+/// How long a server that nobody needs goes on.
+const IDLE: Duration = Duration::from_secs(10 * 60);
+/// Shortest and longest time for that: a server that starts takes longer than a few seconds, and a
+/// day is for ever.
+const IDLE_LIMITS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(10)..=Duration::from_secs(24 * 3_600);
+/// Most kinds of servers.
+const KINDS_MAX: usize = 32;
+/// Most words of a command, patterns of files, and names that mark a root.
+const WORDS_MAX: usize = 32;
+
+/// What its table in `[sources]` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether servers are started.
+    pub enabled: bool,
+    /// How long one that nobody needs goes on.
+    pub idle: Duration,
+    /// The servers, by the names of their tables.
+    pub servers: BTreeMap<Arc<str>, Arc<Kind>>,
+}
+
+/// One kind of server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Kind {
+    /// Whether it is started.
+    pub enabled: bool,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The files that it is for: `*.rs`, or a whole name.
+    pub files: Vec<Pattern>,
+    /// The names of files that mark the folder in which it works.
+    pub root: Vec<String>,
+}
+
+/// The names of files: a whole one, or `*` with an end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pattern {
+    /// This name.
+    Name(String),
+    /// All that end so.
+    End(String),
+}
+
+/// Those that ship: command, files, root.
+type Shipped = (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
+/// Source: the documents of each server.
+const SHIPPED: [Shipped; 5] = [
+    (
+        "cpp",
+        &["clangd"],
+        &["*.c", "*.cc", "*.cpp", "*.h", "*.hpp"],
+        &["compile_commands.json", "compile_flags.txt", ".clangd"],
+    ),
+    ("go", &["gopls"], &["*.go"], &["go.work", "go.mod"]),
+    (
+        "python",
+        &["pyright-langserver", "--stdio"],
+        &["*.py", "*.pyi"],
+        &["pyrightconfig.json", "pyproject.toml", "setup.py", "requirements.txt"],
+    ),
+    ("rust", &["rust-analyzer"], &["*.rs"], &["Cargo.toml"]),
+    (
+        "typescript",
+        &["typescript-language-server", "--stdio"],
+        &["*.ts", "*.tsx", "*.js", "*.jsx", "*.mts", "*.cts", "*.mjs", "*.cjs"],
+        &["tsconfig.json", "package.json"],
+    ),
+];
+
+const WORD: Form<String> = Form {
+    noun: "word of a command",
+    note: "the program and its arguments are single words: [\"pyright-langserver\", \"--stdio\"]",
+    parse: |text| (!text.contains('\0')).then(|| text.to_owned()),
+};
+const FILES: Form<Pattern> = Form {
+    noun: "name of files",
+    note: "files are named like \"*.rs\", or by a whole name",
+    parse: Pattern::parse,
+};
+const MARK: Form<String> = Form {
+    noun: "name of a file",
+    note: "a root is marked by the name of a file in it, such as \"Cargo.toml\"",
+    parse: |text| (!text.contains(['/', '\0', '*'])).then(|| text.to_owned()),
+};
+
+impl Default for Settings {
+    fn default() -> Self {
+        let words = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let shipped = |(name, command, files, root): Shipped| {
+            let files = files.iter().filter_map(|text| Pattern::parse(text)).collect();
+            let kind = Kind { enabled: true, command: words(command), files, root: words(root) };
+            (name.into(), Arc::new(kind))
+        };
+        Self { enabled: false, idle: IDLE, servers: SHIPPED.map(shipped).into() }
+    }
+}
+
+impl Settings {
+    /// Reads its table.
+    ///
+    /// Shape: a table of a server that ships changes what it says and keeps the rest. One of
+    /// another name is added, and is nothing until it has a command, files and a root.
+    pub fn read(keys: &mut impl Keys) -> Self {
+        let shipped = Self::default();
+        let enabled = keys.flag("enabled").unwrap_or(shipped.enabled);
+        let idle = keys.duration("idle", IDLE_LIMITS).unwrap_or(shipped.idle);
+        let mut servers = shipped.servers;
+        for (name, said) in keys.named("servers", KINDS_MAX, Said::read) {
+            let kind = said.over(servers.get(&*name).map(|kind| &**kind));
+            servers.insert(name, Arc::new(kind));
+        }
+        Self { enabled, idle, servers }
+    }
+
+    /// The kind of server for a file, by its name; the first one by name.
+    pub fn kind_of(&self, path: &str) -> Option<(&Arc<str>, &Arc<Kind>)> {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        self.servers
+            .iter()
+            .find(|(_, kind)| kind.can_run() && kind.files.iter().any(|files| files.matches(name)))
+    }
+}
+
+impl Kind {
+    /// Whether it says all that a start needs, and is on.
+    pub(super) fn can_run(&self) -> bool {
+        self.enabled && !self.command.is_empty() && !self.root.is_empty()
+    }
+
+    /// What its program is called.
+    pub fn tool(&self) -> &str {
+        let program = self.command.first().map_or("", String::as_str);
+        program.rsplit('/').next().unwrap_or(program)
+    }
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() || text.contains(['/', '\0', '?', '[']) {
+            return None;
+        }
+        match text.strip_prefix('*') {
+            Some(end) => (!end.is_empty() && !end.contains('*')).then(|| Self::End(end.to_owned())),
+            None => (!text.contains('*')).then(|| Self::Name(text.to_owned())),
+        }
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Name(own) => own == name,
+            Self::End(end) => name.ends_with(&**end),
+        }
+    }
+}
+
+/// What a table of a server says.
+struct Said {
+    enabled: Option<bool>,
+    command: Option<Vec<String>>,
+    files: Option<Vec<Pattern>>,
+    root: Option<Vec<String>>,
+}
+
+impl Said {
+    fn read(keys: &mut impl Keys) -> Self {
+        Self {
+            enabled: keys.flag("enabled"),
+            command: keys.texts("command", &WORD, WORDS_MAX),
+            files: keys.texts("files", &FILES, WORDS_MAX),
+            root: keys.texts("root", &MARK, WORDS_MAX),
+        }
+    }
+
+    fn over(self, kind: Option<&Kind>) -> Kind {
+        let kind = kind.cloned().unwrap_or(Kind { enabled: true, ..Kind::default() });
+        Kind {
+            enabled: self.enabled.unwrap_or(kind.enabled),
+            command: self.command.unwrap_or(kind.command),
+            files: self.files.unwrap_or(kind.files),
+            root: self.root.unwrap_or(kind.root),
+        }
+    }
+}
+
+/// The folder in which the server for a file works; `exists` says whether a path is there.
+///
+/// Shape: of the folders from the session's workspace down to the file, the outermost one that has
+/// a mark, as a server finds the projects below by itself. Where none has, and for a file outside
+/// of the workspace, the nearest one above; `None` without any.
+pub fn root_of(
+    path: &str,
+    workspace: Option<&str>,
+    kind: &Kind,
+    exists: &mut dyn FnMut(&str) -> bool,
+) -> Option<String> {
+    let above = path.match_indices('/').rev().map(|(at, _)| path.get(..at).unwrap_or_default());
+    let mut marked = above
+        .filter(|folder| !folder.is_empty())
+        .filter(|folder| kind.root.iter().any(|mark| exists(&format!("{folder}/{mark}"))));
+    let workspace = workspace.unwrap_or_default().trim_end_matches('/');
+    let is_inside = |folder: &str| {
+        let rest = folder.strip_prefix(workspace).filter(|_| !workspace.is_empty());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let mut root = marked.next()?;
+    while is_inside(root) {
+        match marked.next() {
+            Some(outer) if is_inside(outer) => root = outer,
+            Some(_) | None => break,
+        }
+    }
+    Some(root.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_the_server_for_its_name() {
+        let mut settings = Settings::default();
+        let kind = |settings: &Settings, path: &str| settings.kind_of(path).map(|(name, _)| name.to_string());
+        for (path, expected) in [
+            ("/w/src/a.rs", Some("rust")),
+            ("/w/a.tsx", Some("typescript")),
+            ("/w/a.rs.orig", None),
+            ("/w/rs", None),
+            ("/w/a.pyi", Some("python")),
+        ] {
+            assert_eq!(kind(&settings, path).as_deref(), expected, "{path}");
+        }
+        settings.servers.insert("rust".into(), Arc::new(Kind::default()));
+        assert_eq!(kind(&settings, "/w/src/a.rs"), None, "it is off");
+    }
+
+    #[test]
+    fn patterns_are_ends_and_names() {
+        for (text, name, expected) in [
+            ("*.rs", "a.rs", Some(true)),
+            ("*.rs", "a.rsx", Some(false)),
+            ("BUILD", "BUILD", Some(true)),
+            ("*", "", None),
+            ("*.*", "", None),
+            ("src/*.rs", "", None),
+            ("a*", "", None),
+            ("", "", None),
+        ] {
+            assert_eq!(Pattern::parse(text).map(|pattern| pattern.matches(name)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_root_is_the_outermost_one_of_the_workspace() {
+        let kind = Kind { root: vec!["Cargo.toml".to_owned()], ..Kind::default() };
+        for (path, workspace, marks, expected) in [
+            ("/w/crates/a/src/a.rs", Some("/w"), &["/w", "/w/crates/a"][..], Some("/w")),
+            ("/w/crates/a/src/a.rs", Some("/w/"), &["/w/crates/a"], Some("/w/crates/a")),
+            ("/w/crates/a/src/a.rs", Some("/w/crates/a"), &["/w", "/w/crates/a"], Some("/w/crates/a")),
+            ("/w/src/a.rs", Some("/w/src"), &["/w", "/"], Some("/w")),
+            ("/v/b/a.rs", Some("/w"), &["/v", "/v/b"], Some("/v/b")),
+            ("/wide/b/a.rs", Some("/w"), &["/wide", "/wide/b"], Some("/wide/b")),
+            ("/w/a.rs", None, &["/w"], Some("/w")),
+            ("/w/a.rs", Some("/w"), &[], None),
+            ("a.rs", Some("/w"), &[], None),
+        ] {
+            let mut exists = |path: &str| marks.iter().any(|mark| format!("{mark}/Cargo.toml") == path);
+            assert_eq!(
+                root_of(path, workspace, &kind, &mut exists).as_deref(),
+                expected,
+                "{path} {workspace:?}"
+            );
+        }
+    }
+}

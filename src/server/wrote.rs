@@ -1,0 +1,29 @@
+//! Passes on what the calls of sessions did to files, to the source that looks at what they wrote.
+
+use std::sync::Arc;
+
+use crate::{
+    call::{Call, TouchKind},
+    event::Provenance,
+    exchange::Exchange,
+    lsp::Writer,
+    notification::InjectionPoint,
+    server::{App, auth::Route},
+    source::lsp::writes::Wrote,
+};
+
+/// Notes the calls that ended before `exchange`, if its harness is trusted: what came over TCP
+/// starts nothing.
+pub(crate) fn note(app: &App, route: Route, exchange: &Exchange, calls: &[Call]) {
+    let has_ended = exchange.point != InjectionPoint::BeforeTool && !calls.is_empty();
+    if !has_ended || route.of_observations() != Provenance::Harness {
+        return;
+    }
+    app.registry.sources().writes.add(|| {
+        let written =
+            calls.iter().flat_map(|call| &call.touched).filter(|touch| touch.by == TouchKind::Written);
+        let writer =
+            Writer { session: exchange.session.clone(), workspace: exchange.harness.workspace.clone() };
+        Wrote { writer, paths: written.map(|touch| Arc::clone(&touch.path)).collect() }
+    });
+}

@@ -1,0 +1,360 @@
+//! Runs language servers in the folders in which sessions write, and publishes what is new in what
+//! they find (docs/design/lsp.md).
+//!
+//! What is started, sent and published the [`Fleet`] decides. A server is a child process without a
+//! shell, in a process group of its own, with pipes. It is killed with this source; when the daemon
+//! is killed, it sees its stdin end. While the source is off, and while nobody writes, nothing
+//! wakes.
+
+mod process;
+pub mod writes;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    env, fs,
+    future::pending,
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    sync::{mpsc, watch},
+    task::{JoinError, JoinSet, spawn_blocking},
+    time::timeout,
+};
+
+use self::{
+    process::{Heard, Process},
+    writes::{IsOpen, Writes, Wrote},
+};
+use super::{Outlet, Source, failed, pause};
+use crate::{
+    engine::rules::outside,
+    event::Event,
+    lsp::{
+        self, Action, End, Fleet, RunId, Write, Writer,
+        switch::{Settings, root_of},
+    },
+    publisher::Records,
+    time::Timestamp,
+};
+
+/// Largest file that is given to a server, in bytes. A larger one is not looked at.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// How long reading the files of one call may take, on a mount that does not answer; what is not
+/// read by then is read after the next call.
+const READ_MAX: Duration = Duration::from_secs(5);
+/// Most messages of servers that wait for the source; a server waits to write more.
+const HEARD_MAX: usize = 64;
+/// Folders whose files are of tools: nobody is to repair what is there.
+const LEFT_OUT: [&str; 3] = ["/.git/", "/node_modules/", "/target/"];
+/// Between two tries to publish on a full disk.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The source.
+#[derive(Debug)]
+pub struct Servers {
+    settings: watch::Receiver<Arc<outside::Settings>>,
+    writes: Arc<Writes>,
+}
+
+/// Why it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServersError {
+    /// Nobody says any more what is set.
+    #[error("the event loop has ended")]
+    Ended,
+    /// A task panicked.
+    #[error("a language server could not be followed")]
+    Task(#[source] JoinError),
+}
+
+impl Servers {
+    /// Runs servers as `settings` say, for what sessions write.
+    pub const fn new(settings: watch::Receiver<Arc<outside::Settings>>, writes: Arc<Writes>) -> Self {
+        Self { settings, writes }
+    }
+
+    /// Runs servers until the source is switched off.
+    async fn serve(
+        &self,
+        settings: &mut watch::Receiver<Arc<outside::Settings>>,
+        out: &Outlet,
+    ) -> Result<(), ServersError> {
+        let set = settings.borrow_and_update().lsp.clone();
+        let mut desk = Desk::new(set, out.clone());
+        loop {
+            desk.act().await;
+            let due = desk.fleet.deadline().map(|at| at.since(desk.now()));
+            tokio::select! {
+                biased;
+                changed = settings.changed() => {
+                    changed.map_err(|_| ServersError::Ended)?;
+                    let set = settings.borrow_and_update().lsp.clone();
+                    if !set.enabled {
+                        return Ok(());
+                    }
+                    let now = desk.now();
+                    if set != *desk.fleet.settings() {
+                        desk.fleet.set(set, now);
+                    }
+                }
+                Some(ended) = desk.tasks.join_next(), if !desk.tasks.is_empty() => {
+                    if let Err(error) = ended && error.is_panic() {
+                        return Err(ServersError::Task(error));
+                    }
+                }
+                Some((run, heard)) = desk.heard.recv() => desk.take(run, heard),
+                wrote = self.writes.next() => desk.wrote(wrote).await,
+                () = wait(due) => {
+                    let now = desk.now();
+                    desk.fleet.advance(now);
+                }
+            }
+        }
+    }
+}
+
+impl Source for Servers {
+    const NAME: &'static str = lsp::NAME;
+    type Error = ServersError;
+
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, ServersError> {
+        let mut settings = self.settings.clone();
+        loop {
+            if settings.borrow_and_update().lsp.enabled {
+                self.writes.set_open(IsOpen::Yes);
+                self.serve(&mut settings, &out).await?;
+                self.writes.set_open(IsOpen::No);
+            } else {
+                settings.changed().await.map_err(|_| ServersError::Ended)?;
+            }
+        }
+    }
+}
+
+/// The processes, and what is known of the files that they were given.
+struct Desk {
+    fleet: Fleet,
+    processes: BTreeMap<RunId, Process>,
+    tasks: JoinSet<()>,
+    heard: mpsc::Receiver<(RunId, Heard)>,
+    /// Full when this source works: then servers wait.
+    hear: mpsc::Sender<(RunId, Heard)>,
+    seen: BTreeMap<(RunId, Arc<str>), Fingerprint>,
+    out: Outlet,
+}
+
+/// A file to be read.
+struct Wanted {
+    run: RunId,
+    path: Arc<str>,
+    writer: Writer,
+    /// It is not read if it still is this one.
+    known: Option<Fingerprint>,
+}
+
+/// What tells a file from the same one after a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fingerprint {
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+impl Desk {
+    fn new(settings: Settings, out: Outlet) -> Self {
+        let (hear, heard) = mpsc::channel(HEARD_MAX);
+        Self {
+            fleet: Fleet::new(settings, std::process::id()),
+            processes: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            heard,
+            hear,
+            seen: BTreeMap::new(),
+            out,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.out.clock)()
+    }
+
+    /// Takes what calls of a session did.
+    async fn wrote(&mut self, wrote: Wrote) {
+        let Wrote { writer, paths } = wrote;
+        let (settings, workspace) = (self.fleet.settings().clone(), writer.workspace.clone());
+        let of_interest = paths.iter().any(|path| settings.kind_of(path).is_some());
+        let find = move || {
+            let find = |path: Arc<str>| {
+                let (kind, rules) = settings.kind_of(&path).filter(|_| !is_left_out(&path))?;
+                let root = root_of(&path, workspace.as_deref(), rules, &mut |path| Path::new(path).exists())?;
+                Some((path, Arc::from(root), Arc::clone(kind)))
+            };
+            paths.into_iter().filter_map(find).collect::<Vec<_>>()
+        };
+        let found = if of_interest { within(find).await } else { None };
+        let now = self.now();
+        for (path, root, kind) in found.into_iter().flatten() {
+            self.fleet.wrote(Write { writer: writer.clone(), path, root, kind }, now);
+        }
+        self.fleet.looked(&writer, now);
+    }
+
+    fn take(&mut self, run: RunId, heard: Heard) {
+        let now = self.now();
+        match heard {
+            Heard::Message(message) => self.fleet.take(run, message, now),
+            Heard::Ended(why) => self.end(run, End::Ended(why)),
+        }
+    }
+
+    fn end(&mut self, run: RunId, end: End) {
+        if self.processes.remove(&run).is_some() || matches!(end, End::NotStarted(_)) {
+            tracing::info!(run, ?end, "a language server ended");
+        }
+        self.seen.retain(|(of, _), _| *of != run);
+        let now = self.now();
+        self.fleet.ended(run, end, now);
+    }
+
+    /// Does all that is to be done.
+    async fn act(&mut self) {
+        loop {
+            let mut wanted = Vec::new();
+            while let Some(action) = self.fleet.next_action() {
+                match action {
+                    Action::Start { run, kind, root } => self.start(run, &kind.command, &root),
+                    Action::Send { run, message } => {
+                        let process = self.processes.get(&run);
+                        if process.is_some_and(|process| !process.send(&message)) {
+                            self.end(run, End::Ended("it does not read what it is sent".to_owned()));
+                        }
+                    }
+                    Action::Read { run, path, writer } => {
+                        wanted.push(Wanted { run, path, writer, known: None })
+                    }
+                    Action::Look { run, path, writer } => {
+                        let known = self.seen.get(&(run, Arc::clone(&path))).copied();
+                        wanted.push(Wanted { run, path, writer, known });
+                    }
+                    Action::Close(run) => {
+                        if let Some(process) = self.processes.get_mut(&run) {
+                            process.close();
+                        }
+                    }
+                    Action::Kill { run, why } => self.end(run, End::Ended(why.to_owned())),
+                    Action::Ready { run, errors } => {
+                        let pid = self.processes.get(&run).and_then(Process::pid);
+                        let memory = pid.and_then(process::memory);
+                        tracing::info!(run, pid, errors, memory, "a language server is ready");
+                    }
+                    Action::GiveUp(why) => {
+                        tracing::warn!(error = why, "a language server failed; it is not started again");
+                        publish(&failed(lsp::NAME, &why, None, self.now()), &self.out).await;
+                    }
+                    Action::Publish(event) => publish(&event, &self.out).await,
+                }
+            }
+            if wanted.is_empty() {
+                return;
+            }
+            self.read(wanted).await;
+        }
+    }
+
+    fn start(&mut self, run: RunId, command: &[String], root: &str) {
+        match process::start(run, command, root, self.hear.clone(), &mut self.tasks) {
+            Ok(process) => {
+                tracing::info!(run, pid = process.pid(), ?command, root, "a language server started");
+                self.processes.insert(run, process);
+            }
+            Err(error) => {
+                let program = command.first().map_or("", String::as_str);
+                let is_missing = error.kind() == io::ErrorKind::NotFound && Path::new(root).is_dir();
+                let missing = || format!("there is no {program} in the daemon's PATH");
+                let why = if is_missing { missing() } else { error.to_string() };
+                self.end(run, End::NotStarted(why));
+            }
+        }
+    }
+
+    /// Reads files, and gives the fleet those that changed.
+    async fn read(&mut self, wanted: Vec<Wanted>) {
+        let read = move || wanted.into_iter().map(|one| (read(&one), one)).collect::<Vec<_>>();
+        let now = self.now();
+        for (read, Wanted { run, path, writer, known: _ }) in within(read).await.into_iter().flatten() {
+            let Some((fingerprint, text)) = read else { continue };
+            match fingerprint {
+                Some(fingerprint) => self.seen.insert((run, Arc::clone(&path)), fingerprint),
+                None => self.seen.remove(&(run, Arc::clone(&path))),
+            };
+            self.fleet.text(run, &path, &writer, text, now);
+        }
+    }
+}
+
+/// Says which of the servers that are set cannot be started, if there are some: their programs are
+/// not in the daemon's `PATH`.
+pub fn missing_servers(settings: &Settings) -> Option<String> {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &str| {
+        Path::new(program).is_absolute() && Path::new(program).is_file()
+            || env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+    };
+    let programs = settings.servers.values().filter(|kind| kind.enabled);
+    let programs = programs.filter_map(|kind| kind.command.first()).map(String::as_str);
+    let missing: Vec<&str> = programs.filter(|program| !is_there(program)).collect();
+    let list = || format!("not in the daemon's PATH, so not started: {}", missing.join(", "));
+    (!missing.is_empty()).then(list)
+}
+
+/// What a file is, and its text if a server can be given it; `None` if it is the one that is known.
+fn read(wanted: &Wanted) -> Option<(Option<Fingerprint>, Option<String>)> {
+    let Ok(found) = fs::metadata(&*wanted.path) else { return Some((None, None)) };
+    let fingerprint =
+        Fingerprint { inode: found.ino(), bytes: found.len(), modified: (found.mtime(), found.mtime_nsec()) };
+    if wanted.known == Some(fingerprint) {
+        return None;
+    }
+    // A pipe would be waited for.
+    let is_fit = found.is_file() && found.len() <= FILE_BYTES_MAX;
+    let text = || {
+        let mut text = String::new();
+        let file = fs::File::open(&*wanted.path).ok()?;
+        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
+        Some(text)
+    };
+    Some((Some(fingerprint), is_fit.then(text).flatten()))
+}
+
+fn is_left_out(path: &str) -> bool {
+    LEFT_OUT.iter().any(|folder| path.contains(folder))
+}
+
+/// Asks the file system, on a thread of its own, for as long as [`READ_MAX`].
+async fn within<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    timeout(READ_MAX, spawn_blocking(ask)).await.ok()?.ok()
+}
+
+async fn wait(due: Option<Duration>) {
+    match due {
+        None => pending().await,
+        Some(Duration::ZERO) => {}
+        Some(due) => pause(due).await,
+    }
+}
+
+async fn publish(event: &Event, out: &Outlet) {
+    while let Err(error) = out.publisher.publish(Records::build(|records| records.own_event(event))).await {
+        tracing::warn!(%error, "what a language server found cannot be published yet");
+        pause(RETRY_AFTER).await;
+    }
+}

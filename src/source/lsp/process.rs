@@ -1,0 +1,219 @@
+//! The process of one language server: its pipes, and its end.
+
+use std::{fs, io, process::Stdio, time::Duration};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStdin, Command},
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+    time::timeout,
+};
+
+use super::pause;
+use crate::lsp::{
+    RunId,
+    frame::{Frames, framed},
+    message::Incoming,
+};
+
+/// Most messages that wait to be written to a server. One that lets so many wait hangs, and is
+/// ended.
+const SENDS_MAX: usize = 1_024;
+/// How long a server may go on whose stdin was closed.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+/// How much of the end of what a server says on its stderr is kept, in bytes.
+const SAID_BYTES_MAX: usize = 4 * 1024;
+/// Longest last line of that which is repeated, in characters.
+const LAST_CHARS_MAX: usize = 200;
+/// How long it is waited for what an ended process said last.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+/// How much is read at once, in bytes.
+const READ_BYTES: usize = 16 * 1024;
+
+/// What is heard of a process.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// It says this.
+    Message(Incoming),
+    /// It ended, or was ended, because of this.
+    Ended(String),
+}
+
+/// A running process. It is killed, with all that it started, when this is dropped.
+#[derive(Debug)]
+pub(super) struct Process {
+    pid: Option<u32>,
+    /// Full when the process does not read; `None` once its stdin is closed.
+    stdin: Option<mpsc::Sender<Vec<u8>>>,
+    task: AbortHandle,
+}
+
+impl Process {
+    pub(super) const fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    /// Sends it a message; returns whether it can take it. What is sent after its stdin was closed
+    /// goes nowhere.
+    pub(super) fn send(&self, message: &Value) -> bool {
+        match self.stdin.as_ref().map(|stdin| stdin.try_send(framed(message))) {
+            Some(Err(mpsc::error::TrySendError::Full(_))) => false,
+            // Of one that has ended its end is heard.
+            Some(Ok(()) | Err(mpsc::error::TrySendError::Closed(_))) | None => true,
+        }
+    }
+
+    /// Closes its stdin, at which it is to end.
+    pub(super) fn close(&mut self) {
+        self.stdin = None;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Kills a process group when it is dropped, as a server starts compilers.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            kill_process_group(group, Signal::KILL).ok();
+        }
+    }
+}
+
+/// How much memory a process has, as the system writes it: `812340 kB`.
+pub(super) fn memory(pid: u32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(resident.trim().to_owned())
+}
+
+/// Starts a process in `folder`, whose messages and end go to `hear`.
+pub(super) fn start(
+    run: RunId,
+    command: &[String],
+    folder: &str,
+    hear: mpsc::Sender<(RunId, Heard)>,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<Process> {
+    let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let child = Command::new(program)
+        .args(arguments)
+        .current_dir(folder)
+        // A signal from the daemon's terminal is not for it, and what it started ends with it.
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let pid = child.id();
+    let group = Group(pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw));
+    let (stdin, to_write) = mpsc::channel(SENDS_MAX);
+    let task = tasks.spawn(async move {
+        let why = follow(child, group, to_write, run, &hear).await;
+        // An error means that the source has ended.
+        hear.send((run, Heard::Ended(why))).await.ok();
+    });
+    Ok(Process { pid, stdin: Some(stdin), task })
+}
+
+/// Moves bytes until the process has ended or cannot be understood; gives why. It is killed then.
+async fn follow(
+    mut child: Child,
+    group: Group,
+    to_write: mpsc::Receiver<Vec<u8>>,
+    run: RunId,
+    hear: &mpsc::Sender<(RunId, Heard)>,
+) -> String {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(stdin), Some(stdout), Some(mut stderr)) = (stdin, stdout, stderr) else {
+        return "it has no pipes".to_owned();
+    };
+    let mut said = Vec::new();
+    let why = tokio::select! {
+        why = read(stdout, run, hear) => why,
+        () = write(stdin, to_write) => Some("it went on after its stdin was closed".to_owned()),
+        () = listen_for_ever(&mut stderr, &mut said) => None,
+    };
+    let ended = timeout(CLOSE_MAX, child.wait()).await;
+    // What it said last may not have been read; a process that it started may keep the pipe open.
+    timeout(LAST_WORDS, listen(&mut stderr, &mut said)).await.ok();
+    drop(group);
+    let last = String::from_utf8_lossy(&said);
+    let last = last.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let last: String = last.unwrap_or_default().chars().take(LAST_CHARS_MAX).collect();
+    let why = why.unwrap_or_else(|| match ended {
+        Ok(Ok(status)) => format!("it ended: {status}"),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it closed its stdout".to_owned(),
+    });
+    if last.is_empty() { why } else { format!("{why}: {last}") }
+}
+
+/// Reads messages to their end; gives why it stops if the process is not the reason.
+async fn read(
+    mut stdout: impl AsyncRead + Unpin,
+    run: RunId,
+    hear: &mpsc::Sender<(RunId, Heard)>,
+) -> Option<String> {
+    let (mut frames, mut bytes) = (Frames::default(), vec![0; READ_BYTES]);
+    loop {
+        let count = stdout.read(&mut bytes).await.unwrap_or(0);
+        if count == 0 {
+            return None;
+        }
+        frames.push(bytes.get(..count).unwrap_or_default());
+        loop {
+            match frames.next_message() {
+                Ok(None) => break,
+                Err(error) => return Some(error.to_string()),
+                Ok(Some(message)) => match Incoming::read(&message) {
+                    Err(error) => return Some(format!("it sent a message that cannot be read: {error}")),
+                    // An error means that the source has ended.
+                    Ok(message) => hear.send((run, Heard::Message(message))).await.ok()?,
+                },
+            }
+        }
+    }
+}
+
+/// Writes messages until the stdin is to be closed, closes it, and returns after the time that the
+/// process has to end.
+async fn write(mut stdin: ChildStdin, mut to_write: mpsc::Receiver<Vec<u8>>) {
+    while let Some(message) = to_write.recv().await {
+        // One that does not read any more has ended, or closed its stdin; then its end is heard.
+        if stdin.write_all(&message).await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+    drop(stdin);
+    pause(CLOSE_MAX).await;
+}
+
+async fn listen_for_ever(stderr: impl AsyncRead + Unpin, said: &mut Vec<u8>) {
+    listen(stderr, said).await;
+    std::future::pending().await
+}
+
+/// Reads what the process says for people, and keeps the end of it.
+async fn listen(mut stderr: impl AsyncRead + Unpin, said: &mut Vec<u8>) {
+    let mut bytes = vec![0; SAID_BYTES_MAX];
+    loop {
+        match stderr.read(&mut bytes).await {
+            Ok(0) | Err(_) => return,
+            Ok(count) => {
+                said.extend_from_slice(bytes.get(..count).unwrap_or_default());
+                said.drain(..said.len().saturating_sub(SAID_BYTES_MAX));
+            }
+        }
+    }
+}

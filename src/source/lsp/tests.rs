@@ -1,0 +1,28 @@
+//! Processes that are no servers.
+
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::process::{self, Heard};
+
+#[tokio::test]
+async fn why_a_process_is_no_server_is_said() {
+    for (script, expected) in [
+        ("echo one >&2; echo oops >&2; exit 3", "it ended: exit status: 3: oops"),
+        ("printf 'Starting\\r\\n\\r\\n'; sleep 100", "it wrote something else than messages to its stdout"),
+        (
+            "printf 'Content-Length: 99999999\\r\\n\\r\\n'",
+            "it sent a message of 99999999 bytes; 16777216 are allowed",
+        ),
+        ("printf 'Content-Length: 2\\r\\n\\r\\nno'", "it sent a message that cannot be read: expected"),
+        ("printf 'Content-Length: 9\\r\\n\\r\\n{'", "it ended: exit status: 0"),
+    ] {
+        let (hear, mut heard) = mpsc::channel(1);
+        let command = ["sh", "-c", script].map(str::to_owned);
+        let mut tasks = JoinSet::new();
+        let _process = process::start(1, &command, "/", hear, &mut tasks).expect("a shell is there");
+        match heard.recv().await {
+            Some((1, Heard::Ended(why))) => assert!(why.starts_with(expected), "{script}: {why}"),
+            other => panic!("{script}: {other:?}"),
+        }
+    }
+}
