@@ -16,6 +16,8 @@ use super::{
 };
 use crate::support::daemon::Home;
 
+/// Most requests to connect a server that wait; a play makes one.
+const REQUESTS_MAX: usize = 8;
 /// Listens until a file says that it is to close its port, and runs on.
 const DEV_SERVER: &str = r#"
 import os, socket, sys, time
@@ -97,7 +99,7 @@ pub(super) fn mcp_server_returns(stage: &Stage) -> Played {
         fs::write(folder.join("refuse"), "").expect("written");
         kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("it runs");
     });
-    let (folder, (sender, asked)) = (depot.folder.clone(), mpsc::channel());
+    let (folder, (sender, asked)) = (depot.folder.clone(), mpsc::sync_channel(REQUESTS_MAX));
     let comes = stage.if_it_happens(move || {
         fs::remove_file(folder.join("refuse")).expect("it is there");
         reconnect(&sender);
@@ -116,7 +118,7 @@ pub(super) fn mcp_server_returns(stage: &Stage) -> Played {
 }
 
 /// Has the client connect again, and waits as long as that may take it.
-fn reconnect(sender: &mpsc::Sender<()>) {
+fn reconnect(sender: &mpsc::SyncSender<()>) {
     sender.send(()).expect("the client's input is open");
     // The client answers on its output; a connection of this server is made or refused within that time.
     thread::park_timeout(Duration::from_secs(3));
@@ -208,7 +210,7 @@ fn an_mcp_server_whose_tools_went_and_came_is_left_to_the_client() {
     let _daemon = home.serve();
     let depot = Depot::new(&home);
     let (goes, comes) = (depot.folder.join("refuse"), depot.folder.join("refuse"));
-    let (sender, asked) = mpsc::channel();
+    let (sender, asked) = mpsc::sync_channel(REQUESTS_MAX);
     let again = sender.clone();
     let turns = vec![
         call(1, "mcp__depot__lookup", &json!({})),
