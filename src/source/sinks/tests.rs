@@ -4,6 +4,8 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpListener,
+    os::unix::fs::PermissionsExt,
+    path::Path,
     thread::{self, JoinHandle},
 };
 
@@ -54,11 +56,17 @@ fn server(answer: &'static str) -> (Url, JoinHandle<String>) {
     (url, taken)
 }
 
+/// Writes a file that nobody else may use, whatever the rights of new files are.
+fn write_secret(path: &Path, text: &str) {
+    fs::write(path, text).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("set");
+}
+
 #[tokio::test]
 async fn an_ntfy_server_gets_the_topic_and_says_its_id() {
     let folder = tempfile::tempdir().expect("a folder");
     let token = folder.path().join("token");
-    fs::write(&token, "tk_secret\n").expect("written");
+    write_secret(&token, "tk_secret\n");
     let (url, taken) = server("HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"id\":\"xE73I\"}");
     let answered = http::ntfy(&url, token.to_str(), &notice()).await;
     assert_eq!(answered, Answered::Took(Some("xE73I".to_owned())));
@@ -92,7 +100,7 @@ async fn what_a_server_says_against_it_is_why_it_failed() {
 async fn a_receiver_that_is_gone_gets_nothing_more() {
     let folder = tempfile::tempdir().expect("a folder");
     let secret = folder.path().join("secret");
-    fs::write(&secret, "YW55IHRleHQ=").expect("written");
+    write_secret(&secret, "YW55IHRleHQ=");
     let secret = secret.to_str().expect("text");
     let (url, taken) = server("HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n");
     let now = Timestamp::from_millis(1_763_726_405_000);
