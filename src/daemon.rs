@@ -73,7 +73,10 @@ use crate::{
     server::{
         self, App, AppParts, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX,
     },
-    source::{self, Outlet, ci::Asking, lsp::Servers, sinks::Sinks, watching::Watching},
+    source::{
+        self, Outlet, ci::Asking, log::Following, lsp::Servers, paths::Searching, schedule::Scheduled,
+        sinks::Sinks, watching::Watching,
+    },
     time::Timestamp,
 };
 
@@ -230,7 +233,8 @@ impl Daemon {
         outbox: VecDeque<Outgoing>,
     ) -> Result<Self, DaemonError> {
         let compiled = &usable.compiled;
-        let Recovered { mut fold, journal, reader, clock, snapshots, snapshot, projected, skipped, owed: _ } =
+        let ended_at = recovered.ended_at;
+        let Recovered { mut fold, journal, reader, clock, snapshots, snapshot, projected, skipped, .. } =
             recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
@@ -247,6 +251,8 @@ impl Daemon {
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
         let app =
             new_app(&journal, &clock, engine, reloads.handle(), projection.clone(), transcripts, intake);
+        // Sources begin with what is set, so that none takes it for new.
+        app.registry.sources().publish_settings(&fold.engine.rules().outside);
         let schedule = Schedule::new(orders.clone(), compiled.daemon.journal.snapshot_records, snapshot);
         let event_loop = EventLoop {
             fold,
@@ -284,7 +290,7 @@ impl Daemon {
         };
         tasks.start(TaskKind::Reloads, reloader.run());
         watch_clients(&mut tasks, &app, to_read);
-        start_sources(&mut tasks, &app, &options.state);
+        start_sources(&mut tasks, &app, &options.state, ended_at);
         let owns_socket =
             listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
         let projector = Some(projector);
@@ -418,7 +424,7 @@ fn watch_clients(tasks: &mut Supervisor, app: &App, transcripts: mpsc::Receiver<
 }
 
 /// Starts the sources that are always there.
-fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path) {
+fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path, ended_at: Timestamp) {
     let out = Outlet { publisher: app.publisher.clone(), clock: app.clock.clone() };
     let inputs = app.registry.sources();
     let watching = Arc::new(Watching::new(inputs.watches.subscribe()));
@@ -428,7 +434,16 @@ fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path) {
     let asking = Arc::new(Asking::new(inputs.ci.subscribe()));
     tasks.start(TaskKind::Source, source::keep_running(asking, out.clone(), app.shutdown.clone()));
     let servers = Arc::new(Servers::new(inputs.settings.subscribe(), Arc::clone(&inputs.writes)));
-    tasks.start(TaskKind::Source, source::keep_running(servers, out, app.shutdown.clone()));
+    tasks.start(TaskKind::Source, source::keep_running(servers, out.clone(), app.shutdown.clone()));
+    let scheduled = Scheduled::new(inputs.settings.subscribe(), ended_at, clock::wall_now, clock::zone);
+    tasks.start(
+        TaskKind::Source,
+        source::keep_running(Arc::new(scheduled), out.clone(), app.shutdown.clone()),
+    );
+    let following = Arc::new(Following::new(inputs));
+    tasks.start(TaskKind::Source, source::keep_running(following, out.clone(), app.shutdown.clone()));
+    let searching = Arc::new(Searching::new(inputs));
+    tasks.start(TaskKind::Source, source::keep_running(searching, out, app.shutdown.clone()));
 }
 
 /// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.

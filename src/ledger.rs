@@ -48,11 +48,13 @@ pub enum Reason {
     Watched,
     /// What was said with a prompt after a pause says it.
     SummedUp,
+    /// The session knows the files as they are.
+    Known,
 }
 
 impl Reason {
     /// Every word that [`Reason::as_str`] gives.
-    pub const WORDS: [&'static str; 14] = [
+    pub const WORDS: [&'static str; 15] = [
         "filtered",
         "duplicate",
         "over_rate",
@@ -67,6 +69,7 @@ impl Reason {
         "resolves",
         "watched",
         "summed_up",
+        "known",
     ];
 
     /// The word under which this reason is counted.
@@ -86,6 +89,7 @@ impl Reason {
             Self::Resolves => "resolves",
             Self::Watched => "watched",
             Self::SummedUp => "summed_up",
+            Self::Known => "known",
         }
     }
 }

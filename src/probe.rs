@@ -18,6 +18,7 @@ pub mod memory;
 pub mod others;
 pub mod pause;
 pub mod ports;
+mod published;
 
 #[cfg(test)]
 mod world;

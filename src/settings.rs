@@ -28,6 +28,78 @@ pub trait Keys {
     fn rising(&mut self, key: Name, limits: RangeInclusive<u8>, max: usize, note: &str) -> Option<Vec<u8>>;
     /// Tables with names of the user's choice in the table under `key`, `max` at most, each read by `read`.
     fn named<T>(&mut self, key: Name, max: usize, read: fn(&mut Self) -> T) -> Vec<(Arc<str>, T)>;
+    /// A text, of which `parse` says what is wrong with it.
+    fn parsed<T>(&mut self, key: Name, parse: fn(&str) -> Result<T, String>) -> Option<T>;
+    /// The same of a key that has to be there.
+    fn needed<T>(&mut self, key: Name, parse: fn(&str) -> Result<T, String>) -> Option<T>;
+    /// The tables of a list of tables, [`ENTRIES_MAX`] at most, each with a name of its own.
+    fn entries<T: Entry>(&mut self) -> Vec<T>;
+}
+
+/// Most tables of a list: more than a person writes, and few enough that each may have a task.
+pub const ENTRIES_MAX: usize = 32;
+/// Longest name of an entry, in characters.
+const NAME_CHARS_MAX: usize = 64;
+/// Longest other text of an entry, in characters.
+const TEXT_CHARS_MAX: usize = 512;
+
+/// One table of a list, such as `[[sources.log]]`.
+pub trait Entry: Sized {
+    /// Reads its keys; `None` if one that it needs is not there or wrong, which is reported.
+    fn read(keys: &mut impl Keys) -> Option<Self>;
+    /// Tells it from the others of its list. One of a later file replaces one of the same name.
+    fn name(&self) -> &str;
+}
+
+/// What a list of tables says. It is on when it is not empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entries<T> {
+    /// Whether there is one.
+    pub enabled: bool,
+    /// All of them, in the order in which they are written.
+    pub list: Arc<[T]>,
+}
+
+impl<T> Default for Entries<T> {
+    fn default() -> Self {
+        Self { enabled: false, list: Arc::new([]) }
+    }
+}
+
+impl<T: Entry> Entries<T> {
+    /// Reads the list.
+    pub fn read(keys: &mut impl Keys) -> Self {
+        let list: Arc<[T]> = keys.entries().into();
+        Self { enabled: !list.is_empty(), list }
+    }
+}
+
+/// Reads the name of an entry: one line of some characters.
+pub fn entry_name(text: &str) -> Result<Arc<str>, String> {
+    line(text, NAME_CHARS_MAX)
+}
+
+/// Reads a text of an entry: one line.
+pub fn entry_text(text: &str) -> Result<Arc<str>, String> {
+    line(text, TEXT_CHARS_MAX)
+}
+
+fn line(text: &str, max: usize) -> Result<Arc<str>, String> {
+    if text.chars().any(char::is_control) {
+        return Err("it has a line break or another control character".to_owned());
+    }
+    match text.chars().count() {
+        count if count > max => Err(format!("it has {count} characters; {max} are allowed")),
+        _ => Ok(text.into()),
+    }
+}
+
+/// Reads the folder for whose sessions an entry is: an absolute path.
+pub fn entry_folder(text: &str) -> Result<Arc<str>, String> {
+    match entry_text(text)? {
+        folder if folder.starts_with('/') => Ok(folder),
+        _ => Err("it is not an absolute path".to_owned()),
+    }
 }
 
 /// Whether something is on.
@@ -95,11 +167,14 @@ pub struct Row<S> {
     pub needs: &'static str,
     /// Whether it is on.
     pub is_on: fn(&S) -> bool,
+    /// Whether `[sources]` has a list of tables of it, as in `[[sources.log]]`, without which it is off.
+    pub is_list: bool,
 }
 
-/// Makes the `Settings` of all sources in a table, whose columns are the first four fields of [`Row`].
+/// Makes the `Settings` of all sources in a table, whose columns are the first four fields of [`Row`], and
+/// `list` for one that is.
 macro_rules! sources {
-    ($($module:ident $name:literal $about:literal $needs:literal;)*) => {
+    ($($module:ident $name:literal $about:literal $needs:literal $($list:ident)?;)*) => {
         /// `[sources]` of `aside.toml`, as far as it is about these.
         #[derive(Debug, Clone, PartialEq, Eq, Default)]
         pub struct Settings {
@@ -114,6 +189,7 @@ macro_rules! sources {
                 about: $about,
                 needs: $needs,
                 is_on: |settings| settings.$module.enabled,
+                is_list: !<[&str]>::is_empty(&[$(stringify!($list))?]),
             }),*];
 
             /// Reads the tables, which `tables` has by their names; one that is not there is a bug.

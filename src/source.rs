@@ -5,14 +5,24 @@
 //! the daemon. To add one, add a file here that implements [`Source`], and a row in `config/producers.rs`.
 
 pub mod ci;
+mod folders;
 pub mod inputs;
+pub mod log;
+mod look;
 pub mod lsp;
+pub mod paths;
 pub mod process;
+mod running;
+pub mod schedule;
 pub mod secret;
 pub mod sinks;
+mod tail;
+pub mod troubles;
 pub mod watching;
 
-use std::{convert::Infallible, error::Error, io, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible, error::Error, future::pending, io, os::fd::OwnedFd, sync::Arc, time::Duration,
+};
 
 use serde_json::json;
 use tokio::{io::unix::AsyncFd, sync::watch, task::JoinSet};
@@ -31,6 +41,9 @@ const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(5 * 60);
 /// A source that ran for as long as this begins with the shortest wait again.
 const IS_WELL_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// Between two tries to publish on a full disk.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What a source is given to publish with.
 #[derive(Clone)]
@@ -110,6 +123,28 @@ fn failed(source: &str, error: &str, retry_in: Option<Duration>, now: Timestamp)
 )]
 fn readiness(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(file)
+}
+
+/// Publishes an event, again and again on a full disk.
+async fn publish(event: &Event, out: &Outlet) {
+    publish_all(std::slice::from_ref(event), out).await;
+}
+
+/// The same of several at once.
+async fn publish_all(events: &[Event], out: &Outlet) {
+    let records = || Records::build(|records| events.iter().for_each(|event| records.own_event(event)));
+    while let Err(error) = out.publisher.publish(records()).await {
+        tracing::warn!(events = events.len(), %error, "events cannot be published yet");
+        pause(RETRY_AFTER).await;
+    }
+}
+
+/// Waits for time to pass; for ever without a duration.
+async fn pause_if(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => pause(duration).await,
+        None => pending().await,
+    }
 }
 
 /// Waits for time to pass, as a source may that asks the world now and then.

@@ -89,7 +89,10 @@ fn all(view: &SourcesView, context: &Context<'_>) -> String {
         text.push_str(&line(&format!("and {} more that do not ship", view.more)));
     }
     let notes = view.sources.iter().filter_map(|source| Some((source, note(source, context)?)));
-    let notes: String = notes.map(|(source, note)| line(&format!("{}: {note}", source.name))).collect();
+    let mut notes: String = notes.map(|(source, note)| line(&format!("{}: {note}", source.name))).collect();
+    for source in &view.sources {
+        notes.extend(source.troubles.iter().map(|trouble| line(&format!("{}: {trouble}", source.name))));
+    }
     text.push_str(&format!("\n{notes}{}{}", line(&period(view, terminal)), line(&looks(view))));
     if !view.unserved.is_empty() {
         let mut table = Table::new(["WAITS FOR OTHERS", "LAST", "EVENTS", "DELIVERED", "TOKENS", "TYPES"]);
@@ -106,8 +109,8 @@ fn all(view: &SourcesView, context: &Context<'_>) -> String {
 
 fn state(source: &SourceView) -> Cell {
     match (source.is_on, &source.why) {
-        (Some(true), None) => Cell::toned(Tone::Good, "on"),
-        (Some(true), Some(_)) => Cell::toned(Tone::Warning, "on"),
+        (Some(true), None) if source.troubles.is_empty() => Cell::toned(Tone::Good, "on"),
+        (Some(true), _) => Cell::toned(Tone::Warning, "on"),
         (Some(false), _) => Cell::dim("off"),
         (None, _) => Cell::dim("-"),
     }
@@ -169,7 +172,7 @@ pub(super) fn looks(view: &SourcesView) -> String {
 
 /// Everything about one.
 fn detail(source: &SourceView, view: &SourcesView, context: &Context<'_>) -> Value {
-    let SourceView { name, kind, is_on, about, needs, types, count, .. } = source;
+    let SourceView { name, kind, is_on, about, needs, types, count, troubles, .. } = source;
     let terminal = &context.terminal;
     let state = match is_on {
         Some(true) => "on",
@@ -182,11 +185,16 @@ fn detail(source: &SourceView, view: &SourcesView, context: &Context<'_>) -> Val
             fields.insert(key.to_owned(), value.into());
         }
     };
-    let is_switched = Producer::find(name).is_some_and(|row| row.kind.is_switched());
+    let settings =
+        Producer::find(name).filter(|row| row.kind.is_switched()).map(|row| match row.kind.is_list() {
+            true => format!("[[sources.{name}]] in aside.toml"),
+            false => format!("[sources.{name}] in aside.toml"),
+        });
     add("note", note(source, context));
+    add("troubles", (!troubles.is_empty()).then(|| one_line(&troubles.join("; "))));
     add("about", about.clone());
     add("needs", needs.clone());
-    add("settings", is_switched.then(|| format!("[sources.{name}] in aside.toml")));
+    add("settings", settings);
     add("types", Some(types.join(", ")));
     add("last event", count.last_at.as_deref().map(|at| terminal.moment(at)));
     add("events", Some(count.events.to_string()));
@@ -215,6 +223,7 @@ mod tests {
                     kind: kind.to_owned(),
                     is_on,
                     why: why.map(str::to_owned),
+                    troubles: Vec::new(),
                     about: about.map(str::to_owned),
                     needs: about.map(|_| "a thing".to_owned()),
                     missing: None,

@@ -364,17 +364,21 @@ mod tests {
         assert!(settings.found.is_empty(), "{:?}", settings.found);
         let in_file: Vec<_> = settings.origins.keys().cloned().collect();
 
-        let tables = producers::switched().map(|row| format!("sources.{}", row.name));
+        let (lists, tables): (Vec<_>, Vec<_>) = producers::switched().partition(|row| row.kind.is_list());
+        let tables = tables.into_iter().map(|row| format!("sources.{}", row.name));
+        let lists = lists.iter().map(|row| format!("[sources.{}]", row.name));
         let senders = Kind::ALL.map(|kind| format!("webhooks.{kind}"));
         let of_sinks = sinks::TABLES.map(|name| format!("sinks.{name}"));
         let servers = settings.outside.lsp.servers.keys().map(|name| format!("sources.lsp.servers.{name}"));
         let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables).chain(servers);
-        let sections = sections.chain(senders).chain(of_sinks);
+        let sections = sections.chain(senders).chain(of_sinks).chain(lists);
         let unknown: String = sections.map(|name| format!("[{name}]\nno_such_key = 1\n")).collect();
         let unknown = compiled(&unknown);
         let mut known = Vec::new();
         for diagnostic in &unknown.found {
             let (section, _) = diagnostic.key.rsplit_once('.').expect("a section");
+            // A table of a list has its place.
+            let section = section.trim_end_matches("[0]");
             known.extend(diagnostic.allowed.iter().map(|key| format!("{section}.{key}")));
         }
         known.sort_unstable();

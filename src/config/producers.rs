@@ -35,6 +35,8 @@ pub enum Kind {
     Harness,
     /// It waits for something outside of aside; `[sources.NAME]` switches it.
     Source(fn(&outside::Settings) -> bool),
+    /// The same, for which `[[sources.NAME]]` lists what it waits for.
+    List(fn(&outside::Settings) -> bool),
     /// Somebody runs it.
     Command,
     /// Another program sends it; `[webhooks.NAME]` lets it.
@@ -66,7 +68,10 @@ pub static PRODUCERS: LazyLock<Vec<Producer>> = LazyLock::new(|| {
     });
     let probes = probe::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Probe(row.is_on)));
     let detectors = detector::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Detector(row.is_on)));
-    let outside = outside::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Source(row.is_on)));
+    let outside = outside::Settings::ROWS.iter().map(|row| {
+        let kind = if row.is_list { Kind::List(row.is_on) } else { Kind::Source(row.is_on) };
+        switched_row(row, kind)
+    });
     probes.chain(detectors).chain(harnesses).chain(outside).chain(OTHERS).collect()
 });
 
@@ -98,16 +103,21 @@ impl Kind {
             Self::Probe(_) => "probe",
             Self::Detector(_) => "detector",
             Self::Harness => "harness",
-            Self::Source(_) => "source",
+            Self::Source(_) | Self::List(_) => "source",
             Self::Command => "command",
             Self::Webhook => "webhook",
             Self::Daemon => "daemon",
         }
     }
 
+    /// Whether it is on only with a list of tables, which says what it waits for, as in `[[sources.schedule]]`.
+    pub const fn is_list(self) -> bool {
+        matches!(self, Self::List(_))
+    }
+
     /// Whether a table of `[sources]` switches it.
     pub const fn is_switched(self) -> bool {
-        matches!(self, Self::Probe(_) | Self::Detector(_) | Self::Source(_))
+        matches!(self, Self::Probe(_) | Self::Detector(_) | Self::Source(_) | Self::List(_))
     }
 
     /// Whether these rules let it publish.
@@ -115,7 +125,7 @@ impl Kind {
         match self {
             Self::Probe(is_on) => is_on(&rules.probes),
             Self::Detector(is_on) => is_on(&rules.detectors),
-            Self::Source(is_on) => is_on(&rules.outside),
+            Self::Source(is_on) | Self::List(is_on) => is_on(&rules.outside),
             Self::Webhook => rules.takes_webhooks,
             Self::Harness | Self::Command | Self::Daemon => true,
         }
@@ -150,7 +160,7 @@ impl Producer {
     /// The `source` of its events.
     fn source(&self) -> &'static str {
         match self.kind {
-            Kind::Probe(_) | Kind::Detector(_) | Kind::Source(_) | Kind::Daemon => OWN,
+            Kind::Probe(_) | Kind::Detector(_) | Kind::Source(_) | Kind::List(_) | Kind::Daemon => OWN,
             Kind::Harness | Kind::Command | Kind::Webhook => self.name,
         }
     }
@@ -217,15 +227,38 @@ mod tests {
     #[test]
     fn a_row_is_switched_by_its_own_table_and_no_other() {
         let shipped = rules(&[]);
-        for row in switched() {
+        for row in switched().filter(|row| !row.kind.is_list()) {
             let was_on = row.kind.is_on(&shipped);
             assert_eq!(was_on, row.name != "lsp", "{}", row.name);
-            let turned =
-                rules(&[("aside.toml", &format!("[sources.{}]\nenabled = {}\n", row.name, !was_on))]);
+            let turned = rules(&[(
+                "aside.toml",
+                &format!(
+                    "[sources.{}]
+enabled = {}
+",
+                    row.name, !was_on
+                ),
+            )]);
             for other in switched() {
                 let is_same = other.kind.is_on(&turned) == other.kind.is_on(&shipped);
                 assert_eq!(is_same, other.name != row.name, "{} {}", row.name, other.name);
             }
+        }
+    }
+
+    #[test]
+    fn a_list_switches_its_row_on_and_no_other() {
+        let examples = [
+            ("log", "path = \"dev.log\"\nmatch = \"ERROR\"\n"),
+            ("paths", "glob = \"schemas/*.sql\"\n"),
+            ("schedule", "name = \"standup\"\ncron = \"0 9 * * *\"\n"),
+        ];
+        let lists: BTreeSet<&str> = switched().filter(|row| row.kind.is_list()).map(|row| row.name).collect();
+        assert_eq!(examples.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>(), lists);
+        for (name, keys) in examples {
+            let on = rules(&[("aside.toml", &format!("[[sources.{name}]]\n{keys}"))]);
+            let found = switched().filter(|row| row.kind.is_list() && row.kind.is_on(&on));
+            assert_eq!(found.map(|row| row.name).collect::<Vec<_>>(), [name]);
         }
     }
 

@@ -4,7 +4,7 @@
 //! key by key. It is read by asking for each key once; what was not asked for in the end is unknown. Every mistake is
 //! collected, none stops the reading. What the keys mean is not known here.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, mem, ops::Range, sync::Arc};
 
 use toml::{
     Spanned,
@@ -149,6 +149,8 @@ pub(crate) struct Section<'s> {
     header: Option<Place>,
     entries: BTreeMap<&'s str, Vec<Entry<'s>>>,
     asked: Vec<&'static str>,
+    /// The arrays under its name, the first file's first: each may be a list of such tables.
+    lists: Vec<Value<'s>>,
     origins: BTreeMap<String, Arc<str>>,
     found: Vec<Diagnostic>,
 }
@@ -178,6 +180,7 @@ impl<'s> Section<'s> {
             header,
             entries: BTreeMap::new(),
             asked: Vec::new(),
+            lists: Vec::new(),
             origins: BTreeMap::new(),
             found: Vec::new(),
         }
@@ -215,10 +218,13 @@ impl<'s> Section<'s> {
     pub(crate) fn table(&mut self, key: &str) -> Self {
         let mut inner = Self::empty(&format!("{}.{key}", self.name), None);
         for entry in self.entries.remove(key).into_iter().flatten() {
-            inner.header = Some(entry.value.place());
-            match entry.value.get().as_table() {
-                Some(table) => inner.add(entry.value.file, table),
-                None => inner.found.extend(entry.value.wrong_kind("a table")),
+            match (entry.value.get().as_table(), entry.value.get().as_array()) {
+                (Some(table), _) => {
+                    inner.header = Some(entry.value.place());
+                    inner.add(entry.value.file, table);
+                }
+                (None, Some(_)) => inner.lists.push(entry.value),
+                (None, None) => inner.found.extend(entry.value.wrong_kind("a table")),
             }
         }
         inner
@@ -261,6 +267,49 @@ impl<'s> Section<'s> {
         tables
     }
 
+    /// The tables of the lists under its name, each of them read by `read` and known by what `name` says, `max` at most.
+    ///
+    /// Shape: one of a later file takes the place of one of the same name. One with a mistake is reported and left out.
+    pub(crate) fn list<T>(
+        &mut self,
+        max: usize,
+        read: impl Fn(&mut Self) -> Option<T>,
+        name: impl Fn(&T) -> &str,
+    ) -> Vec<T> {
+        if let Some(place) = self.header.take() {
+            let message = format!("each table of this list is written under [[{}]]", self.name);
+            self.found.push(Diagnostic::error(place, self.name.as_str(), message));
+            self.entries.clear();
+        }
+        let mut read_before: Vec<(Arc<str>, T)> = Vec::new();
+        for item in mem::take(&mut self.lists).iter().flat_map(|list| list.items().unwrap_or_default()) {
+            let Some(mut table) = item.section() else {
+                self.found.extend(item.wrong_kind("a table"));
+                continue;
+            };
+            let entry = read(&mut table).filter(|_| table.found.is_empty());
+            let origins = mem::take(&mut table.origins).into_iter();
+            let of_list = |key: &str| key.rsplit_once('.').map(|(_, key)| format!("{}.{key}", self.name));
+            self.origins.extend(origins.filter_map(|(key, file)| Some((of_list(&key)?, file))));
+            self.found.extend(table.finish());
+            let Some(entry) = entry else { continue };
+            let file = Arc::clone(&item.file.path);
+            let is_full = read_before.len() >= max;
+            match read_before.iter_mut().find(|(_, before)| name(before) == name(&entry)) {
+                Some((of, _)) if *of == file => {
+                    let message = format!("there is another one of the name `{}`", shown(name(&entry)));
+                    self.found.push(item.error(message).with_note("give one of them another `name`"));
+                }
+                Some(before) => *before = (file, entry),
+                None if is_full => {
+                    self.found.push(item.error(format!("only {max} of [[{}]] are allowed", self.name)));
+                }
+                None => read_before.push((file, entry)),
+            }
+        }
+        read_before.into_iter().map(|(_, entry)| entry).collect()
+    }
+
     /// As [`Section::read`], for a key that must be there.
     pub(crate) fn require<T>(
         &mut self,
@@ -274,6 +323,15 @@ impl<'s> Section<'s> {
             self.found.push(Diagnostic::error(place, format!("{}.{key}", self.name), message));
         }
         self.read(key, parse)
+    }
+
+    /// Reports that `key` is missing, unless it is there.
+    pub(crate) fn miss(&mut self, key: &'static str) {
+        if let (Some(place), false) = (self.header.clone(), self.entries.contains_key(key)) {
+            let list = self.name.split('[').next().unwrap_or_default();
+            let message = format!("`{key}` is missing in [[{list}]]");
+            self.found.push(Diagnostic::error(place, format!("{}.{key}", self.name), message));
+        }
     }
 
     /// The last value of `key`, whether or not it is right.
@@ -304,6 +362,7 @@ impl<'s> Section<'s> {
 
     fn finish_beside(self, homes: &Homes) -> Vec<Diagnostic> {
         let mut found = self.found;
+        found.extend(self.lists.iter().flat_map(|list| list.wrong_kind("a table")));
         for (key, entries) in &self.entries {
             if !self.asked.contains(key) {
                 let diagnose = |entry: &Entry<'_>| {
@@ -400,6 +459,32 @@ mod tests {
         let origins: Vec<_> = section.origins().iter().map(|(key, file)| format!("{key}={file}")).collect();
         assert_eq!(origins, ["s.x=a", "s.y=b", "s.z=a"]);
         assert_eq!(messages(&section.finish()), ["b:3:5 `z` must be an integer, not a boolean"]);
+    }
+
+    #[test]
+    fn a_later_file_adds_to_a_list_and_replaces_what_has_the_same_name() {
+        let one = |name: &str, v: i64| format!("[[s.l]]\nname = \"{name}\"\nv = {v}\n");
+        let files = [
+            file("a", &[one("x", 1), one("y", 1)].concat()),
+            file("b", &[one("y", 2), one("z", 2), one("z", 3), one("w", 2)].concat()),
+            file("c", "[s.l]\nv = 1\n"),
+        ];
+        let documents: Vec<_> = files.iter().map(|file| Document::parse(file).expect("TOML")).collect();
+        let mut outer = Section::new("s", &documents);
+        let mut section = outer.table("l");
+        let read = |table: &mut Section<'_>| {
+            let name = table.read("name", |value| crate::config::values::words(value).map(str::to_owned));
+            Some((name?, table.read("v", number)?))
+        };
+        let found = section.list(3, read, |(name, _)| name);
+        let found: Vec<_> = found.iter().map(|(name, v)| format!("{name}={v}")).collect();
+        assert_eq!(found, ["x=1", "y=2", "z=2"]);
+        let expected = [
+            "c:1:1 each table of this list is written under [[s.l]]",
+            "b:7:1 there is another one of the name `z`",
+            "b:10:1 only 3 of [[s.l]] are allowed",
+        ];
+        assert_eq!(messages(&section.finish()), expected);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
     },
     engine::rules::SourceSettings,
     pipeline::rule::Rate,
-    settings::{Form, Keys, Switch},
+    settings::{ENTRIES_MAX, Entry, Form, Keys, Switch},
 };
 
 /// Default rate of a source that others than the user write to: a checkout of some thousand files passes, an endless loop does not.
@@ -94,6 +94,22 @@ impl Keys for Section<'_> {
 
     fn named<T>(&mut self, key: &'static str, max: usize, read: fn(&mut Self) -> T) -> Vec<(Arc<str>, T)> {
         self.named_tables(key, max, read)
+    }
+
+    fn parsed<T>(&mut self, key: &'static str, parse: fn(&str) -> Result<T, String>) -> Option<T> {
+        self.read(key, |value| {
+            let text = values::words(value)?;
+            parse(text).map_err(|why| vec![value.error(format!("`{key}` is `{}`: {why}", shown(text)))])
+        })
+    }
+
+    fn needed<T>(&mut self, key: &'static str, parse: fn(&str) -> Result<T, String>) -> Option<T> {
+        self.miss(key);
+        self.parsed(key, parse)
+    }
+
+    fn entries<T: Entry>(&mut self) -> Vec<T> {
+        self.list(ENTRIES_MAX, T::read, T::name)
     }
 }
 

@@ -129,11 +129,21 @@ pub fn monotonic_now() -> Duration {
     )
 }
 
+/// What the wall clock shows, which may have been set in either direction.
+pub(super) fn wall_now() -> Timestamp {
+    machine_now().0
+}
+
+/// The time zone of this machine; UTC where none is set.
+pub(super) fn zone() -> jiff::tz::TimeZone {
+    jiff::tz::TimeZone::system()
+}
+
 /// What the wall clock of this machine is ahead of UTC at `at`, in seconds; zero where no time zone is set.
 pub fn utc_offset(at: Timestamp) -> i32 {
     let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
     let at = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
-    jiff::tz::TimeZone::system().to_offset(at).seconds()
+    zone().to_offset(at).seconds()
 }
 
 #[cfg(test)]

@@ -94,6 +94,8 @@ pub(super) struct Recovered {
     pub(super) projected: Option<Writer>,
     /// The records that are not followed.
     pub(super) skipped: BTreeSet<Seq>,
+    /// When the daemon before this one was last alive, as far as the journal says; [`Timestamp::ZERO`] if there was none.
+    pub(super) ended_at: Timestamp,
     /// Events of the engine's own that an earlier process did not come to append.
     pub(super) owed: Vec<Event>,
 }
@@ -109,7 +111,8 @@ pub(super) fn recover(
     let journal = closed_journal(state, config, &clock)?;
     let (fold, opened) = open_after(&snapshots, rules, &journal)?;
     let Opened { journal, cuts: _, last_seq, last_time } = opened;
-    clock.go_on_from(last_time.max(fold.applied_at));
+    let ended_at = last_time.max(fold.applied_at);
+    clock.go_on_from(ended_at);
     snapshots.unmatched().into_iter().for_each(|path| journal.note_unmatched_snapshot(path));
     let snapshot = fold.applied;
     let projected = or_later(projector::open(&state.join(FILE_NAME)));
@@ -130,6 +133,7 @@ pub(super) fn recover(
         snapshot,
         projected,
         skipped: skipped.into_records(),
+        ended_at,
         owed,
     })
 }

@@ -13,7 +13,10 @@ use crate::{
     ledger::{HeldBackBy, LedgerEntry, Reason, Subject},
     notification::{Audience, Notification, Priority, Sink, SubscriberId},
     pipeline::{Failure, Pipeline, PipelineOutput, rule::Activity},
-    probe::pause::{CHECKS, PAUSE_ENDED},
+    probe::{
+        NOTED,
+        pause::{CHECKS, PAUSE_ENDED},
+    },
     sink::{Held, Level, MESSAGE_CHARS_MAX, Notice},
     time::Timestamp,
     watch::{self, Condition},
@@ -36,6 +39,7 @@ impl Engine {
             return;
         }
         self.detect(event, now);
+        self.probes.note_published(seq, event);
         let is_trusted = self.rules.wake.trusts(event.source, event.provenance);
         let ended = self.watches.observe(seq, event, is_trusted, now);
         let mut checked = self.ci.observe(seq, event, is_trusted, now);
@@ -114,6 +118,20 @@ impl Engine {
             self.probes.learn(event, now);
             let found = self.detectors.observe(event, &self.rules.detectors, now);
             self.outputs.extend(found.into_iter().map(Output::Publish));
+            self.end_known(event);
+        }
+    }
+
+    /// Ends what tells a session only of files whose content it knows by now.
+    fn end_known(&mut self, event: &EventRef<'_>) {
+        let Some(id) = event.session.filter(|_| event.event_type == NOTED).map(SessionId::new) else {
+            return;
+        };
+        let probes = &self.probes;
+        if let Some(session) = self.sessions.known_mut(&id) {
+            let is_known = |notification: &Notification| probes.knows_all(&id, &notification.events);
+            session.injector.end_all_that(is_known, &Reason::Known);
+            self.settle_session(&id);
         }
     }
 
@@ -190,14 +208,16 @@ impl Engine {
             return;
         }
         for session in concerned {
-            if self.watches.has_said(&session, &notification.events) {
-                self.record(LedgerEntry::NotificationEnded {
-                    notification: notification.id.clone(),
-                    session: Some(session),
-                    reason: Reason::Watched,
-                });
-            } else {
-                self.queue(&session, notification.clone());
+            let events = &notification.events;
+            let is_watched = self.watches.has_said(&session, events).then_some(Reason::Watched);
+            match is_watched.or_else(|| self.probes.knows_all(&session, events).then_some(Reason::Known)) {
+                Some(reason) => {
+                    let (notification, session) = (notification.id.clone(), Some(session));
+                    self.record(LedgerEntry::NotificationEnded { notification, session, reason });
+                }
+                None => {
+                    self.queue(&session, notification.clone());
+                }
             }
         }
     }

@@ -12,9 +12,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Known, NOTED, Noted, Other, Pushed, SOURCE, context::Limit};
+use super::{Known, NOTED, Noted, Other, Pushed, SOURCE, context::Limit, published::Published};
 use crate::{
-    event::{EventRef, SessionId, Severity},
+    event::{EventRef, Seq, SessionId, Severity},
     session::OPENING_EVENT,
     time::Timestamp,
 };
@@ -46,6 +46,8 @@ pub struct Memory {
     sessions: BTreeMap<SessionId, Arc<Known>>,
     /// With how many tokens the context of each model is full.
     limits: Arc<BTreeMap<String, u64>>,
+    /// The changes of files that were published for a folder.
+    published: Published,
     /// The sessions of which something changed since that was asked; `None` for all, as after a start.
     #[serde(skip)]
     changed: Option<BTreeSet<SessionId>>,
@@ -150,6 +152,16 @@ impl Memory {
         if is_noted {
             self.bound_files(&session);
         }
+    }
+
+    /// Takes an event that may say how a file changed.
+    pub fn note_published(&mut self, seq: Seq, event: &EventRef<'_>) {
+        self.published.note(seq, event);
+    }
+
+    /// Whether a session knows all that these events say: files with that content.
+    pub fn knows_all(&self, session: &SessionId, events: &[Seq]) -> bool {
+        self.sessions.get(session).is_some_and(|known| self.published.are_known(events, &known.files))
     }
 
     /// Learns of which paths a session is notified by the end of a watch.

@@ -362,7 +362,8 @@ fn detail(reason: &Reason) -> Option<String> {
         | Reason::Withdrawn
         | Reason::Resolves
         | Reason::Watched
-        | Reason::SummedUp => None,
+        | Reason::SummedUp
+        | Reason::Known => None,
     }
 }
 

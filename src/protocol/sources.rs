@@ -42,6 +42,9 @@ pub struct SourceView {
     /// Why it cannot, or why no subscriber takes its events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// What keeps single entries of its list in `aside.toml` from working.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<String>,
     /// What its events are about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,

@@ -29,6 +29,7 @@ use crate::{
         history::{how_far, moment, unreadable},
     },
     source::lsp::missing_servers,
+    source::troubles::Troubles,
 };
 
 /// Since when is counted unless the request says so.
@@ -63,6 +64,7 @@ pub(crate) async fn sources(
         rules: app.engine.rules().await?,
         origins: app.config.origins(),
         harnesses: open.filter_map(|session| session.harness.name).collect(),
+        troubles: Arc::clone(&app.registry.sources().troubles),
     };
     Ok(Json(here.view(&counted, looks(&app.meters), how_far(&app, projected))))
 }
@@ -85,6 +87,7 @@ struct Here {
     origins: Arc<BTreeMap<String, Arc<str>>>,
     /// Those of which a session is open.
     harnesses: BTreeSet<Arc<str>>,
+    troubles: Arc<Troubles>,
 }
 
 impl Here {
@@ -131,6 +134,7 @@ impl Here {
             kind: row.kind.as_str().to_owned(),
             is_on: Some(is_on),
             why,
+            troubles: self.troubles.of(row.name),
             about: Some(row.about.to_owned()),
             needs: Some(row.needs.to_string()),
             missing: (is_on && row.name == lsp::NAME)
@@ -143,6 +147,9 @@ impl Here {
 
     /// Whether it can publish, and why not or why no subscriber takes its events.
     fn state(&self, row: &Producer) -> (bool, Option<String>) {
+        if !row.kind.is_on(&self.rules) && row.kind.is_list() {
+            return (false, Some(format!("there is no [[sources.{}]] in aside.toml", row.name)));
+        }
         if !row.kind.is_on(&self.rules) {
             let setting = format!("[sources.{}] enabled = false", row.name);
             let file = self.origins.get(&format!("sources.{}.enabled", row.name));
@@ -201,6 +208,7 @@ mod tests {
             rules: Arc::new(compiled.rules),
             origins: Arc::new(compiled.origins),
             harnesses: harnesses.iter().map(|name| (*name).into()).collect(),
+            troubles: Arc::default(),
         }
     }
 
@@ -277,11 +285,14 @@ mod tests {
             ("git", false, "[sources.git] enabled = false in /c/aside.toml"),
             ("disk", true, "no subscriber takes its events: disk_space is switched off"),
             ("claude-code", false, "no session of it is open"),
+            ("schedule", false, "there is no [[sources.schedule]] in aside.toml"),
             ("files", true, ""),
             ("run", true, ""),
         ] {
             assert_eq!(why(&off, name), (is_on, expected.to_owned()), "{name}");
-            assert_eq!(why(&on, name), (true, String::new()), "{name}");
+            if name != "schedule" {
+                assert_eq!(why(&on, name), (true, String::new()), "{name}");
+            }
         }
     }
 

@@ -14,20 +14,14 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Outlet, Source, pause};
-use crate::{
-    ci::{Follow, Found, Next, Outcome, Output, Plan},
-    event::Event,
-    publisher::Records,
-};
+use super::{Outlet, Source, pause, publish};
+use crate::ci::{Follow, Found, Next, Outcome, Output, Plan};
 
 /// How long a call may take.
 const CALL_MAX: Duration = Duration::from_secs(20);
 /// How much of what a call prints is read: an answer has some 50 KB where there are a hundred checks, and ten texts of at most 64 KiB
 /// for each of five pull requests.
 const OUTPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Between two tries to publish on a full disk.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs a program to its end.
 pub trait Runner: Send + Sync + 'static {
@@ -146,13 +140,6 @@ async fn wait(duration: Duration) {
         Duration::ZERO => {}
         Duration::MAX => pending().await,
         duration => pause(duration).await,
-    }
-}
-
-async fn publish(event: &Event, out: &Outlet) {
-    while let Err(error) = out.publisher.publish(Records::build(|records| records.own_event(event))).await {
-        tracing::warn!(%error, "what gh answered cannot be published yet");
-        pause(RETRY_AFTER).await;
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch::Sender;
 
-use super::{lsp::writes::Writes, watching::Open};
+use super::{lsp::writes::Writes, troubles::Troubles, watching::Open};
 use crate::{ci::Plan, engine::rules::outside, sink::Outbound};
 
 /// The folders that open sessions work in, sorted.
@@ -25,6 +25,8 @@ pub struct Inputs {
     pub folders: Sender<Folders>,
     /// What the calls of sessions did to files; it comes from the hooks, and nothing of it is kept.
     pub writes: Arc<Writes>,
+    /// What keeps entries of lists from working: what the sources say, not what they work by.
+    pub troubles: Arc<Troubles>,
 }
 
 impl Inputs {

@@ -4,7 +4,6 @@
 //! times in a row ends its watch with `watch.failed`. Whether enough conditions are met, and what is said then, the engine decides.
 
 mod address;
-mod folders;
 mod look;
 mod path;
 
@@ -20,9 +19,8 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use self::folders::Folders;
 pub use self::look::{Look, LookError, look};
-use super::{Outlet, Source, pause};
+use super::{Outlet, Source, folders::Folders, pause};
 use crate::{
     publisher::Records,
     watch::{Condition, Watch},

@@ -9,6 +9,7 @@ mod crash;
 mod demo;
 mod docs;
 mod doctor;
+mod entries;
 mod flips;
 mod git;
 mod hook;

@@ -41,8 +41,8 @@ const DATA: &[&str] = &[
     "transcript",
 ];
 const RULES: &[&str] = &[
-    "pipeline", "matcher", "injector", "format", "detector", "probe", "sink", "watch", "webhook", "ci",
-    "shell", "problem", "lsp",
+    "pipeline", "matcher", "injector", "log", "format", "detector", "paths", "probe", "schedule", "sink",
+    "watch", "webhook", "ci", "shell", "problem", "lsp",
 ];
 
 /// A module, its layer, and what it may use of this crate besides itself.
@@ -74,12 +74,15 @@ const MODULES: &[Module] = &[
     module("toon", 1, &[DATA]),
     module("tokens", 1, &[DATA]),
     module("transcript", 1, &[DATA]),
+    module("paths", 2, &[DATA]),
     module("pipeline", 2, &[DATA]),
     module("matcher", 2, &[DATA]),
     module("injector", 2, &[DATA]),
+    module("log", 2, &[DATA]),
     module("format", 2, &[DATA]),
     module("detector", 2, &[DATA]),
     module("probe", 2, &[DATA]),
+    module("schedule", 2, &[DATA]),
     module("sink", 2, &[DATA]),
     module("watch", 2, &[DATA]),
     module("webhook", 2, &[DATA]),
@@ -179,7 +182,9 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("similar", Where::Only(&["cli/install/plan.rs", "probe/files/lines.rs"])),
     ("listenfd", Where::Only(&["daemon/listen.rs"])),
     ("sd_notify", Where::Only(&["cli/serve.rs"])),
-    ("regex", Where::Only(&["probe/ports/", "problem/", "watch/", "source/"])),
+    ("globset", Where::Only(&["paths.rs"])),
+    ("croner", Where::Only(&["schedule.rs"])),
+    ("regex", Where::Only(&["log.rs", "probe/ports/", "problem/", "watch/", "source/"])),
     ("roxmltree", Where::Only(&["problem/format/junit.rs"])),
     ("serde", Where::FromLayer(1, &["time.rs", "snapshot.rs", "snapshot/"])),
     ("rmp", Where::Only(&["snapshot/"])),

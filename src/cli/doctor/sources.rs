@@ -5,6 +5,7 @@ use std::path::Path;
 use super::{Check, round_trip};
 use crate::{
     cli::{Context, absolute_folder, sources},
+    config::producers::Producer,
     harness::kind::Kind,
     protocol::sources::{SourceView, SourcesView},
 };
@@ -57,7 +58,23 @@ fn source_check(source: &SourceView, context: &Context<'_>) -> Check {
         Some(at) => format!("last event {}", context.terminal.moment(at)),
         None => "no event in 7 days".to_owned(),
     };
+    if let Some(trouble) = source.troubles.first() {
+        let more = source.troubles.len() - 1;
+        let more = if more > 0 {
+            format!(" (and {more} more: aside sources {})", source.name)
+        } else {
+            String::new()
+        };
+        let remedy = format!(
+            "mend it, or the entry under [[sources.{}]] in aside.toml, then aside reload",
+            source.name
+        );
+        return Check::warn(name, format!("{trouble}{more}"), remedy);
+    }
     match (source.is_on, &source.why, sources::note(source, context)) {
+        (Some(false), _, Some(why)) if Producer::find(&source.name).is_some_and(|row| row.kind.is_list()) => {
+            Check::ok(name, format!("off: {why}"))
+        }
         (Some(false), _, Some(why)) => {
             Check::ok(name, format!("off: {why}; without that, after aside reload, it is on"))
         }

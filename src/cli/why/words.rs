@@ -147,6 +147,7 @@ impl Line {
             Some("superseded") => "a newer one about the same state took its place".to_owned(),
             Some("withdrawn") => "what it says was resolved".to_owned(),
             Some("watched") => "a watch of the session says it".to_owned(),
+            Some("known") => "the session knows the files as they are".to_owned(),
             Some("summed_up") => "what came with the prompt after a pause says it".to_owned(),
             Some("dismissed") => "you dismissed it".to_owned(),
             Some(other) => other.to_owned(),

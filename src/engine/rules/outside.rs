@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::{ci::switch as ci, lsp::switch as lsp, settings::sources, shell, watch::hosts as watch};
+use crate::{
+    ci::switch as ci, log, lsp::switch as lsp, paths, schedule, settings::sources, shell,
+    watch::hosts as watch,
+};
 
 sources! {
     // Module, its name in `[sources]`, what its events are about, and without what it finds nothing.
@@ -10,4 +13,7 @@ sources! {
     ci "ci" "checks of what was pushed" "`gh`, logged in";
     lsp "lsp" "what language servers find" "`enabled = true` in `[sources.lsp]`, and the servers";
     shell "shell" "what its user runs" "`aside shell-init`";
+    log "log" "lines of logs" "`[[sources.log]]` in aside.toml" list;
+    paths "paths" "files that were named" "`[[sources.paths]]` in aside.toml" list;
+    schedule "schedule" "times that were set" "`[[sources.schedule]]` in aside.toml" list;
 }

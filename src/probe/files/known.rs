@@ -98,6 +98,17 @@ pub(super) enum Observed {
     Absent,
 }
 
+impl Known {
+    /// Whether it knows a file with this content, or that it is gone.
+    pub fn has(&self, path: &str, content: Option<ContentHash>) -> bool {
+        match (self.files.get(path).map(|file| &file.state), content) {
+            (Some(State::Present { hash: Some(known), .. }), Some(content)) => *known == content,
+            (Some(State::Absent), None) => true,
+            (Some(State::Present { .. } | State::Absent) | None, _) => false,
+        }
+    }
+}
+
 impl Noted {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {

@@ -8,7 +8,7 @@ use crate::{
     ci::{Follows, Wanted},
     event::{Seq, SessionId, codec},
     journal::{Clock, Journal, JournalSettings, memory::MemoryFiles},
-    publisher::Publisher,
+    publisher::{Publisher, Records},
     time::Timestamp,
 };
 

@@ -4,12 +4,11 @@ use std::{fmt, io, sync::Arc};
 
 use super::{
     address::{self, Wanted},
-    folders::Folders,
     path,
 };
 use crate::{
     harness::process::Process,
-    source::{pause, process},
+    source::{folders::Folders, pause, process},
     watch::condition::{Condition, host_of},
 };
 

@@ -13,7 +13,6 @@ use std::{
 use tokio::time::timeout;
 
 use super::{
-    folders::Folders,
     look::{Look, look, until_met},
     *,
 };

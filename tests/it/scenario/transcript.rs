@@ -357,7 +357,8 @@ fn reason_text(reason: &Reason) -> String {
         | Reason::Withdrawn
         | Reason::Resolves
         | Reason::Watched
-        | Reason::SummedUp => word.to_owned(),
+        | Reason::SummedUp
+        | Reason::Known => word.to_owned(),
     }
 }
 

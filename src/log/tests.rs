@@ -1,0 +1,96 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn log(wanted: &str, ignored: Option<&str>) -> Log {
+    let pattern = |text: &str| Pattern::read(text).expect("a pattern");
+    Log {
+        name: "dev".into(),
+        path: "log/dev.log".into(),
+        wanted: pattern(wanted),
+        ignored: ignored.map(pattern),
+        workspace: None,
+    }
+}
+
+fn place() -> Place {
+    Place { path: "/w/log/dev.log".into(), workspace: Some("/w".into()) }
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+/// The lines that are said, each with how many further ones, when these arrive at these times and nobody polls too early.
+fn said(arrivals: &[(u64, &str)]) -> Vec<String> {
+    let (log, mut lines) = (log("E", None), Lines::default());
+    let mut by_time: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    arrivals.iter().for_each(|(at, line)| by_time.entry(*at).or_default().push(line));
+    let mut said = Vec::new();
+    for now in 0..10_000 {
+        for line in by_time.remove(&now).into_iter().flatten() {
+            log.pick(line.as_bytes()).into_iter().for_each(|matched| lines.push(matched));
+        }
+        if let Some(event) = lines.poll(&log, &place(), at(now)) {
+            let field = |name: &str| {
+                let payload: Value = serde_json::from_str(event.payload.as_str()).expect("JSON");
+                payload.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+            };
+            said.push(format!("{now} {} +{}", field("line").unwrap(), field("further").unwrap_or_default()));
+        }
+    }
+    assert_eq!(lines.deadline(), None, "nothing is left");
+    said
+}
+
+#[test]
+fn a_line_is_said_at_once_and_then_one_a_second_with_the_count_of_the_rest() {
+    for (what, arrivals, expected) in [
+        ("one", &[(5, "E1")][..], &["5 E1 +"][..]),
+        ("what is not wanted", &[(5, "ok")], &[]),
+        ("far apart", &[(5, "E1"), (2_000, "E2")], &["5 E1 +", "2000 E2 +"]),
+        ("a burst", &[(5, "E1"), (6, "E2"), (7, "E3"), (900, "E4")], &["5 E1 +", "1005 E4 +2"]),
+        ("a burst at once", &[(5, "E1"), (5, "E2"), (5, "E3")], &["5 E3 +2"]),
+        ("again and again", &[(5, "E1"), (6, "E1"), (7, "E1")], &["5 E1 +", "1005 E1 +1"]),
+        ("again after another one", &[(5, "E1"), (6, "E2"), (7, "E1")], &["5 E1 +", "1005 E2 +1"]),
+    ] {
+        assert_eq!(said(arrivals), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_line_is_cleaned_cut_and_not_trusted() {
+    let log = log("ERROR (\\w+)", Some("ignore me"));
+    assert_eq!(log.pick(b"ERROR db ignore me"), None);
+    let line =
+        format!("\u{1b}[31mERROR db token=ghp_abcdefghijklmnopqrstuvwxyz0123456789 {}", "x".repeat(700));
+    let mut lines = Lines::default();
+    lines.push(log.pick(line.as_bytes()).expect("wanted"));
+    let event = lines.poll(&log, &place(), at(9)).expect("due");
+    assert_eq!((event.provenance, event.workspace.as_deref()), (Provenance::Remote, Some("/w")));
+    let payload: Value = serde_json::from_str(event.payload.as_str()).expect("JSON");
+    let said = payload["line"].as_str().expect("text");
+    assert!(said.starts_with("ERROR db token=") && !said.contains("abcdefghij"), "{said}");
+    assert!(said.chars().count() < LINE_CHARS_MAX + 40, "{said}");
+    assert_eq!((&payload["match"], &payload["name"]), (&json!("db"), &json!("dev")));
+}
+
+#[test]
+fn a_relative_path_is_one_of_each_open_folder() {
+    let folders: [Arc<str>; 2] = ["/a".into(), "/b/".into()];
+    let paths =
+        |log: &Log| log.places(&folders).iter().map(|place| place.path.to_string()).collect::<Vec<_>>();
+    let relative = log("E", None);
+    assert_eq!(paths(&relative), ["/a/log/dev.log", "/b/log/dev.log"]);
+    assert_eq!(paths(&Log { workspace: Some("/c".into()), ..relative.clone() }), ["/c/log/dev.log"]);
+    let absolute = Log { path: "/var/log/x".into(), ..relative };
+    assert_eq!(absolute.places(&folders), [Place { path: "/var/log/x".into(), workspace: None }]);
+}
+
+#[test]
+fn what_is_no_pattern_says_why() {
+    for (text, expected) in [("(ERR", "unclosed group"), ("a{1000}{1000}", "size limit")] {
+        let error = Pattern::read(text).expect_err(text);
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}

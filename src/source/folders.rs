@@ -1,0 +1,128 @@
+//! One inotify for all folders that some tasks wait for: whatever happens in a folder wakes those that asked for it.
+//!
+//! What happened is not said, and nothing is lost when the system's queue overflows: who is woken looks. Nothing is open while nobody
+//! asks.
+
+use std::{
+    collections::HashMap,
+    io,
+    mem::MaybeUninit,
+    os::fd::OwnedFd,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use rustix::{
+    fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init},
+    io::Errno,
+};
+use tokio::{io::unix::AsyncFd, sync::Notify};
+
+use super::readiness;
+
+/// Longest that is read at once, in bytes: some dozens of events, and one with the longest name.
+const READ_BYTES: usize = 4_096;
+
+/// The folders in which something may happen.
+#[derive(Debug)]
+pub(super) struct Folders {
+    flags: WatchFlags,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    inotify: Option<Arc<AsyncFd<OwnedFd>>>,
+    /// Who asked for a folder, by the number that the system gave it.
+    asked: HashMap<i32, Vec<Arc<Notify>>>,
+}
+
+impl Default for Folders {
+    /// Reports all that concerns names, content and access.
+    fn default() -> Self {
+        Self::reporting(WatchFlags::MODIFY | WatchFlags::ATTRIB)
+    }
+}
+
+impl Folders {
+    /// Reports names and finished writes, and what `flags` add.
+    pub(super) fn reporting(flags: WatchFlags) -> Self {
+        let names = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::DELETE_SELF;
+        let moves = WatchFlags::MOVE | WatchFlags::MOVE_SELF;
+        let flags = names | moves | WatchFlags::CLOSE_WRITE | WatchFlags::ONLYDIR | flags;
+        Self { flags, state: Mutex::default() }
+    }
+
+    /// Begins again without folders, and wakes all that asked for one; `is_needed`: somebody waits for one.
+    pub(super) fn renew(&self, is_needed: bool) {
+        let opened = if is_needed { open().map(Some) } else { Ok(None) };
+        if let Err(error) = &opened {
+            tracing::warn!(%error, "changes of files are not reported; they are looked at now and then");
+        }
+        let mut state = self.lock();
+        state.inotify = opened.ok().flatten();
+        for who in std::mem::take(&mut state.asked).into_values().flatten() {
+            who.notify_one();
+        }
+    }
+
+    /// Wakes `who` when something happens in `folder`.
+    ///
+    /// Errors: the system watches no more folders, or this one is none.
+    pub(super) fn add(&self, folder: &Path, who: &Arc<Notify>) -> io::Result<()> {
+        let mut state = self.lock();
+        let Some(inotify) = &state.inotify else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "nothing reports changes"));
+        };
+        let number = add_watch(inotify.get_ref(), folder, self.flags)?;
+        let asked = state.asked.entry(number).or_default();
+        if !asked.iter().any(|other| Arc::ptr_eq(other, who)) {
+            asked.push(Arc::clone(who));
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something happens, passes it on, and returns; for ever while nothing is watched.
+    pub(super) async fn changed(&self) {
+        let inotify = self.lock().inotify.clone();
+        let Some(inotify) = inotify else { return std::future::pending().await };
+        loop {
+            let Ok(mut ready) = inotify.readable().await else { return std::future::pending().await };
+            if let Ok(Ok(())) = ready.try_io(|inner| self.pass_on(inner.get_ref())) {
+                return;
+            }
+        }
+    }
+
+    /// Reads all that happened, and wakes those that asked for it.
+    fn pass_on(&self, inotify: &OwnedFd) -> io::Result<()> {
+        let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
+        let mut reader = Reader::new(inotify, &mut buffer);
+        let mut is_first = true;
+        loop {
+            let (number, what) = match reader.next() {
+                Ok(event) => (event.wd(), event.events()),
+                Err(Errno::AGAIN) if !is_first => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            is_first = false;
+            let mut state = self.lock();
+            let of_all = what.contains(ReadFlags::QUEUE_OVERFLOW);
+            for (_, asked) in state.asked.iter().filter(|(asked, _)| of_all || **asked == number) {
+                asked.iter().for_each(|who| who.notify_one());
+            }
+            if what.contains(ReadFlags::IGNORED) {
+                state.asked.remove(&number);
+            }
+        }
+    }
+}
+
+fn open() -> io::Result<Arc<AsyncFd<OwnedFd>>> {
+    let inotify = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+    Ok(Arc::new(readiness(inotify)?))
+}

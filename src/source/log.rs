@@ -1,0 +1,211 @@
+//! Follows the files of `[[sources.log]]`, and publishes which of their lines match: a task for each file.
+//!
+//! A task wakes when something happens in the file's folder, and when a line waits to be said. Only where changes are not reported, as on a
+//! network mount, it looks now and then.
+
+use std::{
+    collections::BTreeSet, convert::Infallible, io, ops::ControlFlow, path::Path, sync::Arc, time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinError,
+};
+
+use super::{
+    Outlet, Source,
+    folders::Folders,
+    inputs,
+    look::{LOOK_EVERY, LOOK_MAX, is_remote, on_thread, watch_around},
+    pause, pause_if, publish,
+    running::Running,
+    tail::Tail,
+    troubles::Troubles,
+};
+use crate::{
+    engine::rules::outside,
+    log::{Lines, Log, Place},
+    settings::Entry,
+};
+
+/// Most files that are followed.
+const FILES_MAX: usize = 256;
+/// What is written within this time is read together.
+const SETTLES: Duration = Duration::from_millis(100);
+
+/// The source.
+#[derive(Debug)]
+pub struct Following {
+    settings: watch::Receiver<Arc<outside::Settings>>,
+    folders: watch::Receiver<inputs::Folders>,
+    troubles: Arc<Troubles>,
+}
+
+/// Why it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowingError {
+    /// Nobody says any more what is followed.
+    #[error("the event loop has ended")]
+    Ended,
+    /// A task panicked.
+    #[error("a log could not be followed")]
+    Task(#[source] JoinError),
+}
+
+impl Following {
+    /// Follows what `inputs` say.
+    pub fn new(inputs: &inputs::Inputs) -> Self {
+        Self {
+            settings: inputs.settings.subscribe(),
+            folders: inputs.folders.subscribe(),
+            troubles: Arc::clone(&inputs.troubles),
+        }
+    }
+}
+
+/// One file that is followed.
+#[derive(Debug, Clone)]
+struct Follow {
+    log: Log,
+    place: Place,
+    folders: Arc<Folders>,
+    troubles: Arc<Troubles>,
+}
+
+impl Source for Following {
+    const NAME: &'static str = "log";
+    type Error = FollowingError;
+
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, FollowingError> {
+        let (mut settings, mut open) = (self.settings.clone(), self.folders.clone());
+        let folders = Arc::new(Folders::default());
+        let mut running = Running::default();
+        loop {
+            let logs = Arc::clone(&settings.borrow_and_update().log.list);
+            let wanted = self.wanted(&logs, &open.borrow_and_update());
+            folders.renew(!wanted.is_empty());
+            running.renew(&wanted, |(log, place)| {
+                let (folders, troubles) = (Arc::clone(&folders), Arc::clone(&self.troubles));
+                Follow { log, place, folders, troubles }.run(out.clone())
+            });
+            loop {
+                tokio::select! {
+                    changed = settings.changed() => break changed.map_err(|_| FollowingError::Ended)?,
+                    changed = open.changed() => break changed.map_err(|_| FollowingError::Ended)?,
+                    ended = running.ended() => ended.map_err(FollowingError::Task)?,
+                    () = folders.changed() => {}
+                }
+            }
+        }
+    }
+}
+
+impl Following {
+    /// Every file that is to be followed, and by which entry.
+    fn wanted(&self, logs: &[Log], open: &inputs::Folders) -> Vec<(Log, Place)> {
+        let names: BTreeSet<&str> = logs.iter().map(Entry::name).collect();
+        self.troubles.keep(Self::NAME, &names);
+        let mut wanted = Vec::new();
+        for log in logs {
+            let mut places = log.places(open);
+            let room = FILES_MAX - wanted.len();
+            if places.len() > room {
+                let trouble = format!("only {FILES_MAX} files are followed; {} are not", places.len() - room);
+                self.troubles.set(Self::NAME, log.name(), "", Some(trouble));
+                places.truncate(room);
+            } else {
+                self.troubles.set(Self::NAME, log.name(), "", None);
+            }
+            wanted.extend(places.into_iter().map(|place| (log.clone(), place)));
+        }
+        wanted
+    }
+}
+
+/// How far a file was read, and what is said of its lines.
+#[derive(Default)]
+struct Progress {
+    /// `None` before the first look.
+    tail: Option<Tail>,
+    lines: Lines,
+}
+
+/// What a look found.
+struct Found {
+    is_behind: bool,
+    is_remote: bool,
+}
+
+impl Follow {
+    async fn run(self, out: Outlet) {
+        let who = Arc::new(Notify::new());
+        let mut progress = Progress::default();
+        loop {
+            let looked = self.look(std::mem::take(&mut progress), &who).await;
+            let looked = looked.and_then(|(kept, found)| {
+                progress = kept;
+                found
+            });
+            self.note(looked.as_ref().err());
+            let Found { is_behind, is_remote } = looked.unwrap_or_else(|error| Found {
+                is_behind: false,
+                // What did not answer in time may do so later, without a change that is reported.
+                is_remote: error.kind() == io::ErrorKind::TimedOut,
+            });
+            if let Some(event) = progress.lines.poll(&self.log, &self.place, (out.clock)()) {
+                publish(&event, &out).await;
+            }
+            if is_behind {
+                continue;
+            }
+            let due = progress.lines.deadline().map(|at| at.since((out.clock)()));
+            tokio::select! {
+                () = who.notified() => pause(SETTLES).await,
+                () = pause_if(due) => {}
+                () = pause_if(is_remote.then_some(LOOK_EVERY)) => {}
+            }
+        }
+    }
+
+    /// Reads on; from the end of what is there the first time.
+    ///
+    /// Errors: the file does not answer in time, and how far it was read is lost. That it cannot be read is in what is given.
+    async fn look(
+        &self,
+        mut progress: Progress,
+        who: &Arc<Notify>,
+    ) -> io::Result<(Progress, io::Result<Found>)> {
+        let (follow, who) = (self.clone(), Arc::clone(who));
+        on_thread(&self.place.path, LOOK_MAX, move || {
+            watch_around(Path::new(&*follow.place.path), &follow.folders, &who);
+            let found = follow.read(&mut progress);
+            Ok((progress, found))
+        })
+        .await
+    }
+
+    fn read(&self, progress: &mut Progress) -> io::Result<Found> {
+        let path = &*self.place.path;
+        let tail = match &mut progress.tail {
+            Some(tail) => tail,
+            None => progress.tail.insert(Tail::at_end(path)?),
+        };
+        let is_behind = tail.read(path, |line| {
+            if let Some(matched) = self.log.pick(line) {
+                progress.lines.push(matched);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(Found { is_behind, is_remote: is_remote(Path::new(path)) })
+    }
+
+    /// Says once that the file cannot be read, and that it can again.
+    fn note(&self, error: Option<&io::Error>) {
+        let trouble = error.map(|error| format!("{} cannot be read: {error}", self.place.path));
+        if self.troubles.set(Following::NAME, self.log.name(), &self.place.path, trouble)
+            && let Some(error) = error
+        {
+            tracing::warn!(log = self.log.name(), path = &*self.place.path, %error, "a log cannot be read");
+        }
+    }
+}

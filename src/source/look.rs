@@ -1,0 +1,120 @@
+//! Looks at files by threads for that, few at a time and with a time limit: a mount that does not answer blocks for ever.
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::fs::{OFlags, statfs};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::timeout,
+};
+
+use super::folders::Folders;
+
+/// How long a look at one file may take.
+pub(super) const LOOK_MAX: Duration = Duration::from_secs(2);
+/// What is not reported, as on a network mount, is looked at as often as this.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// Looks under way, each on a thread of its own.
+static LOOKS: Semaphore = Semaphore::const_new(8);
+/// The file systems of which this machine is not reported what others change: 9p, AFS, Ceph, CIFS, Coda, FUSE, NCP, NFS, SMB, SMB2.
+const REMOTE: [u64; 10] = [
+    0x0102_1997,
+    0x5346_414f,
+    0x00c3_6400,
+    0xff53_4d42,
+    0x7375_7245,
+    0x6573_5546,
+    0x564c,
+    0x6969,
+    0x517b,
+    0xfe53_4d42,
+];
+
+/// Does what may block on a thread.
+///
+/// Errors: those of `look`, or that `path` does not answer in time.
+pub(super) async fn on_thread<T: Send + 'static>(
+    path: &str,
+    within: Duration,
+    look: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("{path} does not answer"));
+    let looked = async {
+        let permit = LOOKS.acquire().await.map_err(|_| late())?;
+        let task = tokio::task::spawn_blocking(move || {
+            let looked = look();
+            drop(permit);
+            looked
+        });
+        task.await.map_err(io::Error::other)?
+    };
+    timeout(within, looked).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// Wakes `who` when something happens to `path`: in its folder, or the nearest one that exists, and the same where links lead.
+pub(super) fn watch_around(path: &Path, folders: &Folders, who: &Arc<Notify>) {
+    let add = |folder: &Path| {
+        if let Err(error) = folders.add(folder, who) {
+            tracing::debug!(folder = %folder.display(), %error, "a folder cannot be watched");
+        }
+    };
+    if path.is_dir() {
+        add(path);
+    }
+    let nearest = |path: &Path| {
+        if let Some(folder) = nearest_folder(path) {
+            add(folder);
+        }
+    };
+    nearest(path);
+    if let Ok(real) = fs::canonicalize(path)
+        && real != path
+    {
+        nearest(&real);
+    }
+}
+
+fn nearest_folder(path: &Path) -> Option<&Path> {
+    path.ancestors().skip(1).find(|folder| folder.is_dir())
+}
+
+/// Whether what happens to `path` may be reported to other machines only, so that it has to be looked at now and then.
+pub(super) fn is_remote(path: &Path) -> bool {
+    let found = nearest_folder(path).and_then(|folder| statfs(folder).ok());
+    found.is_some_and(|found| {
+        u64::try_from(found.f_type).is_ok_and(|kind| REMOTE.contains(&(kind & 0xffff_ffff)))
+    })
+}
+
+/// What is at a path; `None` when nothing is.
+pub(super) fn metadata(path: &str) -> io::Result<Option<Metadata>> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a file, unless nothing is there. Opening waits for nobody, and what is no file is refused.
+pub(super) fn open_file(path: &str) -> io::Result<Option<(File, Metadata)>> {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{path} is no file")));
+    }
+    Ok(Some((file, found)))
+}

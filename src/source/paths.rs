@@ -1,0 +1,314 @@
+//! Watches the folders of `[[sources.paths]]`, and publishes which of their files changed: a task for each entry and folder.
+//!
+//! What the system reports only says that something happened; then all files of the entry are looked at and compared with the look
+//! before. So the system may lose reports. Only where it gives none, as of a network mount, a task looks now and then.
+
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    fs::{self, File, Metadata},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::{fs::inotify::WatchFlags, io::Errno};
+use sha2::{Digest, Sha256};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinError,
+};
+
+use super::{
+    Outlet, Source,
+    folders::Folders,
+    inputs,
+    look::{LOOK_EVERY, is_remote, on_thread, watch_around},
+    pause, pause_if, publish_all,
+    running::Running,
+    troubles::Troubles,
+};
+use crate::{
+    engine::rules::outside,
+    paths::{Search, Seen, Stamp, compare},
+    settings::Entry,
+    time::Timestamp,
+};
+
+/// Most searches: entries, times the folders of open sessions.
+const SEARCHES_MAX: usize = 256;
+/// Most folders of a search that are watched, each at some 1 KB of the system's memory.
+const FOLDERS_MAX: usize = 2_048;
+/// Most files of a search, at some 200 bytes each.
+const FILES_MAX: usize = 10_000;
+/// Largest file whose content is compared, in bytes; of a larger one its size and time are.
+const HASHED_BYTES_MAX: u64 = 1024 * 1024;
+/// Most that a look reads to compare contents, in bytes; the other files are compared by size and time.
+const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// How long a look may take.
+const LOOK_MAX: Duration = Duration::from_secs(30);
+/// What happens within this time is looked at together, as an editor's steps to save a file.
+const SETTLES: Duration = Duration::from_millis(200);
+/// How close before a look a file may have changed so that another change has the same time.
+const RACY_MS: u64 = 20;
+
+/// The source.
+#[derive(Debug)]
+pub struct Searching {
+    settings: watch::Receiver<Arc<outside::Settings>>,
+    folders: watch::Receiver<inputs::Folders>,
+    troubles: Arc<Troubles>,
+}
+
+/// Why it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchingError {
+    /// Nobody says any more what is watched.
+    #[error("the event loop has ended")]
+    Ended,
+    /// A task panicked.
+    #[error("files could not be watched")]
+    Task(#[source] JoinError),
+}
+
+impl Searching {
+    /// Watches what `inputs` say.
+    pub fn new(inputs: &inputs::Inputs) -> Self {
+        Self {
+            settings: inputs.settings.subscribe(),
+            folders: inputs.folders.subscribe(),
+            troubles: Arc::clone(&inputs.troubles),
+        }
+    }
+
+    /// All searches of the entries.
+    fn wanted(&self, settings: &outside::Settings, open: &inputs::Folders) -> Vec<Search> {
+        let entries = &settings.paths.list;
+        let names: BTreeSet<&str> = entries.iter().map(Entry::name).collect();
+        self.troubles.keep(Self::NAME, &names);
+        let mut wanted = Vec::new();
+        for entry in entries.iter() {
+            let searches = entry.searches(open);
+            let left = searches.len().saturating_sub(SEARCHES_MAX - wanted.len());
+            let trouble = format!("only {SEARCHES_MAX} folders are watched for entries; {left} are not");
+            self.troubles.set(Self::NAME, entry.name(), "", (left > 0).then_some(trouble));
+            let room = searches.len() - left;
+            wanted.extend(searches.into_iter().take(room));
+        }
+        wanted
+    }
+}
+
+impl Source for Searching {
+    const NAME: &'static str = "paths";
+    type Error = SearchingError;
+
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SearchingError> {
+        let (mut settings, mut open) = (self.settings.clone(), self.folders.clone());
+        let folders = Arc::new(Folders::reporting(WatchFlags::empty()));
+        let mut running = Running::default();
+        loop {
+            let in_force = Arc::clone(&settings.borrow_and_update());
+            let wanted = self.wanted(&in_force, &open.borrow_and_update());
+            folders.renew(!wanted.is_empty());
+            running.renew(&wanted, |search| {
+                let (folders, troubles) = (Arc::clone(&folders), Arc::clone(&self.troubles));
+                Task { search: Arc::new(search), folders, troubles }.run(out.clone())
+            });
+            loop {
+                tokio::select! {
+                    changed = settings.changed() => break changed.map_err(|_| SearchingError::Ended)?,
+                    changed = open.changed() => break changed.map_err(|_| SearchingError::Ended)?,
+                    ended = running.ended() => ended.map_err(SearchingError::Task)?,
+                    () = folders.changed() => {}
+                }
+            }
+        }
+    }
+}
+
+struct Task {
+    search: Arc<Search>,
+    folders: Arc<Folders>,
+    troubles: Arc<Troubles>,
+}
+
+impl Task {
+    async fn run(self, out: Outlet) {
+        let who = Arc::new(Notify::new());
+        let mut before: Option<Arc<Seen>> = None;
+        loop {
+            let looked = self.look(before.clone(), &who, (out.clock)()).await;
+            let is_remote = match looked {
+                Ok(looked) => {
+                    self.note(looked.trouble);
+                    let now = Arc::new(looked.seen);
+                    if let Some(before) = before.replace(Arc::clone(&now)) {
+                        let changes = compare(&before, &now);
+                        publish_all(&self.search.events(&changes, &now, (out.clock)()), &out).await;
+                    }
+                    looked.is_remote
+                }
+                Err(error) => {
+                    self.note(Some(format!("{} cannot be looked at: {error}", self.search.root)));
+                    true
+                }
+            };
+            tokio::select! {
+                () = who.notified() => pause(SETTLES).await,
+                () = pause_if(is_remote.then_some(LOOK_EVERY)) => {}
+            }
+        }
+    }
+
+    async fn look(&self, before: Option<Arc<Seen>>, who: &Arc<Notify>, now: Timestamp) -> io::Result<Looked> {
+        let (search, folders, who) = (Arc::clone(&self.search), Arc::clone(&self.folders), Arc::clone(who));
+        on_thread(&self.search.root, LOOK_MAX, move || {
+            let root = Path::new(&*search.root);
+            // Its folder as well, as it may come, go, or be another one.
+            watch_around(root, &folders, &who);
+            let before = before.unwrap_or_default();
+            let mut look = Look {
+                search: &search,
+                before: &before,
+                now,
+                looked: Looked::default(),
+                folders: 0,
+                read: 0,
+            };
+            look.walk(|folder| folders.add(folder, &who))?;
+            Ok(Looked { is_remote: is_remote(&root.join("x")), ..look.looked })
+        })
+        .await
+    }
+
+    /// Says once what keeps an entry from working, and that it works again.
+    fn note(&self, trouble: Option<String>) {
+        let Search { name, root, .. } = &*self.search;
+        if self.troubles.set(Searching::NAME, name, root, trouble.clone())
+            && let Some(trouble) = trouble
+        {
+            tracing::warn!(entry = &**name, trouble, "not all files of an entry are watched");
+        }
+    }
+}
+
+/// What a look gives.
+#[derive(Debug, Default)]
+struct Looked {
+    seen: Seen,
+    trouble: Option<String>,
+    is_remote: bool,
+}
+
+struct Look<'a> {
+    search: &'a Search,
+    before: &'a Seen,
+    now: Timestamp,
+    looked: Looked,
+    folders: usize,
+    /// How much was read, in bytes.
+    read: u64,
+}
+
+impl Look<'_> {
+    /// Looks into every folder in which there can be files of the search, each after `watch` has it watched.
+    fn walk(&mut self, watch: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+        let root = Path::new(&*self.search.root);
+        let mut open = vec![String::new()];
+        while let Some(folder) = open.pop() {
+            let path = root.join(&folder);
+            if self.folders >= FOLDERS_MAX {
+                self.trouble(format!("only {FOLDERS_MAX} folders below {} are watched", root.display()));
+                return Ok(());
+            }
+            self.folders += 1;
+            match watch(&path) {
+                Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
+                    self.trouble(
+                        "the system watches no more folders: see fs.inotify.max_user_watches".to_owned(),
+                    );
+                }
+                Ok(()) | Err(_) => {}
+            }
+            let entries = match fs::read_dir(&path) {
+                Ok(entries) => entries,
+                // What went meanwhile, or is not there yet, has no files.
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+                {
+                    continue;
+                }
+                Err(error) if folder.is_empty() => return Err(error),
+                Err(error) => {
+                    self.trouble(format!("{} cannot be read: {error}", path.display()));
+                    continue;
+                }
+            };
+            for entry in entries.filter_map(Result::ok) {
+                // A name that is no UTF-8 is in no pattern.
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                let below = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() && self.search.is_way(&below) => open.push(below),
+                    Ok(kind) if kind.is_file() && self.search.is_wanted(&below) => {
+                        self.take(below, &entry.path())
+                    }
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, below: String, path: &Path) {
+        if self.looked.seen.len() >= FILES_MAX {
+            return self.trouble(format!("only {FILES_MAX} files below {} are watched", self.search.root));
+        }
+        let Ok(found) = fs::symlink_metadata(path) else { return };
+        let mut stamp = stamp(&found);
+        let known = self.before.get(below.as_str()).filter(|known| known.is_same_file(&stamp));
+        let changed_ms = u64::try_from(stamp.changed_ns.max(stamp.modified_ns) / 1_000_000).unwrap_or(0);
+        stamp.is_settled = changed_ms.saturating_add(RACY_MS) < self.now.as_millis();
+        stamp.hash = match known {
+            Some(known) if known.is_settled && known.hash.is_some() => known.hash,
+            Some(_) | None => self.hash(path, found.len()),
+        };
+        self.looked.seen.insert(below.into(), stamp);
+    }
+
+    /// Names the content of a file, unless that is too much to read.
+    fn hash(&mut self, path: &Path, size: u64) -> Option<u64> {
+        if size > HASHED_BYTES_MAX || self.read + size > READ_BYTES_MAX {
+            return None;
+        }
+        let mut content = Vec::new();
+        File::open(path).ok()?.take(HASHED_BYTES_MAX + 1).read_to_end(&mut content).ok()?;
+        self.read += content.len() as u64;
+        let is_whole = content.len() as u64 <= HASHED_BYTES_MAX;
+        is_whole.then(|| {
+            u64::from_be_bytes(*Sha256::digest(content).first_chunk().expect("32 bytes begin with 8"))
+        })
+    }
+
+    fn trouble(&mut self, trouble: String) {
+        self.looked.trouble.get_or_insert(trouble);
+    }
+}
+
+fn stamp(found: &Metadata) -> Stamp {
+    let nanos = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    Stamp {
+        inode: found.ino(),
+        size: found.len(),
+        modified_ns: nanos(found.mtime(), found.mtime_nsec()),
+        changed_ns: nanos(found.ctime(), found.ctime_nsec()),
+        hash: None,
+        is_settled: false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use std::cell::Cell;
+
+use tempfile::tempdir;
+
+use super::*;
+use crate::paths::{Change, Paths};
+
+/// A search of a glob in a folder, by way of the settings of a user.
+fn search(folder: &Path, glob: &str) -> Search {
+    let folder: Arc<str> = folder.to_str().expect("UTF-8").into();
+    Paths::new(glob).expect("a pattern").searches(&[folder]).pop().expect("a search")
+}
+
+fn look(search: &Search, before: &Seen, now: Timestamp) -> (Looked, usize) {
+    let watched = Cell::new(0);
+    let mut look = Look { search, before, now, looked: Looked::default(), folders: 0, read: 0 };
+    let added = |_: &Path| {
+        watched.set(watched.get() + 1);
+        Ok(())
+    };
+    look.walk(added).expect("readable");
+    (look.looked, watched.get())
+}
+
+const LATER: Timestamp = Timestamp::from_millis(1 << 43);
+
+#[test]
+fn only_what_can_hold_such_files_is_looked_into() {
+    let root = tempdir().expect("a folder");
+    for path in ["src/a/b", "src/target/x", "src/.git", "docs"] {
+        fs::create_dir_all(root.path().join(path)).expect("made");
+    }
+    for path in ["src/a/b/m.rs", "src/target/x/m.rs", "src/m.txt", "docs/m.rs"] {
+        fs::write(root.path().join(path), "x").expect("written");
+    }
+    let (looked, watched) = look(&search(root.path(), "src/**/*.rs"), &Seen::new(), LATER);
+    assert_eq!(looked.seen.keys().map(|path| &**path).collect::<Vec<_>>(), ["a/b/m.rs"]);
+    assert_eq!((watched, looked.trouble), (3, None), "src, src/a and src/a/b");
+    let (looked, _) = look(&search(root.path(), "no/such/*.rs"), &Seen::new(), LATER);
+    assert!(looked.seen.is_empty() && looked.trouble.is_none());
+}
+
+#[test]
+fn a_save_by_renaming_is_one_change_and_a_touch_is_none() {
+    let root = tempdir().expect("a folder");
+    let (path, other) = (root.path().join("a.sql"), root.path().join(".a.sql.swp"));
+    let search = search(root.path(), "*.sql");
+    fs::write(&path, "1").expect("written");
+    let mut before = look(&search, &Seen::new(), LATER).0.seen;
+    let mut changes = |act: &dyn Fn()| {
+        act();
+        let now = look(&search, &before, LATER).0.seen;
+        let changes = compare(&before, &now);
+        before = now;
+        changes
+    };
+    let save = |content: &str| {
+        fs::write(&other, content).expect("written");
+        fs::rename(&other, &path).expect("renamed");
+    };
+    assert_eq!(changes(&|| save("2")), [Change::Modified("a.sql".into())]);
+    assert_eq!(changes(&|| save("2")), [], "the same content");
+    assert_eq!(
+        changes(&|| File::options().write(true).open(&path).and_then(|file| file.set_len(1)).expect("set")),
+        []
+    );
+}
+
+#[test]
+fn a_change_in_the_moment_of_a_look_is_seen_by_the_next_one() {
+    let root = tempdir().expect("a folder");
+    let path = root.path().join("a.sql");
+    let search = search(root.path(), "*.sql");
+    fs::write(&path, "1").expect("written");
+    // The look is as early as the file, so that its time says nothing.
+    let mut before = look(&search, &Seen::new(), Timestamp::ZERO).0.seen;
+    fs::write(&path, "2").expect("written");
+    // As if the clock of the file system had not gone on.
+    let now = look(&search, &Seen::new(), LATER).0.seen;
+    let racy = Stamp { is_settled: false, hash: before["a.sql"].hash, ..now["a.sql"] };
+    before.insert("a.sql".into(), racy);
+    let now = look(&search, &before, LATER).0.seen;
+    assert_eq!(compare(&before, &now), [Change::Modified("a.sql".into())]);
+}
+
+#[test]
+fn more_files_than_are_watched_are_said() {
+    let root = tempdir().expect("a folder");
+    (0..FILES_MAX + 1)
+        .for_each(|number| fs::write(root.path().join(number.to_string()), "").expect("written"));
+    let (looked, _) = look(&search(root.path(), "*"), &Seen::new(), LATER);
+    assert_eq!(looked.seen.len(), FILES_MAX);
+    assert!(looked.trouble.is_some_and(|trouble| trouble.contains("only 10000 files")));
+}

@@ -1,0 +1,134 @@
+//! Waits for the times of `[[sources.schedule]]`, and publishes that one has come.
+//!
+//! The alarm is one of the wall clock that counts while the machine sleeps and says when that clock was set. While there is no schedule
+//! nothing is open and nothing wakes; which time is due [`Planner`] decides.
+
+use std::{convert::Infallible, future::pending, io, os::fd::OwnedFd, sync::Arc};
+
+use jiff::tz::TimeZone;
+use rustix::{
+    io::Errno,
+    time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    },
+};
+use tokio::{io::unix::AsyncFd, sync::watch};
+
+use super::{Outlet, Source, publish, readiness};
+use crate::{engine::rules::outside, schedule::Planner, time::Timestamp};
+
+/// What is read of an alarm: how often it went off.
+const COUNT_BYTES: usize = 8;
+
+/// The source.
+#[derive(Debug)]
+pub struct Scheduled {
+    settings: watch::Receiver<Arc<outside::Settings>>,
+    alive: Timestamp,
+    wall: fn() -> Timestamp,
+    zone: fn() -> TimeZone,
+}
+
+/// Why it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduledError {
+    /// Nobody says any more what is scheduled.
+    #[error("the event loop has ended")]
+    Ended,
+    /// There is no alarm.
+    #[error("no alarm can be set")]
+    Alarm(#[from] io::Error),
+}
+
+impl Scheduled {
+    /// Waits for what `settings` hold, by the machine's `wall` clock and `zone`; the daemon before this one was last alive at `alive`.
+    pub fn new(
+        settings: watch::Receiver<Arc<outside::Settings>>,
+        alive: Timestamp,
+        wall: fn() -> Timestamp,
+        zone: fn() -> TimeZone,
+    ) -> Self {
+        Self { settings, alive, wall, zone }
+    }
+}
+
+impl Source for Scheduled {
+    const NAME: &'static str = "schedule";
+    type Error = ScheduledError;
+
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, ScheduledError> {
+        let mut settings = self.settings.clone();
+        let mut planner = Planner::new(self.alive);
+        let mut alarm = None;
+        loop {
+            let schedules = Arc::clone(&settings.borrow_and_update().schedule.list);
+            let plan = planner.plan(&schedules, (self.wall)(), &(self.zone)());
+            for due in &plan.due {
+                publish(&due.event((out.clock)()), &out).await;
+            }
+            alarm = match (plan.next, alarm) {
+                (None, _) => None,
+                (Some(at), before) => {
+                    let alarm = before.map_or_else(Alarm::new, Ok)?;
+                    alarm.set(at)?;
+                    Some(alarm)
+                }
+            };
+            tokio::select! {
+                changed = settings.changed() => changed.map_err(|_| ScheduledError::Ended)?,
+                gone_off = wait(alarm.as_ref()) => gone_off?,
+            }
+        }
+    }
+}
+
+async fn wait(alarm: Option<&Alarm>) -> io::Result<()> {
+    match alarm {
+        Some(alarm) => alarm.wait().await,
+        None => pending().await,
+    }
+}
+
+/// Goes off at a time of the wall clock, and when that clock is set.
+#[derive(Debug)]
+struct Alarm(AsyncFd<OwnedFd>);
+
+impl Alarm {
+    fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        Ok(Self(readiness(timerfd_create(TimerfdClockId::Realtime, flags)?)?))
+    }
+
+    fn set(&self, at: Timestamp) -> io::Result<()> {
+        let (seconds, millis) = (at.as_millis() / 1_000, at.as_millis() % 1_000);
+        let at = Timespec {
+            tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(millis * 1_000_000).unwrap_or_default(),
+        };
+        let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+        timerfd_settime(self.0.get_ref(), flags, &Itimerspec { it_interval: once, it_value: at })?;
+        Ok(())
+    }
+
+    async fn wait(&self) -> io::Result<()> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            let mut count = [0; COUNT_BYTES];
+            match ready.try_io(|inner| rustix::io::read(inner.get_ref(), &mut count).map_err(io::Error::from))
+            {
+                Ok(Ok(_)) => return Ok(()),
+                // The clock was set.
+                Ok(Err(error)) if error.raw_os_error() == Some(Errno::CANCELED.raw_os_error()) => {
+                    return Ok(());
+                }
+                Ok(Err(error)) => return Err(error),
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::*;
+
+#[tokio::test]
+async fn an_alarm_of_a_time_that_is_past_goes_off_at_once_and_another_one_waits() {
+    let (past, future) = (Timestamp::from_millis(1), Timestamp::from_millis(1 << 43));
+    let alarm = Alarm::new().expect("an alarm");
+    for (at, goes_off) in [(past, true), (future, false), (past, true)] {
+        alarm.set(at).expect("set");
+        let limit = if goes_off { Duration::from_secs(10) } else { Duration::from_millis(20) };
+        assert_eq!(timeout(limit, alarm.wait()).await.is_ok(), goes_off, "{at}");
+    }
+}

@@ -1,0 +1,96 @@
+//! The lines that are added to a file, also when it is renamed, replaced or cut meanwhile.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    ops::ControlFlow,
+    os::unix::fs::MetadataExt,
+};
+
+use super::look::{metadata, open_file};
+
+/// Most that is read at once, in bytes; what follows is read the next time.
+const LINES_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Longest line, in bytes; a longer one is given in parts.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// How far the lines of a file were read.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    /// What is read, and the number of it.
+    file: Option<(File, u64)>,
+    at: u64,
+    /// The beginning of a line without its end.
+    begun: Vec<u8>,
+    /// The number of a file that is not read from its beginning, and how long it was.
+    from: Option<(u64, u64)>,
+}
+
+impl Tail {
+    /// Begins after what a file had when it had this number and length; another file is read from its beginning.
+    pub(super) fn after(from: Option<(u64, u64)>) -> Self {
+        Self { from, ..Self::default() }
+    }
+
+    /// Begins at the end of what is at `path`; a file that is not there yet is read from its beginning.
+    pub(super) fn at_end(path: &str) -> io::Result<Self> {
+        Ok(Self::after(metadata(path)?.map(|found| (found.ino(), found.len()))))
+    }
+
+    /// Gives the lines that were added since this was done before, without their ends, and says whether there are more to read.
+    ///
+    /// Shape: a line without its end waits for it. Of a file that was renamed the rest is read first; one that became shorter is read
+    /// from its beginning. `Break` ends it for good.
+    /// Errors: what is there cannot be read, or is no file.
+    pub(super) fn read(
+        &mut self,
+        path: &str,
+        mut on_line: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> io::Result<bool> {
+        let mut budget = LINES_BYTES_MAX;
+        loop {
+            let Some((file, number)) = &mut self.file else {
+                let Some((file, found)) = open_file(path)? else { return Ok(false) };
+                let goes_on = self.from.take().filter(|(number, _)| *number == found.ino());
+                self.at = goes_on.map_or(0, |(_, length)| length);
+                self.file = Some((file, found.ino()));
+                continue;
+            };
+            let length = file.metadata()?.len();
+            if length < self.at {
+                self.at = 0;
+                self.begun.clear();
+            }
+            file.seek(SeekFrom::Start(self.at))?;
+            let mut bytes = Vec::new();
+            file.by_ref().take(budget).read_to_end(&mut bytes)?;
+            let (number, count) = (*number, bytes.len() as u64);
+            self.at += count;
+            budget = budget.saturating_sub(count);
+            if self.split(&bytes, &mut on_line).is_break() {
+                return Ok(false);
+            }
+            if budget == 0 {
+                return Ok(true);
+            }
+            if metadata(path)?.is_none_or(|found| found.ino() == number) {
+                return Ok(false);
+            }
+            self.file = None;
+            self.begun.clear();
+        }
+    }
+
+    fn split(&mut self, bytes: &[u8], on_line: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.begun.extend_from_slice(part);
+            let is_whole = part.ends_with(b"\n") || self.begun.len() >= LINE_BYTES_MAX;
+            if !is_whole {
+                continue;
+            }
+            let line = std::mem::take(&mut self.begun);
+            on_line(line.strip_suffix(b"\n").unwrap_or(&line))?;
+        }
+        ControlFlow::Continue(())
+    }
+}
