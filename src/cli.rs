@@ -2,8 +2,10 @@
 //!
 //! A command reads its arguments, makes requests to the daemon and prints what comes back; what happens is decided there.
 //! Output goes to stdout and is short and aligned, or JSON where `--json` asks for it; `terminal.rs` says how it is written for a
-//! terminal or a pipe. An error is printed once, by `main`. Exit codes: 0, 1 for a failure, 2 for arguments that make no sense.
+//! terminal or a pipe. An error is printed once, by `main`. Exit codes: 0, 1 for a failure, 2 for arguments that make no sense, 3 for a
+//! question that nobody answered.
 
+mod ask;
 mod attach;
 mod backup;
 mod check;
@@ -144,6 +146,10 @@ enum Command {
     Mcp(mcp::Args),
     /// Say something to the user, by the line of the harness, a desktop notification, a log, or a server of theirs
     Notify(notify::Args),
+    /// Ask the user something with 2 to 4 choices, wait for the answer and print it; exits with 3 when nobody answered in time
+    Ask(ask::Args),
+    /// Answer a question, or list those that are open
+    Answer(ask::AnswerArgs),
     /// Follow a session's queue and print what wakes its agent, one line an event; a plugin's monitor runs this
     Attach(attach::Args),
     /// Print how many notifications wait, for a harness's status line
@@ -264,6 +270,8 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::ShellInit(args) => shell::init(&args, &mut context)?,
         Command::ShellReport(args) => shell::report(&args, &context)?,
         Command::Notify(args) => notify::run(&args, &mut context)?,
+        Command::Ask(args) => return ask::run(&args, &mut context),
+        Command::Answer(args) => ask::answer(&args, &mut context)?,
         Command::Attach(args) => attach::run(&args, &context.client)?,
         Command::Statusline(args) => statusline::run(&args, context.client.socket())?,
         Command::Run(args) => return run::run(args, &context).map(ExitCode::from),

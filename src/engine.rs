@@ -63,7 +63,7 @@ use crate::{
     pipeline::{Failing, Pipeline, rule::Activity},
     probe::{self, memory::Changes},
     session::SessionState,
-    sink::{Deliveries, Outbound, Verdict as SinkVerdict},
+    sink::{Deliveries, Outbound, Question, QuestionState, Questions, Verdict as SinkVerdict},
     time::Timestamp,
     watch::{Watch, Watches},
 };
@@ -90,6 +90,7 @@ pub struct Engine {
     watches: Watches,
     /// What is on its way to the user.
     for_user: Deliveries,
+    questions: Questions,
     ci: Follows,
     tally: Tally,
     outputs: VecDeque<Output>,
@@ -115,6 +116,7 @@ impl Engine {
             probes: probe::Memory::default(),
             watches: Watches::default(),
             for_user: Deliveries::default(),
+            questions: Questions::default(),
             ci,
             tally: Tally::default(),
             outputs: VecDeque::new(),
@@ -224,6 +226,7 @@ impl Engine {
             (self.throttle.poll_timeout(), WakeReason::Throttle),
             (self.watches.poll_timeout(), WakeReason::Watch),
             (self.for_user.poll_timeout(), WakeReason::Sink),
+            (self.questions.poll_timeout(), WakeReason::Question),
         ]
         .into_iter()
         .filter_map(|(at, reason)| at.map(|at| (at, reason)))
@@ -322,6 +325,24 @@ impl Engine {
         self.for_user.verdict(notice)
     }
 
+    /// The questions that wait for an answer, if they are others than when this was asked before.
+    pub fn take_questions(&mut self) -> Option<Arc<[Arc<Question>]>> {
+        self.questions.take_changes()
+    }
+
+    /// How a question is, if it is open or one of the newest that ended.
+    pub fn question(&self, id: &str) -> Option<QuestionState> {
+        self.questions.state(id)
+    }
+
+    /// Ends what is on its way of questions that have ended.
+    fn close_questions(&mut self) {
+        for id in self.questions.take_closed() {
+            let entries = self.for_user.end_question(&id);
+            self.record_all(entries);
+        }
+    }
+
     /// What is to be asked next of what was pushed, if that may be something else than when this was asked before.
     pub fn take_ci_plan(&mut self) -> Option<Plan> {
         self.ci.take_plan()
@@ -355,6 +376,11 @@ impl Engine {
                 WakeReason::Sink => {
                     let entries = self.for_user.handle_timeout(at);
                     self.record_all(entries);
+                }
+                WakeReason::Question => {
+                    let events = self.questions.take_due(at);
+                    self.close_questions();
+                    self.outputs.extend(events.into_iter().map(Output::Publish));
                 }
             }
         }

@@ -288,6 +288,8 @@ pub enum NotSent {
     SessionGone,
     /// No hook that can show it came in time.
     Expired,
+    /// It is a question that was answered elsewhere, or has expired.
+    QuestionOver,
 }
 
 impl NotSent {
@@ -297,6 +299,7 @@ impl NotSent {
             Self::Evicted => "evicted",
             Self::SessionGone => "session_gone",
             Self::Expired => "expired",
+            Self::QuestionOver => "question_over",
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod exchange;
 pub mod history;
 pub mod inbox;
 pub mod notify;
+pub mod questions;
 pub mod record;
 pub mod sources;
 pub mod views;

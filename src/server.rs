@@ -32,6 +32,7 @@ pub(crate) mod notify;
 mod probing;
 mod processes;
 mod pulse;
+mod questions;
 mod reload;
 mod room;
 mod router;

@@ -2,10 +2,13 @@
 //!
 //! A notice is an event (`user.notice`) or a notification whose audience the user is. Its way is a fold over events, [`Deliveries`]: which
 //! sinks it goes to, what is over a limit, when a sink that failed is tried again. A source carries what is due and reports it with
-//! `sink.sent` or `sink.failed`, so a restart goes on where it was. docs/design/word.md says how the parts play together.
+//! `sink.sent` or `sink.failed`, so a restart goes on where it was. A question is a notice with choices; [`Questions`] is the fold of
+//! their answers. docs/design/word.md says how the parts play together.
 
 mod fold;
 mod limits;
+pub mod question;
+mod questions;
 mod settings;
 
 #[cfg(test)]
@@ -19,6 +22,8 @@ use serde_json::{Map, Value, json};
 pub use self::{
     fold::{Deliveries, Verdict},
     limits::{Held, PER_MINUTE_MAX},
+    question::Question,
+    questions::{QuestionState, Questions},
     settings::{Apprise, Log, Ntfy, RETRY, Settings, Url, Webhook},
 };
 use crate::{
@@ -155,12 +160,40 @@ pub struct Notice {
     pub workspace: Option<Arc<str>>,
     /// When it was said.
     pub at: Timestamp,
+    /// What can be chosen, if it is a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choices: Option<Choices>,
     /// What was not sent before it.
     #[serde(default, skip_serializing_if = "Held::is_nothing")]
     pub held: Held,
 }
 
+/// What a question adds to its notice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choices {
+    /// The choices, in the order in which they are shown.
+    pub words: Vec<Arc<str>>,
+    /// When it ends unanswered.
+    pub expires_at: Timestamp,
+}
+
 impl Notice {
+    /// A notice with this name and message, said at `now`: `info`, of the default context, of no session and no folder.
+    pub fn new(id: &str, message: &str, now: Timestamp) -> Self {
+        Self {
+            id: id.into(),
+            message: message.into(),
+            level: Level::default(),
+            context: CONTEXT_DEFAULT.into(),
+            category: None,
+            session: None,
+            workspace: None,
+            at: now,
+            choices: None,
+            held: Held::default(),
+        }
+    }
+
     /// The event that says it.
     pub fn event(&self) -> Event {
         let mut payload = Map::new();
@@ -191,6 +224,10 @@ impl Notice {
             session: event.session.map(SessionId::new),
             workspace: event.workspace.map(Into::into),
             at: now,
+            choices: said.choices.zip(said.expires_at).map(|(words, expires_at)| {
+                let words = words.iter().map(|word| clean_line(word, question::CHOICE_CHARS_MAX).into());
+                Choices { words: words.take(*question::CHOICES.end()).collect(), expires_at }
+            }),
             held: Held::default(),
         })
     }
@@ -205,12 +242,22 @@ impl Notice {
     }
 
     /// The message, with how many were not sent before it.
-    pub fn text(&self) -> String {
+    pub fn body(&self) -> String {
         if self.held.is_nothing() {
             self.message.to_string()
         } else {
             format!("{} [{}]", self.message, self.held)
         }
+    }
+
+    /// The body, with the command that answers a question.
+    pub fn text(&self) -> String {
+        let mut text = self.body();
+        if let Some(Choices { words, .. }) = &self.choices {
+            let words: Vec<_> = words.iter().map(|word| shlex::try_quote(word).unwrap_or_default()).collect();
+            text.push_str(&format!(" [aside answer {} {}]", question::short(&self.id), words.join(" | ")));
+        }
+        text
     }
 
     /// The message for a line among others: what it belongs to goes first, with the level unless that is `info`.
@@ -241,6 +288,8 @@ struct Said {
     level: Option<String>,
     context: Option<String>,
     category: Option<String>,
+    choices: Option<Vec<String>>,
+    expires_at: Option<Timestamp>,
 }
 
 /// Something for a sink to do now.
@@ -259,6 +308,8 @@ pub struct Job {
 pub enum Answered {
     /// It took the notice, and calls it so.
     Took(Option<String>),
+    /// It showed a question, and its user chose this.
+    Chose(Arc<str>),
     /// It did not take it.
     Refused {
         /// Why.
@@ -296,6 +347,7 @@ impl Job {
                 payload.extend(id.map(|id| ("id".to_owned(), id.into())));
                 (SENT, Severity::Debug)
             }
+            Answered::Chose(_) => (SENT, Severity::Debug),
             Answered::Refused { error, is_final } => {
                 payload.insert("error".to_owned(), clean_line(error, DETAIL_CHARS_MAX).into());
                 payload.extend(is_final.then(|| ("is_final".to_owned(), json!(true))));

@@ -22,6 +22,7 @@ macro_rules! files {
 
 files! {
     "alert"
+    "answer"
     "background_task"
     "budget_exceeded"
     "budget_warning"
@@ -39,6 +40,7 @@ files! {
     "other_session"
     "pr_review"
     "problem"
+    "question_expired"
     "reminder"
     "stale_file"
     "timer"

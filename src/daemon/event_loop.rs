@@ -379,6 +379,9 @@ fn publish_changes(registry: &Registry, engine: &mut Engine) {
     if let Some(outbound) = engine.take_outbound() {
         sources.outbound.send_replace(outbound);
     }
+    if let Some(questions) = engine.take_questions() {
+        sources.questions.send_replace(questions);
+    }
     if let Some(plan) = engine.take_ci_plan() {
         sources.ci.send_replace(plan);
     }

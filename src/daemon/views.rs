@@ -75,6 +75,7 @@ pub(super) fn answer(
             drop(reply.send(standing.unwrap_or_default()));
         }
         Query::SinkVerdict(notice, reply) => drop(reply.send(fold.engine.sink_verdict(&notice).cloned())),
+        Query::Question(id, reply) => drop(reply.send(fold.engine.question(&id))),
         Query::Explain(event, reply) => {
             drop(reply.send((fold.engine.explain(&event), named_types(fold))));
         }

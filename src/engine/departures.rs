@@ -56,6 +56,7 @@ impl Engine {
         self.watches.end_of(id);
         let not_shown = self.for_user.end_of(id);
         self.record_all(not_shown);
+        self.questions.end_of(id);
         self.ci.end_of(id, session.harness.parent.as_ref());
         for former in &session.former {
             self.sessions.heirs.remove(former);

@@ -17,7 +17,7 @@ use crate::{
         NOTED,
         pause::{CHECKS, PAUSE_ENDED},
     },
-    sink::{Held, Level, MESSAGE_CHARS_MAX, Notice},
+    sink::{Level, MESSAGE_CHARS_MAX, Notice},
     time::Timestamp,
     watch::{self, Condition},
 };
@@ -51,6 +51,9 @@ impl Engine {
         let for_user = self.for_user.observe(seq, event, is_trusted, &sinks, now);
         let is_for_user = for_user.is_some();
         self.record_all(for_user.unwrap_or_default());
+        let ended = self.questions.observe(event, is_trusted, now);
+        self.close_questions();
+        self.outputs.extend(ended.into_iter().map(Output::Publish));
         let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
         let resolving: Vec<u32> = self.resolvers.matches(event.event_type).to_vec();
         if matched.is_empty() && resolving.is_empty() {
@@ -241,16 +244,13 @@ impl Engine {
             Scope::Workspace(folder) => (None, Some(Arc::clone(folder))),
             Scope::All => (None, None),
         };
+        let message = format::line_for_user(notification, MESSAGE_CHARS_MAX);
         let notice = Notice {
-            id: notification.id.as_str().into(),
-            message: format::line_for_user(notification, MESSAGE_CHARS_MAX).into(),
             level: Level::of(notification.severity),
             context: notification.subscriber.as_str().into(),
-            category: None,
             session,
             workspace,
-            at: now,
-            held: Held::default(),
+            ..Notice::new(notification.id.as_str(), &message, now)
         };
         let subject = Subject::Notification(notification.id.clone());
         let entries = self.for_user.take(notice, subject, &sinks, now);

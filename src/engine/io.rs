@@ -203,4 +203,6 @@ pub enum WakeReason {
     Watch,
     /// A sink is to be tried again, or no hook came that shows a notice.
     Sink,
+    /// A question expires, or nobody took its end.
+    Question,
 }

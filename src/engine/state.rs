@@ -18,7 +18,7 @@ use crate::{
     notification::SubscriberId,
     pipeline::{Memory, Pipeline},
     probe,
-    sink::Deliveries,
+    sink::{Deliveries, Questions},
     snapshot::Held,
     watch::Watches,
 };
@@ -37,6 +37,7 @@ pub struct EngineState<'a> {
     probes: Held<'a, probe::Memory>,
     watches: Held<'a, Watches>,
     for_user: Held<'a, Deliveries>,
+    questions: Held<'a, Questions>,
     ci: Held<'a, Follows>,
     tally: Held<'a, Tally>,
 }
@@ -59,6 +60,7 @@ impl Engine {
             probes,
             watches,
             for_user,
+            questions,
             ci,
             tally,
             outputs,
@@ -75,6 +77,7 @@ impl Engine {
             probes: Held::Borrowed(probes),
             watches: Held::Borrowed(watches),
             for_user: Held::Borrowed(for_user),
+            questions: Held::Borrowed(questions),
             ci: Held::Borrowed(ci),
             tally: Held::Borrowed(tally),
         }
@@ -96,6 +99,7 @@ impl Engine {
             probes,
             watches,
             for_user,
+            questions,
             ci,
             tally,
         } = state;
@@ -127,6 +131,7 @@ impl Engine {
             probes: probes.into_owned(),
             watches: watches.into_owned(),
             for_user: for_user.into_owned(),
+            questions: questions.into_owned(),
             ci,
             tally: tally.into_owned(),
             outputs: VecDeque::new(),

@@ -90,6 +90,7 @@ impl Engine {
         self.sessions.namesakes.remove(own_id.as_ref(), from);
         self.watches.follow(from, heir);
         self.for_user.follow(from, heir);
+        self.questions.follow(from, heir);
         self.ci.hand_over(from, heir);
         let waiting = injector.close();
         let evicted = injector.evicted().clone();

@@ -41,7 +41,11 @@ impl NotifyRequest {
     pub fn read(body: &[u8]) -> Result<Self, FieldError> {
         let text = std::str::from_utf8(body);
         let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
-        let fields = Fields::read(text, &NAMES, Unknown::Refused)?;
+        Self::of_fields(&Fields::read(text, &NAMES, Unknown::Refused)?)
+    }
+
+    /// Reads the fields that each notice has, also a question.
+    pub(super) fn of_fields<const N: usize>(fields: &Fields<'_, N>) -> Result<Self, FieldError> {
         let message = clean_line(&fields.required("message")?, MESSAGE_CHARS_MAX);
         if message.is_empty() {
             return Err(FieldError::new("message", "is empty"));

@@ -113,7 +113,8 @@ fn read_note(text: &str) -> Result<String, FieldError> {
     Ok(cut_text(strip_text(text), NOTE_CHARS_MAX).into_owned())
 }
 
-fn read_expires(text: &str) -> Result<Duration, FieldError> {
+/// How long something waits, which `expires` says.
+pub(super) fn read_expires(text: &str) -> Result<Duration, FieldError> {
     let found = parse_duration(text).filter(|time| !time.is_zero() && *time <= EXPIRES_MAX);
     found.ok_or_else(|| FieldError::new("expires", "must be a duration of at most 7 days, such as \"20m\""))
 }

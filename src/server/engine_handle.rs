@@ -12,7 +12,7 @@ use crate::{
     notification::NotificationId,
     protocol::views::{SessionView, StatusView, WaitingView},
     server::{Pulse, error::ApiError},
-    sink::Verdict,
+    sink::{QuestionState, Verdict},
 };
 
 /// Most questions that wait for the event loop; it answers each in microseconds, so more than this is a loop that is stuck.
@@ -43,6 +43,8 @@ pub enum Query {
     Explain(Arc<Event>, oneshot::Sender<(Explanation, Vec<String>)>),
     /// Where a notice for the user goes; `None` when it is not one of the newest.
     SinkVerdict(Arc<str>, oneshot::Sender<Option<Verdict>>),
+    /// How a question is; `None` when it is not open and not one of the newest that ended.
+    Question(Arc<str>, oneshot::Sender<Option<QuestionState>>),
 }
 
 /// Which part of what waits is asked for.
@@ -165,6 +167,11 @@ impl EngineHandle {
     /// Where a notice for the user goes, if it is one of the newest.
     pub(crate) async fn sink_verdict(&self, notice: Arc<str>) -> Result<Option<Verdict>, ApiError> {
         self.ask(|reply| Query::SinkVerdict(notice, reply)).await
+    }
+
+    /// How a question is, if it is open or one of the newest that ended.
+    pub(crate) async fn question(&self, id: Arc<str>) -> Result<Option<QuestionState>, ApiError> {
+        self.ask(|reply| Query::Question(id, reply)).await
     }
 
     async fn ask<T>(&self, query: impl FnOnce(oneshot::Sender<T>) -> Query) -> Result<T, ApiError> {

@@ -3,6 +3,8 @@
 //! It is published as an event, whatever its limits say, so nothing is lost without a record; the engine decides where it goes, and the
 //! answer says so. That a sink fails is no failure of the request.
 
+use std::sync::Arc;
+
 use axum::{Json, body::Body, extract::State};
 use futures_util::future::join_all;
 use serde::Serialize;
@@ -10,7 +12,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    event::SessionId,
+    event::{Event, SessionId},
     ledger::Suppressed,
     notification::Sink,
     protocol::notify::NotifyRequest,
@@ -23,7 +25,7 @@ use crate::{
         naming::session_of,
         processes,
     },
-    sink::{Held, Level, Notice, PER_MINUTE_MAX, Verdict, seconds_ago},
+    sink::{Level, Notice, PER_MINUTE_MAX, Verdict, seconds_ago},
     source::sinks::check,
     time::Timestamp,
 };
@@ -108,38 +110,44 @@ pub(crate) async fn notify(
     request: NotifyRequest,
     session: Option<SessionId>,
 ) -> Result<NotifyAnswer, ApiError> {
-    let workspace = match &session {
-        Some(session) => {
-            let known = app.engine.session(session.clone()).await?;
-            known.and_then(|known| known.harness.workspace).or(request.workspace)
-        }
-        None => request.workspace,
-    };
+    let workspace = place_of(app, session.as_ref(), request.workspace).await?;
     let NotifyRequest { message, level, context, category, .. } = request;
     let now = app.now();
     let notice = Notice {
-        id: new_id().into(),
-        message: message.into(),
         level,
         context: context.into(),
         category,
         session,
         workspace,
-        at: now,
-        held: Held::default(),
+        ..Notice::new(&new_id('u'), &message, now)
     };
-    let event = notice.event();
-    let records = Records::build(|records| records.own_event(&event));
-    app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
-    let verdict = app.engine.sink_verdict(notice.id.clone()).await?;
-    log(&notice, verdict.as_ref());
-    Ok(answer(&notice, verdict.as_ref(), now))
+    say(app, &notice, &notice.event()).await
 }
 
-/// Names a notice: 64 bits nobody can guess.
-fn new_id() -> String {
+/// The folder that a session works in, else `named`.
+pub(crate) async fn place_of(
+    app: &App,
+    session: Option<&SessionId>,
+    named: Option<Arc<str>>,
+) -> Result<Option<Arc<str>>, ApiError> {
+    let Some(session) = session else { return Ok(named) };
+    let known = app.engine.session(session.clone()).await?;
+    Ok(known.and_then(|known| known.harness.workspace).or(named))
+}
+
+/// Publishes `event`, which says `notice`, and finds out where it goes.
+pub(crate) async fn say(app: &App, notice: &Notice, event: &Event) -> Result<NotifyAnswer, ApiError> {
+    let records = Records::build(|records| records.own_event(event));
+    app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
+    let verdict = app.engine.sink_verdict(notice.id.clone()).await?;
+    log(notice, verdict.as_ref());
+    Ok(answer(notice, verdict.as_ref(), notice.at))
+}
+
+/// Names a notice or a question, by its first letter and 64 bits that nobody can guess.
+pub(crate) fn new_id(kind: char) -> String {
     let (_, random) = Uuid::now_v7().as_u64_pair();
-    format!("u{random:016x}")
+    format!("{kind}{random:016x}")
 }
 
 /// Writes to the log what is sent; what is not has its record in the journal.

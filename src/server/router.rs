@@ -9,7 +9,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
     App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, matching, mcp, metrics,
-    notify, reload, sessions, shell, sources, statusline, stream, watches, webhooks,
+    notify, questions, reload, sessions, shell, sources, statusline, stream, watches, webhooks,
 };
 
 /// The routes, ready to serve; whoever serves them says who may ask.
@@ -59,6 +59,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(notify::send))
         .routes(routes!(shell::report))
         .routes(routes!(notify::sinks))
+        .routes(routes!(questions::list, questions::create))
+        .routes(routes!(questions::answer))
+        .routes(routes!(questions::wait))
+        .routes(routes!(questions::taken))
         .routes(routes!(inbox::list))
         .routes(routes!(inbox::dismiss))
         .routes(routes!(inbox::discuss))

@@ -463,7 +463,8 @@ pub(crate) async fn pending_now(app: &App, session: SessionId) -> Result<Option<
     }))
 }
 
-fn read_timeout(text: &str) -> Result<Duration, ApiError> {
+/// How long a request waits, which `timeout` says.
+pub(crate) fn read_timeout(text: &str) -> Result<Duration, ApiError> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let duration = digits.parse().ok().and_then(|number: u64| match unit {
         "s" => Some(Duration::from_secs(number)),

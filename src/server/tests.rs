@@ -258,6 +258,7 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
                 drop(reply.send((id.as_str() == "s1").then(|| session("s1", pending))));
             }
             Query::SinkVerdict(_, reply) => drop(reply.send(None)),
+            Query::Question(_, reply) => drop(reply.send(None)),
             Query::Standing(_, reply) => drop(reply.send(Standing::default())),
             Query::Waiting(page, reply) => {
                 let next =

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{FAILED, Job, NOTICE, Notice, Report, SENT, SOURCE, Settings, limits::Limits};
+use super::{FAILED, Job, NOTICE, Notice, Report, SENT, SOURCE, Settings, limits::Limits, question};
 use crate::{
     event::{EventRef, Seq, SessionId},
     ledger::{LedgerEntry, NotSent, Step, Subject, Suppressed},
@@ -102,7 +102,9 @@ impl Deliveries {
             return None;
         }
         match event.event_type {
-            NOTICE => Some(self.take(Notice::of(event, now)?, Subject::Event(seq), &settings.default, now)),
+            NOTICE | question::ASKED => {
+                Some(self.take(Notice::of(event, now)?, Subject::Event(seq), &settings.default, now))
+            }
             SENT | FAILED => {
                 let report = serde_json::from_str(event.payload).ok()?;
                 Some(self.note_report(report, settings, now))
@@ -250,6 +252,20 @@ impl Deliveries {
             if open.ways.remove(&Sink::Harness).is_some() {
                 entries.push(entry(&open.subject, Step::Ended(Sink::Harness, NotSent::SessionGone)));
             }
+        }
+        if !entries.is_empty() {
+            self.remove_done();
+        }
+        entries
+    }
+
+    /// Ends what is on its way of a question that was answered or has expired.
+    pub fn end_question(&mut self, id: &str) -> Vec<LedgerEntry> {
+        let mut entries = Vec::new();
+        for open in self.open.values_mut().filter(|open| *open.notice.id == *id) {
+            let ways = std::mem::take(&mut open.ways);
+            let end = |sink: Sink| entry(&open.subject, Step::Ended(sink, NotSent::QuestionOver));
+            entries.extend(ways.into_keys().map(end));
         }
         if !entries.is_empty() {
             self.remove_done();

@@ -88,7 +88,9 @@ impl Limits {
         let is_equal = |sent: &&Sent| {
             (sent.level, &sent.context, &sent.message) == (notice.level, &notice.context, &notice.message)
         };
-        if let Some(equal) = known.sent.iter().find(is_equal) {
+        // A question that is asked once more wants another answer.
+        let equal = known.sent.iter().find(is_equal).filter(|_| notice.choices.is_none());
+        if let Some(equal) = equal {
             known.held.repeats += 1;
             return Err(Suppressed::Repeat { sent_at: equal.at });
         }

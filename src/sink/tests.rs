@@ -23,17 +23,7 @@ fn settings(sinks: &[Sink]) -> Settings {
 }
 
 fn notice(id: &str, session: Option<&str>, message: &str) -> Notice {
-    Notice {
-        id: id.into(),
-        message: message.into(),
-        level: Level::Info,
-        context: "llm".into(),
-        category: None,
-        session: session.map(SessionId::new),
-        workspace: None,
-        at: START,
-        held: Held::default(),
-    }
+    Notice { session: session.map(SessionId::new), ..Notice::new(id, message, START) }
 }
 
 /// What a test does with notices.

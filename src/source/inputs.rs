@@ -5,7 +5,11 @@ use std::sync::Arc;
 use tokio::sync::watch::Sender;
 
 use super::{lsp::writes::Writes, troubles::Troubles, watching::Open};
-use crate::{ci::Plan, engine::rules::outside, sink::Outbound};
+use crate::{
+    ci::Plan,
+    engine::rules::outside,
+    sink::{Outbound, Question},
+};
 
 /// The folders that open sessions work in, sorted.
 pub type Folders = Arc<[Arc<str>]>;
@@ -17,6 +21,8 @@ pub struct Inputs {
     pub watches: Sender<Open>,
     /// What is due at the sinks.
     pub outbound: Sender<Outbound>,
+    /// The questions that wait for an answer.
+    pub questions: Sender<Arc<[Arc<Question>]>>,
     /// What is to be asked next of what was pushed.
     pub ci: Sender<Plan>,
     /// What `[sources]` says in the rules in force.

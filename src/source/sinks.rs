@@ -32,7 +32,7 @@ use crate::{
     event::SessionId,
     notification::Sink,
     publisher::Records,
-    sink::{Answered, Category, Job, Level, Notice, Outbound, Settings},
+    sink::{Answered, Category, Choices, Job, Level, Notice, Outbound, Settings, question::Chosen},
     time::Timestamp,
 };
 
@@ -43,8 +43,36 @@ const COMMAND_MAX: Duration = Duration::from_secs(30);
 /// Between two tries to publish on a full disk.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Most questions that wait on the desktop for a choice; the next one is shown when one of them has ended.
+const ASKED_MAX: usize = 8;
+
 /// A try: of which notice, at which sink, after how many failures.
 type Key = (Arc<str>, Sink, u32);
+
+/// What one try keeps from being made until it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    /// All others at this sink.
+    Sink(Sink),
+    /// Too many more questions on the desktop, which wait for a choice.
+    Asked,
+}
+
+impl Lane {
+    fn of(job: &Job) -> Self {
+        match (job.sink, &job.notice.choices) {
+            (Sink::Desktop, Some(_)) => Self::Asked,
+            (sink, _) => Self::Sink(sink),
+        }
+    }
+
+    const fn tries_max(self) -> usize {
+        match self {
+            Self::Sink(_) => 1,
+            Self::Asked => ASKED_MAX,
+        }
+    }
+}
 
 /// The source.
 #[derive(Debug)]
@@ -79,11 +107,11 @@ impl Source for Sinks {
     async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SinksError> {
         let mut outbound = self.outbound.clone();
         let mut tasks = JoinSet::new();
-        let mut running: HashMap<Key, AbortHandle> = HashMap::new();
+        let mut running: HashMap<Key, (Lane, AbortHandle)> = HashMap::new();
         loop {
             let Outbound { settings, jobs } = outbound.borrow_and_update().clone();
             let due: HashSet<Key> = jobs.iter().map(key).collect();
-            running.retain(|key, task| {
+            running.retain(|key, (_, task)| {
                 let is_due = due.contains(key);
                 if !is_due {
                     task.abort();
@@ -92,11 +120,14 @@ impl Source for Sinks {
             });
             for job in jobs.iter() {
                 // One that has answered stays in the list until the engine has read that.
-                if running.keys().any(|(_, sink, _)| *sink == job.sink) {
+                let lane = Lane::of(job);
+                let under_way = running.values().filter(|(other, _)| *other == lane).count();
+                if under_way >= lane.tries_max() || running.contains_key(&key(job)) {
                     continue;
                 }
                 let (settings, log, out) = (Arc::clone(&settings), self.log.clone(), out.clone());
-                running.insert(key(job), tasks.spawn(carry(job.clone(), settings, log, out)));
+                let task = tasks.spawn(carry(job.clone(), settings, log, out));
+                running.insert(key(job), (lane, task));
             }
             loop {
                 tokio::select! {
@@ -121,16 +152,27 @@ fn key(job: &Job) -> Key {
 
 /// Has a sink take a notice, and publishes how it answered.
 async fn carry(job: Job, settings: Arc<Settings>, log: PathBuf, out: Outlet) {
-    let limit = if matches!(job.sink, Sink::Desktop | Sink::Apprise) { COMMAND_MAX } else { TRY_MAX };
     let now = (out.clock)();
+    let limit = match (&job.notice.choices, job.sink) {
+        // The engine ends it when it expires; this is for what it does not end.
+        (Some(Choices { expires_at, .. }), Sink::Desktop) => expires_at.since(now) + COMMAND_MAX,
+        (_, Sink::Desktop | Sink::Apprise) => COMMAND_MAX,
+        (_, Sink::Harness | Sink::Log | Sink::Ntfy | Sink::Webhook) => TRY_MAX,
+    };
     let answered = timeout(limit, ask(&job, &settings, log, now)).await;
     let answered = answered.unwrap_or_else(|_| failed(format!("it took longer than {} s", limit.as_secs())));
     if let Answered::Refused { error, is_final } = &answered {
         let (notice, sink) = (&job.notice.id, job.sink.as_str());
         tracing::debug!(%notice, sink, error, is_final, "a sink did not take a notice");
     }
-    let event = job.event(&answered, (out.clock)());
-    while let Err(error) = out.publisher.publish(Records::build(|records| records.own_event(&event))).await {
+    let now = (out.clock)();
+    let mut events = vec![job.event(&answered, now)];
+    if let Answered::Chose(answer) = answered {
+        let by = job.sink.as_str();
+        events.push(Chosen { question: Arc::clone(&job.notice.id), answer, by: by.into() }.event(by, now));
+    }
+    let records = || Records::build(|records| events.iter().for_each(|event| records.own_event(event)));
+    while let Err(error) = out.publisher.publish(records()).await {
         tracing::warn!(notice = %job.notice.id, %error, "how a sink answered cannot be published yet");
         pause(RETRY_AFTER).await;
     }
@@ -171,6 +213,10 @@ fn fields(notice: &Notice) -> Value {
     insert("message", Some(&notice.message));
     insert("session", notice.session.as_ref().map(SessionId::as_str));
     insert("workspace", notice.workspace.as_deref());
+    if let Some(Choices { words, expires_at }) = &notice.choices {
+        fields.insert("choices".to_owned(), json!(words));
+        fields.insert("expires_at".to_owned(), expires_at.to_string().into());
+    }
     if !notice.held.is_nothing() {
         fields.insert("not_sent_before".to_owned(), json!(notice.held));
     }

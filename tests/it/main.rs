@@ -27,6 +27,7 @@ mod notify;
 mod pending;
 mod probes;
 mod producers;
+mod questions;
 mod real_client;
 mod recovery;
 mod reference;

@@ -3,20 +3,24 @@
 use std::sync::Arc;
 
 use rmcp::model::Tool;
+use serde_json::Value;
 
 use super::caller::Called;
 use crate::{
-    event::{EventRef, strip_text},
+    event::{EventRef, SessionId, strip_text},
     exchange::{Exchange, Trigger},
     nearest::nearest,
     notification::InjectionPoint,
-    protocol::{inbox::InboxRequest, notify::NotifyRequest, watches::WatchRequest},
+    protocol::{
+        inbox::InboxRequest, notify::NotifyRequest, questions::QuestionRequest, watches::WatchRequest,
+    },
     server::{
         error::ApiError,
         exchange::perform,
-        notify,
+        notify, questions,
         watches::{self, Begun},
     },
+    sink::question::Awaited,
     time::{Timestamp, short_duration},
     toon,
     watch::Watch,
@@ -90,13 +94,45 @@ async fn inbox(call: &Called<'_>) -> Result<String, ApiError> {
 
 /// Says something to the user. Where no session can be found out it comes from the folder: what is said is worth more than by whom.
 async fn notify(call: &Called<'_>) -> Result<String, ApiError> {
+    if is_question(&call.arguments) {
+        return ask(call).await;
+    }
     let mut request = NotifyRequest::read(call.arguments.as_bytes()).map_err(ApiError::bad)?;
-    let session = match request.session.take() {
-        Some(named) => Some(call.session(Some(named)).await?),
-        None => call.session(None).await.ok(),
-    };
-    request.workspace = request.workspace.or_else(|| call.caller.folder.clone());
+    let session = speaker(call, &mut request).await?;
     Ok(notify::notify(call.app, request, session).await?.text)
+}
+
+/// Whether a call of `notify` has choices.
+fn is_question(arguments: &str) -> bool {
+    let arguments = serde_json::from_str::<Value>(arguments).unwrap_or_default();
+    arguments.get("choices").is_some_and(|choices| !choices.is_null())
+}
+
+async fn ask(call: &Called<'_>) -> Result<String, ApiError> {
+    let mut request = QuestionRequest::read(call.arguments.as_bytes()).map_err(ApiError::bad)?;
+    // A call has no second one in which it would take the answer.
+    request.awaited = Awaited::BySession;
+    let session = speaker(call, &mut request.notice).await?;
+    let now = call.app.now();
+    let asked = questions::ask(call.app, request, session).await?;
+    let shown = match asked.suppressed {
+        Some(why) => format!(", shown nowhere ({why})"),
+        None => String::new(),
+    };
+    let ends_in = short_duration(asked.expires_at.since(now));
+    Ok(format!(
+        "asked {}{shown}; you are notified of the answer, {ends_in} at most",
+        short(&asked.question.id)
+    ))
+}
+
+/// The session that a notice comes from; of one that comes from none the folder is filled in.
+async fn speaker(call: &Called<'_>, request: &mut NotifyRequest) -> Result<Option<SessionId>, ApiError> {
+    request.workspace = request.workspace.take().or_else(|| call.caller.folder.clone());
+    match request.session.take() {
+        Some(named) => call.session(Some(named)).await.map(Some),
+        None => Ok(call.session(None).await.ok()),
+    }
 }
 
 /// Appends the open watches, as a table.

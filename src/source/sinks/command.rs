@@ -1,9 +1,9 @@
 //! Commands that show a notice: `notify-send` on the desktop, and `apprise`, which knows a hundred services.
 
-use std::{env, io, path::Path, process::Stdio};
+use std::{env, io, path::Path, process::Stdio, sync::Arc};
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::Command,
 };
 
@@ -23,9 +23,33 @@ pub(super) async fn desktop(notice: &Notice) -> Answered {
     if !has_bus() {
         return never(format!("there is no desktop: no session bus, {BUS_VARIABLE} is not set"));
     }
-    let urgency = format!("--urgency={}", word_of(notice.level, ["low", "normal", "critical"]));
-    let (title, body) = (notice.title(), without_markup(&notice.text()));
-    run(NOTIFY_SEND, &["--app-name=aside", &urgency, "--", &title, &body], "").await
+    if let Some(choices) = &notice.choices
+        && let Ok(answered) = ask(notice, &choices.words).await
+    {
+        return answered;
+    }
+    let mut args = options(notice);
+    args.extend(["--".to_owned(), notice.title(), without_markup(&notice.text())]);
+    run(NOTIFY_SEND, &args, "").await.map_or_else(|refused| refused, |_| Answered::Took(None))
+}
+
+/// Asks with a button for each choice, until one is chosen or the question is closed.
+///
+/// Source: notify-send(1) of libnotify 0.8: `--action` prints the name of what was chosen.
+/// Errors: how the command refused; one that knows no actions is an older one, and shows the question as a text.
+async fn ask(notice: &Notice, choices: &[Arc<str>]) -> Result<Answered, Answered> {
+    let mut args = options(notice);
+    args.extend(["--wait".to_owned(), "--expire-time=0".to_owned()]);
+    args.extend(choices.iter().enumerate().map(|(index, choice)| format!("--action={index}={choice}")));
+    args.extend(["--".to_owned(), notice.title(), without_markup(&notice.body())]);
+    let said = run(NOTIFY_SEND, &args, "").await?;
+    let chosen = said.trim().parse::<usize>().ok().and_then(|index| choices.get(index));
+    Ok(chosen.map_or(Answered::Took(None), |choice| Answered::Chose(Arc::clone(choice))))
+}
+
+fn options(notice: &Notice) -> Vec<String> {
+    let urgency = word_of(notice.level, ["low", "normal", "critical"]);
+    vec!["--app-name=aside".to_owned(), format!("--urgency={urgency}")]
 }
 
 /// Hands a notice to `apprise`, which knows where it goes.
@@ -35,9 +59,10 @@ pub(super) async fn apprise(settings: &Apprise, notice: &Notice) -> Answered {
         (notice.title(), settings.config_file.as_deref().map(|file| format!("--config={file}")));
     let title = format!("--title={title}");
     let kind = format!("--notification-type={kind}");
-    let args: Vec<&str> = [&*title, &*kind].into_iter().chain(config.as_deref()).collect();
+    let args: Vec<String> = [title, kind].into_iter().chain(config).collect();
     // The body goes in by stdin: a list of processes shows arguments to everybody.
-    run(&settings.command, &args, &notice.text()).await
+    let ended = run(&settings.command, &args, &notice.text()).await;
+    ended.map_or_else(|refused| refused, |_| Answered::Took(None))
 }
 
 /// Whether a session's bus is there.
@@ -47,48 +72,52 @@ pub(super) fn has_bus() -> bool {
     is_set(BUS_VARIABLE).is_some() || in_folder()
 }
 
-/// Runs a command to its end, with `input` on its stdin. It is killed when nobody waits for it any more.
-async fn run(program: &str, args: &[&str], input: &str) -> Answered {
+/// Runs a command to its end, with `input` on its stdin, and gives the beginning of what it writes to stdout. It is killed when nobody
+/// waits for it any more.
+///
+/// Errors: there is no such program, or it did not succeed.
+async fn run(program: &str, args: &[String], input: &str) -> Result<String, Answered> {
     let spawned = Command::new(program)
         .args(args)
         .current_dir("/")
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn();
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return never(format!("there is no {program} in the daemon's PATH"));
+            return Err(never(format!("there is no {program} in the daemon's PATH")));
         }
-        Err(error) => return failed(format!("{program}: {error}")),
+        Err(error) => return Err(failed(format!("{program}: {error}"))),
     };
-    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
         if let Some(mut stdin) = stdin {
             // One that does not read it shows nothing of it, which its end says.
             stdin.write_all(input.as_bytes()).await.ok();
         }
     };
-    let read = async {
-        let mut said = Vec::new();
-        if let Some(mut stderr) = stderr {
-            (&mut stderr).take(SAID_BYTES_MAX).read_to_end(&mut said).await.ok();
-            tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await.ok();
-        }
-        said
-    };
-    let ((), said, ended) = tokio::join!(write, read, child.wait());
+    let ((), written, said, ended) = tokio::join!(write, read(stdout), read(stderr), child.wait());
     match ended {
-        Ok(status) if status.success() => Answered::Took(None),
+        Ok(status) if status.success() => Ok(written),
         Ok(status) => {
-            let said = String::from_utf8_lossy(&said);
             let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            failed(format!("{program} ended with {status}: {last}"))
+            Err(failed(format!("{program} ended with {status}: {last}")))
         }
-        Err(error) => failed(format!("{program}: {error}")),
+        Err(error) => Err(failed(format!("{program}: {error}"))),
     }
+}
+
+/// The beginning of what is written there until the end.
+async fn read(written: Option<impl AsyncRead + Unpin>) -> String {
+    let mut said = Vec::new();
+    if let Some(mut written) = written {
+        (&mut written).take(SAID_BYTES_MAX).read_to_end(&mut said).await.ok();
+        tokio::io::copy(&mut written, &mut tokio::io::sink()).await.ok();
+    }
+    String::from_utf8_lossy(&said).into_owned()
 }
 
 /// Text that a notification server shows as it is.
@@ -104,15 +133,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_says_how_it_ended() {
-        let outcome = async |script: &str, input: &str| run("sh", &["-c", script], input).await;
-        assert_eq!(outcome("read line && test \"$line\" = hello", "hello\n").await, Answered::Took(None));
+        let outcome =
+            async |script: &str, input: &str| run("sh", &["-c".to_owned(), script.to_owned()], input).await;
+        let heard = outcome("read line && test \"$line\" = hello && echo 1", "hello\n").await;
+        assert_eq!(heard, Ok("1\n".to_owned()));
         let said = outcome("echo first >&2; echo 'no such service' >&2; exit 3", "").await;
-        assert_eq!(said, failed("sh ended with exit status: 3: no such service".to_owned()));
+        assert_eq!(said, Err(failed("sh ended with exit status: 3: no such service".to_owned())));
         // More than a pipe holds, on both sides.
         let loud = outcome("head -c 300000 /dev/zero >&2", &"x".repeat(300_000)).await;
-        assert_eq!(loud, Answered::Took(None));
+        assert_eq!(loud, Ok(String::new()));
         let none = run("aside-no-such-program", &[], "").await;
-        assert_eq!(none, never("there is no aside-no-such-program in the daemon's PATH".to_owned()));
+        assert_eq!(none, Err(never("there is no aside-no-such-program in the daemon's PATH".to_owned())));
     }
 
     #[test]

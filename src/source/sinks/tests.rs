@@ -14,16 +14,19 @@ use crate::sink::{Held, Url};
 
 fn notice() -> Notice {
     Notice {
-        id: "u1".into(),
-        message: "Tests \"pass\".".into(),
         level: Level::Warn,
-        context: "llm".into(),
         category: Some(Category::Workflow),
         session: Some(SessionId::new("s1")),
         workspace: Some("/home/u/shop".into()),
-        at: Timestamp::from_millis(1_763_726_400_000),
         held: Held { repeats: 2, over_rate: 0 },
+        ..Notice::new("u1", "Tests \"pass\".", Timestamp::from_millis(1_763_726_400_000))
     }
+}
+
+/// Writes a file that nobody else may use.
+fn write_secret(path: &Path, text: &str) {
+    fs::write(path, text).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
 }
 
 /// A server that answers one request with `answer`, and gives the request.

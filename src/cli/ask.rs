@@ -1,0 +1,278 @@
+//! `aside ask` and `aside answer`: a question that waits for its answer, and the answer.
+//!
+//! Who asks keeps asking for the end until it has it, also over a restart of the daemon, and then says so. Who is interrupted leaves the
+//! question open, and its answer goes to the session or folder that it comes from.
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    CliError, Context, absolute_folder,
+    ids::{self, Names},
+    parse, refused,
+    table::{Cell, Table, one_line},
+    terminal::Tone,
+    workspace_or_current,
+};
+use crate::{
+    client::percent_encode,
+    sink::{Category, question::short},
+};
+
+const PATH: &str = "/v1/questions";
+/// The exit code of a question that nobody answered in time.
+const EXPIRED: u8 = 3;
+/// How long one request waits for the end: less than an answer may take.
+const WAIT: &str = "20s";
+/// Between two tries to reach a daemon that was there before.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How often such a daemon is tried in a row: longer than a restart takes.
+const TRIES_MAX: u32 = 60;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What the user is asked, on one line
+    #[arg(value_name = "QUESTION")]
+    message: String,
+    /// What can be chosen, 2 to 4 times: --choice yes --choice no
+    #[arg(long = "choice", value_name = "TEXT", required = true)]
+    choices: Vec<String>,
+    /// For how long it waits, such as 20m, 7d at most
+    #[arg(long = "for", value_name = "DURATION", default_value = "1h")]
+    expires: String,
+    /// Print the question's id and wait for nothing: the session or folder is notified of the answer
+    #[arg(long)]
+    no_wait: bool,
+    /// How bad it is: info, warn or error; anything else is info
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    level: String,
+    /// What it belongs to
+    #[arg(long, value_name = "TEXT", default_value = "llm")]
+    context: String,
+    /// What it is about
+    #[arg(long, value_parser = Category::ALL.map(Category::as_str))]
+    category: Option<String>,
+    /// The session that asks, as `aside sessions` names it [default: the one this runs in]
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// The folder that it comes from [default: the current one, outside of a session]
+    #[arg(long, value_name = "DIR", conflicts_with = "session")]
+    workspace: Option<String>,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AnswerArgs {
+    /// The question: its id as it is listed
+    #[arg(value_name = "ID", requires = "answer")]
+    id: Option<String>,
+    /// Which of its choices
+    #[arg(value_name = "CHOICE")]
+    answer: Option<String>,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    question: Question,
+}
+
+#[derive(Deserialize)]
+struct List {
+    questions: Vec<Question>,
+}
+
+#[derive(Deserialize)]
+struct Question {
+    id: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    choices: Vec<String>,
+    #[serde(default)]
+    expires_at: String,
+    session: Option<String>,
+    workspace: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct End {
+    answer: Option<String>,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, CliError> {
+    let doing = "ask the user";
+    let session = args.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
+    let named = args.workspace.as_deref().map(absolute_folder);
+    let mut fields = Map::new();
+    fields.insert("choices".to_owned(), json!(args.choices));
+    fields.insert("awaited".to_owned(), json!(!args.no_wait));
+    let mut insert = |name: &str, text: Option<&str>| {
+        fields.extend(text.map(|text| (name.to_owned(), Value::from(text))));
+    };
+    insert("message", Some(&args.message));
+    insert("expires", Some(&args.expires));
+    insert("level", Some(&args.level));
+    insert("context", Some(&args.context));
+    insert("category", args.category.as_deref());
+    insert("session", session.as_deref());
+    insert("workspace", named.or_else(|| workspace_or_current(None)).as_deref());
+    let body = context.ask(doing, "POST", PATH, Some(&Value::Object(fields)))?;
+    let Asked { question } = parse(doing, &body)?;
+    if args.no_wait {
+        let text = if args.json { String::from_utf8_lossy(&body).into_owned() } else { question.id };
+        context.print(&format!("{text}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    say_how(&question, context);
+    let body = end_of(&question.id, context)?;
+    let End { answer } = parse(doing, &body)?;
+    match (&answer, args.json) {
+        (_, true) => context.print(&format!("{}\n", String::from_utf8_lossy(&body)))?,
+        (Some(answer), false) => context.print(&format!("{}\n", one_line(answer)))?,
+        (None, false) => {}
+    }
+    // What is printed is not announced once more; a daemon that is gone announces it when it is back.
+    context.ask(doing, "POST", &format!("{PATH}/{}/taken", percent_encode(&question.id)), None).ok();
+    Ok(if answer.is_some() { ExitCode::SUCCESS } else { ExitCode::from(EXPIRED) })
+}
+
+/// Says on stderr what answers the question: stdout is for the answer.
+fn say_how(question: &Question, context: &Context<'_>) {
+    let (id, until) = (short(&question.id), context.terminal.moment(&question.expires_at));
+    let choices = question.choices.join(" | ");
+    // Nobody need read it.
+    writeln!(io::stderr(), "{}", one_line(&format!("aside answer {id} {choices}, until {until}"))).ok();
+}
+
+/// Waits for the end of a question, and gives the daemon's words for it.
+///
+/// Errors: the daemon does not know the question, or was not reached for a while.
+fn end_of(id: &str, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
+    let doing = "wait for the answer";
+    let path = format!("{PATH}/{}/wait?timeout={WAIT}", percent_encode(id));
+    let mut tries = 0;
+    loop {
+        match context.client.request("GET", &path, &[], b"") {
+            Ok(response) if response.status == 200 => return Ok(response.body),
+            // The time of one request is over.
+            Ok(response) if response.status == 204 => tries = 0,
+            Ok(response) if response.status != 503 => {
+                return Err(refused(doing, response.status, &response.body));
+            }
+            // Its places are taken, it stops, or it is started again.
+            Ok(_) | Err(_) if tries < TRIES_MAX => {
+                tries += 1;
+                thread::park_timeout(RETRY_AFTER);
+            }
+            Ok(response) => return Err(refused(doing, response.status, &response.body)),
+            Err(source) => return Err(CliError::Client { doing, source }),
+        }
+    }
+}
+
+pub(super) fn answer(args: &AnswerArgs, context: &mut Context<'_>) -> Result<(), CliError> {
+    let (Some(id), Some(answer)) = (&args.id, &args.answer) else { return list(args, context) };
+    let doing = "answer the question";
+    let path = format!("{PATH}/{}", percent_encode(id));
+    let body = context.ask(doing, "POST", &path, Some(&json!({ "answer": answer })))?;
+    if args.json {
+        return context.print(&format!("{}\n", String::from_utf8_lossy(&body)));
+    }
+    let End { answer } = parse(doing, &body)?;
+    let done = context.terminal.paint(Tone::Good, "answered");
+    context.print(&format!("{done} {}: {}\n", one_line(id), one_line(&answer.unwrap_or_default())))
+}
+
+fn list(args: &AnswerArgs, context: &mut Context<'_>) -> Result<(), CliError> {
+    let doing = "list the questions";
+    let body = context.ask(doing, "GET", PATH, None)?;
+    if args.json {
+        return context.print(&format!("{}\n", String::from_utf8_lossy(&body)));
+    }
+    let List { questions } = parse(doing, &body)?;
+    let names = Names::ask(context);
+    let mut table = Table::new(["QUESTION", "FROM", "ENDS", "ASKS", "CHOICES"]);
+    for question in &questions {
+        let from = match (&question.session, &question.workspace) {
+            (Some(session), _) => names.name(session),
+            (None, Some(folder)) => context.terminal.folder(folder),
+            (None, None) => "-".to_owned(),
+        };
+        table.row([
+            Cell::plain(&one_line(short(&question.id))),
+            Cell::plain(&from),
+            Cell::dim(&context.terminal.moment(&question.expires_at)),
+            Cell::plain(&one_line(&question.message)),
+            Cell::plain(&one_line(&question.choices.join(" | "))),
+        ]);
+    }
+    let text = if table.is_empty() { "no questions\n".to_owned() } else { table.text(&context.terminal) };
+    context.print(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+
+    const ASKED: &str = r#"{"question":{"id":"q5f0c2e81b7a94d36","message":"Deploy?","choices":["yes","no"]},"sinks":["log"]}"#;
+
+    fn ok(status: &str, body: &str) -> String {
+        format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    }
+
+    #[test]
+    fn the_answer_is_printed_once_it_is_there_and_then_said_to_be_taken() {
+        let end = r#"{"question":"q5f0c2e81b7a94d36","state":"answered","answer":"yes","by":"desktop"}"#;
+        let id = "/v1/questions/q5f0c2e81b7a94d36";
+        let (wait, taken) = (format!("{id}/wait?timeout=20s"), format!("POST {id}/taken"));
+        let daemon =
+            FakeDaemon::answering_paths(&[("POST /v1/questions", ASKED), (&wait, end), (&taken, "{}")]);
+        let said =
+            run_against(&daemon, &["ask", "Deploy?", "--choice", "yes", "--choice", "no", "--for", "20m"]);
+        assert_eq!(said.as_deref(), Ok("yes\n"));
+        let requests = daemon.requests();
+        assert!(
+            requests[0]
+                .contains(r#"{"choices":["yes","no"],"awaited":true,"message":"Deploy?","expires":"20m""#)
+        );
+        assert!(requests[1].starts_with("GET /v1/questions/q5f0c2e81b7a94d36/wait?timeout=20s HTTP/1.1\r\n"));
+        assert!(requests[2].starts_with("POST /v1/questions/q5f0c2e81b7a94d36/taken HTTP/1.1\r\n"));
+    }
+
+    #[test]
+    fn who_does_not_wait_gets_the_id() {
+        let daemon = FakeDaemon::answering(&[&ok("201 Created", ASKED)]);
+        let said =
+            run_against(&daemon, &["ask", "Deploy?", "--choice", "yes", "--choice", "no", "--no-wait"]);
+        assert_eq!(said.as_deref(), Ok("q5f0c2e81b7a94d36\n"));
+        assert!(run_against(&daemon, &["ask", "Deploy?"]).is_err());
+    }
+
+    #[test]
+    fn open_questions_are_listed_and_answered() {
+        let body = r#"{"questions":[{"id":"q5f0c2e81b7a94d36","message":"Deploy?","choices":["yes","no"],
+            "expires_at":"2026-11-21T12:29:30Z","session":"s1"}]}"#;
+        let daemon = FakeDaemon::answering_json(200, body);
+        let expected = "QUESTION  FROM  ENDS     ASKS     CHOICES
+q5f0c2e   s1    30s ago  Deploy?  yes | no
+";
+        assert_eq!(run_against(&daemon, &["answer"]).as_deref(), Ok(expected));
+        let end = r#"{"question":"q5f0c2e81b7a94d36","state":"answered","answer":"yes","by":"user"}"#;
+        let daemon = FakeDaemon::answering_json(200, end);
+        assert_eq!(run_against(&daemon, &["answer", "q5f0", "yes"]).as_deref(), Ok("answered q5f0: yes\n"));
+        assert!(daemon.requests()[0].starts_with("POST /v1/questions/q5f0 HTTP/1.1\r\n"));
+        assert!(run_against(&daemon, &["answer", "q5f0"]).is_err(), "which choice?");
+    }
+}

@@ -1,0 +1,184 @@
+//! Questions to the user as JSON: what somebody asks, what is chosen, and what is open.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    protocol::{
+        FieldError,
+        fields::{Fields, Unknown, text_of},
+        hint,
+        notify::NotifyRequest,
+        watches::read_expires,
+    },
+    sink::{
+        Question, clean_line,
+        question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
+    },
+};
+
+const NAMES: [&str; 9] =
+    ["message", "choices", "expires", "awaited", "level", "context", "category", "session", "workspace"];
+const ANSWER_NAMES: [&str; 1] = ["answer"];
+
+/// What somebody asks the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuestionRequest {
+    /// What it has as any notice.
+    pub notice: NotifyRequest,
+    /// What can be chosen.
+    pub choices: Vec<Arc<str>>,
+    /// For how long it waits.
+    pub expires: Duration,
+    /// Who waits for the answer.
+    pub awaited: Awaited,
+}
+
+impl QuestionRequest {
+    /// Reads the body of a request.
+    ///
+    /// Errors: the first field that is wrong, an unknown one, or a message that is empty.
+    pub fn read(body: &[u8]) -> Result<Self, FieldError> {
+        let text = std::str::from_utf8(body);
+        let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
+        let fields = Fields::read(text, &NAMES, Unknown::Refused)?;
+        let awaited =
+            if fields.flag("awaited")? == Some(true) { Awaited::ByCaller } else { Awaited::BySession };
+        Ok(Self {
+            notice: NotifyRequest::of_fields(&fields)?,
+            choices: read_choices(&fields)?,
+            expires: fields.text("expires")?.map_or(Ok(ASKED_FOR_DEFAULT), |text| read_expires(&text))?,
+            awaited,
+        })
+    }
+}
+
+/// The choices: each once, each of one line that is not cut, as what is chosen has to be what was offered.
+pub(crate) fn read_choices<const N: usize>(fields: &Fields<'_, N>) -> Result<Vec<Arc<str>>, FieldError> {
+    let mut choices: Vec<Arc<str>> = Vec::new();
+    for (index, raw) in fields.items("choices")?.into_iter().enumerate() {
+        let wrong = |message: String| FieldError::new(format!("choices[{index}]"), message);
+        let said = text_of(raw).map_err(&wrong)?;
+        let choice = clean_line(&said, said.chars().count());
+        let count = choice.chars().count();
+        if count == 0 || count > CHOICE_CHARS_MAX {
+            return Err(wrong(format!("has 1 to {CHOICE_CHARS_MAX} characters, not {count}")));
+        }
+        if choices.iter().any(|known| **known == *choice) {
+            return Err(wrong(format!("`{choice}` is there twice")));
+        }
+        choices.push(choice.into());
+    }
+    if CHOICES.contains(&choices.len()) {
+        return Ok(choices);
+    }
+    let (least, most) = (CHOICES.start(), CHOICES.end());
+    let message = format!("must be {least} to {most} texts, such as [\"yes\",\"no\"], not {}", choices.len());
+    Err(FieldError::new("choices", message))
+}
+
+/// Reads which of `choices` the body of a request chooses.
+///
+/// Errors: it is none of them.
+pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<Arc<str>, FieldError> {
+    let text = std::str::from_utf8(body);
+    let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
+    let fields = Fields::read(text, &ANSWER_NAMES, Unknown::Refused)?;
+    let said = fields.required("answer")?;
+    let answer = clean_line(&said, CHOICE_CHARS_MAX);
+    let words: Vec<&str> = choices.iter().map(|choice| &**choice).collect();
+    let wrong = || FieldError::new("answer", format!("`{answer}`: {}", hint(&answer, &words)));
+    choices.iter().find(|choice| ***choice == *answer).cloned().ok_or_else(wrong)
+}
+
+/// A question that waits for an answer.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct QuestionView {
+    /// Its id.
+    pub id: String,
+    /// What is asked.
+    pub message: String,
+    /// What can be chosen.
+    pub choices: Vec<String>,
+    /// `info`, `warn` or `error`.
+    pub level: &'static str,
+    /// What it belongs to.
+    pub context: String,
+    /// When it was asked.
+    pub asked_at: String,
+    /// When it ends unanswered.
+    pub expires_at: String,
+    /// The session that asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The folder that it comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+}
+
+impl From<&Question> for QuestionView {
+    fn from(question: &Question) -> Self {
+        Self {
+            id: question.id.to_string(),
+            message: question.message.to_string(),
+            choices: question.choices.iter().map(ToString::to_string).collect(),
+            level: question.level.as_str(),
+            context: question.context.to_string(),
+            asked_at: question.asked_at.to_string(),
+            expires_at: question.expires_at.to_string(),
+            session: question.session.as_ref().map(ToString::to_string),
+            workspace: question.workspace.as_deref().map(str::to_owned),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<QuestionRequest, String> {
+        QuestionRequest::read(text.as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_question_is_read_whole_and_what_is_missing_has_a_default() {
+        let whole = r#"{"message":"Deploy?","choices":["yes"," not\nnow "],"expires":"20m","awaited":true,"level":"warn"}"#;
+        let found = read(whole).expect("a question");
+        assert_eq!(found.choices, ["yes".into(), "not now".into()]);
+        assert_eq!((found.expires, found.awaited), (Duration::from_secs(1_200), Awaited::ByCaller));
+        let short = read(r#"{"message":"Deploy?","choices":["yes","no"]}"#).expect("a question");
+        assert_eq!((short.expires, short.awaited), (ASKED_FOR_DEFAULT, Awaited::BySession));
+    }
+
+    #[test]
+    fn what_is_wrong_names_its_field() {
+        let long = format!(r#"{{"message":"x","choices":["yes","{}"]}}"#, "n".repeat(41));
+        for (text, expected) in [
+            (r#"{"message":"x"}"#, "choices: must be 2 to 4 texts, such as [\"yes\",\"no\"], not 0"),
+            (r#"{"message":"x","choices":["yes"]}"#, "not 1"),
+            (r#"{"message":"x","choices":["a","b","c","d","e"]}"#, "not 5"),
+            (r#"{"message":"x","choices":["a","a"]}"#, "choices[1]: `a` is there twice"),
+            (r#"{"message":"x","choices":["a"," "]}"#, "choices[1]: has 1 to 40 characters, not 0"),
+            (r#"{"message":"x","choices":["a",7]}"#, "choices[1]: must be a string"),
+            (r#"{"message":" ","choices":["a","b"]}"#, "message: is empty"),
+            (r#"{"message":"x","choices":["a","b"],"expires":"8d"}"#, "expires: must be a duration"),
+            (r#"{"message":"x","choice":["a","b"]}"#, "did you mean `choices`?"),
+            (&long, "choices[1]: has 1 to 40 characters, not 41"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_one_of_the_choices() {
+        let choices = ["yes".into(), "no".into()];
+        let answer = |text: &str| read_answer(text.as_bytes(), &choices).map_err(|error| error.to_string());
+        assert_eq!(answer(r#"{"answer":" no "}"#).as_deref(), Ok("no"));
+        let wrong = answer(r#"{"answer":"yess"}"#).expect_err("none of them");
+        assert_eq!(wrong, "answer: `yess`: did you mean `yes`?");
+        assert_eq!(answer("{}").expect_err("none"), "answer: is missing");
+    }
+}

@@ -1,0 +1,297 @@
+//! Questions to the user: asking one, listing those that are open, answering one, waiting for its end.
+//!
+//! A question is an event, and the engine decides by which answer it ends. Who waits for the end asks for it here until it has it, and
+//! says so; where nobody does, the session is notified.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    event::SessionId,
+    protocol::questions::{QuestionRequest, QuestionView, read_answer},
+    publisher::Records,
+    server::{
+        App,
+        auth::PeerPid,
+        error::{ApiError, ErrorBody},
+        extract::{Params, Segment, read_body},
+        naming::session_of,
+        notify::{NotifyAnswer, new_id, place_of, say},
+        processes,
+        sessions::read_timeout,
+    },
+    sink::{
+        Notice, Question, QuestionState,
+        question::{Chosen, End, PER_ASKER_MAX, QUESTIONS_MAX, taken_event},
+    },
+    time::Timestamp,
+};
+
+/// How long a request waits for the end of a question that does not say so.
+const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+/// Where an answer comes from that no session's process gives.
+const BY_API: &str = "user";
+
+/// A question that was asked.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Asked {
+    /// The question.
+    pub(crate) question: QuestionView,
+    /// The sinks that show it.
+    pub(crate) sinks: Vec<&'static str>,
+    /// Why none does: `over_rate` or `no_sink`. It can be answered all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) suppressed: Option<&'static str>,
+    /// When it ends unanswered.
+    #[serde(skip)]
+    pub(crate) expires_at: Timestamp,
+}
+
+/// The open questions.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct QuestionList {
+    /// The one that was asked first first.
+    questions: Vec<QuestionView>,
+}
+
+/// How a question ended.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct QuestionEnd {
+    /// Its id.
+    question: String,
+    /// `answered` or `expired`.
+    state: &'static str,
+    /// What was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
+    /// Where: `desktop`, `user` for a command or request, or the session below whose client that ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+}
+
+/// How long to wait.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EndParams {
+    /// Such as `30s` or `500ms`; 30 seconds if it is absent, 10 minutes at most.
+    timeout: Option<String>,
+}
+
+/// Asks the user something.
+///
+/// Shape: without `session` it comes from the session whose client made the request, or made the process that did.
+#[utoipa::path(
+    post, path = "/v1/questions", tag = "notifications",
+    responses(
+        (status = 201, body = Asked), (status = 400, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "As many as may be are open"),
+    ),
+)]
+pub(crate) async fn create(
+    State(app): State<App>,
+    PeerPid(peer): PeerPid,
+    body: Body,
+) -> Result<(StatusCode, Json<Asked>), ApiError> {
+    let body = read_body(&app.rooms.exchanges, body).await?;
+    let request = QuestionRequest::read(&body).map_err(ApiError::bad)?;
+    let session = match (&request.notice.session, peer) {
+        (Some(id), _) => Some(session_of(&app, id.clone(), None).await?),
+        (None, Some(peer)) => processes::session_of_process(&app, peer).await?,
+        (None, None) => None,
+    };
+    Ok((StatusCode::CREATED, Json(ask(&app, request, session).await?)))
+}
+
+/// Asks the user something on behalf of `session`, if there is one.
+///
+/// Errors: as many as may be are open, the journal takes nothing, or the daemon stops.
+pub(crate) async fn ask(
+    app: &App,
+    request: QuestionRequest,
+    session: Option<SessionId>,
+) -> Result<Asked, ApiError> {
+    let QuestionRequest { notice, choices, expires, awaited } = request;
+    let workspace = place_of(app, session.as_ref(), notice.workspace).await?;
+    let now = app.now();
+    let said = Notice {
+        level: notice.level,
+        context: notice.context.into(),
+        category: notice.category,
+        session,
+        workspace,
+        ..Notice::new(&new_id('q'), &notice.message, now)
+    };
+    let question = Question { choices, expires_at: now + expires, awaited, ..Question::of(&said) };
+    // Two at a time could both be the last one within the bound.
+    let _turn = app.registry.watch_turn().await;
+    check_room(&open(app).await?, &question)?;
+    let NotifyAnswer { sinks, suppressed, .. } = say(app, &said, &question.event()).await?;
+    Ok(Asked { question: QuestionView::from(&question), sinks, suppressed, expires_at: question.expires_at })
+}
+
+/// The questions that are open after all that is written.
+async fn open(app: &App) -> Result<Vec<Arc<Question>>, ApiError> {
+    // The event loop answers a question after it has applied what was written before.
+    app.engine.rules().await?;
+    Ok(app.registry.sources().questions.borrow().to_vec())
+}
+
+fn check_room(open: &[Arc<Question>], new: &Question) -> Result<(), ApiError> {
+    let is_own = |question: &&Arc<Question>| match &new.session {
+        Some(session) => question.session.as_ref() == Some(session),
+        None => question.session.is_none() && question.workspace == new.workspace,
+    };
+    let own = open.iter().filter(is_own).count();
+    let message = if own >= PER_ASKER_MAX {
+        format!("{own} questions of this session or folder are open, which is as many as may be")
+    } else if open.len() >= QUESTIONS_MAX {
+        format!("{QUESTIONS_MAX} questions are open, which is as many as may be")
+    } else {
+        return Ok(());
+    };
+    Err(ApiError::new(StatusCode::CONFLICT, message))
+}
+
+/// Lists the open questions.
+#[utoipa::path(get, path = "/v1/questions", tag = "notifications", responses((status = 200, body = QuestionList)))]
+pub(crate) async fn list(State(app): State<App>) -> Result<Json<QuestionList>, ApiError> {
+    let mut open = open(&app).await?;
+    open.sort_by_key(|question| question.asked_at);
+    Ok(Json(QuestionList {
+        questions: open.iter().map(|question| QuestionView::from(&**question)).collect(),
+    }))
+}
+
+/// Answers a question, once.
+#[utoipa::path(
+    post, path = "/v1/questions/{id}", tag = "notifications",
+    params(("id" = String, Path, description = "The question, or the beginning of its id")),
+    responses(
+        (status = 200, body = QuestionEnd), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It has ended, or several begin so"),
+    ),
+)]
+pub(crate) async fn answer(
+    State(app): State<App>,
+    PeerPid(peer): PeerPid,
+    Segment(id): Segment,
+    body: Body,
+) -> Result<Json<QuestionEnd>, ApiError> {
+    let body = read_body(&app.rooms.exchanges, body).await?;
+    let question = named(&app, &id).await?;
+    let answer = read_answer(&body, &question.choices).map_err(ApiError::bad)?;
+    let session = match peer {
+        Some(peer) => processes::session_of_process(&app, peer).await?,
+        None => None,
+    };
+    let by = session.map_or_else(|| BY_API.to_owned(), |session| format!("session {session}"));
+    let chosen = Chosen { question: Arc::clone(&question.id), answer, by: by.into() };
+    let event = chosen.event(&new_id('a'), app.now());
+    app.append(Records::build(|records| records.own_event(&event))).await?;
+    match app.engine.question(Arc::clone(&question.id)).await? {
+        Some(QuestionState::Ended(End::Answered { event: by, answer, .. })) if by == event.id => {
+            let (answer, by) = (Some(answer.to_string()), Some(chosen.by.to_string()));
+            Ok(Json(QuestionEnd { question: question.id.to_string(), state: "answered", answer, by }))
+        }
+        Some(QuestionState::Ended(end)) => Err(over(&question.id, &end)),
+        Some(QuestionState::Open(_)) | None => Err(ApiError::not_found("open question", &id)),
+    }
+}
+
+/// The open question whose id is or begins with `id`.
+///
+/// Errors: there is none, or more than one.
+async fn named(app: &App, id: &str) -> Result<Arc<Question>, ApiError> {
+    let open = open(app).await?;
+    let mut named = open.iter().filter(|question| !id.is_empty() && question.id.starts_with(id));
+    match (named.next(), named.count()) {
+        (Some(question), 0) => Ok(Arc::clone(question)),
+        (Some(_), more) => {
+            let message = format!("{} questions begin with `{id}`", more + 1);
+            Err(ApiError::new(StatusCode::CONFLICT, message))
+        }
+        (None, _) => match app.engine.question(id.into()).await? {
+            Some(QuestionState::Ended(end)) => Err(over(id, &end)),
+            Some(QuestionState::Open(_)) | None => Err(ApiError::not_found("open question", id)),
+        },
+    }
+}
+
+fn over(id: &str, end: &End) -> ApiError {
+    let message = match end {
+        End::Answered { answer, by, .. } => format!("{id} was answered already: {answer}, by {by}"),
+        End::Expired => format!("{id} has expired"),
+    };
+    ApiError::new(StatusCode::CONFLICT, message)
+}
+
+/// Waits until a question ends.
+///
+/// Answers at once if it has, and 204 when it has not until the timeout.
+#[utoipa::path(
+    get, path = "/v1/questions/{id}/wait", tag = "notifications",
+    params(("id" = String, Path, description = "The question"), EndParams),
+    responses((status = 200, body = QuestionEnd), (status = 204), (status = 404, body = ErrorBody)),
+)]
+pub(crate) async fn wait(
+    State(app): State<App>,
+    Segment(id): Segment,
+    Params(params): Params<EndParams>,
+) -> Result<Response, ApiError> {
+    let _place = app.registry.follow()?;
+    let timeout = params.timeout.as_deref().map_or(Ok(WAIT_DEFAULT), read_timeout)?;
+    let ended = tokio::select! {
+        ended = tokio::time::timeout(timeout, end_of(&app, &id)) => ended,
+        () = app.stopped() => return Ok(StatusCode::NO_CONTENT.into_response()),
+    };
+    let Ok(ended) = ended else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+    let view = match ended? {
+        End::Answered { answer, by, .. } => QuestionEnd {
+            question: id,
+            state: "answered",
+            answer: Some(answer.to_string()),
+            by: Some(by.to_string()),
+        },
+        End::Expired => QuestionEnd { question: id, state: "expired", answer: None, by: None },
+    };
+    Ok(Json(view).into_response())
+}
+
+async fn end_of(app: &App, id: &str) -> Result<End, ApiError> {
+    // Subscribed before asked: a change in between is seen.
+    let mut changes = app.registry.sources().questions.subscribe();
+    loop {
+        match app.engine.question(id.into()).await? {
+            Some(QuestionState::Ended(end)) => return Ok(end),
+            Some(QuestionState::Open(_)) => {}
+            None => return Err(ApiError::not_found("question", id)),
+        }
+        changes.changed().await.map_err(|_| ApiError::stopping())?;
+    }
+}
+
+/// Notes that who asked has the end of a question, so that the session need not be notified of it.
+#[utoipa::path(
+    post, path = "/v1/questions/{id}/taken", tag = "notifications",
+    params(("id" = String, Path, description = "The question")),
+    responses((status = 204), (status = 404, body = ErrorBody)),
+)]
+pub(crate) async fn taken(State(app): State<App>, Segment(id): Segment) -> Result<StatusCode, ApiError> {
+    match app.engine.question(id.as_str().into()).await? {
+        Some(QuestionState::Ended(_)) => {
+            let event = taken_event(&id, app.now());
+            app.append(Records::build(|records| records.own_event(&event))).await?;
+            Ok(StatusCode::NO_CONTENT)
+        }
+        Some(QuestionState::Open(_)) | None => Err(ApiError::not_found("question that has ended", &id)),
+    }
+}

@@ -1,0 +1,238 @@
+//! Questions in simulated time: each ends once, whatever comes when.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    sink::{
+        Notice,
+        question::{ANSWERED, EXPIRED, taken_event},
+    },
+    snapshot,
+};
+
+const START: Timestamp = Timestamp::from_millis(1_000_000_000);
+const FOR: Duration = Duration::from_secs(60);
+
+struct World {
+    questions: Questions,
+    now: Timestamp,
+    answers: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { questions: Questions::default(), now: START, answers: 0 }
+    }
+
+    fn observe(&mut self, event: &Event) -> Vec<String> {
+        lines(&self.questions.observe(&event.as_ref(), true, self.now))
+    }
+
+    fn ask(&mut self, id: &str, awaited: Awaited) {
+        let notice = Notice {
+            session: Some(SessionId::new("s1")),
+            workspace: Some("/w".into()),
+            ..Notice::new(id, "Deploy?", self.now)
+        };
+        let question = Question {
+            choices: vec!["yes".into(), "no".into()],
+            expires_at: self.now + FOR,
+            awaited,
+            ..Question::of(&notice)
+        };
+        assert_eq!(self.observe(&question.event()), Vec::<String>::new());
+    }
+
+    fn choose(&mut self, id: &str, answer: &str) -> Vec<String> {
+        self.answers += 1;
+        let chosen = Chosen { question: id.into(), answer: answer.into(), by: "desktop".into() };
+        let event = chosen.event(&self.answers.to_string(), self.now);
+        self.observe(&event)
+    }
+
+    fn take(&mut self, id: &str) -> Vec<String> {
+        let event = taken_event(id, self.now);
+        self.observe(&event)
+    }
+
+    /// Lets time pass, with every deadline as of its own time.
+    fn wait(&mut self, time: Duration) -> Vec<String> {
+        let (end, mut events) = (self.now + time, Vec::new());
+        while let Some(at) = self.questions.poll_timeout().filter(|at| *at <= end) {
+            events.extend(self.questions.take_due(at));
+        }
+        self.now = end;
+        lines(&events)
+    }
+
+    fn restart(&mut self) {
+        let bytes = snapshot::write(&self.questions).expect("written");
+        self.questions = snapshot::read(&bytes).expect("read");
+    }
+}
+
+fn lines(events: &[Event]) -> Vec<String> {
+    let line = |event: &Event| {
+        let payload: Value = serde_json::from_str(event.payload.as_str()).expect("JSON");
+        let word = |name: &str| payload[name].as_str().unwrap_or("-").to_owned();
+        let awaited = if payload["awaited"].is_null() { "" } else { " awaited" };
+        format!("{} {} {}{awaited}", event.event_type, word("question"), word("answer"))
+    };
+    events.iter().map(line).collect()
+}
+
+#[test]
+fn the_first_answer_ends_a_question_and_the_session_is_notified() {
+    let mut world = World::new();
+    world.ask("q1", Awaited::BySession);
+    assert_eq!(world.questions.take_changes().map(|open| open.len()), Some(1));
+    assert_eq!(world.choose("q1", "perhaps"), Vec::<String>::new(), "it is no choice");
+    assert_eq!(world.choose("q1", "no"), ["user.answered q1 no"]);
+    assert_eq!(world.choose("q1", "yes"), Vec::<String>::new());
+    assert_eq!(world.questions.take_closed(), ["q1".into()]);
+    assert_eq!(world.wait(FOR * 2), Vec::<String>::new());
+    world.restart();
+    let by = QuestionState::Ended(End::Answered {
+        answer: "no".into(),
+        by: "desktop".into(),
+        event: "q1:2".into(),
+    });
+    assert_eq!(world.questions.state("q1"), Some(by));
+    // Its event comes once more, as after a journal that lost its keys: it stays ended.
+    world.ask("q1", Awaited::BySession);
+    assert!(matches!(world.questions.state("q1"), Some(QuestionState::Ended(_))));
+}
+
+#[test]
+fn an_end_that_is_taken_is_not_announced_and_one_that_is_not_is() {
+    let mut world = World::new();
+    world.ask("q1", Awaited::ByCaller);
+    world.ask("q2", Awaited::ByCaller);
+    world.ask("q3", Awaited::ByCaller);
+    assert_eq!(world.take("q1"), Vec::<String>::new(), "it has not ended");
+    assert_eq!(world.choose("q1", "yes"), Vec::<String>::new());
+    assert_eq!(world.choose("q2", "no"), Vec::<String>::new());
+    world.restart();
+    assert_eq!(world.take("q1"), ["user.answered q1 yes awaited"]);
+    assert_eq!(world.wait(TAKEN_WITHIN), ["user.answered q2 no"]);
+    assert_eq!(world.take("q2"), Vec::<String>::new(), "too late");
+    assert_eq!(world.wait(FOR - TAKEN_WITHIN), Vec::<String>::new(), "an expiry waits to be taken as well");
+    assert_eq!(world.choose("q3", "yes"), Vec::<String>::new());
+    assert_eq!(world.wait(TAKEN_WITHIN), ["user.question.expired q3 -"]);
+}
+
+#[test]
+fn a_question_follows_its_session_and_is_left_to_its_folder() {
+    let mut world = World::new();
+    world.ask("q1", Awaited::BySession);
+    world.questions.follow(&SessionId::new("s1"), &SessionId::new("s2"));
+    let asker = |world: &World| match world.questions.state("q1") {
+        Some(QuestionState::Open(question)) => question.session.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(asker(&world), Some(SessionId::new("s2")));
+    world.questions.end_of(&SessionId::new("s2"));
+    assert_eq!(asker(&world), None);
+}
+
+#[test]
+fn no_more_are_kept_than_may_be_and_only_own_events_count() {
+    let mut world = World::new();
+    for number in 0..QUESTIONS_MAX + 10 {
+        world.ask(&format!("q{number}."), Awaited::BySession);
+    }
+    assert_eq!(world.questions.take_changes().map(|open| open.len()), Some(QUESTIONS_MAX));
+    assert_eq!(world.wait(FOR).len(), QUESTIONS_MAX);
+    assert_eq!(world.questions.ended.len(), ENDED_MAX);
+    let chosen = Chosen { question: "q0.".into(), answer: "yes".into(), by: "x".into() };
+    world.ask("q", Awaited::BySession);
+    let foreign = Event { source: "cli".into(), ..chosen.event("1", START) };
+    assert_eq!(world.observe(&foreign), Vec::<String>::new());
+}
+
+/// What a random story is made of.
+#[derive(Debug, Clone)]
+enum Act {
+    Ask { awaited: bool },
+    Choose { question: usize, answer: bool },
+    Take { question: usize },
+    Wait { seconds: u64 },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => any::<bool>().prop_map(|awaited| Act::Ask { awaited }),
+        3 => (0..20_usize, any::<bool>()).prop_map(|(question, answer)| Act::Choose { question, answer }),
+        2 => (0..20_usize).prop_map(|question| Act::Take { question }),
+        2 => (1..40_u64).prop_map(|seconds| Act::Wait { seconds }),
+    ]
+}
+
+impl World {
+    fn act(&mut self, act: &Act, number: usize) -> Vec<String> {
+        match act {
+            Act::Ask { awaited } => {
+                self.ask(
+                    &format!("q{number}."),
+                    if *awaited { Awaited::ByCaller } else { Awaited::BySession },
+                );
+                Vec::new()
+            }
+            Act::Choose { question, answer } => {
+                self.choose(&format!("q{question}."), if *answer { "yes" } else { "no" })
+            }
+            Act::Take { question } => self.take(&format!("q{question}.")),
+            Act::Wait { seconds } => self.wait(Duration::from_secs(*seconds)),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Whatever happens in whatever order: a restart changes nothing, each question ends once, and by the first choice that came
+    /// before its time.
+    #[test]
+    fn each_question_ends_once(acts in proptest::collection::vec((act(), any::<bool>()), 1..80)) {
+        let (mut whole, mut restarted) = (World::new(), World::new());
+        let mut first: BTreeMap<String, (Timestamp, Option<&str>)> = BTreeMap::new();
+        let mut ends: BTreeMap<String, String> = BTreeMap::new();
+        for (number, (act, restarts)) in acts.iter().enumerate() {
+            if *restarts {
+                restarted.restart();
+            }
+            match act {
+                Act::Ask { .. } => {
+                    first.insert(format!("q{number}."), (whole.now + FOR, None));
+                }
+                Act::Choose { question, answer } => {
+                    let chosen = if *answer { "yes" } else { "no" };
+                    if let Some((until, answer)) = first.get_mut(&format!("q{question}."))
+                        && whole.now < *until
+                    {
+                        answer.get_or_insert(chosen);
+                    }
+                }
+                Act::Take { .. } | Act::Wait { .. } => {}
+            }
+            let mut said = whole.act(act, number);
+            prop_assert_eq!(&said, &restarted.act(act, number));
+            if number + 1 == acts.len() {
+                said.extend(whole.wait(FOR + TAKEN_WITHIN));
+            }
+            for line in said {
+                let words: Vec<&str> = line.split(' ').collect();
+                prop_assert_eq!(ends.insert(words[1].to_owned(), line.clone()), None, "twice");
+                let answer = first[words[1]].1;
+                prop_assert_eq!(words[0], if answer.is_some() { ANSWERED } else { EXPIRED });
+                prop_assert_eq!(words[2], answer.unwrap_or("-"));
+            }
+        }
+        prop_assert_eq!(ends.len(), first.len());
+        prop_assert_eq!(whole.questions.poll_timeout(), None);
+    }
+}
