@@ -59,12 +59,6 @@ fn server(answer: &'static str) -> (Url, JoinHandle<String>) {
     (url, taken)
 }
 
-/// Writes a file that nobody else may use, whatever the rights of new files are.
-fn write_secret(path: &Path, text: &str) {
-    fs::write(path, text).expect("written");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("set");
-}
-
 #[tokio::test]
 async fn an_ntfy_server_gets_the_topic_and_says_its_id() {
     let folder = tempfile::tempdir().expect("a folder");
