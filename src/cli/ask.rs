@@ -153,7 +153,7 @@ fn say_how(question: &Question, context: &Context<'_>) {
     let (id, until) = (short(&question.id), context.terminal.moment(&question.expires_at));
     let choices = question.choices.join(" | ");
     // Nobody need read it.
-    writeln!(io::stderr(), "{}", one_line(&format!("aside answer {id} {choices}, until {until}"))).ok();
+    writeln!(io::stderr(), "{}", one_line(&format!("aside answer {id} {choices}; it ends {until}"))).ok();
 }
 
 /// Waits for the end of a question, and gives the daemon's words for it.

@@ -150,6 +150,9 @@ impl Here {
         if !row.kind.is_on(&self.rules) && row.kind.is_list() {
             return (false, Some(format!("there is no [[sources.{}]] in aside.toml", row.name)));
         }
+        if !row.kind.is_on(&self.rules) && matches!(row.kind, Kind::Webhook) {
+            return (false, Some("no [webhooks.NAME] in aside.toml has enabled = true".to_owned()));
+        }
         if !row.kind.is_on(&self.rules) {
             let setting = format!("[sources.{}] enabled = false", row.name);
             let file = self.origins.get(&format!("sources.{}.enabled", row.name));

@@ -106,7 +106,7 @@ fn who_waits_gets_the_answer_over_a_kill_and_it_is_not_announced() {
     // It has the answer to its first request, and waits.
     BufReader::new(child.stderr.as_mut().expect("piped")).read_line(&mut how).expect("text");
     let id = open(&home);
-    assert!(how.starts_with(&format!("aside answer {} yes | not now, until ", &id[..7])), "{how}");
+    assert!(how.starts_with(&format!("aside answer {} yes | not now; it ends ", &id[..7])), "{how}");
     daemon.kill();
     let _daemon = home.serve();
     assert_eq!(open(&home), id, "a restart forgets none");
