@@ -429,7 +429,7 @@ fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path, ended_at: Time
     let inputs = app.registry.sources();
     let watching = Arc::new(Watching::new(inputs.watches.subscribe()));
     tasks.start(TaskKind::Source, source::keep_running(watching, out.clone(), app.shutdown.clone()));
-    let sinks = Arc::new(Sinks::new(inputs.outbound.subscribe(), state.join(NOTICES_FILE)));
+    let sinks = Arc::new(Sinks::new(inputs.outbound.subscribe(), state.join(NOTICES_FILE), app.utc_offset));
     tasks.start(TaskKind::Source, source::keep_running(sinks, out.clone(), app.shutdown.clone()));
     let asking = Arc::new(Asking::new(inputs.ci.subscribe()));
     tasks.start(TaskKind::Source, source::keep_running(asking, out.clone(), app.shutdown.clone()));

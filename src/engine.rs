@@ -480,6 +480,9 @@ impl Engine {
             self.pipeline_deadlines.set(index, pipeline.poll_timeout());
         }
         self.ci.apply(&rules.outside.ci);
+        if self.rules.sinks.quiet != rules.sinks.quiet {
+            self.for_user.forget_quiet();
+        }
         self.rules = rules;
         // What is due goes by the new settings.
         self.for_user.note_change();

@@ -273,6 +273,13 @@ pub enum Step {
         /// When it is tried again; not any more if there is none.
         retry_at: Option<Timestamp>,
     },
+    /// It goes to this sink when the quiet hours end.
+    Waits {
+        /// Which.
+        sink: Sink,
+        /// When they end.
+        until: Timestamp,
+    },
     /// It ended on its way to this sink.
     Ended(Sink, NotSent),
     /// It goes to no sink, and is counted in the next that does.

@@ -38,6 +38,8 @@ pub const NOTICE: &str = "user.notice";
 pub const SENT: &str = "sink.sent";
 /// The type of the event that says that a sink did not take a notice.
 pub const FAILED: &str = "sink.failed";
+/// The type of the event that says that a notice waits for the end of the quiet hours.
+pub const WAITS: &str = "sink.waits";
 /// The source of these events; others say nothing to the user by them.
 pub const SOURCE: &str = OWN_SOURCE;
 
@@ -319,7 +321,7 @@ pub enum Answered {
     },
 }
 
-/// The payload of a [`SENT`] or [`FAILED`] event.
+/// The payload of a [`SENT`], [`FAILED`] or [`WAITS`] event.
 #[derive(Debug, Deserialize)]
 struct Report {
     notice: Arc<str>,
@@ -331,6 +333,8 @@ struct Report {
     error: Option<String>,
     #[serde(default)]
     is_final: bool,
+    #[serde(default)]
+    until: Option<Timestamp>,
 }
 
 impl Job {
@@ -356,6 +360,17 @@ impl Job {
         };
         let id = format!("{}:{}:{failures}", notice.id, sink.as_str());
         Event::own(event_type, id, severity, Value::Object(payload), now)
+    }
+
+    /// The event that says that it waits `until` the quiet hours end.
+    pub fn waits_event(&self, until: Timestamp, now: Timestamp) -> Event {
+        let Self { notice, sink, failures } = self;
+        let payload = json!({
+            "notice": &*notice.id, "sink": sink.as_str(), "failures": failures, "until": until,
+        });
+        // It may wait more than once: the hours were changed, or the clock.
+        let id = format!("{}:{}:{failures}:waits:{}", notice.id, sink.as_str(), now.as_millis());
+        Event::own(WAITS, id, Severity::Debug, payload, now)
     }
 }
 

@@ -12,6 +12,8 @@
 //! # Ok::<(), aside::time::TimestampError>(())
 //! ```
 
+pub mod hours;
+
 use std::{fmt, ops, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};

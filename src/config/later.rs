@@ -10,7 +10,7 @@ use crate::{
         report::shown,
         values,
     },
-    time::parse_duration,
+    time::{hours::minutes, parse_duration},
 };
 
 /// Whether a value asks for more than what happens without the key.
@@ -48,13 +48,7 @@ fn effect(is_some: bool) -> Effect {
 
 /// Hours of a day, such as `22:00-07:00`.
 fn hours(value: &Value<'_>) -> Parsed<Effect> {
-    let text = values::words(value)?;
-    let is_hours = text.split_once('-').is_some_and(|(from, to)| is_time(from) && is_time(to));
-    let wrong = || {
-        let message = format!("`{}` is no time of the day", shown(text));
-        vec![value.error(message).with_note("hours are written like \"22:00-07:00\"")]
-    };
-    is_hours.then_some(Effect::Some).ok_or_else(wrong)
+    values::hours(value).map(|_| Effect::Some)
 }
 
 /// A number of turns, a duration, a time of the day, or a tool.
@@ -62,7 +56,7 @@ fn delay(value: &Value<'_>) -> Parsed<Effect> {
     let text = values::words(value)?;
     let is_turns = text.strip_suffix(" turns").or_else(|| text.strip_suffix(" turn")).is_some_and(is_count);
     let is_tool = text.strip_prefix("tool:").is_some_and(|tool| !tool.trim().is_empty());
-    let is_delay = is_turns || is_tool || is_time(text) || parse_duration(text).is_some();
+    let is_delay = is_turns || is_tool || minutes(text).is_some() || parse_duration(text).is_some();
     let wrong = || {
         let message = format!("`{}` is nothing to wait for", shown(text));
         vec![
@@ -76,11 +70,4 @@ fn delay(value: &Value<'_>) -> Parsed<Effect> {
 
 fn is_count(text: &str) -> bool {
     text.parse::<u32>().is_ok_and(|count| count > 0)
-}
-
-fn is_time(text: &str) -> bool {
-    let is_number_below =
-        |text: &str, limit: u32| text.len() == 2 && text.parse::<u32>().is_ok_and(|n| n < limit);
-    text.split_once(':')
-        .is_some_and(|(hours, minutes)| is_number_below(hours, 24) && is_number_below(minutes, 60))
 }

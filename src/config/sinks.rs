@@ -40,6 +40,7 @@ pub(super) fn read(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4]) -> Se
     let settings = Settings {
         default: sinks.read("default", read_default).unwrap_or(shipped.default),
         retry: sinks.read("retry", read_retry).unwrap_or(shipped.retry),
+        quiet: sinks.read("quiet", values::hours),
         log: Log {
             path: log.read("path", absolute),
             max_bytes: log

@@ -16,7 +16,10 @@ use crate::{
     nearest::nearest,
     notification::Activation,
     pipeline::rule::Rate,
-    time::parse_duration,
+    time::{
+        hours::{Hours, HoursError},
+        parse_duration,
+    },
 };
 
 /// What stands for no limit.
@@ -137,6 +140,18 @@ pub(crate) fn unless_off<T>(value: &Value<'_>, parse: impl Fn(&Value<'_>) -> Par
 fn duration_text(duration: Duration) -> String {
     SignedDuration::try_from(duration)
         .map_or_else(|_| format!("{duration:?}"), |signed| format!("{signed:#}"))
+}
+
+/// Hours of each day, such as `22:00-07:00`.
+pub(crate) fn hours(value: &Value<'_>) -> Parsed<Hours> {
+    let text = words(value)?;
+    text.parse().map_err(|error: HoursError| {
+        let message = match error {
+            HoursError::Form => format!("`{}` is no time of the day", shown(text)),
+            HoursError::Empty => format!("`{}` ends when it begins", shown(text)),
+        };
+        vec![value.error(message).with_note("hours are written like \"22:00-07:00\"")]
+    })
 }
 
 /// A rate such as `10/min`.

@@ -23,7 +23,7 @@ pub struct LedgerLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// `unmatched`, `held_back`, `batched`, `event_ended`, `created`, `unclaimed`, `queued`, `injected`, `confirmed`, `returned`,
-    /// `recalled` or `notification_ended`; of word for the user `user_queued`, `user_sent`, `user_failed`, `user_ended` or
+    /// `recalled` or `notification_ended`; of word for the user `user_queued`, `user_waits`, `user_sent`, `user_failed`, `user_ended` or
     /// `user_suppressed`.
     #[schema(value_type = String)]
     pub what: Cow<'static, str>,
@@ -309,6 +309,9 @@ impl LedgerLine {
                     None => "given up".to_owned(),
                 };
                 ("user_failed", Some(sink), Some(reason.into()), Some(error.clone()))
+            }
+            Step::Waits { sink, until } => {
+                ("user_waits", Some(sink), Some("quiet".into()), Some(format!("until {until}")))
             }
             Step::Ended(sink, why) => ("user_ended", Some(sink), Some(why.as_str().into()), None),
             Step::Suppressed(why) => {

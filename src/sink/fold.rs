@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{FAILED, Job, NOTICE, Notice, Report, SENT, SOURCE, Settings, limits::Limits, question};
+use super::{FAILED, Job, NOTICE, Notice, Report, SENT, SOURCE, Settings, WAITS, limits::Limits, question};
 use crate::{
     event::{EventRef, Seq, SessionId},
     ledger::{LedgerEntry, NotSent, Step, Subject, Suppressed},
@@ -69,6 +69,9 @@ struct Way {
     failures: u32,
     /// When it goes on, or for the harness ends; it is due if there is none.
     at: Option<Timestamp>,
+    /// Whether it goes on then because the quiet hours end.
+    #[serde(default)]
+    is_quiet: bool,
 }
 
 /// What a snapshot holds of them.
@@ -105,7 +108,7 @@ impl Deliveries {
             NOTICE | question::ASKED => {
                 Some(self.take(Notice::of(event, now)?, Subject::Event(seq), &settings.default, now))
             }
-            SENT | FAILED => {
+            SENT | FAILED | WAITS => {
                 let report = serde_json::from_str(event.payload).ok()?;
                 Some(self.note_report(report, settings, now))
             }
@@ -139,7 +142,10 @@ impl Deliveries {
         {
             entries.extend(ways.into_keys().map(|sink| entry(&subject, Step::Ended(sink, NotSent::Evicted))));
         }
-        let way = |sink: Sink| Way { failures: 0, at: (sink == Sink::Harness).then(|| now + HARNESS_WAIT) };
+        let way = |sink: Sink| {
+            let at = (sink == Sink::Harness).then(|| now + HARNESS_WAIT);
+            Way { failures: 0, at, is_quiet: false }
+        };
         let ways: BTreeMap<Sink, Way> = sinks.iter().map(|sink| (*sink, way(*sink))).collect();
         entries.extend(sinks.iter().map(|sink| entry(&subject, Step::Queued(*sink))));
         self.note_verdict(&notice.id, Verdict::Taken(sinks.to_vec()));
@@ -160,7 +166,7 @@ impl Deliveries {
     }
 
     fn note_report(&mut self, report: Report, settings: &Settings, now: Timestamp) -> Vec<LedgerEntry> {
-        let Report { notice, sink, failures, id, error, is_final } = report;
+        let Report { notice, sink, failures, id, error, is_final, until } = report;
         let mut found = self.open.iter_mut().filter(|(_, open)| open.notice.id == notice);
         let Some((number, open)) = found.next().map(|(number, open)| (*number, open)) else {
             return Vec::new();
@@ -169,16 +175,21 @@ impl Deliveries {
         let Some(way) = open.ways.get_mut(&sink).filter(|way| way.failures == failures) else {
             return Vec::new();
         };
-        let step = match error {
-            None => Step::Sent(sink, id),
-            Some(error) => {
+        let step = match (error, until) {
+            // It waits already, or a sink took it meanwhile.
+            (None, Some(_)) if way.at.is_some() => return Vec::new(),
+            (None, Some(until)) => Step::Waits { sink, until },
+            (None, None) => Step::Sent(sink, id),
+            (Some(error), _) => {
                 let index = usize::try_from(failures).unwrap_or(usize::MAX);
                 let retry = settings.retry.get(index).filter(|_| !is_final && is_retried(sink));
                 Step::Failed { sink, error, retry_at: retry.map(|wait| now + *wait) }
             }
         };
         if let Step::Failed { retry_at: Some(at), .. } = &step {
-            *way = Way { failures: failures + 1, at: Some(*at) };
+            *way = Way { failures: failures + 1, at: Some(*at), is_quiet: false };
+        } else if let Step::Waits { until, .. } = &step {
+            *way = Way { failures, at: Some(*until), is_quiet: true };
         } else {
             open.ways.remove(&sink);
         }
@@ -201,7 +212,7 @@ impl Deliveries {
         for open in self.open.values_mut() {
             for (sink, way) in &mut open.ways {
                 if *sink != Sink::Harness && way.at.is_some_and(|at| at <= now) {
-                    way.at = None;
+                    (way.at, way.is_quiet) = (None, false);
                 }
             }
             let is_over = open.ways.get(&Sink::Harness).is_some_and(|way| way.at.is_some_and(|at| at <= now));
@@ -290,6 +301,14 @@ impl Deliveries {
 
     fn remove_done(&mut self) {
         self.open.retain(|_, open| !open.ways.is_empty());
+        self.note_change();
+    }
+
+    /// Lets what waits for the end of quiet hours be due, as they are others from here on: what is to wait by those is said once more.
+    pub fn forget_quiet(&mut self) {
+        for way in self.open.values_mut().flat_map(|open| open.ways.values_mut()).filter(|way| way.is_quiet) {
+            (way.at, way.is_quiet) = (None, false);
+        }
         self.note_change();
     }
 

@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::notification::Sink;
+use super::{Job, Level};
+use crate::{
+    notification::Sink,
+    time::{Timestamp, hours::Hours},
+};
 
 /// Where word for the user goes, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +15,8 @@ pub struct Settings {
     pub default: Vec<Sink>,
     /// How long a sink that failed waits, after each failure; it is given up after the last one.
     pub retry: Vec<Duration>,
+    /// The hours in which nobody is to be woken.
+    pub quiet: Option<Hours>,
     /// `[sinks.log]`.
     pub log: Log,
     /// `[sinks.ntfy]`.
@@ -90,11 +96,26 @@ impl Default for Settings {
         Self {
             default: vec![Sink::Harness, Sink::Desktop, Sink::Log],
             retry: RETRY.to_vec(),
+            quiet: None,
             log: Log { path: None, max_bytes: LOG_BYTES },
             ntfy: Ntfy::default(),
             webhook: Webhook::default(),
             apprise: Apprise { command: "apprise".into(), config_file: None },
         }
+    }
+}
+
+impl Settings {
+    /// Until when a job waits because the user is not to be woken at `now`.
+    pub fn waits_until(
+        &self,
+        job: &Job,
+        now: Timestamp,
+        utc_offset: impl Fn(Timestamp) -> i32,
+    ) -> Option<Timestamp> {
+        // Nobody is woken by a file, nor by a line in a terminal that they look at.
+        let can_wake = !matches!(job.sink, Sink::Log | Sink::Harness) && job.notice.level < Level::Error;
+        self.quiet.filter(|_| can_wake)?.end(now, utc_offset)
     }
 }
 

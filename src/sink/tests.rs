@@ -70,6 +70,18 @@ impl World {
         lines(&self.observe(&job.event(answered, self.now)).expect("a report"))
     }
 
+    /// Does with what is due what the source does before it asks a sink: it says what waits.
+    fn hold(&mut self) -> Vec<String> {
+        let mut said = Vec::new();
+        for job in self.due() {
+            if let Some(until) = self.settings.waits_until(&job, self.now, |_| 0) {
+                let event = job.waits_event(until, self.now);
+                said.extend(lines(&self.observe(&event).expect("a report")));
+            }
+        }
+        said
+    }
+
     fn fail(&mut self) -> Vec<String> {
         let job = self.due().remove(0);
         self.answer(&job, &Answered::Refused { error: "it answered 503".to_owned(), is_final: false })
@@ -95,6 +107,9 @@ fn lines(entries: &[LedgerEntry]) -> Vec<String> {
             Step::Failed { sink, error, retry_at } => {
                 let again = retry_at.map(|at| short(at.since(START)));
                 format!("failed {} {error}, {}", sink.as_str(), again.as_deref().unwrap_or("over"))
+            }
+            Step::Waits { sink, until } => {
+                format!("waits {} {}", sink.as_str(), short(until.since(START)))
             }
             Step::Ended(sink, why) => format!("ended {} {}", sink.as_str(), why.as_str()),
             Step::Suppressed(why) => why.as_str().to_owned(),
@@ -186,6 +201,56 @@ fn equal_ones_and_those_over_the_rate_are_counted_and_the_next_one_says_so() {
 }
 
 #[test]
+fn in_quiet_hours_what_can_wake_waits_and_keeps_its_order() {
+    // START is 13:46:40 UTC.
+    let mut world = World::with(&[Sink::Desktop, Sink::Log, Sink::Ntfy]);
+    world.settings.quiet = Some("13:30-14:00".parse().expect("hours"));
+    world.say("s1", "first");
+    world.say("s1", "second");
+    assert_eq!(
+        world.hold(),
+        ["1 waits desktop 800 s", "1 waits ntfy 800 s", "2 waits desktop 800 s", "2 waits ntfy 800 s"]
+    );
+    let sinks =
+        |due: &[Job]| due.iter().map(|job| (job.notice.message.to_string(), job.sink)).collect::<Vec<_>>();
+    let logged = [("first".to_owned(), Sink::Log), ("second".to_owned(), Sink::Log)];
+    assert_eq!(sinks(&world.due()), logged, "nobody is woken by a file");
+    assert_eq!(world.hold(), Vec::<String>::new(), "said once");
+    // An error goes at once.
+    let error = Notice { level: Level::Error, ..notice("e1", Some("s1"), "on fire") };
+    world.observe(&error.event()).expect("a notice");
+    assert_eq!((world.hold().len(), world.due().len()), (0, 5));
+    world.restart();
+    assert_eq!(world.wait(Duration::from_secs(799)), Vec::<String>::new());
+    assert_eq!(world.due().len(), 5);
+    world.wait(Duration::from_secs(1));
+    assert_eq!(world.hold(), Vec::<String>::new(), "they are over");
+    let ntfy: Vec<_> = sinks(&world.due()).into_iter().filter(|(_, sink)| *sink == Sink::Ntfy).collect();
+    assert_eq!(
+        ntfy.iter().map(|(message, _)| message.as_str()).collect::<Vec<_>>(),
+        ["first", "second", "on fire"]
+    );
+}
+
+#[test]
+fn other_quiet_hours_count_at_once_for_what_waits() {
+    let mut world = World::with(&[Sink::Ntfy]);
+    world.settings.quiet = Some("13:30-14:00".parse().expect("hours"));
+    world.say("s1", "x");
+    assert_eq!((world.hold().len(), world.due().len()), (1, 0));
+    world.settings.quiet = Some("13:30-15:00".parse().expect("hours"));
+    world.deliveries.forget_quiet();
+    assert_eq!(world.hold(), ["1 waits ntfy 4400 s"]);
+    world.settings.quiet = None;
+    world.deliveries.forget_quiet();
+    assert_eq!((world.hold().len(), world.due().len()), (0, 1));
+    // What failed waits for its next try, whatever the hours.
+    assert_eq!(world.fail(), ["1 failed ntfy it answered 503, 5 s"]);
+    world.deliveries.forget_quiet();
+    assert_eq!(world.due().len(), 0);
+}
+
+#[test]
 fn a_hook_shows_a_few_lines_and_what_no_hook_shows_ends() {
     let mut world = World::with(&[Sink::Harness]);
     for number in 0..SHOWN_MAX + 2 {
@@ -243,6 +308,7 @@ enum Act {
     Hook { session: u8 },
     End { session: u8 },
     Notification { message: u8 },
+    Hold,
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -254,6 +320,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0..3_u8).prop_map(|session| Act::Hook { session }),
         1 => (0..3_u8).prop_map(|session| Act::End { session }),
         1 => (0..12_u8).prop_map(|message| Act::Notification { message }),
+        2 => Just(Act::Hold),
     ]
 }
 
@@ -278,6 +345,7 @@ impl World {
                 let shown = self.deliveries.show(&name(*session), Some("/w"), "c");
                 shown.map(|(line, entries)| [vec![line], lines(&entries)].concat()).unwrap_or_default()
             }
+            Act::Hold => self.hold(),
             Act::End { session } => lines(&self.deliveries.end_of(&name(*session))),
             Act::Notification { message } => {
                 self.seq += 1;
@@ -303,6 +371,9 @@ proptest! {
     ) {
         let sinks = [Sink::Harness, Sink::Log, Sink::Webhook];
         let (mut whole, mut restarted) = (World::with(&sinks), World::with(&sinks));
+        for world in [&mut whole, &mut restarted] {
+            world.settings.quiet = Some("14:00-15:00".parse().expect("hours"));
+        }
         let mut open: BTreeMap<(String, String), u32> = BTreeMap::new();
         let mut passed: BTreeMap<u8, Vec<Timestamp>> = BTreeMap::new();
         let mut held: BTreeMap<u8, u64> = BTreeMap::new();

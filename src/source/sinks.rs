@@ -29,7 +29,7 @@ use tokio::{
 pub use self::check::check;
 use super::{Outlet, Source, pause, secret};
 use crate::{
-    event::SessionId,
+    event::{Event, SessionId},
     notification::Sink,
     publisher::Records,
     sink::{Answered, Category, Choices, Job, Level, Notice, Outbound, Settings, question::Chosen},
@@ -80,6 +80,8 @@ pub struct Sinks {
     outbound: watch::Receiver<Outbound>,
     /// The log, unless it is configured elsewhere.
     log: PathBuf,
+    /// How many seconds the user's clock is ahead of UTC.
+    utc_offset: fn(Timestamp) -> i32,
 }
 
 /// Why it ended.
@@ -94,9 +96,10 @@ pub enum SinksError {
 }
 
 impl Sinks {
-    /// Carries what `outbound` lists; `log` is the file of the sink of that name, unless the settings name one.
-    pub fn new(outbound: watch::Receiver<Outbound>, log: PathBuf) -> Self {
-        Self { outbound, log }
+    /// Carries what `outbound` lists; `log` is the file of the sink of that name, unless the settings name one. `utc_offset` gives the
+    /// seconds that the user's clock is ahead of UTC.
+    pub fn new(outbound: watch::Receiver<Outbound>, log: PathBuf, utc_offset: fn(Timestamp) -> i32) -> Self {
+        Self { outbound, log, utc_offset }
     }
 }
 
@@ -126,7 +129,7 @@ impl Source for Sinks {
                     continue;
                 }
                 let (settings, log, out) = (Arc::clone(&settings), self.log.clone(), out.clone());
-                let task = tasks.spawn(carry(job.clone(), settings, log, out));
+                let task = tasks.spawn(carry(job.clone(), settings, log, self.utc_offset, out));
                 running.insert(key(job), (lane, task));
             }
             loop {
@@ -150,9 +153,18 @@ fn key(job: &Job) -> Key {
     (Arc::clone(&job.notice.id), job.sink, job.failures)
 }
 
-/// Has a sink take a notice, and publishes how it answered.
-async fn carry(job: Job, settings: Arc<Settings>, log: PathBuf, out: Outlet) {
+/// Has a sink take a notice, and publishes how it answered, or until when it waits.
+async fn carry(
+    job: Job,
+    settings: Arc<Settings>,
+    log: PathBuf,
+    utc_offset: fn(Timestamp) -> i32,
+    out: Outlet,
+) {
     let now = (out.clock)();
+    if let Some(until) = settings.waits_until(&job, now, utc_offset) {
+        return publish(&job, &[job.waits_event(until, now)], &out).await;
+    }
     let limit = match (&job.notice.choices, job.sink) {
         // The engine ends it when it expires; this is for what it does not end.
         (Some(Choices { expires_at, .. }), Sink::Desktop) => expires_at.since(now) + COMMAND_MAX,
@@ -171,6 +183,11 @@ async fn carry(job: Job, settings: Arc<Settings>, log: PathBuf, out: Outlet) {
         let by = job.sink.as_str();
         events.push(Chosen { question: Arc::clone(&job.notice.id), answer, by: by.into() }.event(by, now));
     }
+    publish(&job, &events, &out).await;
+}
+
+/// Publishes what became of a job, however long the journal takes nothing.
+async fn publish(job: &Job, events: &[Event], out: &Outlet) {
     let records = || Records::build(|records| events.iter().for_each(|event| records.own_event(event)));
     while let Err(error) = out.publisher.publish(records()).await {
         tracing::warn!(notice = %job.notice.id, %error, "how a sink answered cannot be published yet");

@@ -429,3 +429,38 @@ fn a_sink_that_never_will_is_said_and_no_request_waits_for_it() {
         assert!(why.replace("\n               ", " ").contains(line), "{line}: {why}");
     }
 }
+
+#[test]
+fn in_quiet_hours_only_errors_go_to_what_can_wake() {
+    let mut home = home("[sinks]\ndefault = [\"log\", \"apprise\"]\n");
+    home.set("TZ", "UTC0");
+    let daemon = home.serve();
+    notify(&home, &json!({ "message": "before", "workspace": "/w" }));
+    let first = eventually("its line", || logged(&home).into_iter().next());
+    let hour: u32 = at(&first, "/at").as_str().expect("a time")[11..13].parse().expect("an hour");
+    // Also when the hour ends before the test does.
+    let quiet = format!("quiet = \"{hour:02}:00-{:02}:00\"", (hour + 2) % 24);
+    home.configure("aside.toml", &format!("[sinks]\ndefault = [\"log\", \"apprise\"]\n{quiet}\n"));
+    home.print(&["reload"]);
+    let shows = |message: &str| shown(&home, "apprise").contains(message);
+    let waiting = notify(&home, &json!({ "message": "later", "workspace": "/w" }));
+    let id = waiting["id"].as_str().expect("an id").to_owned();
+    eventually("its wait", || steps(&home, &id).contains(&"user_waits apprise".to_owned()).then_some(()));
+    notify(&home, &json!({ "message": "on fire", "level": "error", "workspace": "/w" }));
+    eventually("the error", || shows("on fire").then_some(()));
+    let why = home.print(&["why", &id]);
+    assert!(why.contains("waits for the end of the quiet hours before apprise, until 20"), "{why}");
+    daemon.kill();
+    // Twelve hours away nobody sleeps; what waits goes on waiting until its time.
+    home.set("TZ", "FAR-12");
+    let _daemon = home.serve();
+    notify(&home, &json!({ "message": "far away", "workspace": "/w" }));
+    let shows = |message: &str| shown(&home, "apprise").contains(message);
+    eventually("what is said by day", || shows("far away").then_some(()));
+    assert!(!shows("later") && logged(&home).len() == 4, "a file wakes nobody");
+    // Without quiet hours it goes out.
+    home.configure("aside.toml", "[sinks]\ndefault = [\"log\", \"apprise\"]\n");
+    home.print(&["reload"]);
+    eventually("what waited", || shows("later").then_some(()));
+    assert_eq!(shown(&home, "apprise").matches("later").count(), 1);
+}

@@ -85,6 +85,9 @@ impl Line {
             "user_failed" => {
                 format!("{} did not take it: {}; {}", of(&self.by), of(&self.detail), self.next_try())
             }
+            "user_waits" => {
+                format!("waits for the end of the quiet hours before {}, {}", of(&self.by), of(&self.detail))
+            }
             "user_ended" => format!("{} {}", of(&self.by), self.end_of_word()),
             "user_suppressed" => format!("not sent: {}", self.suppressed()),
             other => format!("{other} {}", of(&self.reason)),
@@ -193,6 +196,7 @@ impl Line {
             "user_failed" if self.detail.is_some() && self.next_try() == "not tried again" => {
                 format!("aside doctor looks at the sink {}", of(&self.by))
             }
+            "user_waits" => "it goes out then; without `quiet` in [sinks], at once".to_owned(),
             "user_queued" | "user_sent" | "user_failed" | "user_ended" | "user_suppressed" => {
                 "nothing to do".to_owned()
             }
