@@ -154,7 +154,7 @@ enum Command {
     Attach(attach::Args),
     /// Print how many notifications wait, for a harness's status line
     Statusline(statusline::Args),
-    /// Run a command, and publish how it ends
+    /// Run a command, and publish how it ends and what problems it names
     Run(run::Args),
     /// Make and list the tokens for TCP
     Token(token::Args),
