@@ -394,7 +394,7 @@ impl Injector {
         if exchange.turn.is_some() {
             self.turn.clone_from(&exchange.turn);
         }
-        let is_due = |lane| point::lets_out(exchange.point, lane, self.releases_all);
+        let is_due = |lane| point::lets_out(exchange.releases_as_at(), lane, self.releases_all);
         let lets_stop = exchange.point == InjectionPoint::TurnEnd && !self.queue.has_critical(is_due);
         if lets_stop {
             self.continuations = 0;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     event::{Scope, Seq},
-    exchange::Carries,
+    exchange::{Carries, Trigger},
     notification::{Activation, Nature, Resolution, State, StateKey},
 };
 
@@ -258,6 +258,18 @@ fn an_end_that_nothing_asks_to_go_on_from_begins_the_count_anew() {
         is_continued.push(answer.directive.is_some());
     }
     assert_eq!(is_continued, [true, true, false, true, true, false]);
+}
+
+#[test]
+fn a_pull_at_an_end_counts_with_all_that_it_releases() {
+    let mut story = Story::new();
+    let mut is_continued = Vec::new();
+    for (n, trigger) in [(1, Trigger::Agent), (2, Trigger::Agent), (3, Trigger::Pull)] {
+        story.push(&format!("loop#{n}"), Critical, if n == 3 { TurnStart } else { Immediate });
+        let at_end = Exchange { trigger, ..exchange(TurnEnd, &format!("c{n}")) };
+        is_continued.push(story.answer(&at_end, n * 1_000).directive.is_some());
+    }
+    assert_eq!(is_continued, [true, true, false]);
 }
 
 #[test]
