@@ -13,7 +13,7 @@ const ERROR: u64 = 1;
 
 /// The errors among the diagnostics of a file.
 ///
-/// Shape: in the server's order, [`OF_FILE_MAX`] at most. What has no severity is an error, as the
+/// Shape: in the server's order, 200 at most. What has no severity is an error, as the
 /// client is to decide.
 pub fn errors(path: &str, diagnostics: &Value) -> Vec<Problem> {
     let all = diagnostics.as_array().into_iter().flatten();

@@ -29,7 +29,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most runs at once. A further one is started once one of them was not needed for [`SPARE_AFTER`],
+/// Most runs at once. A further one is started once one of them was not needed for a minute,
 /// which is stopped for it.
 pub const RUNS_MAX: usize = 4;
 /// How long a run has to be unneeded before it is stopped for another one: a start costs seconds,

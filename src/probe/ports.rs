@@ -1,6 +1,6 @@
 //! Ports of servers that an agent left running in the background, and that closed.
 //!
-//! A port counts when the output of such a command says that it listens there ([`said`]), and a connection was accepted. It has closed
+//! A port counts when the output of such a command says that it listens there (`said`), and a connection was accepted. It has closed
 //! when two looks that are at least `grace` apart find it so; a server that loads its program again is not noticed. What the client
 //! reports by itself, and what the session's own commands ended, is left out: the report of a command's end says more.
 

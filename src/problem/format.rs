@@ -102,7 +102,7 @@ impl Format {
         matches!(self, Self::CargoJson | Self::GoTestJson)
     }
 
-    /// All problems of a document, at most [`PROBLEMS_MAX`].
+    /// All problems of a document, at most `PROBLEMS_MAX`.
     ///
     /// Errors: the first thing that is wrong, with line and column. A line that is no message is
     /// left out.
