@@ -186,8 +186,8 @@ pub(super) fn first_of(name: &str) -> Option<Seq> {
 
 /// Makes an empty segment of `size` bytes under [`NEXT_NAME`], durably.
 ///
-/// What an earlier run prepared and did not fill is taken as it is; whoever fills it writes its header again, which may be on no
-/// disk. On a disk with too little space nothing is written at all, so that others are left what there is.
+/// What an earlier run prepared and did not fill is taken, and made durable again: that run may have been killed before its
+/// sync, or its sync may have failed. On a disk with too little space nothing is written, so that others keep what there is.
 pub(super) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>> {
     let mut there = 0;
     if files.list()?.iter().any(|name| name == NEXT_NAME) {
@@ -197,6 +197,9 @@ pub(super) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>>
             && header_of(file.as_ref())? == Header::Plain
             && used_end(file.as_ref(), HEADER_BYTES)?.is_none()
         {
+            file.write_at(&header(PLAIN_VERSION), 0)?;
+            file.sync_data()?;
+            files.sync_dir()?;
             return Ok(file);
         }
     }
@@ -295,11 +298,26 @@ mod tests {
         assert_eq!(header_of(file.as_ref()).expect("read"), Header::Plain);
         let writes = files.operations().writes;
         prepare(&files, 4_096).expect("taken");
-        assert_eq!(files.operations().writes, writes);
+        assert_eq!(files.operations().writes, writes + 1, "its header alone");
         file.write_at(&[1], 4_000).expect("written");
         assert_eq!(used_end(file.as_ref(), HEADER_BYTES).expect("read"), Some(4_001));
         let again = prepare(&files, 4_096).expect("prepared");
         assert_eq!(used_end(again.as_ref(), HEADER_BYTES).expect("read"), None);
+    }
+
+    #[test]
+    fn what_a_killed_process_prepared_is_on_the_disk_before_it_is_taken() {
+        let files = MemoryFiles::new();
+        let file = files.create(NEXT_NAME).expect("created");
+        let written = file.write_at(&header(PLAIN_VERSION), 0);
+        written.and_then(|()| fill_with_zeros(file.as_ref(), HEADER_BYTES, 4_096)).expect("written");
+        let killed = files.after_kill();
+        prepare(&killed, 4_096).expect("taken");
+        for seed in 0..20 {
+            let left = killed.after_power_loss(seed);
+            let file = left.open(NEXT_NAME).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_eq!(header_of(file.as_ref()).expect("read"), Header::Plain, "seed {seed}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -15,7 +16,6 @@ use crate::{
         RecordBuf, RecoveryHint, Retention,
         memory::MemoryFiles,
         record::{Record, RecordKind},
-        segment,
     },
     time::Timestamp,
 };
@@ -109,10 +109,14 @@ fn open_set(
 /// Opens such that from now on every write and sync is the test's: the next segment is prepared.
 pub(super) fn open_prepared(files: &MemoryFiles, segment_bytes: u64) -> Journal {
     let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
-    let opened = open_with(files, segment_bytes, Durability::Sync, Arc::clone(&clock)).expect("opened");
-    opened.journal.close_blocking().expect("closed");
-    segment::prepare(files, segment_bytes).expect("there is room");
-    open_with(files, segment_bytes, Durability::Sync, clock).expect("opened").journal
+    let journal = open_with(files, segment_bytes, Durability::Sync, clock).expect("opened").journal;
+    // The file and the folder.
+    let syncs = files.operations().syncs + 2;
+    journal.prepare_next_file();
+    while files.operations().syncs < syncs {
+        thread::yield_now();
+    }
+    journal
 }
 
 /// A clock that a test sets.

@@ -19,7 +19,7 @@ use crate::{
         next_file::{Next, NextFile},
         preface::Preface,
         record::{self, Record, RecordKind},
-        segment::{HEADER_BYTES, NEXT_NAME, PLAIN_VERSION, Segment, header},
+        segment::{HEADER_BYTES, Segment},
         start,
         turns::Who,
     },
@@ -277,9 +277,6 @@ impl Writer {
     fn rotate(&mut self) -> Result<bool, Poisoned> {
         self.next.look_for(&self.shared, true)?;
         let Some(file) = self.next.take() else { return Ok(false) };
-        // An earlier process may have prepared it, and what it wrote may be on no disk.
-        file.write_at(&header(PLAIN_VERSION), 0)
-            .map_err(|error| self.shared.poison("write", NEXT_NAME, error))?;
         let segment = Arc::new(Segment::new(self.place.last.next(), file));
         self.shared.add_segment(Arc::clone(&segment));
         let full = std::mem::replace(&mut self.place.segment, Arc::clone(&segment));

@@ -99,8 +99,6 @@ impl Scanner<'_> {
     fn begin(&self, first: Seq, segment_bytes: u64) -> Result<Segment, OpenError> {
         let name = segment::name_of(first);
         segment::prepare(self.files, segment_bytes.min(FIRST_SEGMENT_BYTES))
-            .and_then(|file| file.write_at(&segment::header(PLAIN_VERSION), 0).map(|()| file))
-            .and_then(|file| file.sync_data().map(|()| file))
             .and_then(|file| self.files.rename(NEXT_NAME, &name).map(|()| file))
             .and_then(|file| self.files.sync_dir().map(|()| Segment::new(first, file)))
             .map_err(|source| self.failed("create", &name, source))

@@ -313,6 +313,14 @@ fn whatever_a_power_loss_leaves_what_was_answered_is_there() {
             check_image(&cut_again(&files.after_power_loss(seed), seed), promised, &case);
         }
         check_image(&files.after_kill(), promised, &format!("{faults:?}, killed"));
+        for seed in 0..4 {
+            let (cut, promised_since) = cut_later(&files.after_kill(), seed + 4 * operations.writes);
+            check_image(
+                &cut,
+                promised.max(promised_since),
+                &format!("{faults:?}, killed, then cut, seed {seed}"),
+            );
+        }
     }
 }
 
@@ -345,6 +353,17 @@ fn cut_again(files: &MemoryFiles, seed: u64) -> MemoryFiles {
         let _ = opened.journal.close_blocking();
     }
     files.after_power_loss(seed + 1)
+}
+
+/// What is left when the power is lost some time after a start, and the last one promised by then.
+fn cut_later(files: &MemoryFiles, seed: u64) -> (MemoryFiles, u64) {
+    let at = Some(1 + seed % 23);
+    files.set_faults(match seed % 2 {
+        0 => Faults { cut_after_write: at, ..Faults::default() },
+        _ => Faults { cut_after_sync: at, ..Faults::default() },
+    });
+    let promised = workload(files);
+    (files.after_power_loss(seed + 1), promised)
 }
 
 /// Everything promised is there once, nothing else is, and publishing everything again completes it.
