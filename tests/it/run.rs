@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Home, at};
+use crate::support::daemon::{Home, at, eventually};
 
 /// Writes what `tsc -w` does, in pieces, for each line that it reads.
 const TSC: &str = r#"#!/bin/sh
@@ -51,8 +51,12 @@ fn wait(home: &Home) {
     assert!(waited["pending"].as_u64().is_some_and(|pending| pending > 0), "{waited}");
 }
 
+/// What was published of a type, once the history has all that was.
 fn events(home: &Home, event_type: &str) -> Vec<Value> {
-    let found = home.get(&format!("/v1/events?type={event_type}&limit=1000"));
+    let found = eventually("the whole history", || {
+        let found = home.get(&format!("/v1/events?type={event_type}&limit=1000"));
+        (at(&found, "/projection/behind") == 0).then_some(found)
+    });
     found["events"].as_array().expect("a list").iter().map(|found| found["event"].clone()).collect()
 }
 
