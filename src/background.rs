@@ -1,7 +1,9 @@
-//! The priority of threads that no request waits for.
+//! Threads that no request waits for: their priority, and their end.
 //!
 //! On busy processors such a thread delays the threads that answer by some milliseconds each time it
 //! runs. That is most of what an exchange takes in a burst.
+
+use std::thread::JoinHandle;
 
 /// Niceness of work that is needed soon: the next journal file, the projection. Beside one busy thread
 /// it has a quarter of a processor (`sched_prio_to_weight` in Linux: 335 against 1,024).
@@ -19,6 +21,14 @@ pub fn lower_priority(niceness: i32) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = niceness;
+}
+
+/// Waits until a thread has ended; the log says if it panicked.
+pub fn join(thread: JoinHandle<()>) {
+    let name = thread.thread().name().unwrap_or_default().to_owned();
+    if thread.join().is_err() {
+        tracing::error!(name, "a background thread panicked");
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -8,129 +8,68 @@
 //! the process; a reader sees a record as soon as its append is answered. After a failed write or sync nothing more is
 //! appended, and reading goes on. It does not know the engine, the protocol, or who reads.
 
-pub mod files;
-pub mod memory;
-pub mod record;
-
-mod admission;
-mod append;
-mod cursor;
-mod flusher;
-mod health;
-mod idempotency;
-mod mark;
-mod next_file;
-mod packed;
-mod pinned;
-mod preface;
-mod reader;
-mod recover;
-mod repair;
-mod retention;
-mod salvage;
-mod sealer;
-mod segment;
-mod segments;
+mod blocking;
+mod commit;
+mod log;
+mod maintenance;
+mod settings;
 mod start;
 #[cfg(test)]
 mod testing;
-mod turns;
-mod verify;
 #[cfg(test)]
 mod walk;
-mod writer;
 
 use std::{
     io,
     path::PathBuf,
-    pin::pin,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread::{self, JoinHandle, Thread},
-    time::Duration,
+    sync::{Arc, PoisonError, atomic::Ordering},
 };
 
 use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    sync::{Semaphore, oneshot, watch},
+    sync::{oneshot, watch},
     task::block_in_place,
 };
 
-use crate::{event::Seq, meter::Meters, time::Timestamp};
+use crate::{background, event::Seq, meter::Meters, time::Timestamp};
 
 use self::{
-    admission::Admission,
-    files::Files,
-    flusher::{Commits, SyncTurn},
-    health::Health,
-    sealer::Sealing,
-    segment::Segment,
-    turns::{Turns, Who},
-    writer::{Append, Command},
+    blocking::{block_on, can_block},
+    commit::{
+        role::Role,
+        sync::SyncDuty,
+        writer::{Append, Command},
+    },
+    log::recover,
+    start::Running,
 };
 
 pub use self::{
-    admission::Pace,
-    append::{AppendBatch, AppendError, Appended, BodyTooLarge, DiskFull, Level, Outcome, Poisoned},
-    health::{DAMAGED_PLACES_MAX, DamagedPlace, JournalHealth},
-    idempotency::{IDEMPOTENCY_KEYS_MAX, IdempotencyKey, IdempotencyKeys},
-    packed::SealDamage,
-    pinned::{Part, PartReader, Pinned},
-    reader::{Closed, ReadError, Reader, RecordBuf, Records},
-    record::{Record, RecordKind},
-    recover::{Cut, KeyOf, OpenError, RecoveryHint, ScanReport},
-    repair::{Filler, RepairError, Repaired, repair},
-    retention::Retention,
-    salvage::FoundDamage,
-    segments::{ForgetError, Stored},
-    verify::{Finding, Verified, VerifyError, verify},
+    commit::{
+        admission::Pace,
+        append::{AppendBatch, AppendError, Appended, BodyTooLarge, Level, Outcome},
+    },
+    log::{
+        clock::Clock,
+        failure::{DiskFull, Poisoned},
+        files::{self, Files},
+        health::{DAMAGED_PLACES_MAX, DamagedPlace, JournalHealth},
+        idempotency::{IDEMPOTENCY_KEYS_MAX, IdempotencyKey, IdempotencyKeys},
+        memory,
+        reader::{Closed, ReadError, Reader, RecordBuf, Records},
+        record::{self, Record, RecordKind},
+        recover::{Cut, KeyOf, OpenError, RecoveryHint, ScanReport},
+        salvage::FoundDamage,
+        sealed::SealDamage,
+        store::{ForgetError, Stored},
+    },
+    maintenance::{
+        pinned::{Part, PartReader, Pinned},
+        repair::{Filler, RepairError, Repaired, repair},
+        retention::Retention,
+        verify::{Finding, Verified, VerifyError, verify},
+    },
+    settings::{Durability, JournalSettings, SEGMENT_BYTES, SYNC_WITHIN},
 };
-
-/// How large a segment is, in bytes, unless set otherwise.
-///
-/// Source: opening and pruning work by segment; at 400 bytes an event this is about 160,000 of them.
-pub const SEGMENT_BYTES: u64 = 64 << 20;
-
-/// How long what nobody waits for stays unsynced, unless set otherwise: what a power loss may take of the exchanges.
-///
-/// Source: a sync takes 0.1 to 5 ms of a thread that nobody waits for, so one a second is no load; Redis' `everysec` is the same.
-pub const SYNC_WITHIN: Duration = Duration::from_secs(1);
-
-/// How many appends of one level are under way at once; the one after waits, which those of the other level do not notice.
-const IN_FLIGHT_MAX: usize = 4_096;
-
-/// Reads the time; what it says is used only where it does not step back.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
-/// When what is written is made durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// Before an append at [`Level::Synced`] is answered.
-    Sync,
-    /// Later: every append is answered before, so a power loss can take what is younger than `sync_within`.
-    Interval,
-}
-
-/// How the journal is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JournalSettings {
-    /// How large a segment is; a record that is larger gets one of its own.
-    pub segment_bytes: u64,
-    /// When what is written is made durable.
-    pub durability: Durability,
-    /// How long what is written stays unsynced when nobody waits for a sync.
-    pub sync_within: Duration,
-    /// Whether full segments are packed in the background; those that are not are read through at every start.
-    pub compress: bool,
-    /// What is deleted of that which nobody needs, see [`Journal::set_needed_from`].
-    pub retention: Retention,
-    /// The kind of record that every segment begins with: the newest one is written again in front of each, so that a
-    /// reader of any of them knows it. `None` for no such kind.
-    pub preface: Option<RecordKind>,
-}
 
 /// A journal that was opened, and what was found.
 #[derive(Debug)]
@@ -157,51 +96,7 @@ pub struct Appending {
 /// when that is done.
 #[derive(Debug, Clone)]
 pub struct Journal {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    shared: Arc<Shared>,
-    turns: Arc<Turns>,
-    commits: Arc<Commits>,
-    written_permits: Arc<Semaphore>,
-    synced_permits: Arc<Semaphore>,
-    admission: Admission,
-    written: watch::Receiver<Seq>,
-    synced: watch::Receiver<Seq>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What the threads and the readers have in common.
-#[derive(Debug)]
-struct Shared {
-    files: Arc<dyn Files>,
-    /// In order, without gaps, never empty. Held only to look something up or to add one.
-    segments: RwLock<Vec<Arc<Segment>>>,
-    /// Held while a segment's file is replaced or removed, so that none that was removed comes back.
-    changing_files: Mutex<()>,
-    /// The first record that must not be forgotten.
-    needed_from: AtomicU64,
-    sealing: Sealing,
-    full: Mutex<Option<DiskFull>>,
-    poison: watch::Sender<Option<Poisoned>>,
-    /// Where it is counted how long syncs take, once somebody wants that.
-    meters: OnceLock<Arc<Meters>>,
-    health: Health,
-}
-
-impl Default for JournalSettings {
-    fn default() -> Self {
-        Self {
-            segment_bytes: SEGMENT_BYTES,
-            durability: Durability::Sync,
-            sync_within: SYNC_WITHIN,
-            compress: true,
-            retention: Retention::default(),
-            preface: None,
-        }
-    }
+    inner: Arc<Running>,
 }
 
 impl Appending {
@@ -230,6 +125,21 @@ impl Journal {
         Self::open_scanned(files, settings, clock, report, IdempotencyKeys::default())
     }
 
+    /// Opens a journal that was scanned, with the idempotency keys of the records up to those that were known.
+    ///
+    /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
+    pub fn open_scanned(
+        files: Arc<dyn Files>,
+        settings: JournalSettings,
+        clock: Clock,
+        report: ScanReport,
+        keys: IdempotencyKeys,
+    ) -> Result<Opened, OpenError> {
+        let (running, found) = Running::start(files, settings, clock, report, keys)?;
+        let journal = Self { inner: Arc::new(running) };
+        Ok(Opened { journal, cuts: found.cuts, last_seq: found.last, last_time: found.time })
+    }
+
     /// Scans the folder of a journal, the first step of [`Journal::open`], so that what is known can be compared with it.
     ///
     /// `key_of` is asked for records after [`RecoveryHint::keys_upto`] only.
@@ -245,12 +155,11 @@ impl Journal {
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn append(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
-        let who = if level == Level::Synced && can_block() { Who::Waiting } else { Who::Passing };
-        let (appending, has_to_sync) = self.hand_over(batch, level, who).await?;
-        if has_to_sync {
+        let role = if level == Level::Synced && can_block() { Role::Blocking } else { Role::Inline };
+        let (appending, duty) = self.submit(batch, level, role).await?;
+        if let Some(duty) = duty {
             // Nothing is waited for in between: others may be waiting for this sync.
-            let turn = SyncTurn::new(&self.inner.commits);
-            block_in_place(|| turn.sync());
+            block_in_place(|| duty.sync());
         }
         appending.done().await
     }
@@ -260,17 +169,16 @@ impl Journal {
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn begin_append(&self, batch: AppendBatch, level: Level) -> Result<Appending, AppendError> {
-        Ok(self.hand_over(batch, level, Who::Reading).await?.0)
+        Ok(self.submit(batch, level, Role::Pipelined).await?.0)
     }
 
-    /// Hands a batch over, and writes it with what others appended meanwhile, unless somebody does already; says whether the
-    /// caller has to sync.
-    async fn hand_over(
+    /// Submits a batch to the group commit, and leads it unless somebody does; returns the sync that the caller then owes.
+    async fn submit(
         &self,
         batch: AppendBatch,
         level: Level,
-        who: Who,
-    ) -> Result<(Appending, bool), AppendError> {
+        role: Role,
+    ) -> Result<(Appending, Option<SyncDuty>), AppendError> {
         if let Some(poisoned) = self.poisoned() {
             return Err(poisoned.into());
         }
@@ -281,8 +189,54 @@ impl Journal {
         let permit = Arc::clone(permits).acquire_owned().await.map_err(|_| AppendError::Closed)?;
         let (reply, answer) = oneshot::channel();
         let append = Command::Append(Append { batch, level, reply, permit });
-        let has_to_sync = self.inner.turns.hand_over(append, who).map_err(|_| AppendError::Closed)?;
-        Ok((Appending { answer }, has_to_sync))
+        let duty = self.inner.group.submit(append, role).map_err(|_| AppendError::Closed)?;
+        Ok((Appending { answer }, duty))
+    }
+
+    /// Waits until the consumer is near, appends, and answers when the batch is as durable as is set.
+    ///
+    /// A caller that waits holds one batch, so what waits is bounded by the number of callers.
+    ///
+    /// Errors: the journal is poisoned, full or closed.
+    pub async fn publish(&self, batch: AppendBatch) -> Result<Appended, AppendError> {
+        let batch = self.inner.admission.admit(batch, &self.inner.written).await;
+        self.append(batch, Level::Synced).await
+    }
+
+    /// Waits until the consumer is near and gives the batch its place; who has more to read meanwhile waits for the disk later.
+    ///
+    /// Errors: the journal is poisoned or closed; that it is full is said when the batch is waited for.
+    pub async fn begin_publish(&self, batch: AppendBatch) -> Result<Appending, AppendError> {
+        let batch = self.inner.admission.admit(batch, &self.inner.written).await;
+        self.begin_append(batch, Level::Synced).await
+    }
+
+    /// Says how many records the consumer may be behind from now on; see [`Pace::note`].
+    pub fn set_lag_max(&self, records: u64) {
+        self.inner.admission.set_lag_max(records);
+    }
+
+    /// Says how many notifications sessions have yet to take, of what the consumer has handled; before [`Self::consumed`], which
+    /// admits those that wait.
+    pub fn set_untaken(&self, notifications: u64) {
+        self.inner.admission.set_untaken(notifications);
+    }
+
+    /// Says that the consumer has handled everything up to `seq`.
+    ///
+    /// Shape: all that was there when the journal was opened counts as handled.
+    pub fn consumed(&self, seq: Seq) {
+        self.inner.admission.consumed(seq);
+    }
+
+    /// Waits until the consumer has handled everything up to `seq`, or the journal is closed.
+    pub async fn handled(&self, seq: Seq) {
+        self.inner.admission.handled(seq).await;
+    }
+
+    /// How many records the consumer has yet to handle.
+    pub fn lag(&self) -> u64 {
+        self.inner.admission.lag(*self.inner.written.borrow())
     }
 
     /// Asks for the idempotency keys that are remembered after everything that was begun before.
@@ -292,7 +246,7 @@ impl Journal {
     pub fn begin_idempotency_keys(&self) -> oneshot::Receiver<Vec<IdempotencyKey>> {
         let (reply, answer) = oneshot::channel();
         // If it is closed the reply is dropped, which is what the other end is to see.
-        let _ = self.inner.turns.hand_over(Command::IdempotencyKeys { reply }, Who::Passing);
+        let _ = self.inner.group.submit(Command::IdempotencyKeys { reply }, Role::Inline);
         answer
     }
 
@@ -301,7 +255,7 @@ impl Journal {
     /// Filling 64 MiB keeps the disk busy for some 60 ms (measured). Appends that need the file before it is there wait for it.
     pub fn prepare_next_file(&self) {
         // A closed journal needs none.
-        let _ = self.inner.turns.hand_over(Command::OrderNext, Who::Passing);
+        let _ = self.inner.group.submit(Command::OrderNext, Role::Inline);
     }
 
     /// Does what [`Journal::begin_idempotency_keys`] does and waits, blocking the thread; `None` when the journal is closed.
@@ -386,7 +340,7 @@ impl Journal {
     /// Shape: the last call holds.
     pub fn set_needed_from(&self, seq: Seq) {
         self.inner.shared.needed_from.store(seq.0, Ordering::Release);
-        self.inner.shared.sealing.ask();
+        self.inner.shared.maintenance.ask();
     }
 
     /// Has every commit's sync counted in `meters` from now on; the first call holds.
@@ -451,12 +405,12 @@ impl Journal {
     ///
     /// Errors: the journal is poisoned, so what was not synced may be lost.
     pub async fn close(&self) -> Result<(), Poisoned> {
-        self.inner.turns.close();
+        self.inner.group.close();
         // An error says that the thread has ended, and joining it says why.
         let _ = self.inner.written.clone().wait_for(|_| false).await;
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            start::join(thread);
+            background::join(thread);
         }
         self.inner.admission.release();
         self.poisoned().map_or(Ok(()), Err)
@@ -467,82 +421,5 @@ impl Journal {
     /// Errors: the journal is poisoned, so what was not synced may be lost.
     pub fn close_blocking(&self) -> Result<(), Poisoned> {
         block_on(self.close())
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.turns.close();
-    }
-}
-
-impl Shared {
-    fn poisoned(&self) -> Option<Poisoned> {
-        self.poison.borrow().clone()
-    }
-
-    fn disk_full(&self) -> Option<DiskFull> {
-        self.full.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Says that the disk has no space for a segment of `bytes`; told to the log once.
-    fn set_full(&self, bytes: u64, error: &io::Error) {
-        let full = DiskFull { folder: self.files.path(""), bytes };
-        let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).replace(full.clone());
-        if before.is_none() {
-            tracing::error!(path = %full.folder.display(), bytes, %error, "the disk is full; events are refused until there is space");
-            // What is too old may make room.
-            self.sealing.ask();
-        }
-    }
-
-    /// Says that there was space.
-    fn set_room(&self) {
-        let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if before.is_some() {
-            tracing::info!("the journal has space again and goes on");
-            // What could not be packed for want of space can be now.
-            self.sealing.ask();
-        }
-    }
-
-    /// Remembers a failure, unless there was one before; returns the first.
-    fn poison(&self, operation: &'static str, name: &str, error: io::Error) -> Poisoned {
-        let poisoned = Poisoned { operation, path: self.files.path(name), source: Arc::new(error) };
-        let is_first = self.poison.send_if_modified(|first| {
-            let is_first = first.is_none();
-            first.get_or_insert_with(|| poisoned.clone());
-            is_first
-        });
-        if is_first {
-            tracing::error!(operation, path = %poisoned.path.display(), error = %poisoned.source, "the journal is poisoned");
-        }
-        self.poisoned().unwrap_or(poisoned)
-    }
-}
-
-/// Whether this thread is one of a runtime that has others do its work while it blocks.
-fn can_block() -> bool {
-    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Polls on this thread until the future is ready.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
     }
 }

@@ -91,7 +91,7 @@ fn report(verified: &Verified) -> String {
             &format!("{}: kept of an earlier cut or repair; nothing reads or deletes it\n", kept.display());
     }
     let (first, records) = verified.totals();
-    let packed = verified.segments.iter().filter(|segment| segment.is_packed).count();
+    let sealed = verified.segments.iter().filter(|segment| segment.is_sealed).count();
     let filled: u64 = verified.segments.iter().map(|segment| segment.filled).sum();
     let of_these =
         if filled == 0 { String::new() } else { format!(", {filled} of them stand for lost ones") };
@@ -103,6 +103,6 @@ fn report(verified: &Verified) -> String {
     };
     let segments = verified.segments.len();
     text + &format!(
-        "{records} good records{from}{of_these}, in {segments} files, {packed} of them packed; {damaged}\n"
+        "{records} good records{from}{of_these}, in {segments} files, {sealed} of them sealed; {damaged}\n"
     )
 }

@@ -77,9 +77,9 @@ struct Journal {
     first_at: Option<String>,
     segments: usize,
     bytes: u64,
-    packed: usize,
-    packed_bytes: u64,
-    unpacked_bytes: u64,
+    sealed: usize,
+    sealed_bytes: u64,
+    unsealed_bytes: u64,
     full: Option<String>,
     failed: Option<String>,
     #[serde(default)]
@@ -155,11 +155,11 @@ struct Subscriber {
 impl Journal {
     fn files(&self, terminal: &Terminal) -> String {
         let since = self.first_at.as_ref().map(|at| format!(", {}", terminal.moment(at))).unwrap_or_default();
-        let (first, segments, packed) = (self.first, self.segments, self.packed);
+        let (first, segments, sealed) = (self.first, self.segments, self.sealed);
         let mut text = format!("{} in {segments} from record {first}{since}", size(self.bytes));
-        if packed > 0 {
-            let (now, before) = (size(self.packed_bytes), size(self.unpacked_bytes));
-            text.push_str(&format!(", {packed} packed from {before} to {now}"));
+        if sealed > 0 {
+            let (now, before) = (size(self.sealed_bytes), size(self.unsealed_bytes));
+            text.push_str(&format!(", {sealed} sealed from {before} to {now}"));
         }
         text
     }
@@ -329,9 +329,9 @@ mod tests {
                 first_at: Some("2026-11-20T08:00:00Z".to_owned()),
                 segments: 2,
                 bytes: 3 << 19,
-                packed: 1,
-                packed_bytes: 1_000,
-                unpacked_bytes: 1 << 20,
+                sealed: 1,
+                sealed_bytes: 1_000,
+                unsealed_bytes: 1 << 20,
                 full: None,
                 failed: None,
                 problems: Vec::new(),
@@ -383,7 +383,7 @@ mod tests {
         let expected = "\
 started        4h ago
 journal        96 records, 93 synced, durability sync
-files          1.5 MiB in 2 from record 1, yesterday 08:00, 1 packed from 1.0 MiB to 1000 bytes
+files          1.5 MiB in 2 from record 1, yesterday 08:00, 1 sealed from 1.0 MiB to 1000 bytes
 history        up to date
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 held back; ended: 3 duplicate, 2 filtered

@@ -46,7 +46,7 @@ const RETAIN_AGE: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// Shortest and longest age: a working day may pass before somebody looks.
 const RETAIN_AGE_LIMITS: RangeInclusive<Duration> =
     Duration::from_secs(3_600)..=Duration::from_secs(10 * 365 * 24 * 3_600);
-/// Default size beyond which the oldest is deleted, in bytes: some tens of millions of packed events.
+/// Default size beyond which the oldest is deleted, in bytes: some tens of millions of sealed events.
 const RETAIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// Smallest and largest such size: a few of the smallest segments, and more than a disk has.
 const RETAIN_BYTES_LIMITS: RangeInclusive<u64> = 16 * 1024 * 1024..=1 << 50;
@@ -100,8 +100,8 @@ pub struct JournalConfig {
     pub durability: Durability,
     /// Size of a segment file in bytes.
     pub segment_bytes: u64,
-    /// Whether full segments are packed.
-    pub compress: bool,
+    /// Whether full segments are sealed.
+    pub seal: bool,
     /// How old the newest record of a segment may be; `None` when age does not matter.
     pub retain_age: Option<Duration>,
     /// How much all segments may take up, in bytes; `None` when it does not matter.
@@ -199,7 +199,7 @@ fn read_journal(section: &mut Section<'_>) -> JournalConfig {
         segment_bytes: section
             .read("segment_bytes", |value| values::integer(value, SEGMENT_BYTES_LIMITS))
             .unwrap_or(SEGMENT_BYTES),
-        compress: section.read("compress", values::flag).unwrap_or(true),
+        seal: section.read("seal", values::flag).unwrap_or(true),
         retain_age: section
             .read("retain_age", |value| {
                 values::unless_off(value, |value| values::duration(value, RETAIN_AGE_LIMITS))
@@ -389,7 +389,7 @@ mod tests {
     fn what_is_set_is_what_is_used() {
         let settings = compiled(
             "[journal]\ndurability = \"interval\"\ninterval = \"1s\"\n\
-             compress = false\nretain_age = \"90d\"\nretain_bytes = \"off\"\n\
+             seal = false\nretain_age = \"90d\"\nretain_bytes = \"off\"\n\
              [http]\nlisten = \"[::1]:80\"\ntoken_file = \"/run/token\"\n\
              [injection]\nformat = \"toon\"\nlease = \"1h30m\"\nmax_tokens = 1_000\ndelivery_notice = false\n",
         );
@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(settings.daemon.journal.durability, Durability::Interval(Duration::from_secs(1)));
         let journal = &settings.daemon.journal;
         let days = |days: u64| Some(Duration::from_secs(days * 24 * 3_600));
-        assert_eq!((journal.compress, journal.retain_age, journal.retain_bytes), (false, days(90), None));
+        assert_eq!((journal.seal, journal.retain_age, journal.retain_bytes), (false, days(90), None));
         let http = settings.daemon.http.expect("http is on");
         assert_eq!(
             (http.listen.to_string().as_str(), http.token_file),

@@ -322,9 +322,9 @@ mod tests {
         time::Timestamp,
     };
 
-    fn open(state: &Path, compress: bool) -> Journal {
+    fn open(state: &Path, seal: bool) -> Journal {
         let files = Arc::new(DirFiles::new(&state.join(JOURNAL)).expect("a folder"));
-        let settings = JournalSettings { segment_bytes: 4_096, compress, ..JournalSettings::default() };
+        let settings = JournalSettings { segment_bytes: 4_096, seal, ..JournalSettings::default() };
         let clock = Arc::new(|| Timestamp::from_millis(7));
         Journal::open(files, settings, clock, &|_| None).expect("opened").journal
     }
@@ -350,10 +350,10 @@ mod tests {
     }
 
     /// A state folder with a journal that is open, and something in every other place.
-    fn state(compress: bool) -> (tempfile::TempDir, PathBuf, Journal) {
+    fn state(seal: bool) -> (tempfile::TempDir, PathBuf, Journal) {
         let folder = tempfile::tempdir().expect("a folder");
         let state = folder.path().join("state");
-        let journal = open(&state, compress);
+        let journal = open(&state, seal);
         append(&journal, 1..=200);
         for (name, text) in [
             ("snapshots/1.snap", "snapshot"),
@@ -377,8 +377,8 @@ mod tests {
 
     #[test]
     fn what_is_restored_is_what_was_there_while_the_journal_was_open() {
-        for compress in [false, true] {
-            let (folder, state, journal) = state(compress);
+        for seal in [false, true] {
+            let (folder, state, journal) = state(seal);
             let file = folder.path().join("a.tar");
             let hash = RulesStore::new(&state).keep(&Sources::shipped()).expect("kept");
             let kept = backup(&state, &file).expect("backed up");
@@ -393,12 +393,12 @@ mod tests {
             let rules = RulesStore::new(&restored).sources(&hash).expect("all of them");
             assert_eq!(rules.to_bundle(), Sources::shipped().to_bundle());
             assert!(!restored.join("rules/b.unfinished").exists());
-            let journal = open(&restored, compress);
+            let journal = open(&restored, seal);
             assert_eq!(records(&journal), expected);
             append(&journal, 201..=300);
             assert_eq!(records(&journal).len(), 300);
             journal.close_blocking().expect("closed");
-            assert_eq!(records(&open(&restored, compress)).len(), 300);
+            assert_eq!(records(&open(&restored, seal)).len(), 300);
         }
     }
 

@@ -205,7 +205,7 @@ pub(super) fn closed_journal(
         segment_bytes: config.segment_bytes,
         durability,
         sync_within,
-        compress: config.compress,
+        seal: config.seal,
         retention: Retention { age: config.retain_age, bytes: config.retain_bytes },
         preface: Some(RecordKind(record::RULES)),
     };

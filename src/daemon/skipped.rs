@@ -129,7 +129,7 @@ mod tests {
 
     /// A journal of 40 records, of which those at the places given first say that those given second are skipped.
     fn journal(skipped: &[(u64, u64)]) -> Journal {
-        let settings = JournalSettings { segment_bytes: 400, compress: false, ..JournalSettings::default() };
+        let settings = JournalSettings { segment_bytes: 400, seal: false, ..JournalSettings::default() };
         let clock = Arc::new(|| Timestamp::ZERO);
         let opened = Journal::open(Arc::new(MemoryFiles::new()), settings, clock, &|_| None).expect("opened");
         for place in 1..=40 {

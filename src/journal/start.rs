@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     fmt,
-    sync::{Arc, Mutex, OnceLock, RwLock, atomic::AtomicU64, mpsc::sync_channel},
+    sync::{Arc, Mutex, mpsc::sync_channel},
     thread::{self, JoinHandle},
 };
 
@@ -13,21 +13,52 @@ use crate::{
     background,
     event::Seq,
     journal::{
-        Clock, IN_FLIGHT_MAX, Inner, Journal, JournalSettings, Opened, Shared,
-        admission::Admission,
-        files::Files,
-        flusher::{Commits, Flusher},
-        health::Health,
-        idempotency::IdempotencyKeys,
-        next_file::{self, NextFile},
-        preface::Preface,
-        recover::{self, OpenError, Recovered, ScanReport},
-        sealer::{Sealer, Sealing},
-        segment::Segment,
-        turns::Turns,
-        writer::{Group, Place, Writer},
+        commit::{
+            admission::Admission,
+            leader::GroupCommit,
+            next_file::{self, NextFile},
+            preface::Preface,
+            sync::{Commits, Flusher},
+            writer::{Group, Place, Writer},
+        },
+        log::{
+            clock::Clock,
+            files::Files,
+            idempotency::IdempotencyKeys,
+            recover::{Cut, OpenError, Recovered, ScanReport, apply::apply},
+            store::Store,
+        },
+        maintenance::sealer::Sealer,
+        settings::JournalSettings,
     },
+    time::Timestamp,
 };
+
+/// How many appends of one level are under way at once; the one after waits, which those of the other level do not notice.
+pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
+
+/// A journal whose threads run, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) shared: Arc<Store>,
+    pub(crate) group: Arc<GroupCommit>,
+    #[cfg(test)]
+    pub(crate) commits: Arc<Commits>,
+    pub(crate) written_permits: Arc<Semaphore>,
+    pub(crate) synced_permits: Arc<Semaphore>,
+    pub(crate) admission: Admission,
+    pub(crate) written: watch::Receiver<Seq>,
+    pub(crate) synced: watch::Receiver<Seq>,
+    pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What a start found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) cuts: Vec<Cut>,
+    pub(crate) last: Seq,
+    pub(crate) time: Timestamp,
+}
 
 /// The threads that help the writer, and where prepared files come from.
 struct Helpers {
@@ -35,18 +66,18 @@ struct Helpers {
     next: NextFile,
 }
 
-impl Journal {
-    /// Opens a journal that was scanned, with the idempotency keys of the records up to those that were known.
+impl Running {
+    /// Starts the threads of a journal that was scanned, with the idempotency keys of the records up to those that were known.
     ///
     /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
-    pub fn open_scanned(
+    pub(crate) fn start(
         files: Arc<dyn Files>,
         settings: JournalSettings,
         clock: Clock,
         report: ScanReport,
         keys: IdempotencyKeys,
-    ) -> Result<Opened, OpenError> {
-        let recovered = recover::apply(files.as_ref(), settings.segment_bytes, report, keys)?;
+    ) -> Result<(Self, Found), OpenError> {
+        let recovered = apply(files.as_ref(), settings.segment_bytes, report, keys)?;
         let Recovered { segments, last, time, keys, cuts, marked } = recovered;
         let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
         let capacity = tail.file.size().map_err(|source| OpenError::Io {
@@ -54,7 +85,7 @@ impl Journal {
             path: files.path(&tail.name()),
             source,
         })?;
-        let shared = Arc::new(shared(files, segments, &clock));
+        let shared = Arc::new(Store::new(files, segments, &clock));
         let (written_sender, written) = watch::channel(last);
         let (synced_sender, synced) = watch::channel(last);
         let commits = Arc::new(Commits::new(Arc::clone(&shared), Arc::clone(&tail), synced_sender, marked));
@@ -82,11 +113,12 @@ impl Journal {
             preface: Preface::of_kind(settings.preface),
             threads: helpers.threads,
         };
-        let turns = Arc::new(Turns::new(writer));
-        let thread = start_writer(&turns, &commits)?;
-        let inner = Inner {
+        let group = Arc::new(GroupCommit::new(writer));
+        let thread = start_writer(&group)?;
+        let running = Self {
             shared,
-            turns,
+            group,
+            #[cfg(test)]
             commits,
             written_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             synced_permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
@@ -95,21 +127,13 @@ impl Journal {
             synced,
             thread: Mutex::new(Some(thread)),
         };
-        Ok(Opened { journal: Self { inner: Arc::new(inner) }, cuts, last_seq: last, last_time: time })
+        Ok((running, Found { cuts, last, time }))
     }
 }
 
-fn shared(files: Arc<dyn Files>, segments: Vec<Arc<Segment>>, clock: &Clock) -> Shared {
-    Shared {
-        files,
-        segments: RwLock::new(segments),
-        changing_files: Mutex::default(),
-        needed_from: AtomicU64::new(0),
-        sealing: Sealing::default(),
-        full: Mutex::default(),
-        poison: watch::Sender::new(None),
-        meters: OnceLock::new(),
-        health: Health::new(Arc::clone(clock)),
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.group.close();
     }
 }
 
@@ -121,7 +145,7 @@ impl fmt::Debug for Writer {
 
 /// Starts the threads that prepare files, sync and seal.
 fn start_helpers(
-    shared: &Arc<Shared>,
+    shared: &Arc<Store>,
     commits: &Arc<Commits>,
     settings: JournalSettings,
     clock: &Clock,
@@ -147,7 +171,7 @@ fn start_helpers(
         shared: Arc::clone(shared),
         clock: Arc::clone(clock),
         synced: synced.clone(),
-        compress: settings.compress,
+        seal: settings.seal,
         retention: settings.retention,
         given_up: BTreeSet::new(),
         aged_at: None,
@@ -162,16 +186,16 @@ fn start_helpers(
             shared.health.note_damage(&shared.files.path(""), None, what);
         }
     }
-    shared.sealing.ask();
+    shared.maintenance.ask();
     Ok(Helpers { threads, next })
 }
 
 /// Starts the thread that writes what others leave; it ends last and takes the others with it.
-fn start_writer(turns: &Arc<Turns>, commits: &Arc<Commits>) -> Result<JoinHandle<()>, OpenError> {
-    let (turns, commits) = (Arc::clone(turns), Arc::clone(commits));
+fn start_writer(group: &Arc<GroupCommit>) -> Result<JoinHandle<()>, OpenError> {
+    let group = Arc::clone(group);
     start("journal-writer", move || {
         // After a panic there is nothing to end in order: what waits is refused as the channels go.
-        if let Some(writer) = turns.run(&commits) {
+        if let Some(writer) = group.run() {
             writer.end();
         }
     })
@@ -179,12 +203,4 @@ fn start_writer(turns: &Arc<Turns>, commits: &Arc<Commits>) -> Result<JoinHandle
 
 fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
     thread::Builder::new().name(name.to_owned()).spawn(run).map_err(OpenError::Thread)
-}
-
-/// Waits until a thread has ended; a panic is said in the log.
-pub(super) fn join(thread: JoinHandle<()>) {
-    let name = thread.thread().name().unwrap_or_default().to_owned();
-    if thread.join().is_err() {
-        tracing::error!(name, "a thread of the journal panicked");
-    }
 }

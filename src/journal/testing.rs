@@ -12,54 +12,58 @@ use std::{
 use crate::{
     event::Seq,
     journal::{
-        AppendBatch, Clock, Durability, IdempotencyKeys, Journal, JournalSettings, Level, OpenError, Opened,
-        RecordBuf, RecoveryHint, Retention,
-        memory::MemoryFiles,
-        record::{Record, RecordKind},
+        AppendBatch, IdempotencyKeys, Journal, Level, OpenError, Opened, RecordBuf, RecoveryHint, Retention,
+        log::{
+            clock::Clock,
+            memory::MemoryFiles,
+            record::{Record, RecordKind},
+        },
+        settings::Durability,
+        settings::JournalSettings,
     },
     time::Timestamp,
 };
 
 /// Small enough that a few records fill a segment.
-pub(super) const SEGMENT_BYTES: u64 = 400;
+pub(crate) const SEGMENT_BYTES: u64 = 400;
 
 /// Longer than any test: what nobody waits for stays unsynced.
-pub(super) const HOUR: Duration = Duration::from_secs(3_600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Opens with small segments and a clock that stands still.
-pub(super) fn open(files: &MemoryFiles) -> Opened {
+pub(crate) fn open(files: &MemoryFiles) -> Opened {
     try_open(files).expect("opened")
 }
 
-pub(super) fn try_open(files: &MemoryFiles) -> Result<Opened, OpenError> {
+pub(crate) fn try_open(files: &MemoryFiles) -> Result<Opened, OpenError> {
     open_with(files, SEGMENT_BYTES, Durability::Sync, Arc::new(|| Timestamp::from_millis(5)))
 }
 
-pub(super) fn open_with(
+pub(crate) fn open_with(
     files: &MemoryFiles,
     segment_bytes: u64,
     durability: Durability,
     clock: Clock,
 ) -> Result<Opened, OpenError> {
-    // What is packed, and when, would be another thread's choice.
+    // What is sealed, and when, would be another thread's choice.
     let settings = JournalSettings {
         segment_bytes,
         durability,
         sync_within: HOUR,
-        compress: false,
+        seal: false,
         ..JournalSettings::default()
     };
     open_set(files, settings, clock, RecoveryHint::default())
 }
 
 /// Opens a journal that syncs by itself what nobody waits for, at once.
-pub(super) fn open_syncing(files: &MemoryFiles, durability: Durability) -> Journal {
+pub(crate) fn open_syncing(files: &MemoryFiles, durability: Durability) -> Journal {
     let sync_within = Duration::from_millis(1);
     let settings = JournalSettings {
         segment_bytes: 1 << 20,
         durability,
         sync_within,
-        compress: false,
+        seal: false,
         ..JournalSettings::default()
     };
     let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
@@ -67,21 +71,21 @@ pub(super) fn open_syncing(files: &MemoryFiles, durability: Durability) -> Journ
 }
 
 /// Opens without asking for idempotency keys, as bodies may be any.
-pub(super) fn try_open_plainly(files: &MemoryFiles) -> Result<Opened, OpenError> {
+pub(crate) fn try_open_plainly(files: &MemoryFiles) -> Result<Opened, OpenError> {
     let settings =
-        JournalSettings { segment_bytes: SEGMENT_BYTES, compress: false, ..JournalSettings::default() };
+        JournalSettings { segment_bytes: SEGMENT_BYTES, seal: false, ..JournalSettings::default() };
     let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
     Journal::open(Arc::new(files.clone()), settings, clock, &|_| None)
 }
 
-/// Opens a journal that packs, and waits until that is done.
-pub(super) fn open_packing(files: &MemoryFiles) -> Opened {
-    let opened = try_open_packing(files, Retention::default(), RecoveryHint::default()).expect("opened");
-    opened.journal.inner.shared.sealing.wait_until_idle();
+/// Opens a journal that seals, and waits until that is done.
+pub(crate) fn open_sealing(files: &MemoryFiles) -> Opened {
+    let opened = try_open_sealing(files, Retention::default(), RecoveryHint::default()).expect("opened");
+    opened.journal.inner.shared.maintenance.wait_until_idle();
     opened
 }
 
-pub(super) fn try_open_packing(
+pub(crate) fn try_open_sealing(
     files: &MemoryFiles,
     retention: Retention,
     hint: RecoveryHint,
@@ -89,7 +93,7 @@ pub(super) fn try_open_packing(
     let settings = JournalSettings {
         segment_bytes: SEGMENT_BYTES,
         sync_within: HOUR,
-        compress: true,
+        seal: true,
         retention,
         ..JournalSettings::default()
     };
@@ -107,7 +111,7 @@ fn open_set(
 }
 
 /// Opens such that from now on every write and sync is the test's: the next segment is prepared.
-pub(super) fn open_prepared(files: &MemoryFiles, segment_bytes: u64) -> Journal {
+pub(crate) fn open_prepared(files: &MemoryFiles, segment_bytes: u64) -> Journal {
     let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
     let journal = open_with(files, segment_bytes, Durability::Sync, clock).expect("opened").journal;
     // The file and the folder.
@@ -120,18 +124,18 @@ pub(super) fn open_prepared(files: &MemoryFiles, segment_bytes: u64) -> Journal 
 }
 
 /// A clock that a test sets.
-pub(super) fn set_clock() -> (Arc<AtomicU64>, Clock) {
+pub(crate) fn set_clock() -> (Arc<AtomicU64>, Clock) {
     let millis = Arc::new(AtomicU64::new(0));
     let read = Arc::clone(&millis);
     (millis, Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst))))
 }
 
 /// One record with a body that depends on `number` alone, in its length too, and an idempotency key.
-pub(super) fn batch(number: u64) -> AppendBatch {
+pub(crate) fn batch(number: u64) -> AppendBatch {
     batch_of([number])
 }
 
-pub(super) fn batch_of(numbers: impl IntoIterator<Item = u64>) -> AppendBatch {
+pub(crate) fn batch_of(numbers: impl IntoIterator<Item = u64>) -> AppendBatch {
     let mut batch = AppendBatch::new();
     for number in numbers {
         batch.push(RecordKind(1), body(number).as_bytes(), Some(number.into())).expect("small");
@@ -139,32 +143,32 @@ pub(super) fn batch_of(numbers: impl IntoIterator<Item = u64>) -> AppendBatch {
     batch
 }
 
-pub(super) fn body(number: u64) -> String {
+pub(crate) fn body(number: u64) -> String {
     format!("{number} {}", "x".repeat(usize::try_from(number * 7 % 40).expect("small")))
 }
 
 /// The number that a record was made of.
-pub(super) fn number_of(body: &[u8]) -> u64 {
+pub(crate) fn number_of(body: &[u8]) -> u64 {
     let text = std::str::from_utf8(body).expect("text");
     let number = text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
     assert_eq!(text, self::body(number));
     number
 }
 
-/// A journal of `count` records that was closed, its full segments packed or not.
-pub(super) fn filled(count: u64, packs: bool) -> MemoryFiles {
+/// A journal of `count` records that was closed, its full segments sealed or not.
+pub(crate) fn filled(count: u64, seals: bool) -> MemoryFiles {
     let files = MemoryFiles::new();
     let journal = open(&files).journal;
     journal.append_blocking(batch_of(1..=count), Level::Synced).expect("appended");
     journal.close_blocking().expect("closed");
-    if packs {
-        open_packing(&files).journal.close_blocking().expect("closed");
+    if seals {
+        open_sealing(&files).journal.close_blocking().expect("closed");
     }
     files
 }
 
 /// All records from `seq` on, as they are read in batches of three.
-pub(super) fn read_all(journal: &Journal, seq: Seq) -> Vec<RecordBuf> {
+pub(crate) fn read_all(journal: &Journal, seq: Seq) -> Vec<RecordBuf> {
     let mut reader = journal.read_from(seq);
     let mut all = Vec::new();
     loop {
@@ -177,7 +181,7 @@ pub(super) fn read_all(journal: &Journal, seq: Seq) -> Vec<RecordBuf> {
 }
 
 /// The numbers of all records, after checking that positions have no gap.
-pub(super) fn numbers(journal: &Journal) -> Vec<u64> {
+pub(crate) fn numbers(journal: &Journal) -> Vec<u64> {
     let records = read_all(journal, Seq(1));
     for (record, seq) in records.iter().zip(1..) {
         assert_eq!(record.seq, Seq(seq));

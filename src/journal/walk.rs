@@ -10,14 +10,17 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    AppendError, Filler, Journal, JournalSettings, Level, OpenError, Opened, ReadError, Record, RecordKind,
-    files::Files,
-    mark::MARK_NAME,
-    memory::{MemoryFiles, Operation, Random},
-    repair, segment,
+use crate::journal::{
+    AppendError, Filler, Journal, Level, OpenError, Opened, ReadError, Record, RecordKind,
+    log::{
+        files::Files,
+        mark::MARK_NAME,
+        memory::{MemoryFiles, Operation, Random},
+        segment_file,
+    },
+    maintenance::{repair::repair, verify::verify},
+    settings::JournalSettings,
     testing::{HOUR, SEGMENT_BYTES, batch_of, number_of},
-    verify,
 };
 use crate::{event::Seq, time::Timestamp};
 
@@ -198,7 +201,8 @@ impl Walk {
     /// Flips a byte of a file.
     fn flip(&mut self) -> bool {
         let mut names = self.files.list().expect("listed");
-        names.retain(|name| segment::first_of(name).is_some() || name == "next.seg" || name == MARK_NAME);
+        names
+            .retain(|name| segment_file::first_of(name).is_some() || name == "next.seg" || name == MARK_NAME);
         let Some(name) = names.get(self.random.below(names.len())) else { return false };
         let file = self.files.open(name).expect("there");
         let size = file.size().expect("sized") as usize;
@@ -282,11 +286,11 @@ impl Walk {
     }
 
     fn open(&mut self) -> Result<Opened, OpenError> {
-        let compress = self.random.below(2) == 0;
+        let seal = self.random.below(2) == 0;
         let settings = JournalSettings {
             segment_bytes: SEGMENT_BYTES,
             sync_within: HOUR,
-            compress,
+            seal,
             ..JournalSettings::default()
         };
         let files = Arc::new(self.files.clone());
@@ -364,5 +368,5 @@ fn idle(files: &MemoryFiles, journal: &Journal) {
         quiet = if inner.commits.is_idle() && now == before { quiet + 1 } else { 0 };
         before = now;
     }
-    inner.shared.sealing.wait_until_idle();
+    inner.shared.maintenance.wait_until_idle();
 }

@@ -65,12 +65,12 @@ pub struct JournalView {
     pub segments: usize,
     /// How much of the disk they take up, in bytes, with what is preallocated.
     pub bytes: u64,
-    /// How many of the files are packed.
-    pub packed: usize,
-    /// How much of `bytes` the packed files take up.
-    pub packed_bytes: u64,
+    /// How many of the files are sealed.
+    pub sealed: usize,
+    /// How much of `bytes` the sealed files take up.
+    pub sealed_bytes: u64,
     /// What they took up before.
-    pub unpacked_bytes: u64,
+    pub unsealed_bytes: u64,
     /// What is missing, while the disk is full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,

@@ -54,9 +54,9 @@ pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     status.journal.first_at = first.map(|record| record.time.to_string());
     status.journal.segments = stored.segments;
     status.journal.bytes = stored.bytes;
-    status.journal.packed = stored.packed;
-    status.journal.packed_bytes = stored.packed_bytes;
-    status.journal.unpacked_bytes = stored.unpacked_bytes;
+    status.journal.sealed = stored.sealed;
+    status.journal.sealed_bytes = stored.sealed_bytes;
+    status.journal.unsealed_bytes = stored.unsealed_bytes;
     Ok(status)
 }
 

@@ -107,7 +107,7 @@ fn filled(signal: Signal) -> Home {
     }
     eventually("segments are sealed and the history is whole", || {
         let status = home.get("/v1/status");
-        let is_sealed = at(&status, "/journal/packed").as_u64() >= Some(2);
+        let is_sealed = at(&status, "/journal/sealed").as_u64() >= Some(2);
         let is_whole = at(&status, "/projection/behind").as_u64() == Some(0);
         (is_sealed && is_whole && files_of(&home, 4).len() >= 2).then_some(())
     });

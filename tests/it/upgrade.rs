@@ -157,7 +157,7 @@ fn check_delivered(left: &Left) {
 fn a_journal_without_its_beginning_and_without_snapshots_still_has_its_rules() {
     let each =
         "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[output]\npriority = \"high\"\n";
-    let settings = "[journal]\nsegment_bytes = 1048576\ncompress = false\n";
+    let settings = "[journal]\nsegment_bytes = 1048576\nseal = false\n";
     let home = Home::with(&[("aside.toml", settings), ("subscribers/each.toml", each)]);
     let daemon = home.serve();
     let pad = "x".repeat(60_000);
@@ -236,7 +236,7 @@ fn check_keys(left: &Left) {
     let snapshots = snapshots(state.path());
     let journal = ClosedJournal {
         files: Arc::new(DirFiles::new(&state.path().join("journal")).expect("a folder")),
-        settings: JournalSettings { compress: false, ..JournalSettings::default() },
+        settings: JournalSettings { seal: false, ..JournalSettings::default() },
         clock: Arc::new(|| Timestamp::ZERO),
         key_of: |found| key_of(found.kind.0, found.body),
     };

@@ -98,7 +98,7 @@ impl Disk {
             segment_bytes,
             // Nobody syncs but the test.
             sync_within: Duration::from_secs(3_600),
-            compress: false,
+            seal: false,
             ..Default::default()
         };
         let files = Arc::new(files.clone());

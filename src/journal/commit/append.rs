@@ -1,0 +1,305 @@
+//! What is handed to the journal, and what it answers.
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::{
+    event::Seq,
+    journal::log::{
+        failure::{DiskFull, Poisoned},
+        record::{BODY_BYTES_MAX, OVERHEAD_BYTES, RecordKind},
+    },
+    time::Timestamp,
+};
+
+/// What has to be true of a batch when it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// The operating system has it: survives the death of the process, not of the power.
+    Written,
+    /// The disk has it: survives a power loss.
+    Synced,
+}
+
+/// Records that get consecutive positions and one time.
+///
+/// Shape: one buffer of bodies, in order; a push allocates nothing once the buffers are large enough.
+#[derive(Debug, Default)]
+pub struct AppendBatch {
+    bodies: Vec<u8>,
+    drafts: Vec<Draft>,
+    uses_reserve: bool,
+    /// Released when the batch is written, or will not be.
+    held: Option<OwnedMutexGuard<()>>,
+}
+
+/// A record that has no position yet.
+#[derive(Debug, Clone, Copy)]
+struct Draft {
+    kind: RecordKind,
+    end: usize,
+    key: Option<u128>,
+}
+
+/// Why a body is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("record body has {bytes} bytes, at most {BODY_BYTES_MAX} fit")]
+pub struct BodyTooLarge {
+    /// Its size.
+    pub bytes: usize,
+}
+
+/// What became of one record of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is at this position.
+    Appended(Seq),
+    /// Its idempotency key was seen before, at this position; it was not written again.
+    Duplicate(Seq),
+}
+
+/// What became of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Appended {
+    /// The time that its records have.
+    pub time: Timestamp,
+    /// What is true of it, which `Durability::Interval` may make less than what was asked.
+    pub level: Level,
+    pub(crate) records: usize,
+    /// The position of the first record that was written.
+    pub(crate) begin: Seq,
+    /// Which records were not written, in order, and where each was first.
+    pub(crate) duplicates: Vec<(usize, Seq)>,
+    /// Which records after the first written one began a segment, in order: the position before each is that of the segment's preface.
+    pub(crate) prefaced: Vec<usize>,
+}
+
+/// Why a batch was not taken.
+///
+/// A batch that was refused because of [`Poisoned`] may be in the journal after a restart, as may one whose caller did not
+/// wait: what has an idempotency key can be published again without harm.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AppendError {
+    /// An earlier write or sync failed.
+    #[error(transparent)]
+    Poisoned(#[from] Poisoned),
+    /// There is no room for the next segment, and what is left is kept for others.
+    #[error(transparent)]
+    Full(#[from] DiskFull),
+    /// The journal was closed.
+    #[error("the journal is closed")]
+    Closed,
+}
+
+impl AppendBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A batch with one record.
+    ///
+    /// Errors: see [`AppendBatch::push`].
+    pub fn of(kind: RecordKind, body: &[u8], key: Option<u128>) -> Result<Self, BodyTooLarge> {
+        let mut batch = Self::new();
+        batch.push(kind, body, key)?;
+        Ok(batch)
+    }
+
+    /// Adds a record; one with an idempotency key is written only if that key was not seen before.
+    ///
+    /// Errors: the body is larger than `BODY_BYTES_MAX`; the batch is as it was.
+    pub fn push(&mut self, kind: RecordKind, body: &[u8], key: Option<u128>) -> Result<(), BodyTooLarge> {
+        if body.len() > BODY_BYTES_MAX {
+            return Err(BodyTooLarge { bytes: body.len() });
+        }
+        self.push_with(kind, key, |bodies| bodies.extend_from_slice(body))
+    }
+
+    /// Adds a record whose body `write` appends to the buffer, so that it need not be copied there.
+    ///
+    /// Errors: the body is larger than `BODY_BYTES_MAX`; the batch is as it was.
+    pub fn push_with(
+        &mut self,
+        kind: RecordKind,
+        key: Option<u128>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), BodyTooLarge> {
+        let start = self.bodies.len();
+        write(&mut self.bodies);
+        let end = self.bodies.len();
+        let bytes = end.saturating_sub(start);
+        if bytes > BODY_BYTES_MAX {
+            self.bodies.truncate(start);
+            return Err(BodyTooLarge { bytes });
+        }
+        self.drafts.push(Draft { kind, end, key });
+        Ok(())
+    }
+
+    /// As it is, and taken to the last byte of the last segment when the disk is full, where others leave a quarter of it.
+    pub fn with_reserve(self) -> Self {
+        Self { uses_reserve: true, ..self }
+    }
+
+    /// As it is, and has the lock released as soon as it can be read; whoever comes next then sees how much there is.
+    pub fn holding(self, lock: OwnedMutexGuard<()>) -> Self {
+        Self { held: Some(lock), ..self }
+    }
+
+    /// Takes the lock that is to be released when it is written.
+    pub(crate) fn take_held(&mut self) -> Option<OwnedMutexGuard<()>> {
+        self.held.take()
+    }
+
+    /// Whether it may take what others leave.
+    pub(crate) fn uses_reserve(&self) -> bool {
+        self.uses_reserve
+    }
+
+    /// How many bytes its records take up.
+    pub(crate) fn framed_bytes(&self) -> u64 {
+        (self.bodies.len() + self.drafts.len() * OVERHEAD_BYTES) as u64
+    }
+
+    /// How many records it has.
+    pub fn len(&self) -> usize {
+        self.drafts.len()
+    }
+
+    /// Whether it has no record.
+    pub fn is_empty(&self) -> bool {
+        self.drafts.is_empty()
+    }
+
+    /// Its records' kinds, bodies and idempotency keys, in order.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (RecordKind, &[u8], Option<u128>)> {
+        let mut start = 0;
+        self.drafts.iter().map(move |draft| {
+            let body = self.bodies.get(start..draft.end).unwrap_or_default();
+            start = draft.end;
+            (draft.kind, body, draft.key)
+        })
+    }
+}
+
+impl Appended {
+    /// The position of the first record that was written; `None` when all were duplicates.
+    pub fn first(&self) -> Option<Seq> {
+        (self.written() > 0).then_some(self.begin)
+    }
+
+    /// The position of the last record that was written; `None` when all were duplicates.
+    pub fn last(&self) -> Option<Seq> {
+        let positions = (self.written() + self.prefaced.len()) as u64;
+        (self.written() > 0).then(|| Seq(self.begin.0 + positions - 1))
+    }
+
+    /// What became of each record, in the order of the batch.
+    pub fn outcomes(&self) -> impl Iterator<Item = Outcome> {
+        let (mut next, mut duplicates) = (self.begin, self.duplicates.iter().peekable());
+        let mut prefaced = self.prefaced.iter().peekable();
+        (0..self.records).map(move |at| {
+            if prefaced.next_if(|prefaced| **prefaced == at).is_some() {
+                next = next.next();
+            }
+            if let Some((_, seq)) = duplicates.next_if(|(duplicate, _)| *duplicate == at) {
+                return Outcome::Duplicate(*seq);
+            }
+            let seq = next;
+            next = seq.next();
+            Outcome::Appended(seq)
+        })
+    }
+
+    fn written(&self) -> usize {
+        self.records - self.duplicates.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_keeps_bodies_apart() {
+        let mut batch = AppendBatch::of(RecordKind(1), b"one", None).expect("small");
+        batch.push(RecordKind(2), b"", Some(7)).expect("small");
+        batch.push_with(RecordKind(3), None, |bodies| bodies.extend(b"three")).expect("small");
+        let records: Vec<_> = batch.records().map(|(kind, body, key)| (kind.0, body, key)).collect();
+        assert_eq!(records, [(1, b"one".as_slice(), None), (2, b"", Some(7)), (3, b"three", None)]);
+    }
+
+    #[test]
+    fn a_body_over_the_limit_is_refused_and_leaves_the_batch_as_it_was() {
+        let mut batch = AppendBatch::of(RecordKind(1), b"one", None).expect("small");
+        let large = vec![0; BODY_BYTES_MAX + 1];
+        let refused = Err(BodyTooLarge { bytes: BODY_BYTES_MAX + 1 });
+        assert_eq!(batch.push(RecordKind(1), &large, None), refused);
+        assert_eq!(batch.push_with(RecordKind(1), None, |bodies| bodies.extend(&large)), refused);
+        batch.push(RecordKind(1), b"two", None).expect("small");
+        let bodies: Vec<_> = batch.records().map(|(_, body, _)| body).collect();
+        assert_eq!(bodies, [b"one", b"two"]);
+    }
+
+    #[test]
+    fn outcomes_are_in_the_order_of_the_batch() {
+        let duplicates = vec![(1, Seq(3)), (3, Seq(10))];
+        let time = Timestamp::ZERO;
+        let appended = Appended {
+            time,
+            level: Level::Synced,
+            records: 4,
+            begin: Seq(10),
+            duplicates,
+            prefaced: Vec::new(),
+        };
+        let outcomes: Vec<_> = appended.outcomes().collect();
+        assert_eq!(
+            outcomes,
+            [
+                Outcome::Appended(Seq(10)),
+                Outcome::Duplicate(Seq(3)),
+                Outcome::Appended(Seq(11)),
+                Outcome::Duplicate(Seq(10)),
+            ]
+        );
+        assert_eq!((appended.first(), appended.last()), (Some(Seq(10)), Some(Seq(11))));
+    }
+
+    #[test]
+    fn the_preface_of_a_segment_takes_a_position_of_its_own() {
+        let (time, duplicates) = (Timestamp::ZERO, vec![(1, Seq(3))]);
+        let appended = Appended {
+            time,
+            level: Level::Synced,
+            records: 4,
+            begin: Seq(10),
+            duplicates,
+            prefaced: vec![1, 3],
+        };
+        let outcomes: Vec<_> = appended.outcomes().collect();
+        assert_eq!(
+            outcomes,
+            [
+                Outcome::Appended(Seq(10)),
+                Outcome::Duplicate(Seq(3)),
+                Outcome::Appended(Seq(12)),
+                Outcome::Appended(Seq(14)),
+            ]
+        );
+        assert_eq!(appended.last(), Some(Seq(14)));
+    }
+
+    #[test]
+    fn a_batch_of_duplicates_wrote_nothing() {
+        let appended = Appended {
+            time: Timestamp::ZERO,
+            level: Level::Synced,
+            records: 1,
+            begin: Seq(10),
+            duplicates: vec![(0, Seq(4))],
+            prefaced: Vec::new(),
+        };
+        assert_eq!((appended.first(), appended.last()), (None, None));
+    }
+}

@@ -1,0 +1,155 @@
+//! The file after the present segment: ordered in time, waited for when it is needed, and taken.
+//!
+//! A thread of its own prepares it ([`prepare_files`]), as filling it with zeros keeps the disk busy for long. The first
+//! one after a start is ordered when the start is over, see [`Journal::prepare_next_file`](super::Journal::prepare_next_file), or when
+//! it is needed before; the flusher orders each after it, when the one before is named.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, SyncSender},
+    },
+    time::Duration,
+};
+
+use crate::journal::log::{
+    failure::{DiskFull, Poisoned},
+    files::File,
+    segment_file::{self, NEXT_NAME},
+    store::Store,
+};
+
+/// Time between two looks at whether the file is there or will not be; it is long prepared when it is needed, as a rule.
+const PREPARED_WAIT: Duration = Duration::from_millis(5);
+
+/// Time between two tries to prepare a segment on a full disk: soon enough for who has made room, and no load.
+const FULL_RETRY: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(5) };
+
+/// The writer's side of the thread that prepares files; that thread ends some time after this is dropped.
+pub(crate) struct NextFile {
+    /// Present until it was used.
+    first_order: Option<SyncSender<()>>,
+    /// The file, as soon as it is there; ends when the flusher has given up.
+    prepared: Receiver<io::Result<Arc<dyn File>>>,
+    /// The file, once it was looked for.
+    found: Option<Arc<dyn File>>,
+}
+
+/// Whether a look for the file waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    No,
+    /// Until the file is there, or it is known that there is no space for it.
+    UntilKnown,
+}
+
+/// The result of a look for the file.
+pub(crate) enum Next {
+    There,
+    /// It is still being prepared.
+    NotYet,
+    Full(DiskFull),
+}
+
+impl NextFile {
+    pub(crate) fn new(first_order: SyncSender<()>, prepared: Receiver<io::Result<Arc<dyn File>>>) -> Self {
+        Self { first_order: Some(first_order), prepared, found: None }
+    }
+
+    /// Looks whether the file is there.
+    pub(crate) fn look_for(&mut self, shared: &Store, wait: Wait) -> Result<Next, Poisoned> {
+        self.order();
+        while self.found.is_none() {
+            let timeout = match wait {
+                Wait::No => Duration::ZERO,
+                Wait::UntilKnown => PREPARED_WAIT,
+            };
+            let error = match self.prepared.recv_timeout(timeout) {
+                Ok(Ok(file)) => {
+                    self.found = Some(file);
+                    continue;
+                }
+                Ok(Err(error)) => error,
+                Err(RecvTimeoutError::Timeout) => match shared.disk_full() {
+                    Some(full) => return Ok(Next::Full(full)),
+                    None if wait == Wait::UntilKnown => continue,
+                    None => return Ok(Next::NotYet),
+                },
+                Err(RecvTimeoutError::Disconnected) => {
+                    io::Error::other("the thread that prepares segments has ended")
+                }
+            };
+            return Err(shared.poison("prepare", NEXT_NAME, error));
+        }
+        Ok(Next::There)
+    }
+
+    /// The file, if it was found and not taken yet.
+    pub(crate) fn take(&mut self) -> Option<Arc<dyn File>> {
+        self.found.take()
+    }
+
+    /// Orders the first file, unless that was done.
+    pub(crate) fn order(&mut self) {
+        if let Some(first) = self.first_order.take() {
+            // The channel holds one, and nobody else orders before a file was taken.
+            let _ = first.try_send(());
+        }
+    }
+}
+
+/// Prepares a file for every order, until no more can come.
+///
+/// While the disk is full it tries again and again; the one thing that others see of it is [`Store::disk_full`].
+pub(crate) fn prepare_files(
+    shared: &Store,
+    size: u64,
+    orders: &Receiver<()>,
+    prepared: &SyncSender<io::Result<Arc<dyn File>>>,
+) {
+    let files = shared.files.as_ref();
+    while orders.recv().is_ok() {
+        let mut file = segment_file::prepare(files, size);
+        while let Some(error) = file.as_ref().err().filter(|error| DiskFull::is_reason_of(error)) {
+            shared.set_full(size, error);
+            if orders.recv_timeout(FULL_RETRY) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+            file = segment_file::prepare(files, size);
+        }
+        shared.set_room();
+        if prepared.send(file).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::testing::*;
+    use crate::journal::{
+        Level,
+        log::{files::Files, memory::MemoryFiles},
+        settings::Durability,
+    };
+
+    /// Whether the next file is there after a journal with segments of 4 KiB was opened, asked for it, filled, and closed.
+    fn is_there_after(times_asked: usize, filled: std::ops::Range<u64>) -> bool {
+        let files = MemoryFiles::new();
+        let journal = open_with(&files, 4_096, Durability::Sync, set_clock().1).expect("opened").journal;
+        (0..times_asked).for_each(|_| journal.prepare_next_file());
+        journal.append_blocking(batch_of(filled), Level::Synced).expect("appended");
+        journal.close_blocking().expect("closed");
+        files.list().expect("listed").iter().any(|name| name == NEXT_NAME)
+    }
+
+    #[test]
+    fn the_first_file_is_prepared_when_it_is_asked_for_or_needed_and_not_before() {
+        assert!(!is_there_after(0, 1..30));
+        assert!(is_there_after(1, 1..2));
+        assert!(is_there_after(2, 1..2));
+        assert!(is_there_after(0, 1..60));
+    }
+}

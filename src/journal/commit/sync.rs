@@ -1,0 +1,579 @@
+//! Makes written records durable, so that nobody who does not ask for it waits for the disk.
+//!
+//! One sync covers all that waits when it begins; while it runs, the next group gathers, and one more follows for that. Who
+//! wrote, and waits for that or has nothing else to do, syncs itself when nobody else does ([`SyncDuty`]), so a lone append is
+//! handed to no other thread. All else is the flusher's: it gives the prepared file its name as a segment once the segment before it is
+//! synced, has the next one prepared by a thread of its own, and syncs what nobody waits for within `sync_within`, by the only timer
+//! there is. That runs only while something is unsynced.
+
+use std::{
+    io, mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::SyncSender},
+    time::Duration,
+};
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+
+use crate::{
+    event::Seq,
+    journal::{
+        commit::{
+            append::{AppendError, Appended},
+            role::Role,
+        },
+        log::{
+            failure::Poisoned, files::File, mark, segment::Segment, segment_file::NEXT_NAME, store::Store,
+        },
+    },
+};
+
+/// Where the answer to an append goes.
+pub(crate) type Reply = oneshot::Sender<Result<Appended, AppendError>>;
+
+/// A caller who is answered when what it appended is durable.
+///
+/// How many there are at once is limited by the permits of `IN_FLIGHT_MAX`.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) appended: Appended,
+    pub(crate) reply: Reply,
+    pub(crate) permit: OwnedSemaphorePermit,
+}
+
+/// What is written and waits to be durable.
+#[derive(Debug)]
+pub(crate) struct Commits {
+    state: Mutex<State>,
+    /// Wakes the flusher.
+    wake: Condvar,
+    shared: Arc<Store>,
+    synced: watch::Sender<Seq>,
+    /// What the mark said at the start.
+    marked: Seq,
+}
+
+#[derive(Debug)]
+struct State {
+    waiters: Vec<Waiter>,
+    /// The last record written.
+    written: Seq,
+    /// The segment it is in.
+    segment: Arc<Segment>,
+    /// The segment before, when it is full and `segment` has no name yet.
+    full: Option<Arc<Segment>>,
+    /// A thread syncs, and looks again before it ends.
+    is_syncing: bool,
+    /// Why nothing is synced any more.
+    failed: Option<Poisoned>,
+    is_closing: bool,
+    /// The flusher waits without a timer.
+    has_no_timer: bool,
+}
+
+/// What the flusher does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// A round, at once.
+    Round,
+    /// A round when what is unsynced is old enough, unless somebody else syncs it.
+    Timer,
+    /// Nothing, until it is woken.
+    Wait,
+}
+
+/// What one round makes durable.
+#[derive(Debug)]
+struct Commit {
+    target: Seq,
+    segment: Arc<Segment>,
+    full: Option<Arc<Segment>>,
+    failed: Option<Poisoned>,
+    is_last: bool,
+}
+
+/// The duty of one caller to sync once, at once; when it is dropped, what is not synced is the flusher's.
+#[derive(Debug)]
+#[must_use = "others wait for this sync"]
+pub(crate) struct SyncDuty {
+    commits: Arc<Commits>,
+}
+
+/// The thread that syncs what no caller does.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    pub(crate) commits: Arc<Commits>,
+    /// How long what nobody waits for stays unsynced.
+    pub(crate) sync_within: Duration,
+    /// Asks for the next prepared file; the channel holds one order and there is never a second one.
+    pub(crate) orders: Option<SyncSender<()>>,
+}
+
+impl Commits {
+    /// Nothing waits; all up to what `synced` says is written and durable.
+    pub(crate) fn new(
+        shared: Arc<Store>,
+        segment: Arc<Segment>,
+        synced: watch::Sender<Seq>,
+        marked: Seq,
+    ) -> Self {
+        let state = State {
+            waiters: Vec::new(),
+            written: *synced.borrow(),
+            segment,
+            full: None,
+            is_syncing: false,
+            failed: None,
+            is_closing: false,
+            has_no_timer: false,
+        };
+        Self { state: Mutex::new(state), wake: Condvar::new(), shared, synced, marked }
+    }
+
+    /// The last record that is known to be durable.
+    pub(crate) fn durable(&self) -> Seq {
+        *self.synced.borrow()
+    }
+
+    /// Has the mark say how far the journal is durable, if that is further than what records say.
+    ///
+    /// Without it a damaged record at the very end is taken for torn, which is no reason not to end.
+    pub(crate) fn mark(&self) {
+        let durable = self.durable();
+        if self.shared.poisoned().is_some() || durable <= self.marked {
+            return;
+        }
+        if let Err(error) = mark::write(self.shared.files.as_ref(), durable) {
+            tracing::warn!(%error, "the journal could not note how far it is durable");
+        }
+    }
+
+    /// Takes note of what was written, and of who waits for it to be durable.
+    ///
+    /// Returns the duty to sync that, if it is the writer's; never unless its role may sync.
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        written: Seq,
+        waiters: &mut Vec<Waiter>,
+        role: Role,
+    ) -> Option<SyncDuty> {
+        let mut state = self.lock();
+        state.written = written;
+        state.waiters.append(waiters);
+        let is_writers =
+            role.may_sync() && !state.waiters.is_empty() && !state.is_syncing && state.full.is_none();
+        state.is_syncing |= is_writers;
+        self.wake_if_needed(state);
+        is_writers.then(|| SyncDuty { commits: Arc::clone(self) })
+    }
+
+    /// Wakes the flusher if it has something to do, or a timer to begin.
+    fn wake_if_needed(&self, mut state: MutexGuard<'_, State>) {
+        let needs_flusher = match state.next(self.durable()) {
+            Next::Round => true,
+            // Once is enough: it looks for itself whether it is still so.
+            Next::Timer => mem::take(&mut state.has_no_timer),
+            Next::Wait => false,
+        };
+        drop(state);
+        if needs_flusher {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Syncs what waits now; what comes meanwhile is the flusher's.
+    fn sync_once(&self) {
+        let mut waiters = Vec::new();
+        let mut state = self.lock();
+        if state.full.is_some() {
+            // The segment has changed since, and what was full comes first.
+            return;
+        }
+        let commit = state.take(&mut waiters);
+        drop(state);
+        let result = self.sync_written(&commit);
+        self.answer(&mut waiters, result.err());
+    }
+
+    /// Syncs the segment that is being filled.
+    fn sync_written(&self, commit: &Commit) -> Result<(), Poisoned> {
+        if let Some(poisoned) = &commit.failed {
+            return Err(poisoned.clone());
+        }
+        if commit.target > *self.synced.borrow() {
+            self.check("sync", &commit.segment.name(), self.sync_measured(commit.segment.file.as_ref()))?;
+            self.synced.send_replace(commit.target);
+        }
+        Ok(())
+    }
+
+    fn sync_measured(&self, file: &dyn File) -> io::Result<()> {
+        let Some(meters) = self.shared.meters.get() else { return sync_named(file) };
+        let begun = meters.begin();
+        let synced = sync_named(file);
+        meters.commit.observe(meters.since(begun));
+        synced
+    }
+
+    fn answer(&self, waiters: &mut Vec<Waiter>, failed: Option<Poisoned>) {
+        for Waiter { appended, reply, permit } in waiters.drain(..) {
+            let answer = failed.clone().map_or(Ok(appended), |poisoned| Err(poisoned.into()));
+            // A caller that no longer waits has lost interest, not the record.
+            let _ = reply.send(answer);
+            drop(permit);
+        }
+    }
+
+    fn check<T>(&self, operation: &'static str, name: &str, result: io::Result<T>) -> Result<T, Poisoned> {
+        result.map_err(|error| {
+            let poisoned = self.shared.poison(operation, name, error);
+            self.lock().failed.get_or_insert(poisoned).clone()
+        })
+    }
+
+    /// Takes note that `full` is full and what follows is in `segment`.
+    pub(crate) fn rotate(&self, full: Arc<Segment>, segment: Arc<Segment>) {
+        let mut state = self.lock();
+        debug_assert!(
+            state.full.is_none(),
+            "a file is prepared only after the segment before it got its name"
+        );
+        state.full = Some(full);
+        state.segment = segment;
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Has everything synced and the thread end.
+    pub(crate) fn close(&self) {
+        self.lock().is_closing = true;
+        self.wake.notify_one();
+    }
+
+    /// Waits for the flusher's work and moves who waits into `waiters`; [`Commits::end_round`] has to follow.
+    fn next_of_flusher(&self, sync_within: Duration, waiters: &mut Vec<Waiter>) -> Commit {
+        let mut state = self.lock();
+        loop {
+            let next = state.next(self.durable());
+            state.has_no_timer = next == Next::Wait;
+            match next {
+                Next::Round => break,
+                Next::Timer => {
+                    let is_calm = |state: &mut State| state.next(self.durable()) != Next::Round;
+                    let (again, waited) = self
+                        .wake
+                        .wait_timeout_while(state, sync_within, is_calm)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    state = again;
+                    if waited.timed_out() && state.next(self.durable()) == Next::Timer {
+                        break;
+                    }
+                }
+                Next::Wait => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+        state.is_syncing = true;
+        state.take(waiters)
+    }
+
+    /// Whether nothing is being synced or waits for that.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.waiters.is_empty() && state.full.is_none() && !state.is_syncing
+    }
+
+    /// Whether nothing but a call can wake the flusher.
+    #[cfg(test)]
+    fn has_no_timer(&self) -> bool {
+        self.lock().has_no_timer
+    }
+
+    /// Lets the next one sync.
+    fn end_round(&self) {
+        let mut state = self.lock();
+        state.is_syncing = false;
+        self.wake_if_needed(state);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Syncs a file that has a name; what is synced into one without a name is gone with the process.
+fn sync_named(file: &dyn File) -> io::Result<()> {
+    file.sync_data()?;
+    if file.is_linked()? { Ok(()) } else { Err(io::Error::other("the file was deleted from its folder")) }
+}
+
+impl SyncDuty {
+    /// Syncs, blocking the thread.
+    pub(crate) fn sync(self) {
+        self.commits.sync_once();
+    }
+}
+
+impl Drop for SyncDuty {
+    fn drop(&mut self) {
+        self.commits.end_round();
+    }
+}
+
+impl State {
+    /// What the flusher does when all up to `durable` is synced.
+    fn next(&self, durable: Seq) -> Next {
+        if self.is_syncing {
+            return Next::Wait;
+        }
+        if !self.waiters.is_empty() || self.full.is_some() || self.is_closing {
+            return Next::Round;
+        }
+        if self.written > durable && self.failed.is_none() { Next::Timer } else { Next::Wait }
+    }
+
+    fn take(&mut self, waiters: &mut Vec<Waiter>) -> Commit {
+        waiters.append(&mut self.waiters);
+        Commit {
+            target: self.written,
+            segment: Arc::clone(&self.segment),
+            full: self.full.take(),
+            failed: self.failed.clone(),
+            is_last: self.is_closing,
+        }
+    }
+}
+
+impl Flusher {
+    /// Runs until the journal is closed.
+    pub(crate) fn run(mut self) {
+        let mut waiters = Vec::new();
+        loop {
+            let commit = self.commits.next_of_flusher(self.sync_within, &mut waiters);
+            let failed = self.begin_segment(&commit).and_then(|()| self.commits.sync_written(&commit)).err();
+            if failed.is_some() {
+                // Without orders nothing is prepared, so that a writer that waits for a file is told.
+                self.orders = None;
+            }
+            self.commits.answer(&mut waiters, failed);
+            self.commits.end_round();
+            if commit.is_last {
+                return;
+            }
+        }
+    }
+
+    /// Ends the full segment and gives the one after it its name.
+    fn begin_segment(&self, commit: &Commit) -> Result<(), Poisoned> {
+        let Some(full) = &commit.full else { return Ok(()) };
+        if let Some(poisoned) = &commit.failed {
+            return Err(poisoned.clone());
+        }
+        let (commits, name) = (&self.commits, commit.segment.name());
+        let files = &commits.shared.files;
+        commits.check("sync", &full.name(), sync_named(full.file.as_ref()))?;
+        commits.check("name", &name, files.rename(NEXT_NAME, &name))?;
+        commits.check("sync the folder of", &name, files.sync_dir())?;
+        commit.segment.set_named();
+        commits.shared.maintenance.ask();
+        if let Some(orders) = &self.orders {
+            // The thread that prepares ends only after this one.
+            let _ = orders.try_send(());
+        }
+        Ok(())
+    }
+}
+
+/// Empties `waiters` with the answer that nothing was appended.
+pub(crate) fn refuse(waiters: &mut Vec<Waiter>, poisoned: &Poisoned) {
+    for waiter in mem::take(waiters) {
+        // A caller that no longer waits has lost interest, not the record.
+        let _ = waiter.reply.send(Err(poisoned.clone().into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::journal::testing::*;
+    use crate::{
+        journal::{
+            Level, block_on,
+            log::{
+                files::Files,
+                memory::{Faults, MemoryFiles},
+            },
+            settings::Durability,
+        },
+        time::Timestamp,
+    };
+
+    #[test]
+    fn one_sync_covers_all_that_waits() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 1 << 20);
+        let before = files.operations().syncs;
+        files.close_gate();
+        thread::scope(|scope| {
+            for number in 1..=64 {
+                let journal = &journal;
+                scope.spawn(move || journal.append_blocking(batch(number), Level::Synced).expect("appended"));
+            }
+            block_on(journal.written().wait_for(|written| *written == Seq(64))).expect("open");
+            assert_eq!(files.operations().syncs, before);
+            files.open_gate();
+        });
+        // One may have begun before all were written, and one before the last were handed over.
+        let syncs = files.operations().syncs - before;
+        assert!((1..=3).contains(&syncs), "{syncs} syncs");
+        assert_eq!(*journal.synced().borrow(), Seq(64));
+    }
+
+    #[test]
+    fn who_asks_for_writing_only_does_not_wait_for_a_sync() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 1 << 20);
+        files.close_gate();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| journal.append_blocking(batch(1), Level::Synced).expect("appended"));
+            files.wait_for_sync_at_gate();
+            let written = journal.append_blocking(batch(2), Level::Written).expect("appended");
+            assert_eq!((written.first(), written.level), (Some(Seq(2)), Level::Written));
+            assert_eq!(*journal.synced().borrow(), Seq::ZERO);
+            files.open_gate();
+            assert_eq!(waits.join().expect("no panic").level, Level::Synced);
+        });
+        assert!(*journal.synced().borrow() >= Seq(1));
+    }
+
+    #[test]
+    fn writing_goes_on_in_the_next_segment_while_the_full_one_is_being_synced() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, SEGMENT_BYTES);
+        files.close_gate();
+        // The first segment takes seven of them, the second one the rest.
+        for number in 1..=12 {
+            journal.append_blocking(batch(number), Level::Written).expect("appended");
+        }
+        assert_eq!(numbers(&journal), (1..=12).collect::<Vec<_>>());
+        let killed = files.after_kill();
+        files.open_gate();
+        let next = killed.open(NEXT_NAME).expect("there");
+        assert!(
+            crate::journal::log::segment_file::used_end(
+                next.as_ref(),
+                crate::journal::log::segment_file::HEADER_BYTES
+            )
+            .expect("read")
+            .is_some()
+        );
+        assert_eq!(Files::list(&killed).expect("listed"), ["00000000000000000001.seg", NEXT_NAME]);
+        let again = open(&killed);
+        assert_eq!(again.cuts, []);
+        assert_eq!(numbers(&again.journal), (1..=12).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn after_a_failed_sync_nothing_is_appended_and_no_sync_is_tried_again() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, SEGMENT_BYTES);
+        journal.append_blocking(batch(1), Level::Synced).expect("appended");
+        let failing = files.operations().syncs + 1;
+        files.set_faults(Faults { fail_sync: Some(failing), ..Faults::default() });
+        let error = journal.append_blocking(batch(2), Level::Synced).expect_err("refused").to_string();
+        assert!(error.contains("could not sync memory/00000000000000000001.seg"), "{error}");
+        for level in [Level::Written, Level::Synced] {
+            assert!(journal.append_blocking(batch(3), level).is_err());
+        }
+        assert!(block_on(journal.wait_for_poison()).source.to_string().contains("told to fail"));
+        assert!(journal.close_blocking().is_err());
+        assert_eq!(files.operations().syncs, failing);
+        assert_eq!(*journal.synced().borrow(), Seq(1));
+        assert_eq!(numbers(&journal), [1, 2]);
+    }
+
+    #[test]
+    fn a_file_that_was_deleted_under_the_journal_is_noticed_before_anybody_is_answered() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 1 << 20);
+        journal.append_blocking(batch(1), Level::Synced).expect("appended");
+        for name in files.list().expect("listed") {
+            files.remove(&name).expect("removed");
+        }
+        let error = journal.append_blocking(batch(2), Level::Synced).expect_err("refused");
+        let AppendError::Poisoned(poisoned) = error else { panic!("{error}") };
+        assert_eq!(poisoned.source.to_string(), "the file was deleted from its folder");
+        assert!(journal.poisoned().is_some());
+    }
+
+    #[test]
+    fn a_writer_that_needs_the_next_file_is_told_when_there_will_be_none() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, SEGMENT_BYTES);
+        files.set_faults(Faults { fail_sync: Some(files.operations().syncs + 1), ..Faults::default() });
+        let refused =
+            (1..100).find_map(|number| journal.append_blocking(batch(number), Level::Written).err());
+        let error = refused.expect("refused at last").to_string();
+        assert!(error.contains("could not sync memory/00000000000000000001.seg"), "{error}");
+    }
+
+    #[test]
+    fn an_interval_answers_before_the_sync_and_says_so() {
+        let files = MemoryFiles::new();
+        let clock = || Timestamp::from_millis(5);
+        let opened = open_with(&files, 1 << 20, Durability::Interval, Arc::new(clock)).expect("opened");
+        let appended = opened.journal.append_blocking(batch(1), Level::Synced).expect("appended");
+        assert_eq!(appended.level, Level::Written);
+        assert_eq!(*opened.journal.synced().borrow(), Seq::ZERO);
+        opened.journal.close_blocking().expect("closed");
+        assert_eq!(*opened.journal.synced().borrow(), Seq(1));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_synced_by_itself_and_then_nothing_wakes_the_thread() {
+        for durability in [Durability::Sync, Durability::Interval] {
+            let files = MemoryFiles::new();
+            let journal = open_syncing(&files, durability);
+            for number in 1..=3 {
+                journal.append_blocking(batch(number), Level::Written).expect("appended");
+                block_on(journal.synced().wait_for(|synced| *synced == Seq(number))).expect("open");
+                while !journal.inner.commits.has_no_timer() {
+                    thread::yield_now();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_timer_runs_only_while_something_is_unsynced_and_nobody_syncs_it() {
+        let journal = open_prepared(&MemoryFiles::new(), 1 << 20);
+        journal.append_blocking(batch(1), Level::Written).expect("appended");
+        let mut state = journal.inner.commits.lock();
+        assert_eq!((state.next(Seq::ZERO), state.next(Seq(1))), (Next::Timer, Next::Wait));
+        state.is_syncing = true;
+        assert_eq!(state.next(Seq::ZERO), Next::Wait, "who syncs looks again");
+        state.is_syncing = false;
+        let failed = io::Error::other("told to fail");
+        state.failed = Some(journal.inner.shared.poison("sync", "a.seg", failed));
+        assert_eq!(state.next(Seq::ZERO), Next::Wait, "nothing is synced any more");
+        state.is_closing = true;
+        assert_eq!(state.next(Seq(1)), Next::Round);
+    }
+
+    #[test]
+    fn a_clean_journal_is_not_synced_when_it_closes() {
+        let files = MemoryFiles::new();
+        let journal = open_prepared(&files, 1 << 20);
+        journal.append_blocking(batch(1), Level::Synced).expect("appended");
+        let before = files.operations();
+        journal.close_blocking().expect("closed");
+        // The mark, which says that it is durable, and its name.
+        let after = files.operations();
+        assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (1, 2));
+        let again = open_prepared(&files, 1 << 20);
+        let before = files.operations();
+        again.close_blocking().expect("closed");
+        assert_eq!(files.operations(), before);
+    }
+}

@@ -1,0 +1,19 @@
+//! What is on the disk: files, records in segments, and how they are read, scanned and recovered.
+
+pub(crate) mod clock;
+pub(crate) mod cursor;
+pub(crate) mod failure;
+pub mod files;
+pub(crate) mod health;
+pub(crate) mod idempotency;
+pub(crate) mod maintenance_signal;
+pub(crate) mod mark;
+pub mod memory;
+pub(crate) mod reader;
+pub mod record;
+pub(crate) mod recover;
+pub(crate) mod salvage;
+pub(crate) mod sealed;
+pub(crate) mod segment;
+pub(crate) mod segment_file;
+pub(crate) mod store;

@@ -1,0 +1,186 @@
+//! What is wrong with a running journal that does not stop it, remembered until the process ends or it is over.
+//!
+//! Whoever meets damage in the background (the thread that seals, a reader that looks something up) notes it here, so that it is
+//! shown and not only a line in the log.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{event::Seq, journal::log::clock::Clock, time::Timestamp};
+
+/// How many damaged places are remembered; what is found beyond that is counted.
+pub const DAMAGED_PLACES_MAX: usize = 16;
+
+/// What is wrong with a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JournalHealth {
+    /// Places that could not be read or sealed, in the order in which they were found; at most [`DAMAGED_PLACES_MAX`].
+    pub damaged: Vec<DamagedPlace>,
+    /// How many more were found.
+    pub more: u64,
+    /// The segment that retention could not delete, so that nothing is deleted.
+    pub retention_blocked: Option<DamagedPlace>,
+    /// The records that the start skipped, and why.
+    pub skipped: Vec<(Seq, String)>,
+    /// Snapshots that the start found to be of another journal, where they are kept.
+    pub unmatched_snapshots: Vec<PathBuf>,
+}
+
+/// Something that is wrong with one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedPlace {
+    /// Which file.
+    pub path: PathBuf,
+    /// Where in it, in bytes, if that is known.
+    pub offset: Option<u64>,
+    /// What is wrong.
+    pub what: String,
+    /// When it was found.
+    pub since: Timestamp,
+}
+
+impl JournalHealth {
+    /// Whether nothing is known to be wrong.
+    pub fn is_good(&self) -> bool {
+        self.damaged.is_empty()
+            && self.retention_blocked.is_none()
+            && self.skipped.is_empty()
+            && self.unmatched_snapshots.is_empty()
+    }
+
+    /// One sentence for each thing that is wrong, for a person.
+    pub fn sentences(&self) -> Vec<String> {
+        let advice =
+            "`aside journal verify` lists what is damaged, `aside journal repair` keeps what is good";
+        let mut sentences: Vec<String> = self
+            .damaged
+            .iter()
+            .map(|place| match place.offset {
+                Some(offset) => {
+                    format!("{} is damaged at byte {offset}: {}; {advice}", place.path.display(), place.what)
+                }
+                None => format!("{}: {}; {advice}", place.path.display(), place.what),
+            })
+            .collect();
+        if self.more > 0 {
+            sentences.push(format!("{} more damaged places of the journal; {advice}", self.more));
+        }
+        sentences.extend(self.retention_blocked.iter().map(|place| {
+            format!(
+                "nothing of the journal is deleted, as {} cannot be: {}; it is tried again with the next segment",
+                place.path.display(),
+                place.what
+            )
+        }));
+        sentences.extend(self.skipped.iter().map(|(seq, why)| {
+            format!("the start skipped record {seq}: {why}; nothing came of it, and `aside why` of its event says so")
+        }));
+        sentences.extend(self.unmatched_snapshots.iter().map(|path| {
+            format!(
+                "the journal lost its end or is an older copy: {} is a snapshot of what it does not have, and is not used",
+                path.display()
+            )
+        }));
+        sentences
+    }
+}
+
+/// What the parts of a journal note.
+pub(crate) struct Health {
+    clock: Clock,
+    state: Mutex<JournalHealth>,
+}
+
+impl Health {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, state: Mutex::default() }
+    }
+
+    pub(crate) fn get(&self) -> JournalHealth {
+        self.lock().clone()
+    }
+
+    /// Remembers that a place is damaged, unless it is remembered; returns whether it is new.
+    pub(crate) fn note_damage(&self, path: &Path, offset: Option<u64>, what: String) -> bool {
+        let since = (self.clock)();
+        let mut state = self.lock();
+        if state.damaged.iter().any(|place| place.path == path && place.offset == offset) {
+            return false;
+        }
+        if state.damaged.len() == DAMAGED_PLACES_MAX {
+            state.more += 1;
+        } else {
+            state.damaged.push(DamagedPlace { path: path.to_owned(), offset, what, since });
+        }
+        true
+    }
+
+    /// Remembers that a segment cannot be deleted.
+    pub(crate) fn block_retention(&self, path: &Path, what: String) {
+        let since = (self.clock)();
+        let mut state = self.lock();
+        let place = DamagedPlace { path: path.to_owned(), offset: None, what, since };
+        state.retention_blocked.get_or_insert(place);
+    }
+
+    /// Remembers that a start skipped a record.
+    pub(crate) fn note_skipped(&self, seq: Seq, why: String) {
+        self.lock().skipped.push((seq, why));
+    }
+
+    /// Remembers that a start found a snapshot of another journal.
+    pub(crate) fn note_unmatched_snapshot(&self, path: PathBuf) {
+        self.lock().unmatched_snapshots.push(path);
+    }
+
+    /// Says that deleting works.
+    pub(crate) fn unblock_retention(&self) {
+        self.lock().retention_blocked = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, JournalHealth> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_remembered_once_and_what_is_too_much_is_counted() {
+        let health = Health::new(Arc::new(|| Timestamp::from_millis(7)));
+        assert!(health.get().is_good());
+        let path = Path::new("a.seg");
+        for _ in 0..2 {
+            health.note_damage(path, Some(30), "bad".to_owned());
+        }
+        let place = DamagedPlace {
+            path: path.to_owned(),
+            offset: Some(30),
+            what: "bad".to_owned(),
+            since: Timestamp::from_millis(7),
+        };
+        assert_eq!(health.get().damaged, [place]);
+        for offset in 0..20 {
+            health.note_damage(path, Some(offset), "bad".to_owned());
+        }
+        health.block_retention(path, "no".to_owned());
+        let found = health.get();
+        assert_eq!((found.damaged.len(), found.more), (DAMAGED_PLACES_MAX, 5));
+        assert_eq!(found.sentences().len(), DAMAGED_PLACES_MAX + 2);
+        health.unblock_retention();
+        assert_eq!(health.get().retention_blocked, None);
+    }
+}

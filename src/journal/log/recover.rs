@@ -1,0 +1,473 @@
+//! What is found at the start: scans what has to be, and says what a crash left and what is damaged.
+//!
+//! A sealed segment is taken at its seal's word, unless its idempotency keys are needed; every other one is read through.
+//!
+//! Only the last segment, or the unnamed file after it, can be torn, since a file gets a segment's name when all before it is
+//! durable. There, a place without a good record is what a crash left only if nothing says that the record was durable: no good
+//! record behind it, no mark of a journal that was closed, and nothing that the caller knows. Anything else is damage, and a
+//! reason not to start. Nothing is changed before everything was looked at; `apply` does what follows.
+
+pub(crate) mod apply;
+
+use std::{
+    collections::VecDeque,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    event::Seq,
+    journal::log::{
+        cursor::{Cursor, Step},
+        files::Files,
+        idempotency::{IDEMPOTENCY_KEYS_MAX, IdempotencyKey, IdempotencyKeys},
+        mark,
+        reader::RecordBuf,
+        record::{Damage, Record},
+        salvage,
+        sealed::{SealDamage, SealedFile},
+        segment::Segment,
+        segment_file::{self, HEADER_BYTES, Header, NEXT_NAME},
+    },
+    time::Timestamp,
+};
+
+/// Why a journal cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A file operation failed.
+    #[error("open the journal: {operation} {}", path.display())]
+    Io {
+        /// What failed.
+        operation: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "open the journal: {} has format {found}, this program reads up to {}; start the newer program again",
+        path.display(), segment_file::SEALED_VERSION
+    )]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// A file has a segment's name and does not begin as one.
+    #[error(
+        "open the journal: {} is not a segment; `aside journal verify` lists what is damaged, \
+         `aside journal repair` keeps what is good", path.display()
+    )]
+    NotASegment {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A record that must be good is not.
+    #[error(
+        "open the journal: the record at byte {offset} of {} is damaged: {damage}; `aside journal verify` lists what is \
+         damaged, `aside journal repair` keeps what is good", path.display()
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// Where in it the record begins, in bytes.
+        offset: u64,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// The caller knows records that are not there, such as a snapshot of what a power loss took.
+    #[error("open the journal: it ends with record {last}, and what is known of it goes up to {known}")]
+    Behind {
+        /// The last record of the journal.
+        last: Seq,
+        /// The last one that the caller knows.
+        known: Seq,
+    },
+    /// A sealed segment is not what was sealed.
+    #[error(
+        "open the journal: {} cannot be read: {damage}; `aside journal verify` lists what is damaged, \
+         `aside journal repair` keeps what is good", path.display()
+    )]
+    Sealed {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        damage: SealDamage,
+    },
+    /// A thread could not be started.
+    #[error("open the journal: start a thread")]
+    Thread(#[source] io::Error),
+}
+
+/// What the caller knows of the journal before it is opened, such as from a snapshot; by default nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecoveryHint {
+    /// A record that the journal had, durably.
+    pub seq: Seq,
+    /// The idempotency keys of the records up to this one are known.
+    pub keys_upto: Seq,
+}
+
+/// A torn end that was cut off, or would be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the torn end of {} was cut at byte {offset}: {bytes} bytes that were not known to be durable{}",
+    path.display(), kept_as(kept.as_deref())
+)]
+pub struct Cut {
+    /// In which file.
+    pub path: PathBuf,
+    /// Where in it the last good record ends, in bytes.
+    pub offset: u64,
+    /// How many bytes after it were not preallocated space any more.
+    pub bytes: u64,
+    /// Where they are kept, if there is a good record among them.
+    pub kept: Option<PathBuf>,
+}
+
+fn kept_as(kept: Option<&Path>) -> String {
+    kept.map_or_else(String::new, |kept| format!("; they are kept in {}", kept.display()))
+}
+
+/// What was found, with all torn ends cut.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    /// Never empty; the last one is where appending goes on.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) last: Seq,
+    pub(crate) time: Timestamp,
+    pub(crate) keys: IdempotencyKeys,
+    pub(crate) cuts: Vec<Cut>,
+    /// What the mark says is durable.
+    pub(crate) marked: Seq,
+}
+
+/// What the journal asks its caller about a record: its idempotency key, if it has one.
+pub type KeyOf<'a> = dyn Fn(Record<'_>) -> Option<u128> + 'a;
+
+/// What a scan of one file found; where its last good record ends is in the segment.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// The record that would have come next.
+    pub(crate) expected: Seq,
+    time: Timestamp,
+    /// What is in its place, unless that is preallocated space.
+    damage: Option<Damage>,
+    /// The last record that one of those here says was durable.
+    durable: Seq,
+    /// The newest idempotency keys, in order.
+    keys: VecDeque<IdempotencyKey>,
+}
+
+/// What is behind the last good record of a file.
+#[derive(Debug, Clone)]
+struct Torn {
+    /// Where, with nothing kept yet.
+    cut: Cut,
+    /// Whether a good record is among it.
+    has_records: bool,
+    /// The last record that one of those says was durable.
+    durable: Seq,
+}
+
+/// What a scan of a journal's folder found. Nothing was changed for it.
+#[derive(Debug, Default)]
+pub struct ScanReport {
+    /// In order; none where no journal was begun.
+    segments: Vec<Arc<Segment>>,
+    /// Of the same, the last one first.
+    scans: Vec<Scan>,
+    /// The file that is to follow, if it goes on where the last segment ends.
+    next: Option<(Segment, Scan)>,
+    /// What is behind the last good record.
+    torn: Option<Torn>,
+    /// What is in the file that is to follow, if that does not go on where the last segment ends.
+    dropped: Option<Torn>,
+    /// The last record that is known to be durable.
+    durable: Seq,
+    /// What the mark says of that.
+    marked: Seq,
+}
+
+impl ScanReport {
+    /// The last record; [`Seq::ZERO`] when there is none.
+    pub fn last(&self) -> Seq {
+        let last_scan = self.next.as_ref().map(|(_, scan)| scan).or(self.scans.first());
+        last_scan.map_or(Seq::ZERO, |scan| scan.expected.previous())
+    }
+
+    /// The first record that there is or that comes next.
+    pub fn first(&self) -> Seq {
+        let segment = self.segments.first().map(Arc::as_ref).or(self.next.as_ref().map(|(next, _)| next));
+        segment.map_or(Seq::ZERO.next(), |segment| segment.first)
+    }
+
+    /// The record at `seq`; `None` when there is none.
+    ///
+    /// Errors: it cannot be read.
+    pub fn record(&self, seq: Seq) -> io::Result<Option<RecordBuf>> {
+        let next = self.next.as_ref().map(|(next, _)| next);
+        let mut newest_first = next.into_iter().chain(self.segments.iter().rev().map(Arc::as_ref));
+        let Some(segment) = newest_first.find(|segment| segment.first <= seq) else { return Ok(None) };
+        let mut cursor = Cursor::new(Arc::clone(&segment.file), segment.place_before(seq)?.1);
+        loop {
+            match cursor.step() {
+                Step::Record(entry) if entry.seq == seq => return Ok(Some(cursor.record(&entry).into())),
+                Step::Record(entry) if entry.seq < seq => {}
+                Step::Short if cursor.refill(segment.end())? => {}
+                Step::Record(_) | Step::Short | Step::End | Step::Damaged(_) => return Ok(None),
+            }
+        }
+    }
+
+    fn check_reach(self, hint: RecoveryHint) -> Result<Self, OpenError> {
+        let last = self.last();
+        if hint.seq > last { Err(OpenError::Behind { last, known: hint.seq }) } else { Ok(self) }
+    }
+}
+
+/// Scans the folder of a journal.
+///
+/// Shape: scans the newest segment first, so that `key_of` is asked only until enough keys are found.
+pub(crate) fn scan(
+    files: &dyn Files,
+    key_of: &KeyOf<'_>,
+    hint: RecoveryHint,
+) -> Result<ScanReport, OpenError> {
+    let mut scanner = Scanner::new(files, key_of, hint);
+    let (firsts, has_next) = scanner.list()?;
+    let Some((last_first, full_firsts)) = firsts.split_last() else {
+        return ScanReport::default().check_reach(hint);
+    };
+
+    let (tail, tail_scan) = scanner.scan_last(*last_first)?;
+    let next = if has_next { scanner.scan_next(tail_scan.expected)? } else { None };
+    let mut segments = vec![Arc::new(tail)];
+    let mut scans = vec![tail_scan];
+    let mut following = *last_first;
+    for first in full_firsts.iter().rev() {
+        let (segment, scan) = scanner.scan_full(*first, following)?;
+        segments.insert(0, Arc::new(segment));
+        scans.push(scan);
+        following = *first;
+    }
+
+    let report = ScanReport { segments, scans, ..ScanReport::default() };
+    scanner.judge_end(report, next)?.check_reach(hint)
+}
+
+impl Scan {
+    fn of_nothing(expected: Seq) -> Self {
+        Self { expected, time: Timestamp::ZERO, damage: None, durable: Seq::ZERO, keys: VecDeque::new() }
+    }
+}
+
+/// Opens and scans files.
+pub(crate) struct Scanner<'a> {
+    files: &'a dyn Files,
+    key_of: &'a KeyOf<'a>,
+    hint: RecoveryHint,
+    keys_left: usize,
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(files: &'a dyn Files, key_of: &'a KeyOf<'a>, hint: RecoveryHint) -> Self {
+        Self { files, key_of, hint, keys_left: IDEMPOTENCY_KEYS_MAX }
+    }
+
+    /// The first records of all segments, in order, and whether there is a file that is to follow them.
+    pub(crate) fn list(&self) -> Result<(Vec<Seq>, bool), OpenError> {
+        let names = self.files.list().map_err(|source| self.failed("list", "", source))?;
+        let mut firsts: Vec<Seq> = names.iter().filter_map(|name| segment_file::first_of(name)).collect();
+        firsts.sort();
+        Ok((firsts, names.iter().any(|name| name == NEXT_NAME)))
+    }
+
+    fn open(&self, name: &str, first: Seq) -> Result<Segment, OpenError> {
+        let file = match self.files.open(name) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                return Err(OpenError::NotASegment { path: self.files.path(name) });
+            }
+            file => file.map_err(|source| self.failed("open", name, source))?,
+        };
+        match segment_file::header_of(file.as_ref()).map_err(|source| self.failed("read", name, source))? {
+            Header::Plain => Ok(Segment::new(first, file)),
+            Header::Sealed => {
+                let sealed = SealedFile::open(file).map_err(|source| self.failed("read", name, source))?;
+                if sealed.seal.first == first {
+                    return Ok(Segment::sealed(sealed));
+                }
+                let damage = Damage::Order { expected: first, found: sealed.seal.first };
+                Err(OpenError::Damaged { path: self.files.path(name), offset: HEADER_BYTES, damage })
+            }
+            Header::Newer(found) => Err(OpenError::Newer { path: self.files.path(name), found }),
+            Header::Other => Err(OpenError::NotASegment { path: self.files.path(name) }),
+        }
+    }
+
+    /// Scans the file that has no segment's name, as if it followed; `None` when it was never finished.
+    fn scan_next(&mut self, first: Seq) -> Result<Option<(Segment, Scan)>, OpenError> {
+        let next = match self.open(NEXT_NAME, first) {
+            Err(error @ (OpenError::NotASegment { .. } | OpenError::Newer { .. })) => {
+                let failed = |source| self.failed("read", NEXT_NAME, source);
+                let Ok(file) = self.files.open(NEXT_NAME) else { return Err(error) };
+                // Whatever its header says, there is nothing in it.
+                if !segment_file::begins_used(file.as_ref()).map_err(failed)? {
+                    return Ok(None);
+                }
+                if matches!(error, OpenError::Newer { .. }) {
+                    return Err(error);
+                }
+                // Its header is damaged, and what it holds is not to be overwritten unseen.
+                return Ok(Some((Segment::new(first, file), Scan::of_nothing(first))));
+            }
+            next => next?,
+        };
+        let scan = self.scan(NEXT_NAME, &next, None)?;
+        Ok(Some((next, scan)))
+    }
+
+    /// Scans the last segment, where only what a crash leaves is excused.
+    pub(crate) fn scan_last(&mut self, first: Seq) -> Result<(Segment, Scan), OpenError> {
+        let name = segment_file::name_of(first);
+        let segment = self.open(&name, first)?;
+        let scan = self.scan(&name, &segment, None)?;
+        match scan.damage {
+            Some(damage @ (Damage::Version(_) | Damage::Order { .. })) => {
+                Err(OpenError::Damaged { path: self.files.path(&name), offset: segment.end(), damage })
+            }
+            None | Some(Damage::Length(_) | Damage::Checksum | Damage::Missing { .. }) => Ok((segment, scan)),
+        }
+    }
+
+    /// Scans a segment that others follow, which has every record up to the first of the following one.
+    pub(crate) fn scan_full(&mut self, first: Seq, following: Seq) -> Result<(Segment, Scan), OpenError> {
+        let name = segment_file::name_of(first);
+        let segment = self.open(&name, first)?;
+        let scan = self.scan(&name, &segment, Some(following))?;
+        if scan.expected == following {
+            return Ok((segment, scan));
+        }
+        let damage = scan.damage.unwrap_or(Damage::Missing { expected: scan.expected });
+        Err(OpenError::Damaged { path: self.files.path(&name), offset: segment.end(), damage })
+    }
+
+    fn scan(&mut self, name: &str, segment: &Segment, until: Option<Seq>) -> Result<Scan, OpenError> {
+        if let Some(seal) =
+            segment.seal().filter(|seal| self.keys_left == 0 || seal.last <= self.hint.keys_upto)
+        {
+            let (expected, time, durable) = (seal.last.next(), seal.time, seal.last);
+            return Ok(Scan { time, durable, ..Scan::of_nothing(expected) });
+        }
+        let mut cursor = Cursor::new(Arc::clone(&segment.file), HEADER_BYTES);
+        let mut scan = Scan::of_nothing(segment.first);
+        while until != Some(scan.expected) {
+            let expected = scan.expected;
+            match cursor.step() {
+                Step::Record(entry) if entry.seq == expected => {
+                    if self.keys_left > 0 && expected > self.hint.keys_upto {
+                        let key = (self.key_of)(cursor.record(&entry));
+                        scan.keys.extend(key.map(|key| IdempotencyKey::new(key, expected)));
+                        if scan.keys.len() > self.keys_left {
+                            scan.keys.pop_front();
+                        }
+                    }
+                    scan.time = scan.time.max(entry.time);
+                    scan.durable = scan.durable.max(entry.durable);
+                    if segment.seal().is_none() {
+                        segment.note_place(expected, segment.end());
+                        segment.set_end(cursor.offset(), scan.time);
+                    }
+                    scan.expected = expected.next();
+                }
+                Step::Record(entry) => {
+                    scan.damage = Some(Damage::Order { expected, found: entry.seq });
+                    break;
+                }
+                Step::Short => {
+                    if !cursor.refill(u64::MAX).map_err(|source| self.failed("read", name, source))? {
+                        scan.damage = (!cursor.rest_is_zero()).then_some(Damage::Missing { expected });
+                        break;
+                    }
+                }
+                Step::End => break,
+                Step::Damaged(damage) => {
+                    scan.damage = Some(damage);
+                    break;
+                }
+            }
+        }
+        self.keys_left -= scan.keys.len();
+        Ok(scan)
+    }
+
+    /// Decides what a crash left at the end and what is damaged; `next` is the file that is to follow the last segment.
+    ///
+    /// Errors: a record that is known to be durable is not there, and something else is.
+    fn judge_end(&self, report: ScanReport, next: Option<(Segment, Scan)>) -> Result<ScanReport, OpenError> {
+        let marked = mark::read(self.files).map_err(|source| self.failed("read", mark::MARK_NAME, source))?;
+        let (next, other) = match next {
+            Some((next, scan)) if scan.expected > next.first => (Some((next, scan)), None),
+            other => (None, other),
+        };
+        let tail = next.as_ref().map(|(next, _)| next).or(report.segments.last().map(Arc::as_ref));
+        let scan = next.as_ref().map(|(_, scan)| scan).or(report.scans.first());
+        let (Some(tail), Some(scan)) = (tail, scan) else { return Ok(report) };
+        let name = if next.is_some() { NEXT_NAME.to_owned() } else { tail.name() };
+        let is_open = tail.seal().is_none();
+        let torn = if is_open { self.torn(&name, tail, tail.end())? } else { None };
+        let dropped =
+            other.map(|(other, _)| self.torn(NEXT_NAME, &other, HEADER_BYTES)).transpose()?.flatten();
+
+        let said = [&torn, &dropped].into_iter().flatten().map(|torn| torn.durable);
+        let in_order = next.iter().map(|(_, scan)| scan).chain(report.scans.first()).map(|scan| scan.durable);
+        let durable = said.chain(in_order).fold(marked.max(self.hint.seq), Seq::max);
+        let (expected, has_ended) = (scan.expected, torn.is_none() && dropped.is_none());
+        // A journal that ends where what the caller knows does not is a matter of the caller's.
+        if expected <= marked || (expected <= durable && !has_ended) {
+            let damage = scan.damage.unwrap_or(Damage::Missing { expected });
+            return Err(OpenError::Damaged { path: self.files.path(&name), offset: tail.end(), damage });
+        }
+        Ok(ScanReport { next, torn, dropped, durable: durable.min(expected.previous()), marked, ..report })
+    }
+
+    /// What is in a file from `offset` on, if that is not all preallocated space.
+    ///
+    /// Shape: a file that is to follow and begins with zeros is not read further: whoever prepares it looks at all of it.
+    fn torn(&self, name: &str, segment: &Segment, offset: u64) -> Result<Option<Torn>, OpenError> {
+        let failed = |source| self.failed("read", name, source);
+        if name == NEXT_NAME && !segment_file::begins_used(segment.file.as_ref()).map_err(failed)? {
+            return Ok(None);
+        }
+        let used = segment_file::used_end(segment.file.as_ref(), offset).map_err(failed)?;
+        let Some(end) = used else { return Ok(None) };
+        let (mut has_records, mut durable) = (false, Seq::ZERO);
+        let mut note = |_, found: salvage::Found<'_>| {
+            if let salvage::Found::Record(record, said) = found
+                && record.seq >= segment.first
+            {
+                has_records = true;
+                durable = durable.max(said);
+            }
+            Ok(())
+        };
+        salvage::walk_plain(&segment.file, offset, &mut note).map_err(failed)?;
+        let cut = Cut { path: self.files.path(name), offset, bytes: end - offset, kept: None };
+        Ok(Some(Torn { cut, has_records, durable }))
+    }
+
+    fn failed(&self, operation: &'static str, name: &str, source: io::Error) -> OpenError {
+        let path = self.files.path(name);
+        match source.get_ref().and_then(|inner| inner.downcast_ref::<SealDamage>()) {
+            Some(damage) => OpenError::Sealed { path, damage: *damage },
+            None => OpenError::Io { operation, path, source },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

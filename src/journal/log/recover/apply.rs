@@ -1,0 +1,224 @@
+//! Makes of what was found a journal that can be appended to: keeps and cuts what is torn, and writes again what nobody knows to
+//! be durable.
+//!
+//! What an earlier process wrote can be read although it is on no disk, and a sync that succeeds says nothing of it if an earlier
+//! one failed: the system has forgotten that it was dirty. So the bytes of every record that is not known to be durable are
+//! written again before the sync that is to be believed.
+
+use std::{io, sync::Arc};
+
+use crate::{
+    event::Seq,
+    journal::log::{
+        cursor::{Cursor, Step},
+        files::{File, Files, fill_with_zeros},
+        idempotency::IdempotencyKeys,
+        mark,
+        segment::Segment,
+        segment_file::{self, HEADER_BYTES, NEXT_NAME, PLAIN_VERSION, UNFINISHED_NAME},
+    },
+    time::Timestamp,
+};
+
+use crate::journal::log::recover::{Cut, OpenError, Recovered, RecoveryHint, ScanReport, Scanner, Torn};
+
+/// How large the first segment of a journal is at most, in bytes; small, so that the first start does not wait for the disk.
+const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
+
+/// How much is written again or copied at a time, in bytes.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Cuts, writes again or creates what is needed to go on from what was found; `keys` are those that are known.
+pub(crate) fn apply(
+    files: &dyn Files,
+    segment_bytes: u64,
+    report: ScanReport,
+    mut keys: IdempotencyKeys,
+) -> Result<Recovered, OpenError> {
+    let scanner = Scanner::new(files, &|_| None, RecoveryHint::default());
+    let ScanReport { mut segments, mut scans, next, torn, dropped, durable, marked } = report;
+    if segments.is_empty() {
+        return scanner.create(segment_bytes);
+    }
+    let mut cuts = Vec::new();
+    if let Some(dropped) = dropped {
+        cuts.push(scanner.drop_next(dropped)?);
+    }
+    if let Some((next, scan)) = next {
+        if let Some(full) = segments.last() {
+            scanner.make_durable(&full.name(), full, durable)?;
+        }
+        let name = next.name();
+        files.rename(NEXT_NAME, &name).map_err(|source| scanner.failed("name", &name, source))?;
+        segments.push(Arc::new(next));
+        scans.insert(0, scan);
+    }
+    let last = scans.first().map_or(Seq::ZERO, |scan| scan.expected.previous());
+    match segments.last() {
+        // What is sealed takes nothing more; a repair leaves such an end.
+        Some(tail) if tail.seal().is_some() => {
+            segments.push(Arc::new(scanner.begin(last.next(), segment_bytes)?));
+        }
+        Some(tail) => {
+            if let Some(torn) = torn {
+                cuts.push(scanner.cut(tail, torn)?);
+            }
+            scanner.make_durable(&tail.name(), tail, durable)?;
+        }
+        None => {}
+    }
+    files.sync_dir().map_err(|source| scanner.failed("sync", "", source))?;
+    scanner.clean()?;
+    for segment in &segments {
+        segment.set_named();
+    }
+    let time = scans.iter().map(|scan| scan.time).max().unwrap_or_default();
+    for scan in scans.into_iter().rev() {
+        keys.remember_all(scan.keys);
+    }
+    Ok(Recovered { segments, last, time, keys, cuts, marked })
+}
+
+impl Scanner<'_> {
+    /// Begins a journal.
+    fn create(&self, segment_bytes: u64) -> Result<Recovered, OpenError> {
+        // It spoke of a journal whose segments are all gone.
+        mark::remove(self.files).map_err(|source| self.failed("remove", mark::MARK_NAME, source))?;
+        let segment = self.begin(Seq::ZERO.next(), segment_bytes)?;
+        segment.set_named();
+        Ok(Recovered {
+            segments: vec![Arc::new(segment)],
+            last: Seq::ZERO,
+            time: Timestamp::ZERO,
+            keys: IdempotencyKeys::default(),
+            cuts: Vec::new(),
+            marked: Seq::ZERO,
+        })
+    }
+
+    /// Makes the segment that begins with `first`.
+    fn begin(&self, first: Seq, segment_bytes: u64) -> Result<Segment, OpenError> {
+        let name = segment_file::name_of(first);
+        segment_file::prepare(self.files, segment_bytes.min(FIRST_SEGMENT_BYTES))
+            .and_then(|file| self.files.rename(NEXT_NAME, &name).map(|()| file))
+            .and_then(|file| self.files.sync_dir().map(|()| Segment::new(first, file)))
+            .map_err(|source| self.failed("create", &name, source))
+    }
+
+    /// Removes what a crash left of a segment that was being sealed.
+    fn clean(&self) -> Result<(), OpenError> {
+        match self.files.remove(UNFINISHED_NAME) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(self.failed("remove", UNFINISHED_NAME, source))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Takes the file away that does not go on where the journal ends; keeps it if there is a good record in it.
+    fn drop_next(&self, torn: Torn) -> Result<Cut, OpenError> {
+        let Torn { cut, has_records, .. } = torn;
+        let mut cut = cut;
+        if has_records {
+            let kept = free_name(self.files, NEXT_NAME, "cut")
+                .and_then(|kept| self.files.rename(NEXT_NAME, &kept).map(|()| kept))
+                .map_err(|source| self.failed("rename", NEXT_NAME, source))?;
+            cut.kept = Some(self.files.path(&kept));
+        } else {
+            self.files.remove(NEXT_NAME).map_err(|source| self.failed("remove", NEXT_NAME, source))?;
+        }
+        tracing::warn!(%cut, "a file continued what was lost");
+        Ok(cut)
+    }
+
+    /// Overwrites what follows the last good record with zeros, so that nothing old can follow what is appended next; keeps a
+    /// copy of it if there is a good record in it.
+    fn cut(&self, tail: &Segment, torn: Torn) -> Result<Cut, OpenError> {
+        let (name, file) = (tail.name(), tail.file.as_ref());
+        let Torn { mut cut, has_records, .. } = torn;
+        // It may have got its name only now.
+        cut.path = self.files.path(&name);
+        let end = cut.offset + cut.bytes;
+        if has_records {
+            let kept = free_name(self.files, &name, "cut")
+                .and_then(|kept| self.keep(file, (cut.offset, end), &kept).map(|()| kept))
+                .map_err(|source| self.failed("copy the torn end of", &name, source))?;
+            cut.kept = Some(self.files.path(&kept));
+        }
+        fill_with_zeros(file, cut.offset, end).map_err(|source| self.failed("write", &name, source))?;
+        tracing::warn!(%cut, "the journal ends with what a crash left");
+        Ok(cut)
+    }
+
+    /// Copies a part of a file, durably, to a file that begins as a segment.
+    fn keep(&self, file: &dyn File, (begin, end): (u64, u64), kept: &str) -> io::Result<()> {
+        let copy = self.files.create(kept)?;
+        copy.write_at(&segment_file::header(PLAIN_VERSION), 0)?;
+        copy_part(file, (begin, end), copy.as_ref(), HEADER_BYTES)?;
+        copy.sync_data()?;
+        self.files.sync_dir()
+    }
+
+    /// Writes the records after `durable` again, as they are, and syncs the file.
+    fn make_durable(&self, name: &str, segment: &Segment, durable: Seq) -> Result<(), OpenError> {
+        let file = segment.file.as_ref();
+        if segment.seal().is_some() {
+            return Ok(());
+        }
+        let begin = offset_after(segment, durable).map_err(|source| self.failed("read", name, source))?;
+        let written = match begin {
+            Some(begin) => file
+                .write_at(&segment_file::header(PLAIN_VERSION), 0)
+                .and_then(|()| copy_part(file, (begin, segment.end()), file, begin)),
+            None => Ok(()),
+        };
+        written.map_err(|source| self.failed("write", name, source))?;
+        file.sync_data().map_err(|source| self.failed("sync", name, source))
+    }
+}
+
+/// Where in a segment the first record after `durable` begins; `None` when there is none.
+fn offset_after(segment: &Segment, durable: Seq) -> io::Result<Option<u64>> {
+    let wanted = durable.next().max(segment.first);
+    let mut cursor = Cursor::new(Arc::clone(&segment.file), segment.place_before(wanted)?.1);
+    loop {
+        let offset = cursor.offset();
+        match cursor.step() {
+            Step::Record(entry) if entry.seq >= wanted => return Ok(Some(offset)),
+            Step::Record(_) => {}
+            Step::Short if cursor.refill(segment.end())? => {}
+            Step::Short | Step::End | Step::Damaged(_) => return Ok(None),
+        }
+    }
+}
+
+/// The first name that is free of those that begin like a file's.
+pub(crate) fn free_name(files: &dyn Files, name: &str, why: &str) -> io::Result<String> {
+    let names = files.list()?;
+    let mut wanted = (1_u32..).map(|number| format!("{name}.{why}-{number}"));
+    wanted.find(|name| !names.contains(name)).ok_or(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Copies what is from `begin` up to `end` to `offset` of another file, or of the same.
+pub(crate) fn copy_part(
+    from: &dyn File,
+    (begin, end): (u64, u64),
+    to: &dyn File,
+    offset: u64,
+) -> io::Result<()> {
+    let mut buffer =
+        vec![0; COPY_BYTES.min(usize::try_from(end.saturating_sub(begin)).unwrap_or(COPY_BYTES))];
+    let mut at = begin;
+    while at < end {
+        let wanted = buffer.len().min(usize::try_from(end - at).unwrap_or(COPY_BYTES));
+        let space = buffer.get_mut(..wanted).expect("no more is wanted than fits");
+        let count = from.read_at(space, at)?;
+        let bytes = space.get(..count).expect("no more is read than fits");
+        if bytes.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        to.write_at(bytes, offset + (at - begin))?;
+        at += count as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! The files of a journal as its threads and readers share them: all segments in order, looked up by position, added, replaced
+//! and deleted, and what stops or troubles the journal.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, atomic::AtomicU64},
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    event::Seq,
+    journal::log::{
+        clock::Clock,
+        failure::{DiskFull, Poisoned},
+        files::Files,
+        health::Health,
+        maintenance_signal::MaintenanceSignal,
+        sealed::SealedFile,
+        segment::Segment,
+        segment_file::{UNFINISHED_NAME, name_of},
+    },
+    meter::Meters,
+};
+
+/// A segment that could not be deleted.
+#[derive(Debug, thiserror::Error)]
+#[error("delete {}", path.display())]
+pub struct ForgetError {
+    /// Which file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// What a journal takes up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stored {
+    /// The first record that is kept, whether or not it was written yet.
+    pub first: Seq,
+    /// How many segments there are.
+    pub segments: usize,
+    /// How many of them are sealed.
+    pub sealed: usize,
+    /// How much of the disk they take up, in bytes; with what is preallocated.
+    pub bytes: u64,
+    /// How much of that the sealed ones do.
+    pub sealed_bytes: u64,
+    /// What the sealed ones took up before.
+    pub unsealed_bytes: u64,
+}
+
+/// What the threads and the readers have in common.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) files: Arc<dyn Files>,
+    /// In order, without gaps, never empty. Held only to look something up or to add one.
+    pub(crate) segments: RwLock<Vec<Arc<Segment>>>,
+    /// Held while a segment's file is replaced or removed, so that none that was removed comes back.
+    pub(crate) changing_files: Mutex<()>,
+    /// The first record that must not be forgotten.
+    pub(crate) needed_from: AtomicU64,
+    pub(crate) maintenance: MaintenanceSignal,
+    pub(crate) full: Mutex<Option<DiskFull>>,
+    pub(crate) poison: watch::Sender<Option<Poisoned>>,
+    /// Where it is counted how long syncs take, once somebody wants that.
+    pub(crate) meters: OnceLock<Arc<Meters>>,
+    pub(crate) health: Health,
+}
+
+impl Store {
+    /// A store of these segments, which are in order and without gaps; at least one.
+    pub(crate) fn new(files: Arc<dyn Files>, segments: Vec<Arc<Segment>>, clock: &Clock) -> Self {
+        Self {
+            files,
+            segments: RwLock::new(segments),
+            changing_files: Mutex::default(),
+            needed_from: AtomicU64::new(0),
+            maintenance: MaintenanceSignal::default(),
+            full: Mutex::default(),
+            poison: watch::Sender::new(None),
+            meters: OnceLock::new(),
+            health: Health::new(Arc::clone(clock)),
+        }
+    }
+
+    pub(crate) fn poisoned(&self) -> Option<Poisoned> {
+        self.poison.borrow().clone()
+    }
+
+    pub(crate) fn disk_full(&self) -> Option<DiskFull> {
+        self.full.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says that the disk has no space for a segment of `bytes`; told to the log once.
+    pub(crate) fn set_full(&self, bytes: u64, error: &io::Error) {
+        let full = DiskFull { folder: self.files.path(""), bytes };
+        let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).replace(full.clone());
+        if before.is_none() {
+            tracing::error!(path = %full.folder.display(), bytes, %error, "the disk is full; events are refused until there is space");
+            // What is too old may make room.
+            self.maintenance.ask();
+        }
+    }
+
+    /// Says that there was space.
+    pub(crate) fn set_room(&self) {
+        let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if before.is_some() {
+            tracing::info!("the journal has space again and goes on");
+            // What could not be sealed for want of space can be now.
+            self.maintenance.ask();
+        }
+    }
+
+    /// Remembers a failure, unless there was one before; returns the first.
+    pub(crate) fn poison(&self, operation: &'static str, name: &str, error: io::Error) -> Poisoned {
+        let poisoned = Poisoned { operation, path: self.files.path(name), source: Arc::new(error) };
+        let is_first = self.poison.send_if_modified(|first| {
+            let is_first = first.is_none();
+            first.get_or_insert_with(|| poisoned.clone());
+            is_first
+        });
+        if is_first {
+            tracing::error!(operation, path = %poisoned.path.display(), error = %poisoned.source, "the journal is poisoned");
+        }
+        self.poisoned().unwrap_or(poisoned)
+    }
+}
+
+impl Store {
+    pub(crate) fn read_segments(&self) -> RwLockReadGuard<'_, Vec<Arc<Segment>>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_segment(&self, segment: Arc<Segment>) {
+        self.segments.write().unwrap_or_else(PoisonError::into_inner).push(segment);
+    }
+
+    pub(crate) fn firsts(&self) -> Vec<Seq> {
+        self.read_segments().iter().map(|segment| segment.first).collect()
+    }
+
+    /// The segment that `seq` is in, and the first record of the following one; else the oldest record there is.
+    pub(crate) fn segment_of(&self, seq: Seq) -> Result<(Arc<Segment>, Option<Seq>), Seq> {
+        let segments = self.read_segments();
+        let after = segments.partition_point(|segment| segment.first <= seq);
+        let segment = after.checked_sub(1).and_then(|at| segments.get(at));
+        let following = segments.get(after).map(|segment| segment.first);
+        segment.map(|segment| (Arc::clone(segment), following)).ok_or(following.unwrap_or_default())
+    }
+
+    pub(crate) fn stored(&self) -> io::Result<Stored> {
+        let segments = self.read_segments();
+        let first = segments.first().map(|segment| segment.first).unwrap_or_default();
+        let mut stored = Stored {
+            first,
+            segments: segments.len(),
+            sealed: 0,
+            bytes: 0,
+            sealed_bytes: 0,
+            unsealed_bytes: 0,
+        };
+        for segment in segments.iter() {
+            let bytes = segment.stored_bytes()?;
+            stored.bytes += bytes;
+            if let Some(seal) = segment.seal() {
+                stored.sealed += 1;
+                stored.sealed_bytes += bytes;
+                stored.unsealed_bytes += seal.end;
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Gives the sealed copy the name of the segment that begins with `first`, unless that was deleted meanwhile.
+    pub(crate) fn replace(&self, first: Seq, sealed: SealedFile) -> io::Result<()> {
+        let _changing = self.changing_files.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.read_segments().iter().all(|segment| segment.first != first) {
+            return self.files.remove(UNFINISHED_NAME);
+        }
+        self.files.rename(UNFINISHED_NAME, &name_of(first))?;
+        let sealed = Arc::new(Segment::sealed(sealed));
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = segments.iter_mut().find(|segment| segment.first == first) {
+            *place = sealed;
+        }
+        drop(segments);
+        self.files.sync_dir()
+    }
+
+    /// Deletes the segments all of whose records are before `seq`, oldest first; returns how many.
+    ///
+    /// Errors: the oldest one that is left cannot be deleted; it is tried again by the next call, and nothing after it before.
+    pub(crate) fn forget_before(&self, seq: Seq) -> Result<usize, ForgetError> {
+        let _changing = self.changing_files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = 0;
+        while let Some(oldest) = self.oldest_before(seq) {
+            // One after the other, so that no crash can leave a gap; and out of the list only when its file is gone, so that
+            // one that stays leaves none either.
+            let removed = match self.files.remove(&oldest.name()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                Ok(()) | Err(_) => {
+                    self.take_out(&oldest);
+                    count += 1;
+                    self.files.sync_dir()
+                }
+            };
+            if let Err(source) = removed {
+                let path = self.files.path(&oldest.name());
+                self.health.block_retention(&path, source.to_string());
+                return Err(ForgetError { path, source });
+            }
+        }
+        self.health.unblock_retention();
+        Ok(count)
+    }
+
+    /// The oldest segment, if another one follows that begins at or before `seq`.
+    fn oldest_before(&self, seq: Seq) -> Option<Arc<Segment>> {
+        let segments = self.read_segments();
+        let is_before = segments.get(1).is_some_and(|following| following.first <= seq);
+        segments.first().filter(|_| is_before).map(Arc::clone)
+    }
+
+    fn take_out(&self, segment: &Segment) {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        segments.retain(|kept| kept.first != segment.first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{
+        log::{files::Files, memory::Operation},
+        testing::*,
+    };
+
+    #[test]
+    fn a_segment_that_cannot_be_deleted_keeps_those_after_it_and_is_tried_again() {
+        let files = filled(40, false);
+        let names = files.list().expect("listed");
+        let journal = open(&files).journal;
+        files.fail(Operation::Remove, &names[0], 2, io::ErrorKind::PermissionDenied);
+        for _ in 0..2 {
+            let error = journal.forget_before(Seq(40)).expect_err("it cannot be deleted");
+            assert!(error.path.ends_with(&names[0]), "{error}");
+            assert_eq!(files.list().expect("listed").first(), names.first());
+            let blocked = journal.health().retention_blocked.expect("said");
+            assert!(blocked.path.ends_with(&names[0]), "{blocked:?}");
+            assert_eq!(read_all(&journal, Seq(1)).len(), 40);
+        }
+        assert!(journal.forget_before(Seq(40)).expect("deleted") > 2);
+        assert_eq!(journal.health().retention_blocked, None);
+        journal.close_blocking().expect("closed");
+        assert_eq!(open(&files).last_seq, Seq(40));
+    }
+
+    #[test]
+    fn a_start_after_a_deletion_that_failed_finds_no_gap() {
+        let files = filled(40, false);
+        let names = files.list().expect("listed");
+        let journal = open(&files).journal;
+        files.fail(Operation::Remove, &names[0], 1, io::ErrorKind::PermissionDenied);
+        assert!(journal.forget_before(Seq(40)).is_err());
+        journal.close_blocking().expect("closed");
+        assert_eq!(numbers(&open(&files).journal), (1..=40).collect::<Vec<_>>());
+    }
+}

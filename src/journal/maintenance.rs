@@ -1,0 +1,7 @@
+//! Work on files that nobody waits for: sealing, retention, copies, verification and repair.
+
+pub(crate) mod pinned;
+pub(crate) mod repair;
+pub(crate) mod retention;
+pub(crate) mod sealer;
+pub(crate) mod verify;

@@ -1,0 +1,411 @@
+//! Writes damaged segments anew from what is good in them: what `aside journal repair` does.
+//!
+//! Every record keeps its position. In the place of each one that is lost comes a record of a kind that says just that, with the time of
+//! the record before it; so nothing else has to know of gaps. The damaged file is kept beside the new one, which takes its
+//! name in one rename.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use crate::{
+    event::Seq,
+    journal::{
+        log::{
+            files::{File, Files},
+            record::{Record, RecordKind},
+            recover::apply::{copy_part, free_name},
+            sealed::SealWriter,
+            segment_file::UNFINISHED_NAME,
+        },
+        maintenance::verify::{Part, Segment, UNKNOWN_TIME, Verified, VerifyError, Within, examine, verify},
+    },
+    time::Timestamp,
+};
+
+/// What stands in the place of a record that is lost.
+#[derive(Debug, Clone, Copy)]
+pub struct Filler<'a> {
+    /// Its kind.
+    pub kind: RecordKind,
+    /// Its body.
+    pub body: &'a [u8],
+}
+
+/// A segment that was written anew, or would be.
+#[derive(Debug)]
+pub struct Repaired {
+    /// Which file.
+    pub path: PathBuf,
+    /// Where the damaged one is kept.
+    pub kept: PathBuf,
+    /// How many good records it has.
+    pub records: u64,
+    /// How many records are lost.
+    pub lost: u64,
+}
+
+/// Why a journal cannot be repaired.
+#[derive(Debug, thiserror::Error)]
+pub enum RepairError {
+    /// It cannot be looked at.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+    /// A newer program wrote it; what this one cannot read is not damage.
+    #[error("{} was written by a newer version; repair it with that one", path.display())]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A file operation failed.
+    #[error("write {} anew", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Repairs a journal that nobody has open; changes nothing when `is_rehearsal`.
+///
+/// Errors: files before the one that it names were repaired.
+pub fn repair(
+    files: &dyn Files,
+    filler: Filler<'_>,
+    is_rehearsal: bool,
+) -> Result<(Verified, Vec<Repaired>), RepairError> {
+    let verified = verify(files, filler.kind)?;
+    if let Some(newer) =
+        verified.segments.iter().find(|segment| segment.findings.iter().any(|f| f.is_newer()))
+    {
+        return Err(RepairError::Newer { path: newer.path.clone() });
+    }
+    let mut repaired = Vec::new();
+    let mut time = UNKNOWN_TIME;
+    for segment in &verified.segments {
+        if segment.findings.is_empty() {
+            time = time.max(segment.last_time);
+            continue;
+        }
+        let failed = |source| RepairError::Io { path: segment.path.clone(), source };
+        let kept = free_name(files, &segment.name, "damaged").map_err(failed)?;
+        if !is_rehearsal {
+            let keep = if segment.is_folder || holds_nothing(segment) { move_away } else { copy };
+            keep(files, &segment.name, &kept).map_err(failed)?;
+            time = write_anew(files, segment, filler, (time, verified.marked)).map_err(failed)?;
+        }
+        repaired.push(Repaired {
+            path: segment.path.clone(),
+            kept: files.path(&kept),
+            records: segment.records,
+            lost: (segment.end.0 - segment.first.0).saturating_sub(segment.records),
+        });
+    }
+    Ok((verified, repaired))
+}
+
+fn copy(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
+    let (from, to) = (files.open(from)?, files.create(to)?);
+    copy_part(from.as_ref(), (0, from.size()?), to.as_ref(), 0)?;
+    to.sync_data()?;
+    files.sync_dir()
+}
+
+/// Whether there is neither a good record in a file nor one that is lost, so that nothing takes its place.
+fn holds_nothing(segment: &Segment) -> bool {
+    segment.end == segment.first
+}
+
+/// What is not copied is kept as it is.
+fn move_away(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
+    files.rename(from, to)?;
+    files.sync_dir()
+}
+
+/// Returns the time of the last record; `time` is that of the one before, `marked` the last record that the mark says is durable.
+fn write_anew(
+    files: &dyn Files,
+    segment: &Segment,
+    filler: Filler<'_>,
+    (time, marked): (Timestamp, Seq),
+) -> io::Result<Timestamp> {
+    if holds_nothing(segment) {
+        return Ok(time);
+    }
+    let mut seal_writer = SealWriter::new(files.create(UNFINISHED_NAME)?, segment.first)?;
+    let mut time = time;
+    let mut write = |part: Part<'_>| {
+        match part {
+            Part::Good(record) => {
+                time = time.max(record.time);
+                seal_writer.push(record)?;
+            }
+            Part::Lost(first, end) => {
+                for seq in (first.0..end.0).map(Seq) {
+                    seal_writer.push(Record { kind: filler.kind, seq, time, body: filler.body })?;
+                }
+            }
+        }
+        Ok(())
+    };
+    if segment.is_folder {
+        write(Part::Lost(segment.first, segment.end))?;
+    } else {
+        let file: Arc<dyn File> = files.open(&segment.name)?;
+        let within = Within { first: segment.first, following: segment.following, marked };
+        examine(&file, within, &mut write)?;
+    }
+    seal_writer.finish()?;
+    files.rename(UNFINISHED_NAME, &crate::journal::log::segment_file::name_of(segment.first))?;
+    if segment.name == crate::journal::log::segment_file::NEXT_NAME && !segment.is_folder {
+        files.remove(&segment.name)?;
+    }
+    files.sync_dir()?;
+    Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::testing::*;
+    use crate::journal::{
+        Journal, Level,
+        log::{
+            files::DirFiles,
+            memory::{Faults, MemoryFiles},
+            segment_file,
+        },
+        settings::JournalSettings,
+    };
+
+    const FILLER: Filler<'static> = Filler { kind: RecordKind(255), body: b"lost" };
+
+    type Damaging = fn(&MemoryFiles, &[String]);
+
+    fn write(files: &MemoryFiles, name: &str, offset: u64, bytes: &[u8]) {
+        files.open(name).expect("there").write_at(bytes, offset).expect("written");
+    }
+
+    /// Ways to damage a journal of 40 records, whether they apply to plain or sealed segments, and which records they cost.
+    const DAMAGES: &[(&str, bool, bool, Damaging, usize)] = &[
+        ("nothing", true, true, |_, _| {}, 0),
+        ("a record", true, false, |files, names| write(files, &names[1], 50, b"!"), 1),
+        (
+            "two places",
+            true,
+            false,
+            |files, names| {
+                write(files, &names[1], 50, b"!");
+                write(files, &names[1], 230, b"!");
+            },
+            2,
+        ),
+        ("zeros over records", true, false, |files, names| write(files, &names[0], 16, &[0; 100]), 3),
+        (
+            "the last record of a segment",
+            true,
+            false,
+            |files, names| write(files, &names[0], 330, &[9; 40]),
+            1,
+        ),
+        ("the header", true, true, |files, names| write(files, &names[1], 0, b"XXXX"), 0),
+        (
+            "a record of the last segment",
+            true,
+            true,
+            |files, names| {
+                write(files, &names[names.len() - 1], 20, b"!");
+            },
+            1,
+        ),
+        (
+            "a segment that is missing",
+            true,
+            true,
+            |files, names| files.remove(&names[2]).expect("removed"),
+            0,
+        ),
+        ("a block", false, true, |files, names| write(files, &names[1], 30, b"!"), 0),
+        (
+            "a seal",
+            false,
+            true,
+            |files, names| {
+                let file = files.open(&names[1]).expect("there");
+                write(files, &names[1], file.size().expect("sized") - 9, b"!");
+            },
+            0,
+        ),
+        (
+            "an index",
+            false,
+            true,
+            |files, names| {
+                let file = files.open(&names[1]).expect("there");
+                write(files, &names[1], file.size().expect("sized") - 70, b"!");
+            },
+            0,
+        ),
+    ];
+
+    fn segments(files: &MemoryFiles) -> Vec<String> {
+        let names = files.list().expect("listed");
+        names.into_iter().filter(|name| segment_file::first_of(name).is_some()).collect()
+    }
+
+    /// Every record is there or filled in, and the journal goes on; returns how many were filled in.
+    fn check(files: &MemoryFiles, case: &str) -> usize {
+        let opened = try_open_plainly(files).unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(opened.last_seq, Seq(40), "{case}");
+        let records = read_all(&opened.journal, Seq(1));
+        assert_eq!(records.len(), 40, "{case}");
+        for record in &records {
+            let is_filler = record.kind == FILLER.kind && record.body == FILLER.body;
+            assert!(is_filler || number_of(&record.body) == record.seq.0, "{case}: {record:?}");
+        }
+        let times: Vec<_> = records.iter().map(|record| record.time).collect();
+        assert!(times.is_sorted(), "{case}: {times:?}");
+        opened.journal.append_blocking(batch(41), Level::Synced).expect("appended");
+        opened.journal.close_blocking().expect("closed");
+        let again = try_open_plainly(files).expect("opened");
+        assert_eq!((again.last_seq, again.cuts.len()), (Seq(41), 0), "{case}");
+        records.iter().filter(|record| record.kind == FILLER.kind).count()
+    }
+
+    #[test]
+    fn what_is_good_stays_where_it_is_and_what_is_lost_is_filled_in() {
+        for (case, plain, sealed, damage, lost) in DAMAGES {
+            for seals in [false, true] {
+                if !(if seals { *sealed } else { *plain }) {
+                    continue;
+                }
+                let files = filled(40, seals);
+                damage(&files, &segments(&files));
+                let before = files.operations();
+                let (verified, rehearsed) = repair(&files, FILLER, true).expect("looked at");
+                assert_eq!(files.operations(), before, "{case}");
+                assert_eq!(rehearsed.is_empty(), *case == "nothing", "{case}: {verified:?}");
+                let (_, repaired) = repair(&files, FILLER, false).expect("repaired");
+                let names = |repaired: &[Repaired]| {
+                    repaired.iter().map(|one| (one.path.clone(), one.lost)).collect::<Vec<_>>()
+                };
+                assert_eq!(names(&repaired), names(&rehearsed), "{case}");
+                let kept =
+                    files.list().expect("listed").iter().filter(|name| name.contains(".damaged-1")).count();
+                assert_eq!(kept, repaired.len(), "{case}");
+                let (after, nothing) = repair(&files, FILLER, false).expect("looked at");
+                assert!(nothing.is_empty(), "{case}: {after:?}");
+                let filled = check(&files, case);
+                let told: u64 = repaired.iter().map(|one| one.lost).sum();
+                assert_eq!(filled as u64, told, "{case}");
+                let expected = match *case {
+                    // How many records a segment has is not the point here.
+                    "a segment that is missing" | "a block" => filled.max(1),
+                    _ => *lost,
+                };
+                assert_eq!(filled, expected, "{case}, sealed: {seals}");
+                let counted: u64 = after.segments.iter().map(|segment| segment.filled).sum();
+                assert_eq!(counted, told, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn wherever_the_power_is_lost_while_repairing_the_next_repair_finishes() {
+        let damaged = filled(40, false);
+        write(&damaged, &segments(&damaged)[1], 50, b"!");
+        let total = {
+            let files = damaged.after_kill();
+            repair(&files, FILLER, false).expect("repaired");
+            files.operations()
+        };
+        let writes = (1..=total.writes).map(|at| Faults { cut_after_write: Some(at), ..Faults::default() });
+        let syncs = (1..=total.syncs).map(|at| Faults { cut_after_sync: Some(at), ..Faults::default() });
+        for faults in writes.chain(syncs) {
+            for seed in 0..4 {
+                let files = damaged.after_kill();
+                files.set_faults(faults);
+                // The power may be lost after the last step, too.
+                repair(&files, FILLER, false).ok();
+                let left = files.after_power_loss(seed);
+                repair(&left, FILLER, false).expect("repaired");
+                assert_eq!(check(&left, &format!("{faults:?}, seed {seed}")), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_in_the_place_of_a_file_is_moved_away_and_what_was_there_is_filled_in() {
+        let open = |dir: &std::path::Path| {
+            let files = Arc::new(DirFiles::new(dir).expect("a folder"));
+            let settings =
+                JournalSettings { segment_bytes: SEGMENT_BYTES, seal: false, ..JournalSettings::default() };
+            Journal::open(files, settings, Arc::new(|| Timestamp::from_millis(5)), &|_| None)
+        };
+        for at in 0..3 {
+            let dir = tempfile::tempdir().expect("a folder");
+            let journal = open(dir.path()).expect("opened").journal;
+            journal.append_blocking(batch_of(1..=40), Level::Synced).expect("appended");
+            journal.close_blocking().expect("closed");
+            let files = DirFiles::new(dir.path()).expect("a folder");
+            let mut names = files.list().expect("listed");
+            names.sort();
+            names.retain(|name| name != crate::journal::log::mark::MARK_NAME);
+            // The second segment, the last one, and the file after it.
+            let place = [1, names.len() - 2, names.len() - 1][at];
+            let path = dir.path().join(&names[place]);
+            std::fs::remove_file(&path).and_then(|()| std::fs::create_dir(&path)).expect("replaced");
+            std::fs::write(path.join("inside"), b"kept").expect("written");
+            let refused = open(dir.path()).map(|_| ()).expect_err("refused").to_string();
+            assert!(
+                refused.contains(&names[place]) && refused.contains("`aside journal repair`"),
+                "{refused}"
+            );
+            let (verified, repaired) = repair(&files, FILLER, false).expect("repaired");
+            assert_eq!((verified.findings(), repaired.len()), (1, 1), "{verified:?}");
+            assert!(repaired[0].kept.join("inside").exists());
+            let opened = open(dir.path()).expect("opened");
+            assert_eq!(opened.last_seq, Seq(40));
+            let records = read_all(&opened.journal, Seq(1));
+            let lost = records.iter().filter(|record| record.kind == FILLER.kind).count();
+            assert_eq!((records.len(), lost as u64, lost > 0), (40, repaired[0].lost, at < 2));
+        }
+    }
+
+    #[test]
+    fn a_damaged_version_field_is_no_newer_format() {
+        for seals in [false, true] {
+            let files = filled(40, seals);
+            write(&files, &segments(&files)[1], 8, &[9]);
+            let refused = try_open_plainly(&files).map(|_| ()).expect_err("refused").to_string();
+            assert!(refused.contains("is not a segment; `aside journal verify`"), "{refused}");
+            let (verified, repaired) = repair(&files, FILLER, false).expect("repaired");
+            assert_eq!((verified.findings(), repaired[0].lost), (1, 0), "{verified:?}");
+            assert_eq!(check(&files, "a version field"), 0);
+        }
+    }
+
+    #[test]
+    fn an_empty_last_segment_whose_header_is_damaged_is_moved_away() {
+        for at in [0, 8, 9] {
+            let files = MemoryFiles::new();
+            open(&files).journal.close_blocking().expect("closed");
+            write(&files, &segments(&files)[0], at, &[9]);
+            let refused = try_open_plainly(&files).map(|_| ()).expect_err("refused").to_string();
+            assert!(refused.contains("is not a segment; `aside journal verify`"), "{refused}");
+            let (verified, repaired) = repair(&files, FILLER, false).expect("repaired");
+            assert_eq!((verified.findings(), repaired[0].lost), (1, 0), "{verified:?}");
+            assert_eq!(segments(&files), Vec::<String>::new());
+            assert_eq!(try_open_plainly(&files).expect("opened").last_seq, Seq::ZERO);
+        }
+    }
+
+    #[test]
+    fn what_a_newer_program_wrote_is_left_alone() {
+        let files = filled(40, false);
+        write(&files, &segments(&files)[1], 0, &segment_file::header(9));
+        let before = files.operations();
+        let error = repair(&files, FILLER, false).map(|_| ()).expect_err("refused").to_string();
+        assert!(error.contains("was written by a newer version"), "{error}");
+        assert_eq!(files.operations(), before);
+    }
+}

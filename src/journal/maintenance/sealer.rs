@@ -1,0 +1,218 @@
+//! Seals full segments in the background and deletes those that nobody needs, on a thread of its own.
+//!
+//! It works a little at a time and pauses, so that a burst of appends has the processor; nobody ever waits for it. A sealed segment
+//! takes the name of the one it was made of in one rename, so that whatever a crash leaves is one of the two. A reader that is in
+//! the old file reads it to its end. What cannot be sealed stays as it is, and is said.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    background,
+    event::Seq,
+    journal::{
+        log::failure::DiskFull,
+        log::{
+            clock::Clock,
+            cursor::{Cursor, Step},
+            files::Files,
+            sealed::{SealWriter, SealedFile},
+            segment::Segment,
+            segment_file::{HEADER_BYTES, UNFINISHED_NAME},
+            store::Store,
+        },
+        maintenance::retention::{Forgettable, Full, Retention},
+    },
+    time::Timestamp,
+};
+
+/// How many blocks are sealed before a pause: about a millisecond of work.
+const BLOCKS_AT_ONCE: u32 = 8;
+
+/// How long a pause is: so the thread takes about a third of a processor, and seals more than 100 MB a second.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The thread that seals and deletes.
+pub(crate) struct Sealer {
+    pub(crate) shared: Arc<Store>,
+    pub(crate) clock: Clock,
+    pub(crate) synced: watch::Receiver<Seq>,
+    pub(crate) seal: bool,
+    pub(crate) retention: Retention,
+    /// Segments that cannot be sealed, by their first record.
+    pub(crate) given_up: BTreeSet<Seq>,
+    /// When a segment was last deleted for its age.
+    pub(crate) aged_at: Option<Timestamp>,
+}
+
+impl Sealer {
+    /// Runs until the journal is closed.
+    pub(crate) fn run(mut self) {
+        background::lower_priority(background::LOWEST);
+        while self.shared.maintenance.wait() {
+            // A lack of memory shows as a panic in places; what is left undone is tried again when something is asked next.
+            if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
+                tracing::error!("sealing the journal failed for now");
+                self.shared.files.remove(UNFINISHED_NAME).ok();
+            }
+        }
+    }
+
+    /// Deletes and seals until there is nothing to do, or the journal closes.
+    fn work(&mut self) {
+        self.forget();
+        while let Some((segment, following)) = self.next_full() {
+            match self.seal(&segment, following) {
+                Ok(true) => self.forget(),
+                Ok(false) => return,
+                // It is tried again after the next segment, or when there was no space for that and is again.
+                Err(error)
+                    if DiskFull::is_reason_of(&error) || error.kind() == io::ErrorKind::OutOfMemory =>
+                {
+                    return;
+                }
+                Err(error) => {
+                    let path = self.shared.files.path(&segment.name());
+                    tracing::warn!(
+                        path = %path.display(), %error,
+                        "a segment of the journal could not be sealed; it stays as it is"
+                    );
+                    self.shared.health.note_damage(&path, None, format!("it cannot be sealed: {error}"));
+                    self.given_up.insert(segment.first);
+                }
+            }
+        }
+    }
+
+    /// The oldest segment that is to be sealed, and the first record of the one after it.
+    fn next_full(&self) -> Option<(Arc<Segment>, Seq)> {
+        if !self.seal {
+            return None;
+        }
+        let is_wanted = |segment: &Segment, following: &Segment| {
+            segment.seal().is_none() && following.is_named() && !self.given_up.contains(&segment.first)
+        };
+        let segments = self.shared.read_segments();
+        let mut pairs = segments.iter().zip(segments.iter().skip(1));
+        let (segment, following) = pairs.find(|(segment, following)| is_wanted(segment, following))?;
+        Some((Arc::clone(segment), following.first))
+    }
+
+    /// Seals a segment and puts it in the place of the one that it was made of; returns whether it is done, or the journal closes.
+    fn seal(&self, segment: &Segment, following: Seq) -> io::Result<bool> {
+        let mut blocks = 0;
+        let go_on = || {
+            blocks += 1;
+            blocks % BLOCKS_AT_ONCE != 0 || self.shared.maintenance.pause(PAUSE)
+        };
+        let files = self.shared.files.as_ref();
+        let sealed = seal(files, segment, following, go_on);
+        if !matches!(sealed, Ok(Some(_))) {
+            // Left over, it takes space until the next start; the failure is told anyway.
+            files.remove(UNFINISHED_NAME).ok();
+        }
+        sealed?.map_or(Ok(false), |sealed| self.shared.replace(segment.first, sealed).map(|()| true))
+    }
+
+    /// Deletes what is too old or too much.
+    fn forget(&mut self) {
+        if self.retention == Retention::default() {
+            return;
+        }
+        let now = (self.clock)();
+        let Forgettable { before, by_age } = match self.forgettable(now) {
+            Ok(forgettable) => forgettable,
+            Err(error) => {
+                tracing::warn!(%error, "the size of the journal is not known, so none of it is deleted");
+                return;
+            }
+        };
+        match self.shared.forget_before(before.min(*self.synced.borrow())) {
+            Ok(0) => {}
+            Ok(segments) => {
+                if by_age {
+                    self.aged_at = Some(now);
+                }
+                tracing::info!(segments, %before, "deleted the oldest segments of the journal");
+            }
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "a segment of the journal could not be deleted");
+            }
+        }
+    }
+
+    fn forgettable(&self, now: Timestamp) -> io::Result<Forgettable> {
+        let segments = self.shared.read_segments();
+        let sizes = segments.iter().map(|segment| segment.stored_bytes()).collect::<io::Result<Vec<_>>>()?;
+        let full: Vec<Full> = segments
+            .iter()
+            .zip(segments.iter().skip(1))
+            .zip(&sizes)
+            .map(|((segment, following), bytes)| Full {
+                following: following.first,
+                time: segment.time(),
+                bytes: *bytes,
+            })
+            .collect();
+        let needed = Seq(self.shared.needed_from.load(Ordering::Acquire));
+        Ok(self.retention.forgettable(&full, sizes.iter().sum(), needed, now, self.aged_at))
+    }
+}
+
+/// Writes a sealed copy of a full segment, durably, and reads it back; `None` when `go_on`, asked after each block, says so.
+pub(crate) fn seal(
+    files: &dyn Files,
+    segment: &Segment,
+    following: Seq,
+    mut go_on: impl FnMut() -> bool,
+) -> io::Result<Option<SealedFile>> {
+    let file = files.create(UNFINISHED_NAME)?;
+    let mut seal_writer = SealWriter::new(Arc::clone(&file), segment.first)?;
+    let mut cursor = Cursor::new(Arc::clone(&segment.file), HEADER_BYTES);
+    let mut expected = segment.first;
+    while expected < following {
+        match cursor.step() {
+            Step::Record(entry) if entry.seq == expected => {
+                expected = expected.next();
+                if seal_writer.push(cursor.record(&entry))? && !go_on() {
+                    return Ok(None);
+                }
+            }
+            Step::Short if cursor.refill(segment.end())? => {}
+            Step::Record(_) | Step::Short | Step::End | Step::Damaged(_) => {
+                let place = format!("record {expected} at byte {} is damaged", cursor.offset());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, place));
+            }
+        }
+    }
+    seal_writer.finish()?;
+    let copy = Arc::new(SealedFile::open(Arc::clone(&file))?);
+    let mut cursor = Cursor::new(copy, HEADER_BYTES);
+    let mut expected = segment.first;
+    while expected < following {
+        match cursor.step() {
+            Step::Record(entry) if entry.seq == expected => expected = expected.next(),
+            Step::Short if cursor.refill(u64::MAX)? => {
+                if !go_on() {
+                    return Ok(None);
+                }
+            }
+            Step::Record(_) | Step::Short | Step::End | Step::Damaged(_) => {
+                let place = format!("record {expected} is not in the sealed copy as it was written");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, place));
+            }
+        }
+    }
+    SealedFile::open(file).map(Some)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,444 @@
+//! Looks at every record of every segment and changes nothing: what `aside journal verify` reports, and what a repair goes by.
+
+use std::{fmt, io, path::PathBuf, sync::Arc};
+
+use crate::{
+    event::Seq,
+    journal::log::{
+        files::{File, Files},
+        mark,
+        record::{Damage, Record, RecordKind},
+        recover::Cut,
+        salvage::{Found, FoundDamage, walk},
+        segment_file::{self, NEXT_NAME},
+    },
+    time::Timestamp,
+};
+
+/// What a journal's files hold.
+#[derive(Debug, Default)]
+pub struct Verified {
+    /// Every segment, in order.
+    pub segments: Vec<Segment>,
+    /// What the next start cuts from the last segment.
+    pub torn: Option<Cut>,
+    /// What starts and repairs kept of damaged and torn files; nothing reads or deletes it.
+    pub kept: Vec<PathBuf>,
+    /// The last record that the mark of the journal says is durable.
+    pub(crate) marked: Seq,
+}
+
+/// What one file holds.
+#[derive(Debug)]
+pub struct Segment {
+    /// Which file.
+    pub path: PathBuf,
+    /// The record that it begins with.
+    pub first: Seq,
+    /// How many good records it has.
+    pub records: u64,
+    /// How many of them stand for records that a repair found lost.
+    pub filled: u64,
+    /// Whether it is sealed.
+    pub is_sealed: bool,
+    /// Everything that is wrong, in the order of the file.
+    pub findings: Vec<Finding>,
+    /// A folder is in its place.
+    pub(crate) is_folder: bool,
+    pub(crate) name: String,
+    /// The first record of the following segment.
+    pub(crate) following: Option<Seq>,
+    /// The record that would come next.
+    pub(crate) end: Seq,
+    /// The time of the last good record; [`UNKNOWN_TIME`] when there is none.
+    pub(crate) last_time: Timestamp,
+}
+
+/// Something that is wrong at one place of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Where in the file, in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub damage: FoundDamage,
+    /// The first and the last record that are missing because of it.
+    pub lost: Option<(Seq, Seq)>,
+    /// The good record that follows; `None` when none does in this file.
+    pub next: Option<Seq>,
+}
+
+/// Why a journal cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+#[error("read {}", path.display())]
+pub struct VerifyError {
+    /// Which file or folder.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// A record that belongs where it was found, or those that are missing there: from the first one, up to before the second.
+pub(crate) enum Part<'a> {
+    Good(Record<'a>),
+    Lost(Seq, Seq),
+}
+
+/// Takes the parts of a file in order.
+pub(crate) type Sink<'s> = dyn FnMut(Part<'_>) -> io::Result<()> + 's;
+
+/// Reads all records of a journal, also of one that is being written.
+///
+/// `filler` is the kind of the records that a repair puts in the place of those that are lost.
+///
+/// Errors: the folder or a file cannot be read; whatever is wrong in a file is in the result.
+pub fn verify(files: &dyn Files, filler: RecordKind) -> Result<Verified, VerifyError> {
+    let mut verified = Verified::default();
+    let marked = mark::read(files).map_err(|source| failed(files, mark::MARK_NAME, source))?;
+    let Listed { segments, kept, has_folder } = list(files)?;
+    (verified.kept, verified.marked) = (kept, marked);
+    for (at, (name, first, file)) in segments.iter().enumerate() {
+        let following = segments.get(at + 1).map(|(_, first, _)| *first);
+        let (mut filled, mut last_time) = (0, UNKNOWN_TIME);
+        let mut count = |part: Part<'_>| {
+            if let Part::Good(record) = part {
+                filled += u64::from(record.kind == filler);
+                last_time = record.time;
+            }
+            Ok(())
+        };
+        let within = Within { first: *first, following, marked };
+        let examined = match file {
+            Some(file) => examine(file, within, &mut count).map_err(|source| failed(files, name, source))?,
+            None => within.lost_whole(),
+        };
+        let Examined { findings, records, end, torn_at, is_sealed } = examined;
+        if let (Some(offset), Some(file)) = (torn_at, file) {
+            let used = segment_file::used_end(file.as_ref(), offset)
+                .map_err(|source| failed(files, name, source))?;
+            let cut = |used: u64| Cut {
+                path: files.path(name),
+                offset,
+                bytes: used.saturating_sub(offset),
+                kept: None,
+            };
+            verified.torn = used.map(cut);
+        }
+        let (path, name, first, is_folder) = (files.path(name), name.clone(), *first, file.is_none());
+        verified.segments.push(Segment {
+            path,
+            first,
+            records,
+            filled,
+            is_sealed,
+            findings,
+            is_folder,
+            name,
+            following,
+            end,
+            last_time,
+        });
+    }
+    if has_folder {
+        let first = verified.last().next();
+        verified.segments.push(Segment::folder(files, NEXT_NAME, first));
+    }
+    Ok(verified)
+}
+
+impl Segment {
+    /// A folder in the place of a file that holds nothing.
+    fn folder(files: &dyn Files, name: &str, first: Seq) -> Self {
+        Self {
+            path: files.path(name),
+            first,
+            records: 0,
+            filled: 0,
+            is_sealed: false,
+            findings: vec![Finding { offset: 0, damage: FoundDamage::Folder, lost: None, next: None }],
+            is_folder: true,
+            name: name.to_owned(),
+            following: None,
+            end: first,
+            last_time: UNKNOWN_TIME,
+        }
+    }
+}
+
+/// A file that holds a segment: its name, and its first record; without a file when a folder has the name.
+type NamedFile = (String, Seq, Option<Arc<dyn File>>);
+
+/// What is in the folder of a journal.
+struct Listed {
+    /// In order.
+    segments: Vec<NamedFile>,
+    kept: Vec<PathBuf>,
+    /// A folder is in the place of the file that is to follow.
+    has_folder: bool,
+}
+
+/// All segments in order; the one that has no name yet is the last, if it holds something that goes on.
+fn list(files: &dyn Files) -> Result<Listed, VerifyError> {
+    let names = files.list().map_err(|source| failed(files, "", source))?;
+    let (mut segments, mut kept): (Vec<NamedFile>, _) = (Vec::new(), Vec::new());
+    for name in names {
+        if name.contains(".seg.") {
+            kept.push(files.path(&name));
+        }
+        let Some(first) = segment_file::first_of(&name) else { continue };
+        match open(files, &name)? {
+            Opened::File(file) => segments.push((name, first, Some(file))),
+            Opened::Folder => segments.push((name, first, None)),
+            // It was deleted meanwhile, as the oldest are while the daemon runs.
+            Opened::Gone => {}
+        }
+    }
+    segments.sort_by_key(|(_, first, _)| *first);
+    kept.sort();
+    let last = segments.last().map_or(Seq::ZERO, |(_, first, _)| *first);
+    let mut has_folder = false;
+    match open(files, NEXT_NAME)? {
+        Opened::File(next) => {
+            let mut begin = None;
+            let mut note = |_, found: Found<'_>| {
+                if let (Found::Record(record, _), None) = (found, begin) {
+                    begin = Some(record.seq);
+                }
+                Ok(())
+            };
+            walk(&next, &mut note).map_err(|source| failed(files, NEXT_NAME, source))?;
+            let begin = begin.filter(|begin| *begin > last);
+            segments.extend(begin.map(|begin| (NEXT_NAME.to_owned(), begin, Some(next))));
+        }
+        Opened::Folder => has_folder = true,
+        Opened::Gone => {}
+    }
+    Ok(Listed { segments, kept, has_folder })
+}
+
+/// What a name of the journal's folder stands for.
+enum Opened {
+    File(Arc<dyn File>),
+    Folder,
+    Gone,
+}
+
+fn open(files: &dyn Files, name: &str) -> Result<Opened, VerifyError> {
+    match files.open(name) {
+        Ok(file) => Ok(Opened::File(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Opened::Gone),
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(Opened::Folder),
+        Err(source) => Err(failed(files, name, source)),
+    }
+}
+
+/// What one file was found to hold.
+pub(crate) struct Examined {
+    findings: Vec<Finding>,
+    records: u64,
+    end: Seq,
+    /// Where the torn end of the last segment begins.
+    torn_at: Option<u64>,
+    is_sealed: bool,
+}
+
+/// Which records a file ought to have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Within {
+    pub(crate) first: Seq,
+    /// The first one of the following segment.
+    pub(crate) following: Option<Seq>,
+    /// The last one that the mark of the journal says is durable.
+    pub(crate) marked: Seq,
+}
+
+impl Within {
+    /// What is found when nothing can be read: everything that ought to be there is lost.
+    fn lost_whole(self) -> Examined {
+        let end = self.following.unwrap_or(self.marked.next()).max(self.first);
+        let lost = (end > self.first).then(|| (self.first, end.previous()));
+        let finding = Finding { offset: 0, damage: FoundDamage::Folder, lost, next: None };
+        Examined { findings: vec![finding], records: 0, end, torn_at: None, is_sealed: false }
+    }
+}
+
+/// Goes through one file, telling `sink` what is good and what is missing.
+pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>) -> io::Result<Examined> {
+    let Within { first, following, marked } = within;
+    let mut findings: Vec<Finding> = Vec::new();
+    // Those before it have a good record behind them.
+    let mut settled = 0;
+    let (mut expected, mut records, mut durable) = (first, 0, marked);
+    let mut visit = |offset, found: Found<'_>| {
+        let (record, said) = match found {
+            Found::Damage(damage) => {
+                findings.push(Finding { offset, damage, lost: None, next: None });
+                return Ok(());
+            }
+            Found::Record(record, said) => (record, said),
+        };
+        if record.seq < expected || following.is_some_and(|following| record.seq >= following) {
+            let damage = FoundDamage::Record(Damage::Order { expected, found: record.seq });
+            findings.push(Finding { offset, damage, lost: None, next: None });
+            return Ok(());
+        }
+        if record.seq > expected {
+            note_loss(&mut findings, settled, offset, (expected, record.seq.previous()));
+            sink(Part::Lost(expected, record.seq))?;
+        }
+        for finding in findings.iter_mut().skip(settled) {
+            finding.next = Some(record.seq);
+        }
+        settled = findings.len();
+        expected = record.seq.next();
+        durable = durable.max(said);
+        records += 1;
+        sink(Part::Good(record))
+    };
+    let is_sealed = walk(file, &mut visit)?;
+    let end = following.unwrap_or(durable.next()).max(expected);
+    let mut torn_at = None;
+    if expected < end {
+        note_loss(&mut findings, settled, file.size()?, (expected, end.previous()));
+        sink(Part::Lost(expected, end))?;
+    } else if following.is_none() && !is_sealed {
+        torn_at = take_torn(&mut findings, settled, durable);
+    }
+    Ok(Examined { findings, records, end, torn_at, is_sealed })
+}
+
+/// Takes out of the findings of the last segment what a crash left, which is no damage; returns where it begins.
+///
+/// Shape: what is torn begins with records that nothing says were durable, and reaches to the end.
+fn take_torn(findings: &mut Vec<Finding>, settled: usize, durable: Seq) -> Option<u64> {
+    let is_unknown = |finding: &Finding| finding.lost.is_some_and(|(first, _)| first > durable);
+    let says_something = durable > Seq::ZERO;
+    let begin = findings.iter().position(|finding| says_something && is_unknown(finding)).unwrap_or(settled);
+    if !findings.iter().skip(begin).all(Finding::may_be_torn) {
+        return None;
+    }
+    let torn_at = findings.get(begin).map(|finding| finding.offset);
+    findings.truncate(begin);
+    torn_at
+}
+
+/// Says at the last finding that was not settled which records are missing, or at `offset` when there is none.
+fn note_loss(findings: &mut Vec<Finding>, settled: usize, offset: u64, lost: (Seq, Seq)) {
+    match findings.get_mut(settled..).and_then(|open| open.last_mut()) {
+        Some(finding) => finding.lost = Some(lost),
+        None => {
+            let damage = FoundDamage::Record(Damage::Missing { expected: lost.0 });
+            findings.push(Finding { offset, damage, lost: Some(lost), next: None });
+        }
+    }
+}
+
+impl Finding {
+    fn may_be_torn(&self) -> bool {
+        use FoundDamage::{Folder, Header, Newer, Record, Sealed, Zeros};
+        match &self.damage {
+            Record(Damage::Length(_) | Damage::Checksum | Damage::Missing { .. }) | Zeros => true,
+            Record(Damage::Version(_) | Damage::Order { .. }) | Folder | Header | Newer(_) | Sealed(_) => {
+                false
+            }
+        }
+    }
+
+    /// Whether a newer program wrote what is here, so that it is not damage at all.
+    pub(crate) fn is_newer(&self) -> bool {
+        matches!(self.damage, FoundDamage::Newer(_) | FoundDamage::Record(Damage::Version(_)))
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, damage, lost, next } = self;
+        write!(f, "byte {offset}: {damage}; ")?;
+        match lost {
+            Some((first, last)) if first == last => write!(f, "record {first} is lost")?,
+            Some((first, last)) => write!(f, "records {first} to {last} are lost")?,
+            None => f.write_str("no record is lost")?,
+        }
+        match next {
+            Some(next) => write!(f, ", record {next} follows"),
+            None => f.write_str(", no record follows in this file"),
+        }
+    }
+}
+
+impl Verified {
+    /// The first record that is kept, and how many good ones there are.
+    pub fn totals(&self) -> (Option<Seq>, u64) {
+        let first = self.segments.first().map(|segment| segment.first);
+        (first, self.segments.iter().map(|segment| segment.records).sum())
+    }
+
+    /// The last good record; [`Seq::ZERO`] when there is none.
+    pub fn last(&self) -> Seq {
+        self.segments.last().map_or(Seq::ZERO, |segment| segment.end.previous())
+    }
+
+    /// How many places are damaged.
+    pub fn findings(&self) -> usize {
+        self.segments.iter().map(|segment| segment.findings.len()).sum()
+    }
+}
+
+pub(crate) fn failed(files: &dyn Files, name: &str, source: io::Error) -> VerifyError {
+    VerifyError { path: files.path(name), source }
+}
+
+/// The time that stands for one that is not known.
+pub(crate) const UNKNOWN_TIME: Timestamp = Timestamp::ZERO;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::log::memory::MemoryFiles;
+    use crate::journal::testing::*;
+
+    const FILLER: RecordKind = RecordKind(255);
+
+    #[test]
+    fn a_good_journal_is_counted() {
+        for seals in [false, true] {
+            let files = filled(40, seals);
+            let verified = verify(&files, FILLER).expect("readable");
+            assert_eq!(verified.totals(), (Some(Seq(1)), 40));
+            assert!(verified.segments.len() > 3 && verified.torn.is_none(), "{verified:?}");
+            assert_eq!(verified.findings(), 0, "{verified:?}");
+            assert_eq!(verified.segments[0].is_sealed, seals);
+        }
+    }
+
+    #[test]
+    fn everything_that_is_damaged_is_named_and_nothing_is_changed() {
+        let files = filled(40, false);
+        let names = files.list().expect("listed");
+        files.open(&names[0]).expect("there").write_at(b"!", 50).expect("written");
+        files.open(&names[2]).expect("there").write_at(b"X", 0).expect("written");
+        let last = files.open(&names[names.len() - 3]).expect("there");
+        // What is behind the last record that is known to be durable is what a crash leaves.
+        last.write_at(b"!", SEGMENT_BYTES - 1).expect("written");
+        let writes = files.operations().writes;
+        let verified = verify(&files, FILLER).expect("readable");
+        let said: Vec<String> = verified
+            .segments
+            .iter()
+            .flat_map(|segment| segment.findings.iter().map(|finding| format!("{} {finding}", segment.first)))
+            .collect();
+        let third = verified.segments[2].first;
+        let expected = [
+            "1 byte 16: the record is damaged: its checksum does not match; record 1 is lost, record 2 follows".to_owned(),
+            format!("{third} byte 0: the file does not begin as a segment; no record is lost, record {third} follows"),
+        ];
+        assert_eq!(said, expected);
+        assert_eq!(verified.torn.map(|cut| cut.offset + cut.bytes), Some(SEGMENT_BYTES));
+        assert_eq!(files.operations().writes, writes);
+    }
+
+    #[test]
+    fn an_empty_folder_has_nothing_wrong() {
+        let verified = verify(&MemoryFiles::new(), FILLER).expect("readable");
+        assert_eq!((verified.totals(), verified.findings()), ((None, 0), 0));
+    }
+}
