@@ -38,9 +38,9 @@ pub struct Exchange {
     /// How the injection is to be written; the configured format if there is none.
     pub format: Option<Format>,
     /// What the carrier does besides when it takes text.
-    pub carries: Carries,
+    pub carrier_effect: CarrierEffect,
     /// What has become of the agent's context since the last exchange.
-    pub begins: Begins,
+    pub context: ContextChange,
     /// Whether the harness can show its user a line.
     pub shows_notices: bool,
     /// Why it is made.
@@ -60,8 +60,8 @@ impl Exchange {
             acks: Vec::new(),
             budget: Budget::default(),
             format: None,
-            carries: Carries::default(),
-            begins: Begins::default(),
+            carrier_effect: CarrierEffect::default(),
+            context: ContextChange::default(),
             shows_notices: false,
             trigger: Trigger::default(),
         }
@@ -77,9 +77,9 @@ impl Exchange {
 
     /// The sessions that it names: its own first.
     pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut SessionId> {
-        let from = match &mut self.begins {
-            Begins::Clear { from } | Begins::Fork { from } => from.as_mut(),
-            Begins::Nothing | Begins::Compacted | Begins::Resumed => None,
+        let from = match &mut self.context {
+            ContextChange::Cleared { from } | ContextChange::Forked { from } => from.as_mut(),
+            ContextChange::Unchanged | ContextChange::Compacted | ContextChange::Resumed => None,
         };
         std::iter::once(&mut self.session).chain(&mut self.harness.parent).chain(from)
     }
@@ -100,37 +100,42 @@ pub enum Trigger {
     Pull,
 }
 
-/// What a carrier does when it takes text.
+/// What the message that carries an injection does besides.
+///
+/// Before version 4 of a record the words were `always`, `only_to_continue` and `only_to_cancel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Carries {
-    /// It takes text and does nothing else.
+pub enum CarrierEffect {
+    /// Nothing.
     #[default]
-    Always,
-    /// At `turn_end`, text makes the agent go on, so it takes some only if a notification asks for that.
-    OnlyToContinue,
-    /// At `before_tool`, text comes in place of the call, so it takes some only if a notification is worth a call.
-    OnlyToCancel,
+    #[serde(alias = "always")]
+    None,
+    /// At `turn_end`, text makes the agent go on, so text leaves only if a notification asks for that.
+    #[serde(alias = "only_to_continue")]
+    Continue,
+    /// At `before_tool`, text comes in place of the call, so text leaves only if a notification is worth a call.
+    #[serde(alias = "only_to_cancel")]
+    Cancel,
 }
 
-/// What has become of the context that an agent had.
+/// What happened to the model's context since the exchange before.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Begins {
-    /// It goes on as it was.
+pub enum ContextChange {
+    /// Nothing.
     #[default]
-    Nothing,
+    Unchanged,
     /// It was compacted: what was delivered may be gone.
     Compacted,
     /// The conversation was resumed with its history: what was delivered is there.
     Resumed,
-    /// It is empty, and the session takes the place of another one, which ends with that.
-    Clear {
-        /// Which; `None` is the one that the same process was last heard of in, if that has one conversation at a time.
+    /// It is empty, and the session replaces another one, which ends with that.
+    Cleared {
+        /// Which; `None` is the last session of the same process, if that has one conversation at a time.
         from: Option<SessionId>,
     },
     /// It is a copy of another session's, which goes on.
-    Fork {
-        /// Which; `None` is the one that the same process was last heard of in.
+    Forked {
+        /// Which; `None` is the last session of the same process.
         from: Option<SessionId>,
     },
 }

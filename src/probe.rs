@@ -39,7 +39,7 @@ pub use self::{
 use crate::{
     call::{Call, TouchKind},
     event::{Event, EventRef, OWN_SOURCE, SessionId, Severity, cut_text, strip_text},
-    exchange::{Begins, Exchange, Trigger},
+    exchange::{ContextChange, Exchange, Trigger},
     notification::InjectionPoint,
     settings::sources,
     time::Timestamp,
@@ -328,7 +328,9 @@ pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
 pub fn is_asked(exchange: &Exchange, calls: &[Call]) -> bool {
     match exchange.point {
         // A session that is resumed is asked with its first prompt.
-        InjectionPoint::TurnStart => exchange.begins != Begins::Resumed && exchange.trigger == Trigger::Agent,
+        InjectionPoint::TurnStart => {
+            exchange.context != ContextChange::Resumed && exchange.trigger == Trigger::Agent
+        }
         InjectionPoint::AfterTool => true,
         InjectionPoint::BeforeTool => {
             calls.iter().flat_map(|call| &call.touched).any(|touch| touch.by == TouchKind::Written)

@@ -207,10 +207,10 @@ impl Turn<'_> {
 
     fn ask(&mut self, point: &str) -> Result<Option<String>, CliError> {
         self.carriers += 1;
-        let carries = if point == "before_tool" { "only_to_cancel" } else { "always" };
+        let effect = if point == "before_tool" { "cancel" } else { "none" };
         let harness = json!({ "name": SESSION, "workspace": self.place.work() });
         let request = json!({
-            "point": point, "carrier": format!("message-{}", self.carriers), "turn": "1", "carries": carries,
+            "point": point, "carrier": format!("message-{}", self.carriers), "turn": "1", "carrier_effect": effect,
             "harness": harness, "observe": std::mem::take(&mut self.observed),
         });
         let path = format!("/v1/sessions/{SESSION}/exchange");

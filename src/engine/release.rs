@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     event::Seq,
-    exchange::{Answer, Begins, Exchange, Format, InjectionId, Release, ReleaseRecord, Trigger},
+    exchange::{Answer, ContextChange, Exchange, Format, InjectionId, Release, ReleaseRecord, Trigger},
     format::{self, Overflow},
     injector::{self, Candidate, Decided, Limits, Replayed, Terms},
     ledger::ConfirmedBy,
@@ -105,7 +105,7 @@ impl Engine {
     /// session that is resumed, which may sum it up.
     fn release(&mut self, seq: Seq, exchange: &Exchange, release: &Release, now: Timestamp) -> Answer {
         let (ci, id) = (&self.ci, &exchange.session);
-        let waits = exchange.begins == Begins::Resumed && ci.has_said_anything(id);
+        let waits = exchange.context == ContextChange::Resumed && ci.has_said_anything(id);
         let session = self.sessions.get_mut(id).expect("an exchange opens its session");
         let is_said = |notification: &Notification| waits && ci.has_said(id, &notification.events);
         let aside = session.injector.put_aside(is_said);

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     event::SessionId,
-    exchange::{Begins, Exchange},
+    exchange::{ContextChange, Exchange},
     time::Timestamp,
 };
 use std::time::Duration;
@@ -26,12 +26,12 @@ impl Engine {
     /// of the session before, so the next hook does as well; and when it comes late, or twice, it takes no other session's place.
     pub(super) fn begin(&mut self, exchange: &Exchange, is_new: bool, now: Timestamp) {
         let session = &exchange.session;
-        if exchange.begins == Begins::Nothing && !is_new {
+        if exchange.context == ContextChange::Unchanged && !is_new {
             return;
         }
         let left = self.sessions.left_for(session, now);
-        let left = match &exchange.begins {
-            Begins::Nothing => {
+        let left = match &exchange.context {
+            ContextChange::Unchanged => {
                 let is_cleared = |from: &&SessionId| {
                     self.sessions.was_cleared(from) && self.sessions.work_in_one_folder(from, session)
                 };
@@ -40,15 +40,15 @@ impl Engine {
                 }
                 left
             }
-            Begins::Compacted => {
+            ContextChange::Compacted => {
                 self.with_injector(session, |injector| injector.lose_context(now));
                 left
             }
-            Begins::Resumed => {
+            ContextChange::Resumed => {
                 self.with_injector(session, |injector| injector.resume_context(now));
                 left
             }
-            Begins::Clear { from } => {
+            ContextChange::Cleared { from } => {
                 let from = match from {
                     Some(from) => self.sessions.other_root(session, from),
                     None => left.filter(|left| {
@@ -61,7 +61,7 @@ impl Engine {
                 }
                 from
             }
-            Begins::Fork { from } => {
+            ContextChange::Forked { from } => {
                 let named = from.as_ref().map(|from| self.sessions.other_root(session, from));
                 if let Some(from) = named.unwrap_or_else(|| left.clone()) {
                     self.copy(&from, session);

@@ -45,7 +45,7 @@ use serde_json::{Value, json, value::RawValue};
 use crate::{
     call,
     event::{Event, Provenance, SessionId, Severity, clean_text},
-    exchange::{Begins, Budget, Carries, Conversations, Exchange, Format, Harness},
+    exchange::{Budget, CarrierEffect, ContextChange, Conversations, Exchange, Format, Harness},
     harness::{
         HookCall, HookEnv, HookError, Then, Transcript,
         caps::Caps,
@@ -220,14 +220,15 @@ impl Call<'_> {
                 ("entrypoint", self.env.entrypoint.as_deref().map(Value::from)),
             ]),
         )?;
-        let begins = match source.as_str() {
-            "resume" => Begins::Resumed,
-            "compact" => Begins::Compacted,
-            "clear" => Begins::Clear { from: None },
-            "fork" => Begins::Fork { from: None },
-            _ => Begins::Nothing,
+        let context = match source.as_str() {
+            "resume" => ContextChange::Resumed,
+            "compact" => ContextChange::Compacted,
+            "clear" => ContextChange::Cleared { from: None },
+            "fork" => ContextChange::Forked { from: None },
+            _ => ContextChange::Unchanged,
         };
-        let exchange = Exchange { begins, ..self.exchange(InjectionPoint::TurnStart, &self.turn_or_time())? };
+        let exchange =
+            Exchange { context, ..self.exchange(InjectionPoint::TurnStart, &self.turn_or_time())? };
         Ok((vec![event], Then::Exchange(Box::new(exchange))))
     }
 
@@ -267,7 +268,7 @@ impl Call<'_> {
         }
         let exchange = Exchange {
             tool: self.tool(&tool_name),
-            carries: Carries::OnlyToCancel,
+            carrier_effect: CarrierEffect::Cancel,
             budget: Budget { max_chars: Some(reply::DENY_CHARS_MAX), ..CAPS.budget() },
             ..self.exchange(InjectionPoint::BeforeTool, &tool_use_id)?
         };
@@ -373,7 +374,7 @@ impl Call<'_> {
             present([("turn", self.turn()), (call::RUNNING, running)]),
         )?;
         let mut exchange = Exchange {
-            carries: Carries::OnlyToContinue,
+            carrier_effect: CarrierEffect::Continue,
             ..self.exchange(InjectionPoint::TurnEnd, &self.turn_or_time())?
         };
         if stop_hook_active {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    exchange::{Carries, Directive, Exchange},
+    exchange::{CarrierEffect, Directive, Exchange},
     notification::{InjectionPoint, Priority},
 };
 
@@ -39,10 +39,10 @@ impl Asks {
 
 /// Whether the carrier cannot take text because nothing asks for what it does besides.
 pub(super) fn is_withheld(exchange: &Exchange, asks: Option<Asks>) -> bool {
-    let is_bound = match exchange.carries {
-        Carries::Always => false,
-        Carries::OnlyToContinue => exchange.point == InjectionPoint::TurnEnd,
-        Carries::OnlyToCancel => exchange.point == InjectionPoint::BeforeTool,
+    let is_bound = match exchange.carrier_effect {
+        CarrierEffect::None => false,
+        CarrierEffect::Continue => exchange.point == InjectionPoint::TurnEnd,
+        CarrierEffect::Cancel => exchange.point == InjectionPoint::BeforeTool,
     };
     is_bound && asks.is_none()
 }

@@ -9,7 +9,7 @@ use super::{
     *,
 };
 use crate::{
-    exchange::{Carries, Trigger},
+    exchange::{CarrierEffect, Trigger},
     notification::{Activation, Interrupt, NotificationId},
     session::WakeKind,
 };
@@ -21,7 +21,7 @@ const NOTIFICATIONS_MAX: u32 = 3;
 #[derive(Debug, Clone)]
 enum Step {
     Push { id: u8, priority: usize, inject_at: usize, severity: usize, ttl: Option<u64>, by_itself: usize },
-    Exchange { point: usize, carrier: u8, turn: Option<u8>, carries: Carries, pulls: bool },
+    Exchange { point: usize, carrier: u8, turn: Option<u8>, carrier_effect: CarrierEffect, pulls: bool },
     Ack { injection: u8 },
     Undelivered { injection: u8 },
     Decide { id: u8, decision: usize },
@@ -36,8 +36,8 @@ fn by_itself(number: usize) -> (Activation, Interrupt) {
 
 fn step() -> impl Strategy<Value = (u64, Step)> {
     let ttl = proptest::option::of(0_u64..800);
-    let carries =
-        prop_oneof![Just(Carries::Always), Just(Carries::OnlyToContinue), Just(Carries::OnlyToCancel)];
+    let carrier_effect =
+        prop_oneof![Just(CarrierEffect::None), Just(CarrierEffect::Continue), Just(CarrierEffect::Cancel)];
     let step = prop_oneof![
         6 => (0..40_u8, 0..4_usize, 0..5_usize, 0..5_usize, ttl, 0..9_usize).prop_map(
             |(id, priority, inject_at, severity, ttl, by_itself)| {
@@ -45,8 +45,8 @@ fn step() -> impl Strategy<Value = (u64, Step)> {
             }
         ),
         2 => (0..40_u8, 0..2_usize).prop_map(|(id, decision)| Step::Decide { id, decision }),
-        5 => (0..5_usize, 0..60_u8, proptest::option::of(0..2_u8), carries, prop::bool::weighted(0.2)).prop_map(
-            |(point, carrier, turn, carries, pulls)| Step::Exchange { point, carrier, turn, carries, pulls }
+        5 => (0..5_usize, 0..60_u8, proptest::option::of(0..2_u8), carrier_effect, prop::bool::weighted(0.2)).prop_map(
+            |(point, carrier, turn, carrier_effect, pulls)| Step::Exchange { point, carrier, turn, carrier_effect, pulls }
         ),
         1 => (0..40_u8).prop_map(|injection| Step::Ack { injection }),
         1 => (0..40_u8).prop_map(|injection| Step::Undelivered { injection }),
@@ -265,13 +265,13 @@ impl Naive {
             self.continuations = 0;
         }
         let goes_on = at_end && criticals > 0 && self.continuations < CONTINUATIONS_MAX;
-        if at_end && exchange.carries == Carries::OnlyToContinue && !goes_on {
+        if at_end && exchange.carrier_effect == CarrierEffect::Continue && !goes_on {
             return (Vec::new(), false);
         }
         let fresh = due.iter().any(|known| is_critical(known) && !known.has_cancelled);
         let before_tool = exchange.point == InjectionPoint::BeforeTool;
         let cancels = before_tool && (fresh || self.held.is_some());
-        if before_tool && exchange.carries == Carries::OnlyToCancel && !fresh {
+        if before_tool && exchange.carrier_effect == CarrierEffect::Cancel && !fresh {
             return (Vec::new(), cancels);
         }
         self.is_woken = false;
@@ -354,11 +354,11 @@ impl Pair {
                 self.injector.push(Arc::new(made.clone()));
                 self.naive.push(made);
             }
-            Step::Exchange { point, carrier, turn, carries, pulls } => {
+            Step::Exchange { point, carrier, turn, carrier_effect, pulls } => {
                 let carrier = format!("c{carrier}");
                 let exchange = Exchange {
                     turn: turn.map(|turn| turn.to_string().into()),
-                    carries,
+                    carrier_effect,
                     trigger: if pulls { Trigger::Pull } else { Trigger::Agent },
                     ..exchange(InjectionPoint::ALL[point], &carrier)
                 };
@@ -548,8 +548,13 @@ fn run(steps: impl IntoIterator<Item = (u64, Step)>) {
 /// What came back after a lease left again, and that was lost: then the first release is confirmed all the same.
 #[test]
 fn a_late_confirmation_counts_although_a_later_release_was_lost() {
-    let exchange =
-        |carrier| Step::Exchange { point: 0, carrier, turn: None, carries: Carries::Always, pulls: false };
+    let exchange = |carrier| Step::Exchange {
+        point: 0,
+        carrier,
+        turn: None,
+        carrier_effect: CarrierEffect::None,
+        pulls: false,
+    };
     run([
         (0, Step::Push { id: 0, priority: 0, inject_at: 0, severity: 3, ttl: None, by_itself: 2 }),
         (0, exchange(0)),

@@ -2,12 +2,12 @@
 //! time.
 
 use super::{
-    tests::{Brief, Story, TERMS, exchange, in_turn, limits, names, notification, only_to_continue},
+    tests::{Brief, Story, TERMS, continuing, exchange, in_turn, limits, names, notification},
     *,
 };
 use crate::{
     event::{Scope, Seq},
-    exchange::{Carries, Trigger},
+    exchange::{CarrierEffect, Trigger},
     notification::{Activation, Nature, Resolution, State, StateKey},
 };
 
@@ -112,8 +112,8 @@ fn one_that_tells_of_what_happened_too_is_delivered_whatever_is_resolved() {
     assert!(story.exchange(&exchange(TurnStart, "c3"), 2_000).is_empty());
 }
 
-fn only_to_cancel(turn: &str, carrier: &str) -> Exchange {
-    in_turn(turn, Exchange { carries: Carries::OnlyToCancel, ..exchange(BeforeTool, carrier) })
+fn cancelling(turn: &str, carrier: &str) -> Exchange {
+    in_turn(turn, Exchange { carrier_effect: CarrierEffect::Cancel, ..exchange(BeforeTool, carrier) })
 }
 
 fn cancel(subscriber: &str) -> Option<Directive> {
@@ -124,10 +124,10 @@ fn cancel(subscriber: &str) -> Option<Directive> {
 fn every_call_of_a_batch_gives_way_and_the_text_leaves_once() {
     let mut story = Story::new();
     push(&mut story, "budget", Critical, Nature::Occurrence);
-    let first = story.answer(&only_to_cancel("t1", "call1"), 0);
+    let first = story.answer(&cancelling("t1", "call1"), 0);
     assert_eq!((first.injection.is_some(), first.directive), (true, cancel("budget")));
     for (carrier, now) in [("call2", 5), ("call3", 900)] {
-        let other = story.answer(&only_to_cancel("t1", carrier), now);
+        let other = story.answer(&cancelling("t1", carrier), now);
         assert_eq!(
             (other.injection, other.directive, other.check_before_tool),
             (None, cancel("budget"), true)
@@ -137,17 +137,17 @@ fn every_call_of_a_batch_gives_way_and_the_text_leaves_once() {
     let after = story.answer(&in_turn("t1", exchange(AfterTool, "batch")), 1_000);
     assert_eq!((after.directive, after.check_before_tool), (None, false));
     assert_eq!(story.ledger(), ["budget later_exchange"]);
-    assert_eq!(story.answer(&only_to_cancel("t1", "call1 again"), 2_000).directive, None);
+    assert_eq!(story.answer(&cancelling("t1", "call1 again"), 2_000).directive, None);
 }
 
 #[test]
 fn a_batch_is_over_with_its_turn_or_after_a_while() {
     for (what, next, now) in
-        [("another turn", only_to_cancel("t2", "c2"), 100), ("a while", only_to_cancel("t1", "c2"), 10_000)]
+        [("another turn", cancelling("t2", "c2"), 100), ("a while", cancelling("t1", "c2"), 10_000)]
     {
         let mut story = Story::new();
         push(&mut story, "budget", Critical, Nature::Occurrence);
-        story.answer(&only_to_cancel("t1", "c1"), 0);
+        story.answer(&cancelling("t1", "c1"), 0);
         assert_eq!(story.answer(&next, now).directive, None, "{what}");
     }
 }
@@ -156,9 +156,9 @@ fn a_batch_is_over_with_its_turn_or_after_a_while() {
 fn a_batch_is_not_held_for_what_never_left() {
     let mut story = Story::new();
     push(&mut story, "budget", Critical, Nature::Occurrence);
-    story.answer(&only_to_cancel("t1", "c1"), 0);
+    story.answer(&cancelling("t1", "c1"), 0);
     story.injector.undelivered(&InjectionId::new("i1"));
-    let next = story.answer(&only_to_cancel("t1", "c2"), 5);
+    let next = story.answer(&cancelling("t1", "c2"), 5);
     assert_eq!((next.injection.is_some(), next.directive), (true, cancel("budget")));
 }
 
@@ -213,21 +213,21 @@ fn the_end_of_a_turn_goes_on_only_for_something_critical_and_twice_in_a_row_at_m
     let go_on = |subscriber: &str| Some(Directive::Continue { reason: subscriber.into() });
     let mut story = Story::new();
     story.push("normal", Normal, AfterTool);
-    assert!(story.exchange(&only_to_continue("c1"), 0).is_empty());
+    assert!(story.exchange(&continuing("c1"), 0).is_empty());
     for (carrier, name) in [("c2", "budget#1"), ("c3", "budget#2")] {
         story.push(name, Critical, Immediate);
-        let answer = story.answer(&only_to_continue(carrier), 1_000);
+        let answer = story.answer(&continuing(carrier), 1_000);
         assert_eq!(answer.directive, go_on("budget"), "{carrier}");
         assert_eq!(names(answer.injection.as_ref()).first().map(String::as_str), Some(name));
     }
     story.push("budget#3", Critical, Immediate);
-    let third = story.answer(&only_to_continue("c4"), 2_000);
+    let third = story.answer(&continuing("c4"), 2_000);
     assert_eq!((third.injection, third.directive, third.pending), (None, None, 1));
     assert!(third.check_before_tool);
     story.push("normal#2", Normal, TurnStart);
     assert_eq!(story.exchange(&exchange(TurnStart, "c5"), 3_000), ["budget#3", "normal#2"]);
     story.push("budget#4", Critical, Immediate);
-    assert_eq!(story.answer(&only_to_continue("c6"), 4_000).directive, go_on("budget"));
+    assert_eq!(story.answer(&continuing("c6"), 4_000).directive, go_on("budget"));
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn an_end_that_nothing_asks_to_go_on_from_begins_the_count_anew() {
         if is_asked {
             story.push(&format!("loop#{n}"), Critical, Immediate);
         }
-        let answer = story.answer(&only_to_continue(&format!("c{n}")), n * 1_000);
+        let answer = story.answer(&continuing(&format!("c{n}")), n * 1_000);
         is_continued.push(answer.directive.is_some());
     }
     assert_eq!(is_continued, [true, true, false, true, true, false]);
@@ -278,7 +278,7 @@ fn a_turn_with_another_name_begins_the_count_of_continuations_anew() {
     let mut is_continued = Vec::new();
     for (n, turn) in [(1, "t1"), (2, "t1"), (3, "t1"), (4, "t2")] {
         story.push(&format!("loop#{n}"), Critical, Immediate);
-        let at_end = in_turn(turn, only_to_continue(&format!("c{n}")));
+        let at_end = in_turn(turn, continuing(&format!("c{n}")));
         is_continued.push(story.answer(&at_end, n * 1_000).directive.is_some());
     }
     assert_eq!(is_continued, [true, true, false, true]);

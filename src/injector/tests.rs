@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     event::{Scope, Seq},
-    exchange::{Carries, Role},
+    exchange::{CarrierEffect, Role},
     notification::{Activation, Counts, Cut, Detail, Interrupt, Nature, NotificationId, Tokens},
 };
 
@@ -150,8 +150,8 @@ pub(super) fn in_turn(turn: &str, exchange: Exchange) -> Exchange {
     Exchange { turn: Some(turn.into()), ..exchange }
 }
 
-pub(super) fn only_to_continue(carrier: &str) -> Exchange {
-    Exchange { carries: Carries::OnlyToContinue, ..exchange(TurnEnd, carrier) }
+pub(super) fn continuing(carrier: &str) -> Exchange {
+    Exchange { carrier_effect: CarrierEffect::Continue, ..exchange(TurnEnd, carrier) }
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_wake_outlasts_an_exchange_that_could_not_carry_anything() {
     let mut story = Story::new();
     story.push("first", Normal, TurnStart);
     story.injector.woken();
-    assert!(story.exchange(&only_to_continue("c1"), 0).is_empty());
+    assert!(story.exchange(&continuing("c1"), 0).is_empty());
     assert_eq!(story.exchange(&exchange(AfterTool, "c2"), 1), ["first"]);
 }
 

@@ -14,8 +14,8 @@ use utoipa::ToSchema;
 use crate::{
     event::{Provenance, SessionId, catalogue::OwnSeverities},
     exchange::{
-        Answer, Begins, Budget, Carries, Conversations, Directive, Exchange, Format, Harness, InjectionId,
-        Released, Trigger,
+        Answer, Budget, CarrierEffect, ContextChange, Conversations, Directive, Exchange, Format, Harness,
+        InjectionId, Released, Trigger,
     },
     notification::{InjectionPoint, Tokens},
     protocol::{
@@ -43,8 +43,8 @@ const FIELDS: [&str; 14] = [
     "ack",
     "budget",
     "format",
-    "carries",
-    "begins",
+    "carrier_effect",
+    "context",
     "from",
     "shows_notices",
     "trigger",
@@ -53,12 +53,9 @@ const FIELDS: [&str; 14] = [
 const HARNESS_FIELDS: [&str; 8] =
     ["name", "version", "workspace", "user", "pid", "pid_started", "conversations", "parent"];
 const BUDGET_FIELDS: [&str; 3] = ["max_notifications", "max_tokens", "max_chars"];
-const CARRIES: [(&str, Carries); 3] = [
-    ("always", Carries::Always),
-    ("only_to_continue", Carries::OnlyToContinue),
-    ("only_to_cancel", Carries::OnlyToCancel),
-];
-const BEGINS: [&str; 4] = ["compacted", "resumed", "clear", "fork"];
+const CARRIER_EFFECTS: [(&str, CarrierEffect); 3] =
+    [("none", CarrierEffect::None), ("continue", CarrierEffect::Continue), ("cancel", CarrierEffect::Cancel)];
+const CONTEXTS: [&str; 5] = ["unchanged", "compacted", "resumed", "cleared", "forked"];
 const TRIGGERS: [(&str, Trigger); 3] =
     [("agent", Trigger::Agent), ("wake", Trigger::Wake), ("pull", Trigger::Pull)];
 
@@ -139,8 +136,10 @@ fn read<const N: usize>(fields: &Fields<'_, N>, session: &SessionId) -> Result<E
         acks: read_acks(fields)?,
         budget,
         format: fields.text("format")?.map(|word| read_format(&word)).transpose()?,
-        carries: fields.text("carries")?.map_or(Ok(Carries::default()), |word| read_carries(&word))?,
-        begins: read_begins(fields, session)?,
+        carrier_effect: fields
+            .text("carrier_effect")?
+            .map_or(Ok(CarrierEffect::default()), |word| read_carrier_effect(&word))?,
+        context: read_context(fields, session)?,
         shows_notices: fields.flag("shows_notices")?.unwrap_or(false),
         trigger: fields.text("trigger")?.map_or(Ok(Trigger::default()), |word| read_trigger(&word))?,
     })
@@ -152,22 +151,25 @@ fn read_trigger(word: &str) -> Result<Trigger, FieldError> {
     found.map(|(_, trigger)| trigger).ok_or_else(|| wrong_word("trigger", "trigger", word, &allowed))
 }
 
-fn read_begins<const N: usize>(fields: &Fields<'_, N>, session: &SessionId) -> Result<Begins, FieldError> {
+fn read_context<const N: usize>(
+    fields: &Fields<'_, N>,
+    session: &SessionId,
+) -> Result<ContextChange, FieldError> {
     let from = read_name("from", fields.text("from")?)?.map(|id| SessionId::new(&id));
     if from.as_ref() == Some(session) {
         return Err(FieldError::new("from", "is the session itself"));
     }
-    let word = fields.text("begins")?;
+    let word = fields.text("context")?;
     match (word.as_deref(), from) {
-        (Some("clear"), from) => Ok(Begins::Clear { from }),
-        (Some("fork"), from) => Ok(Begins::Fork { from }),
+        (Some("cleared"), from) => Ok(ContextChange::Cleared { from }),
+        (Some("forked"), from) => Ok(ContextChange::Forked { from }),
         (None | Some("compacted" | "resumed"), Some(_)) => {
-            Err(FieldError::new("from", "needs `begins` to be `clear` or `fork`"))
+            Err(FieldError::new("from", "needs `context` to be `cleared` or `forked`"))
         }
-        (None, None) => Ok(Begins::Nothing),
-        (Some("compacted"), None) => Ok(Begins::Compacted),
-        (Some("resumed"), None) => Ok(Begins::Resumed),
-        (Some(other), _) => Err(wrong_word("begins", "beginning", other, &BEGINS)),
+        (None | Some("unchanged"), None) => Ok(ContextChange::Unchanged),
+        (Some("compacted"), None) => Ok(ContextChange::Compacted),
+        (Some("resumed"), None) => Ok(ContextChange::Resumed),
+        (Some(other), _) => Err(wrong_word("context", "change of context", other, &CONTEXTS)),
     }
 }
 
@@ -194,7 +196,10 @@ fn read_conversations(word: &str) -> Result<Conversations, FieldError> {
 
 /// Refuses to look for a predecessor where a process can have many conversations: it would be another user's.
 fn check_from(exchange: &Exchange) -> Result<(), FieldError> {
-    let is_unnamed = matches!(exchange.begins, Begins::Clear { from: None } | Begins::Fork { from: None });
+    let is_unnamed = matches!(
+        exchange.context,
+        ContextChange::Cleared { from: None } | ContextChange::Forked { from: None }
+    );
     if is_unnamed && exchange.harness.conversations != Some(Conversations::OnePerProcess) {
         let message = "is missing: name the session that this one goes on from, or say with `harness.conversations` that \
                        the process `harness.pid` has one at a time";
@@ -222,10 +227,12 @@ fn read_format(word: &str) -> Result<Format, FieldError> {
     word.parse().map_err(|_| wrong_word("format", "format", word, &allowed))
 }
 
-fn read_carries(word: &str) -> Result<Carries, FieldError> {
-    let allowed = CARRIES.map(|(word, _)| word);
-    let found = CARRIES.into_iter().find(|(known, _)| *known == word);
-    found.map(|(_, carries)| carries).ok_or_else(|| wrong_word("carries", "way to carry", word, &allowed))
+fn read_carrier_effect(word: &str) -> Result<CarrierEffect, FieldError> {
+    let allowed = CARRIER_EFFECTS.map(|(word, _)| word);
+    let found = CARRIER_EFFECTS.into_iter().find(|(known, _)| *known == word);
+    found
+        .map(|(_, carrier_effect)| carrier_effect)
+        .ok_or_else(|| wrong_word("carrier_effect", "effect of a carrier", word, &allowed))
 }
 
 fn read_acks<const N: usize>(fields: &Fields<'_, N>) -> Result<Vec<InjectionId>, FieldError> {
@@ -290,14 +297,14 @@ pub struct ExchangeView<'a> {
     /// `xml`, `markdown`, `toon`, `json` or `line`; the configured one if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<&'static str>,
-    /// `always`; `only_to_continue` when text at `turn_end` makes the agent go on; `only_to_cancel` when text at
-    /// `before_tool` comes in place of the call; `always` if absent.
-    #[schema(required = false)]
-    carries: &'static str,
-    /// What became of the agent's context: `compacted`, `resumed` when the conversation goes on with its history, `clear` when it is empty and the
-    /// session takes another one's place, `fork` when it is a copy of another one's; absent when it goes on as it was.
+    /// What the carrying message does besides: `continue` when text at `turn_end` makes the agent go on, `cancel` when text at
+    /// `before_tool` comes in place of the call; `none` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    begins: Option<&'static str>,
+    carrier_effect: Option<&'static str>,
+    /// What happened to the model's context: `compacted`; `resumed` when the conversation goes on with its history; `cleared` when
+    /// it is empty and the session replaces another one; `forked` when it is a copy of another one's; `unchanged` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<&'static str>,
     /// Whose place, or whose copy. If absent, the session that the same process was last heard of in, where `harness` says
     /// that this has one conversation at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -336,12 +343,12 @@ impl BudgetFields {
 impl<'a> ExchangeView<'a> {
     /// Lends the parts of `exchange`.
     pub(super) fn of(exchange: &'a Exchange) -> Self {
-        let (begins, from) = match &exchange.begins {
-            Begins::Nothing => (None, None),
-            Begins::Compacted => (Some("compacted"), None),
-            Begins::Resumed => (Some("resumed"), None),
-            Begins::Clear { from } => (Some("clear"), from.as_ref()),
-            Begins::Fork { from } => (Some("fork"), from.as_ref()),
+        let (context, from) = match &exchange.context {
+            ContextChange::Unchanged => (None, None),
+            ContextChange::Compacted => (Some("compacted"), None),
+            ContextChange::Resumed => (Some("resumed"), None),
+            ContextChange::Cleared { from } => (Some("cleared"), from.as_ref()),
+            ContextChange::Forked { from } => (Some("forked"), from.as_ref()),
         };
         Self {
             point: exchange.point.as_str(),
@@ -357,12 +364,12 @@ impl<'a> ExchangeView<'a> {
                 max_chars: exchange.budget.max_chars,
             },
             format: exchange.format.map(Format::as_str),
-            carries: match exchange.carries {
-                Carries::Always => "always",
-                Carries::OnlyToContinue => "only_to_continue",
-                Carries::OnlyToCancel => "only_to_cancel",
+            carrier_effect: match exchange.carrier_effect {
+                CarrierEffect::None => None,
+                CarrierEffect::Continue => Some("continue"),
+                CarrierEffect::Cancel => Some("cancel"),
             },
-            begins,
+            context,
             from: from.map(SessionId::as_str),
             shows_notices: exchange.shows_notices,
             trigger: match exchange.trigger {

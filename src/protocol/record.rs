@@ -17,8 +17,8 @@ use crate::{
         codec::{self, IdOrigin},
     },
     exchange::{
-        Begins, Budget, Carries, Conversations, Decision, Exchange, Format, Harness, InjectionId, Process,
-        Release, ReleaseRecord, Trigger,
+        Budget, CarrierEffect, ContextChange, Conversations, Decision, Exchange, Format, Harness,
+        InjectionId, Process, Release, ReleaseRecord, Trigger,
     },
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId},
@@ -57,10 +57,11 @@ pub const DECIDED: u8 = 16;
 /// What was here was lost, and a repair of the journal said so; at the far end, so that kinds of inputs can go on from above.
 pub const LOST: u8 = 255;
 
-/// The version of every JSON body that is written here. Version 1 had neither `begins` and `from` of an exchange, nor `by` of
+/// The version of every JSON body that is written here. Version 1 had neither `context` and `from` of an exchange, nor `by` of
 /// an ack, nor `may_return` of a closed session; without them they mean what they meant then. After an exchange of version 3 comes
-/// a [`RELEASED`] if it released something; of earlier ones a replay decides that.
-const VERSION: u32 = 3;
+/// a [`RELEASED`] if it released something; of earlier ones a replay decides that. Before version 4 `context` was `begins`
+/// and `carrier_effect` was `carries`, with other words.
+const VERSION: u32 = 4;
 /// See [`VERSION`].
 const RELEASES_SINCE: u32 = 3;
 
@@ -201,9 +202,10 @@ struct Asked {
     #[serde(default)]
     budget: Budget,
     format: Option<Format>,
-    #[serde(default)]
-    carries: Carries,
-    begins: Option<Beginning>,
+    #[serde(default, alias = "carries")]
+    carrier_effect: CarrierEffect,
+    #[serde(alias = "begins")]
+    context: Option<Context>,
     from: Option<SessionId>,
     #[serde(default)]
     shows_notices: bool,
@@ -211,15 +213,17 @@ struct Asked {
     trigger: Trigger,
 }
 
-/// What became of the context; whose it was is a field of its own.
+/// What happened to the context; whose it was is a field of its own.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Beginning {
+enum Context {
     #[serde(alias = "epoch")]
     Compacted,
     Resumed,
-    Clear,
-    Fork,
+    #[serde(alias = "clear")]
+    Cleared,
+    #[serde(alias = "fork")]
+    Forked,
 }
 
 /// An injection that arrived, with the proof, or did not.
@@ -504,12 +508,12 @@ impl Body<'_> {
 
 impl Asked {
     fn into_exchange(self) -> Exchange {
-        let begins = match self.begins {
-            None => Begins::Nothing,
-            Some(Beginning::Compacted) => Begins::Compacted,
-            Some(Beginning::Resumed) => Begins::Resumed,
-            Some(Beginning::Clear) => Begins::Clear { from: self.from },
-            Some(Beginning::Fork) => Begins::Fork { from: self.from },
+        let context = match self.context {
+            None => ContextChange::Unchanged,
+            Some(Context::Compacted) => ContextChange::Compacted,
+            Some(Context::Resumed) => ContextChange::Resumed,
+            Some(Context::Cleared) => ContextChange::Cleared { from: self.from },
+            Some(Context::Forked) => ContextChange::Forked { from: self.from },
         };
         Exchange {
             session: self.session,
@@ -521,8 +525,8 @@ impl Asked {
             acks: self.ack,
             budget: self.budget,
             format: self.format,
-            carries: self.carries,
-            begins,
+            carrier_effect: self.carrier_effect,
+            context,
             shows_notices: self.shows_notices,
             trigger: self.trigger,
         }

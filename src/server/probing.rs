@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use crate::{
     call::Call,
     event::{Event, SessionId},
-    exchange::{Begins, Exchange},
+    exchange::{ContextChange, Exchange},
     notification::InjectionPoint,
     probe::{self, Facts, Moment, Settings, View},
     server::{
@@ -192,7 +192,10 @@ impl Question {
             unseen,
             transcript: transcript.zip(reader),
             gauge: app.registry.gauge_of(&session),
-            has_new_context: matches!(exchange.begins, Begins::Compacted | Begins::Clear { .. }),
+            has_new_context: matches!(
+                exchange.context,
+                ContextChange::Compacted | ContextChange::Cleared { .. }
+            ),
             utc_offset: (app.utc_offset)(now),
             temporary: std::env::temp_dir().to_string_lossy().into_owned(),
             caches: caches(),

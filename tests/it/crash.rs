@@ -15,7 +15,7 @@ use aside::{
     daemon::{fold::Fold, rules::RulesStore},
     engine::{Output, RequestId},
     event::{Event, Payload, Seq, SessionId, Severity, codec},
-    exchange::{Begins, Budget, Carries, Exchange, Harness, InjectionId, Trigger},
+    exchange::{Budget, CarrierEffect, ContextChange, Exchange, Harness, InjectionId, Trigger},
     journal::{
         AppendError, Level, Record, RecordBuf, RecordKind,
         memory::{Faults, MemoryFiles},
@@ -164,8 +164,8 @@ fn exchange(session: &SessionId, round: u64) -> Exchange {
         acks: Vec::new(),
         budget: Budget::default(),
         format: None,
-        carries: Carries::Always,
-        begins: Begins::default(),
+        carrier_effect: CarrierEffect::None,
+        context: ContextChange::default(),
         shows_notices: false,
         trigger: Trigger::Agent,
     }

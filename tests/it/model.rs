@@ -18,7 +18,9 @@ use std::collections::BTreeMap;
 use aside::{
     engine::{Engine, Input, Output, RequestId},
     event::{Event, Payload, Seq, SessionId, Severity},
-    exchange::{Begins, Budget, Conversations, Exchange, Format, Harness, InjectionId, Release, Trigger},
+    exchange::{
+        Budget, ContextChange, Conversations, Exchange, Format, Harness, InjectionId, Release, Trigger,
+    },
     ledger::ConfirmedBy,
     notification::{InjectionPoint, Tokens},
     time::Timestamp,
@@ -260,8 +262,8 @@ impl Live {
             acks: ack.into_iter().collect(),
             budget,
             format: asked.format.map(|format| Format::ALL[format]),
-            carries: asked.carries,
-            begins: begins(asked),
+            carrier_effect: asked.carrier_effect,
+            context: begins(asked),
             shows_notices: false,
             trigger: Trigger::Agent,
         }
@@ -281,14 +283,14 @@ fn payload(tool: &str, n: u8) -> serde_json::Value {
 }
 
 /// What is said of the context, and of whose it was: a session that is named, or that of the same process.
-fn begins(asked: &Asked) -> Begins {
+fn begins(asked: &Asked) -> ContextChange {
     let from = asked.from.filter(|from| *from != asked.session).map(session_id);
-    match asked.begins {
-        None => Begins::Nothing,
-        Some(0) => Begins::Compacted,
-        Some(3) => Begins::Resumed,
-        Some(1) => Begins::Clear { from },
-        Some(_) => Begins::Fork { from },
+    match asked.context {
+        None => ContextChange::Unchanged,
+        Some(0) => ContextChange::Compacted,
+        Some(3) => ContextChange::Resumed,
+        Some(1) => ContextChange::Cleared { from },
+        Some(_) => ContextChange::Forked { from },
     }
 }
 

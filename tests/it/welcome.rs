@@ -8,7 +8,7 @@ use aside::{
     config::{compile::compile, layers::Sources},
     engine::{Engine, Input, Output, RequestId},
     event::{Event, Payload, Provenance, Seq, SessionId, Severity},
-    exchange::{Begins, Exchange, Format, Harness, Release},
+    exchange::{ContextChange, Exchange, Format, Harness, Release},
     ledger::{LedgerEntry, Reason},
     notification::InjectionPoint,
     probe::{self, Known, Moment, View},
@@ -104,10 +104,10 @@ impl World {
     }
 
     /// An exchange, with what the probes find before it.
-    fn exchange(&mut self, point: InjectionPoint, begins: Begins, calls: &[Call]) -> Option<String> {
+    fn exchange(&mut self, point: InjectionPoint, context: ContextChange, calls: &[Call]) -> Option<String> {
         let mut exchange = Exchange::new(self.session.clone(), point, &format!("c{}", self.seq));
         exchange.harness = Harness { workspace: Some(Arc::clone(&self.folder)), ..Harness::default() };
-        (exchange.begins, exchange.format) = (begins, Some(Format::Xml));
+        (exchange.context, exchange.format) = (context, Some(Format::Xml));
         let view = View { known: Arc::clone(&self.known), ..View::default() };
         let found = if probe::is_asked(&exchange, calls) {
             let moment = Moment {
@@ -168,10 +168,10 @@ fn after_a_day(outside: &Path) -> World {
     fs::create_dir(&folder).expect("made");
     run("git init -q -b main . && echo 1 >a && echo 1 >b && git add . && git commit -qm one", &folder);
     let mut world = World::new(&folder, now(outside));
-    world.exchange(InjectionPoint::TurnStart, Begins::default(), &[]);
+    world.exchange(InjectionPoint::TurnStart, ContextChange::default(), &[]);
     let touch = |name: &str| Touch { path: format!("{}/{name}", world.folder).into(), by: TouchKind::Read };
     let read = Call { touched: ["a", "b"].map(touch).to_vec(), ..Call::default() };
-    assert_eq!(world.exchange(InjectionPoint::AfterTool, Begins::default(), &[read]), None);
+    assert_eq!(world.exchange(InjectionPoint::AfterTool, ContextChange::default(), &[read]), None);
     let session = world.session.clone();
     world.handle(|_| Input::SessionClosed { session, may_return: true });
     run("echo 2 >a; git commit -qam two; echo 3 >b", &folder);
@@ -186,11 +186,11 @@ fn a_session_that_is_resumed_after_a_day_has_one_block_of_five_lines() {
     let outside = tempfile::tempdir().expect("a folder");
     let mut world = after_a_day(outside.path());
     assert_eq!(
-        world.exchange(InjectionPoint::TurnStart, Begins::Resumed, &[]),
+        world.exchange(InjectionPoint::TurnStart, ContextChange::Resumed, &[]),
         None,
         "the prompt has it all"
     );
-    let text = world.exchange(InjectionPoint::TurnStart, Begins::default(), &[]).expect("it is back");
+    let text = world.exchange(InjectionPoint::TurnStart, ContextChange::default(), &[]).expect("it is back");
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('<')).collect();
     let fields: Vec<&str> = lines.iter().filter_map(|line| line.split(':').next()).collect();
     assert_eq!(fields, ["back_after", "now", "git", "ci", "changed_that_you_read"], "{text}");
@@ -198,7 +198,11 @@ fn a_session_that_is_resumed_after_a_day_has_one_block_of_five_lines() {
     assert!(text.contains("changed_that_you_read: \"a, b\"") || text.contains("\"b, a\""), "{text}");
     assert!(text.starts_with("<notifications count=\"1\""), "{text}");
     assert!(world.summed_up > 0);
-    assert_eq!(world.exchange(InjectionPoint::AfterTool, Begins::default(), &[]), None, "nothing is left");
+    assert_eq!(
+        world.exchange(InjectionPoint::AfterTool, ContextChange::default(), &[]),
+        None,
+        "nothing is left"
+    );
 }
 
 #[test]
@@ -208,8 +212,8 @@ fn without_the_welcome_the_checks_are_said_by_their_own_subscriber() {
     let mut rules = compile(&Sources::shipped(), &[]).rules;
     rules.subscribers.retain(|rule| rule.id.as_str() != "welcome_back");
     world.handle(|_| Input::RulesReplaced(Arc::new(rules)));
-    assert_eq!(world.exchange(InjectionPoint::TurnStart, Begins::Resumed, &[]), None);
-    let text = world.exchange(InjectionPoint::TurnStart, Begins::default(), &[]).expect("the checks");
+    assert_eq!(world.exchange(InjectionPoint::TurnStart, ContextChange::Resumed, &[]), None);
+    let text = world.exchange(InjectionPoint::TurnStart, ContextChange::default(), &[]).expect("the checks");
     assert!(text.contains("unit") && text.contains("1 of 6 checks failed"), "{text}");
     assert_eq!(world.summed_up, 0);
 }

@@ -137,8 +137,8 @@ fn an_exchange_says_who_asks_and_what_it_can_take() {
         acks: Vec::new(),
         budget: Budget { max_chars: Some(9_500), ..Budget::default() },
         format: Some(crate::exchange::Format::Xml),
-        carries: Carries::Always,
-        begins: Begins::Nothing,
+        carrier_effect: CarrierEffect::None,
+        context: ContextChange::Unchanged,
         shows_notices: true,
         trigger: Trigger::Agent,
     };
@@ -171,7 +171,7 @@ fn a_stop_goes_on_only_for_a_reason_and_a_prolonged_one_takes_nothing() {
         let call = parse_json(json!({ "hook_event_name": "Stop", "session_id": "s", "prompt_id": "p",
             "stop_hook_active": is_active }));
         assert_eq!(&*call.observe[0].id, id);
-        assert_eq!(exchange(&call).carries, Carries::OnlyToContinue);
+        assert_eq!(exchange(&call).carrier_effect, CarrierEffect::Continue);
         assert_eq!(exchange(&call).budget.max_notifications, max_notifications);
     }
 }
@@ -279,15 +279,15 @@ fn summary(call: &HookCall) -> String {
     let asks = |word: &str, exchange: &Exchange| {
         let carrier = exchange.carrier.split(':').nth(1).unwrap_or_default();
         let tool = exchange.tool.as_deref().map(|tool| format!(" {tool}")).unwrap_or_default();
-        let begins = match &exchange.begins {
-            Begins::Nothing => "",
-            Begins::Compacted => " compacted",
-            Begins::Resumed => " resumed",
-            Begins::Clear { .. } => " clear",
-            Begins::Fork { .. } => " fork",
+        let context = match &exchange.context {
+            ContextChange::Unchanged => "",
+            ContextChange::Compacted => " compacted",
+            ContextChange::Resumed => " resumed",
+            ContextChange::Cleared { .. } => " clear",
+            ContextChange::Forked { .. } => " fork",
         };
         let session = first_part(exchange.session.as_str());
-        format!("{word} {session} {} {}{tool}{begins}", exchange.point, first_part(carrier))
+        format!("{word} {session} {} {}{tool}{context}", exchange.point, first_part(carrier))
     };
     let then = match &call.then {
         Then::Exchange(exchange) => asks("exchange", exchange),
@@ -313,16 +313,16 @@ fn line(event: &Event) -> String {
 #[test]
 fn a_session_says_what_became_of_its_context() {
     for (source, expected) in [
-        ("startup", Begins::Nothing),
-        ("resume", Begins::Resumed),
-        ("compact", Begins::Compacted),
-        ("clear", Begins::Clear { from: None }),
-        ("fork", Begins::Fork { from: None }),
-        ("what comes next", Begins::Nothing),
+        ("startup", ContextChange::Unchanged),
+        ("resume", ContextChange::Resumed),
+        ("compact", ContextChange::Compacted),
+        ("clear", ContextChange::Cleared { from: None }),
+        ("fork", ContextChange::Forked { from: None }),
+        ("what comes next", ContextChange::Unchanged),
     ] {
         let call =
             parse_json(json!({ "hook_event_name": "SessionStart", "session_id": "s", "source": source }));
-        assert_eq!(exchange(&call).begins, expected, "{source}");
+        assert_eq!(exchange(&call).context, expected, "{source}");
     }
 }
 
@@ -340,7 +340,7 @@ fn a_call_that_only_looks_never_gives_way() {
 fn the_reply_before_a_tool_is_that_it_was_not_run_and_why() {
     let call = parse_json(json!({ "hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "Bash",
         "tool_use_id": "t1" }));
-    assert_eq!(exchange(&call).carries, Carries::OnlyToCancel);
+    assert_eq!(exchange(&call).carrier_effect, CarrierEffect::Cancel);
     let room = usize::try_from(exchange(&call).budget.max_chars.expect("limited")).expect("small");
     let injection = injection("x".repeat(room).into(), "budget exceeded (critical): token");
     let said = |injection: Option<Injection>, reason: &str| {

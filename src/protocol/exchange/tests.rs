@@ -41,8 +41,8 @@ fn full() -> Exchange {
         acks: vec![InjectionId::new("a1"), InjectionId::new("a2")],
         budget: Budget { max_notifications: Some(3), max_tokens: Some(Tokens(400)), max_chars: Some(5_000) },
         format: Some(Format::Markdown),
-        carries: Carries::OnlyToContinue,
-        begins: Begins::Clear { from: Some(SessionId::new("s0")) },
+        carrier_effect: CarrierEffect::Continue,
+        context: ContextChange::Cleared { from: Some(SessionId::new("s0")) },
         shows_notices: true,
         trigger: Trigger::Wake,
         ..minimal()
@@ -51,7 +51,8 @@ fn full() -> Exchange {
 
 #[test]
 fn what_is_written_is_read_again() {
-    let compacted = Exchange { begins: Begins::Compacted, carries: Carries::OnlyToCancel, ..minimal() };
+    let compacted =
+        Exchange { context: ContextChange::Compacted, carrier_effect: CarrierEffect::Cancel, ..minimal() };
     for exchange in [minimal(), full(), compacted] {
         let text = serde_json::to_string(&ExchangeView::of(&exchange)).expect("serializes");
         assert_eq!(parse_text(&text), Ok((exchange, Vec::new())), "{text}");
@@ -88,13 +89,16 @@ fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
         (with(r#""carier":"c""#), "carier: unknown field; did you mean `carrier`?"),
         (with(r#""format":"xlm""#), "format: `xlm` is no format; did you mean `xml`?"),
         (
-            with(r#""carries":"maybe""#),
-            "carries: `maybe` is no way to carry; there are always, only_to_continue, only_to_cancel",
+            with(r#""carrier_effect":"maybe""#),
+            "carrier_effect: `maybe` is no effect of a carrier; there are none, continue, cancel",
         ),
-        (with(r#""begins":"compact""#), "begins: `compact` is no beginning; did you mean `compacted`?"),
+        (
+            with(r#""context":"compact""#),
+            "context: `compact` is no change of context; did you mean `compacted`?",
+        ),
         (with(r#""trigger":"wakes""#), "trigger: `wakes` is no trigger; did you mean `wake`?"),
-        (with(r#""begins":"fork","from":"s1""#), "from: is the session itself"),
-        (with(r#""begins":"resumed","from":"s0""#), "from: needs `begins` to be `clear` or `fork`"),
+        (with(r#""context":"forked","from":"s1""#), "from: is the session itself"),
+        (with(r#""context":"resumed","from":"s0""#), "from: needs `context` to be `cleared` or `forked`"),
         (with(r#""turn":"""#), "turn: must not be empty"),
         (with(r#""harness":"claude""#), "harness: must be a JSON object, not a string"),
         (
@@ -107,7 +111,7 @@ fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
             "harness.conversations: `one` is no number of conversations; did you mean `one_per_process`?",
         ),
         (
-            with(r#""begins":"clear","harness":{"pid":41}"#),
+            with(r#""context":"cleared","harness":{"pid":41}"#),
             "from: is missing: name the session that this one goes on from, or say with `harness.conversations` that the \
              process `harness.pid` has one at a time",
         ),

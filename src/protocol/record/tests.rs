@@ -39,8 +39,8 @@ fn exchange() -> Exchange {
         acks: vec![InjectionId::new("a1")],
         budget: Budget { max_tokens: Some(Tokens(9)), ..Budget::default() },
         format: Some(Format::Json),
-        carries: Carries::OnlyToCancel,
-        begins: Begins::Fork { from: Some(SessionId::new("s0")) },
+        carrier_effect: CarrierEffect::Cancel,
+        context: ContextChange::Forked { from: Some(SessionId::new("s0")) },
         shows_notices: true,
         trigger: Trigger::Wake,
     }
@@ -172,27 +172,27 @@ fn bodies_are_written_as_they_always_were() {
     let expected = [
         (
             EXCHANGE,
-            r#"{"v":3,"request":18446744073709551615,"session":"s1","point":"turn_end","carrier":"c1","turn":"t1","harness":{"name":"claude-code","workspace":"/w"},"tool":"Bash","ack":["a1"],"budget":{"max_tokens":9},"format":"json","carries":"only_to_cancel","begins":"fork","from":"s0","shows_notices":true,"trigger":"wake"}"#,
+            r#"{"v":4,"request":18446744073709551615,"session":"s1","point":"turn_end","carrier":"c1","turn":"t1","harness":{"name":"claude-code","workspace":"/w"},"tool":"Bash","ack":["a1"],"budget":{"max_tokens":9},"format":"json","carrier_effect":"cancel","context":"forked","from":"s0","shows_notices":true,"trigger":"wake"}"#,
         ),
-        (ACK, r#"{"v":3,"session":"s1","injection":"a1","by":"seen"}"#),
-        (UNDELIVERED, r#"{"v":3,"session":"s1","injection":"a1"}"#),
-        (SESSION_OPENED, r#"{"v":3,"session":"s1","harness":{"name":"claude-code","workspace":"/w"}}"#),
-        (SESSION_CLOSED, r#"{"v":3,"session":"s1","may_return":true}"#),
-        (RULES, r#"{"v":3,"hash":"0abc"}"#),
+        (ACK, r#"{"v":4,"session":"s1","injection":"a1","by":"seen"}"#),
+        (UNDELIVERED, r#"{"v":4,"session":"s1","injection":"a1"}"#),
+        (SESSION_OPENED, r#"{"v":4,"session":"s1","harness":{"name":"claude-code","workspace":"/w"}}"#),
+        (SESSION_CLOSED, r#"{"v":4,"session":"s1","may_return":true}"#),
+        (RULES, r#"{"v":4,"hash":"0abc"}"#),
         (
             RELEASED,
-            r#"{"v":3,"exchange":8,"injection":"a1","notifications":["n1","n2"],"directive":{"cancel":{"reason":"critical: ci"}}}"#,
+            r#"{"v":4,"exchange":8,"injection":"a1","notifications":["n1","n2"],"directive":{"cancel":{"reason":"critical: ci"}}}"#,
         ),
-        (SKIPPED, r#"{"v":3,"record":7}"#),
-        (SHUTTING_DOWN, r#"{"v":3}"#),
-        (TICK, r#"{"v":3}"#),
-        (DECIDED, r#"{"v":3,"session":"s1","notification":"n1","decision":"discuss"}"#),
+        (SKIPPED, r#"{"v":4,"record":7}"#),
+        (SHUTTING_DOWN, r#"{"v":4}"#),
+        (TICK, r#"{"v":4}"#),
+        (DECIDED, r#"{"v":4,"session":"s1","notification":"n1","decision":"discuss"}"#),
         (
             SESSION_CLOSED,
-            r#"{"v":3,"session":"s1","may_return":true,"cause":"process_gone","pid":41,"pid_started":263480}"#,
+            r#"{"v":4,"session":"s1","may_return":true,"cause":"process_gone","pid":41,"pid_started":263480}"#,
         ),
-        (SESSION_SEEN, r#"{"v":3,"session":"s1"}"#),
-        (SESSION_STATE, r#"{"v":3,"session":"s1","state":"idle","source":"client_file","as_of":7}"#),
+        (SESSION_SEEN, r#"{"v":4,"session":"s1"}"#),
+        (SESSION_STATE, r#"{"v":4,"session":"s1","state":"idle","source":"client_file","as_of":7}"#),
     ];
     let written = every_kind().into_iter().chain(kinds_of_sessions()).filter(|(kind, _, _)| *kind != EVENT);
     let written: Vec<_> =
@@ -273,7 +273,7 @@ fn a_body_of_version_1_means_what_it_meant_then() {
                 seq: SEQ,
                 request: RequestId(7),
                 exchange: Exchange {
-                    begins: Begins::Compacted,
+                    context: ContextChange::Compacted,
                     ..Exchange::new(SessionId::new("s1"), InjectionPoint::TurnEnd, "c1")
                 },
                 release: Release::Decide,
@@ -302,7 +302,7 @@ fn a_body_cut_anywhere_is_an_error_that_names_the_kind() {
 fn bodies_of_another_kind_or_version_are_refused() {
     let cases: [(u8, &[u8], &str, &str); 7] = [
         (0, b"{}", "record 9 is of kind 0, which this version does not know", ""),
-        (TICK, br#"{"v":4,"new":1}"#, "record 9 (tick) is of version 4, this program reads up to 3", ""),
+        (TICK, br#"{"v":5,"new":1}"#, "record 9 (tick) is of version 5, this program reads up to 4", ""),
         (TICK, b"{}", "record 9 (tick) cannot be read", "missing field `v` at line 1 column 2"),
         (
             ACK,

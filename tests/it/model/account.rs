@@ -12,7 +12,7 @@ use std::{
 use aside::{
     engine::{CompiledRules, Engine, Output},
     event::{Event, Scope, Seq, SessionId},
-    exchange::{Answer, Begins, Carries, Directive, Exchange, Harness, Injection, InjectionId},
+    exchange::{Answer, CarrierEffect, ContextChange, Directive, Exchange, Harness, Injection, InjectionId},
     ledger::{HeldBackBy, LedgerEntry, Reason},
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
     time::Timestamp,
@@ -402,10 +402,10 @@ impl Account {
         let is_continued = matches!(answer.directive, Some(Directive::Continue { .. }));
         let is_cancelled = matches!(answer.directive, Some(Directive::Cancel { .. }));
         let waits_to_continue = exchange.point == InjectionPoint::TurnEnd
-            && exchange.carries == Carries::OnlyToContinue
+            && exchange.carrier_effect == CarrierEffect::Continue
             && !is_continued;
         let waits_to_cancel = exchange.point == InjectionPoint::BeforeTool
-            && exchange.carries == Carries::OnlyToCancel
+            && exchange.carrier_effect == CarrierEffect::Cancel
             && answer.injection.is_none();
         let waiting = view.injector.view(Timestamp::ZERO).pending;
         let mut critical = waiting.iter().filter(|waiting| waiting.priority == Priority::Critical);
@@ -546,7 +546,7 @@ fn is_match(pattern: &[&str], segments: &[&str]) -> bool {
 
 fn loses_context(content: Option<&Content>) -> bool {
     let Some(Content::Exchange(exchange)) = content else { return false };
-    matches!(exchange.begins, Begins::Compacted | Begins::Resumed)
+    matches!(exchange.context, ContextChange::Compacted | ContextChange::Resumed)
 }
 
 fn injected(output: &Output) -> Option<NotificationId> {

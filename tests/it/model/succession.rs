@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aside::{
     event::SessionId,
-    exchange::{Answer, Begins, Exchange},
+    exchange::{Answer, ContextChange, Exchange},
     notification::{NotificationId, Priority},
     time::Timestamp,
 };
@@ -14,10 +14,10 @@ use super::account::{Account, Known, Place};
 impl Account {
     /// Finds the session that is taken the place of, or copied: the one that is named, or the last one of the same process.
     pub(super) fn expect_succession(&mut self, exchange: &Exchange, now: Timestamp) {
-        let (from, ends) = match &exchange.begins {
-            Begins::Nothing | Begins::Compacted | Begins::Resumed => return,
-            Begins::Clear { from } => (from, true),
-            Begins::Fork { from } => (from, false),
+        let (from, ends) = match &exchange.context {
+            ContextChange::Unchanged | ContextChange::Compacted | ContextChange::Resumed => return,
+            ContextChange::Cleared { from } => (from, true),
+            ContextChange::Forked { from } => (from, false),
         };
         let own = &self.open[&exchange.session];
         let pid = own.pid.filter(|_| own.parent.is_none());

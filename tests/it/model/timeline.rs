@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use aside::exchange::Carries;
+use aside::exchange::CarrierEffect;
 use proptest::prelude::*;
 
 use crate::support::generations::GENERATIONS;
@@ -99,9 +99,9 @@ pub(super) struct Asked {
     /// Notifications, tokens, characters.
     pub(super) budget: Option<(u32, u32, u32)>,
     pub(super) format: Option<usize>,
-    pub(super) carries: Carries,
+    pub(super) carrier_effect: CarrierEffect,
     /// A compaction, a cleared session, a fork or a resumed one.
-    pub(super) begins: Option<usize>,
+    pub(super) context: Option<usize>,
     /// Whose place or copy it is.
     pub(super) from: Option<usize>,
     /// Whether it says where the session works and whose child it is.
@@ -167,15 +167,15 @@ prop_compose! {
         ack in prop::option::weighted(0.2, 0..4_usize),
         budget in prop::option::weighted(0.3, (0..4_u32, 0..200_u32, 0..700_u32)),
         format in prop::option::weighted(0.3, 0..4_usize),
-        carries in prop_oneof![
-            4 => Just(Carries::Always),
-            2 => Just(Carries::OnlyToContinue),
-            2 => Just(Carries::OnlyToCancel),
+        carrier_effect in prop_oneof![
+            4 => Just(CarrierEffect::None),
+            2 => Just(CarrierEffect::Continue),
+            2 => Just(CarrierEffect::Cancel),
         ],
-        begins in prop::option::weighted(0.2, 0..3_usize),
+        context in prop::option::weighted(0.2, 0..3_usize),
         from in prop::option::of(0..SESSIONS.len()),
         introduces in prop::bool::weighted(0.8),
     ) -> Asked {
-        Asked { session, point, carrier, turn, ack, budget, format, carries, begins, from, introduces }
+        Asked { session, point, carrier, turn, ack, budget, format, carrier_effect, context, from, introduces }
     }
 }

@@ -5,7 +5,7 @@
 //! | [subscriber]
 //! @MS open        SESSION [harness= workspace= user= parent= pid= pid_started= conversations=one_per_process]
 //! @MS emit        TYPE [--severity= --source= --provenance= --session= --workspace= --dedupe_key= --cause= --id=] [field=value ..] [{json}]
-//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carries= begins= from= notices= trigger=]
+//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carrier_effect= context= from= notices= trigger=]
 //!                               and what `open` takes
 //! @MS ack         SESSION INJECTION               `last`, or a name such as `i1` that the second half gave
 //! @MS seen        SESSION INJECTION
@@ -29,7 +29,8 @@ use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
 use aside::{
     event::{EventType, SessionId, Severity},
     exchange::{
-        Begins, Budget, Carries, Conversations, Decision, Exchange, Format, Harness, Process, Trigger,
+        Budget, CarrierEffect, ContextChange, Conversations, Decision, Exchange, Format, Harness, Process,
+        Trigger,
     },
     notification::{InjectionPoint, Tokens},
 };
@@ -246,22 +247,24 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: &str) -> Re
     let mut fields = read_fields(words)?;
     let acks = fields.remove("ack").map(|acks| acks.split(',').map(str::to_owned).collect());
     let carrier = fields.remove("carrier").unwrap_or_else(|| format!("line{number}"));
-    let carries = match fields.remove("carries").as_deref() {
-        None => Carries::Always,
-        Some("only_to_continue") => Carries::OnlyToContinue,
-        Some("only_to_cancel") => Carries::OnlyToCancel,
+    let carrier_effect = match fields.remove("carrier_effect").as_deref() {
+        None => CarrierEffect::None,
+        Some("continue") => CarrierEffect::Continue,
+        Some("cancel") => CarrierEffect::Cancel,
         Some(other) => {
-            return Err(format!("`carries={other}`: there are only_to_continue and only_to_cancel"));
+            return Err(format!("`carrier_effect={other}`: there are continue and cancel"));
         }
     };
     let from = fields.remove("from").as_deref().map(SessionId::new);
-    let begins = match fields.remove("begins").as_deref() {
-        None => Begins::Nothing,
-        Some("compacted") => Begins::Compacted,
-        Some("resumed") => Begins::Resumed,
-        Some("clear") => Begins::Clear { from },
-        Some("fork") => Begins::Fork { from },
-        Some(other) => return Err(format!("`begins={other}`: there are compacted, resumed, clear and fork")),
+    let context = match fields.remove("context").as_deref() {
+        None => ContextChange::Unchanged,
+        Some("compacted") => ContextChange::Compacted,
+        Some("resumed") => ContextChange::Resumed,
+        Some("cleared") => ContextChange::Cleared { from },
+        Some("forked") => ContextChange::Forked { from },
+        Some(other) => {
+            return Err(format!("`context={other}`: there are compacted, resumed, cleared and forked"));
+        }
     };
     let trigger = match fields.remove("trigger").as_deref() {
         None => Trigger::Agent,
@@ -284,8 +287,8 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: &str) -> Re
             max_chars: take_parsed(&mut fields, "max_chars")?,
         },
         format: format.transpose().map_err(|error| error.to_string())?,
-        carries,
-        begins,
+        carrier_effect,
+        context,
         shows_notices: take_parsed(&mut fields, "notices")?.unwrap_or(false),
         trigger,
     };
