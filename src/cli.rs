@@ -23,6 +23,7 @@ mod inbox;
 mod install;
 mod journal;
 mod logs;
+mod matchers;
 mod mcp;
 mod notify;
 mod of_harness;

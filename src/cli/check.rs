@@ -5,13 +5,13 @@
 
 use std::path::{self, Path, PathBuf};
 
-use super::{CliError, Context};
+use super::{CliError, Context, matchers};
 use crate::{
     config::{
         compile::compile,
         layers::{FileKind, LayerKind, Sources},
         load::{SYSTEM_FOLDER, read_layers, with_file},
-        report::Report,
+        report::{Diagnostic, Report},
     },
     event::catalogue,
     trial,
@@ -19,7 +19,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Folders with `aside.toml`, `events.toml`, `subscribers/` and `templates/` as far as they have them, or single files, to check together
+    /// Folders with `aside.toml`, `events.toml`, `subscribers/`, `templates/` and `matchers/` as far as they have them, or single files, to check together
     /// with what ships [default: the configuration folder]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         (paths, _) => paths.iter().map(|path| Target::of(path)).collect::<Result<_, _>>()?,
     };
     let sources = read(&targets);
-    let report = check(&sources);
+    let report = check(&sources).with(check_matchers(&targets));
     let is_of_files = targets.iter().all(|target| target.file().is_some());
     let is_wanted =
         |file: &str| targets.iter().filter_map(Target::file).any(|path| *path == *Path::new(file));
@@ -63,12 +63,24 @@ fn check(sources: &Sources) -> Report {
     compiled.report.with(tried)
 }
 
+/// Reads the files of problem matchers.
+fn check_matchers(targets: &[Target]) -> Vec<Diagnostic> {
+    let unread = targets.iter().flat_map(|target| match target {
+        Target::Layer(folder) => matchers::read_folder(&folder.join("matchers")).1,
+        Target::Matchers(path) => matchers::read_file(path).err().into_iter().collect(),
+        Target::InLayer { .. } | Target::Lone { .. } => Vec::new(),
+    });
+    unread.map(|unread| unread.diagnostic()).collect()
+}
+
 /// What one argument names.
 enum Target {
     /// A layer's folder.
     Layer(PathBuf),
     /// A file of the layer in `folder`.
     InLayer { folder: PathBuf, path: PathBuf },
+    /// A file of problem matchers.
+    Matchers(PathBuf),
     /// A file that lies in no layer, and the name it would have in one.
     Lone { path: PathBuf, name: String },
 }
@@ -82,6 +94,11 @@ impl Target {
             return Err(CliError::Usage(format!("{} is neither a folder nor a file", path.display())));
         }
         let absolute = path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let is_matchers = absolute.extension().is_some_and(|extension| extension == "json")
+            && absolute.parent().and_then(Path::file_name).is_some_and(|folder| folder == "matchers");
+        if is_matchers {
+            return Ok(Self::Matchers(path.to_owned()));
+        }
         for folder in absolute.ancestors().skip(1) {
             let name = absolute.strip_prefix(folder).ok().and_then(Path::to_str).unwrap_or_default();
             if FileKind::of(name).is_some() {
@@ -95,8 +112,10 @@ impl Target {
         match name.into_iter().find(|name| FileKind::of(name).is_some()) {
             Some(name) => Ok(Self::Lone { path: path.to_owned(), name }),
             None => {
-                let message =
-                    format!("{} is no subscriber (.toml) and no template (.toon.j2)", path.display());
+                let message = format!(
+                    "{} is no subscriber (.toml), no template (.toon.j2) and no file of matchers (matchers/*.json)",
+                    path.display()
+                );
                 Err(CliError::Usage(message))
             }
         }
@@ -106,7 +125,7 @@ impl Target {
     fn file(&self) -> Option<&PathBuf> {
         match self {
             Self::Layer(_) => None,
-            Self::InLayer { path, .. } | Self::Lone { path, .. } => Some(path),
+            Self::InLayer { path, .. } | Self::Lone { path, .. } | Self::Matchers(path) => Some(path),
         }
     }
 }
@@ -122,12 +141,12 @@ fn read(targets: &[Target]) -> Sources {
                     layers.push(layer);
                 }
             }
-            Target::Lone { .. } => {}
+            Target::Lone { .. } | Target::Matchers(_) => {}
         }
     }
     targets.iter().fold(read_layers(&layers), |sources, target| match target {
         Target::Lone { path, name } => with_file(sources, path, name),
-        Target::Layer(_) | Target::InLayer { .. } => sources,
+        Target::Layer(_) | Target::InLayer { .. } | Target::Matchers(_) => sources,
     })
 }
 
@@ -135,9 +154,10 @@ fn read(targets: &[Target]) -> Sources {
 fn places(targets: &[Target], is_of_files: bool) -> String {
     let place = |target: &Target| match target {
         Target::Layer(folder) if !folder.is_dir() => format!("{}, which is not there", folder.display()),
-        Target::Layer(path) | Target::InLayer { path, .. } | Target::Lone { path, .. } => {
-            path.display().to_string()
-        }
+        Target::Layer(path)
+        | Target::InLayer { path, .. }
+        | Target::Lone { path, .. }
+        | Target::Matchers(path) => path.display().to_string(),
     };
     let all = targets.iter().map(place).collect::<Vec<_>>().join(" and ");
     if is_of_files { all } else { format!("what ships and {all}") }
@@ -166,6 +186,23 @@ mod tests {
         std::fs::create_dir_all(path.parent().expect("has a parent")).expect("a folder");
         std::fs::write(&path, text).expect("written");
         path.display().to_string()
+    }
+
+    #[test]
+    fn a_broken_file_of_matchers_is_an_error_of_its_line_or_field() {
+        let daemon = FakeDaemon::silent();
+        let folder = Scratch::new();
+        let path = folder.path().display().to_string();
+        let right = r#"{"problemMatcher": [{"owner": "a", "pattern": [{"regexp": "(.*)", "message": 1}]}]}"#;
+        let file = write(folder.path(), "matchers/a.json", right);
+        let fine = run_against(&daemon, &["check", &file]);
+        assert_eq!(fine, Ok(format!("no errors in {file}\n")));
+        write(folder.path(), "matchers/a.json", &right.replace("(.*)", "("));
+        write(folder.path(), "matchers/b.json", "{\n  \"problemMatchers\": []\n}");
+        let shown = run_against(&daemon, &["check", &path, "--json"]).expect_err("fails");
+        for part in ["problemMatcher[0].pattern[0].regexp", "did you mean `problemMatcher`?", "\"line\":2"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
     }
 
     #[test]
@@ -221,6 +258,11 @@ mod tests {
         assert!(error.contains("did you mean `types`?"), "{error}");
         let other = write(folder.path(), "ci.yaml", "");
         let error = run_against(&FakeDaemon::silent(), &["check", &other]).expect_err("of no kind");
-        assert!(error.contains("is no subscriber (.toml) and no template (.toon.j2)"), "{error}");
+        assert!(
+            error.contains(
+                "is no subscriber (.toml), no template (.toon.j2) and no file of matchers (matchers/*.json)"
+            ),
+            "{error}"
+        );
     }
 }

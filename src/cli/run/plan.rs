@@ -3,20 +3,20 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File},
-    io::{self, Read},
+    fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use crate::problem::{
-    Problem,
-    format::{DOCUMENT_BYTES_MAX, Format},
-    matcher::{FILE_BYTES_MAX, Matcher, Matchers},
+use crate::{
+    cli::matchers,
+    problem::{
+        Problem,
+        format::{DOCUMENT_BYTES_MAX, Format},
+        matcher::{Matcher, Matchers},
+    },
 };
 
-/// Most files in the folder of the user's matchers.
-const FILES_MAX: usize = 100;
 /// Switches all matchers off.
 const NONE: &str = "none";
 
@@ -56,9 +56,10 @@ impl Plan {
         if names.iter().any(|name| name == NONE) {
             return Ok(plan);
         }
-        let (own, warnings) = config.map(|folder| own_matchers(&folder.join("matchers"))).unwrap_or_default();
+        let read = config.map(|folder| matchers::read_folder(&folder.join("matchers")));
+        let (own, unread) = read.unwrap_or_default();
         let all = own.before(Matchers::shipped());
-        plan.warnings = warnings;
+        plan.warnings = unread.iter().map(ToString::to_string).collect();
         let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         if names.is_empty() {
             plan.format = Format::of_command(&words);
@@ -74,9 +75,8 @@ impl Plan {
         if let Some(format) = Format::of(name) {
             self.format = Some(format);
         } else if name.ends_with(".json") {
-            let text =
-                read_text(Path::new(name), FILE_BYTES_MAX).map_err(|error| format!("{name}: {error}"))?;
-            self.matchers.extend(Matchers::parse(name, &text).map_err(|error| error.to_string())?.all());
+            let read = matchers::read_file(Path::new(name)).map_err(|unread| unread.to_string())?;
+            self.matchers.extend(read.all());
         } else {
             let found = all.named(name).map_err(|near| {
                 let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
@@ -91,44 +91,6 @@ impl Plan {
     pub(super) fn is_empty(&self) -> bool {
         self.matchers.is_empty() && self.format.is_none() && self.reports.is_empty()
     }
-}
-
-/// Those of the folder, in the order of the names of its files, and what is wrong with some.
-fn own_matchers(folder: &Path) -> (Matchers, Vec<String>) {
-    let (mut all, mut warnings) = (Matchers::default(), Vec::new());
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-        .collect();
-    files.sort();
-    if files.len() > FILES_MAX {
-        warnings.push(format!("{}: only {FILES_MAX} files are read", folder.display()));
-    }
-    for path in files.iter().take(FILES_MAX).rev() {
-        let name = path.display().to_string();
-        let text = read_text(path, FILE_BYTES_MAX).map_err(|error| format!("{name}: {error}"));
-        match text.and_then(|text| Matchers::parse(&name, &text).map_err(|error| error.to_string())) {
-            Ok(matchers) => all = matchers.before(&all),
-            Err(error) => warnings.push(error),
-        }
-    }
-    (all, warnings)
-}
-
-/// Errors: also for a file that is larger than `bytes_max`, and for one that is no file.
-fn read_text(path: &Path, bytes_max: usize) -> io::Result<String> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("is no file"));
-    }
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
-    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() > bytes_max {
-        return Err(io::Error::other(format!("larger than {bytes_max} bytes")));
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl Report {
@@ -157,7 +119,7 @@ impl Report {
     pub(super) fn read(&mut self) -> Option<Result<Vec<Problem>, String>> {
         let now = mark(&self.path).filter(|mark| Some(*mark) != self.seen)?;
         self.seen = Some(now);
-        let text = read_text(&self.path, DOCUMENT_BYTES_MAX).map_err(|error| error.to_string());
+        let text = matchers::read_text(&self.path, DOCUMENT_BYTES_MAX).map_err(|error| error.to_string());
         let problems = text.and_then(|text| self.format.read(&text).map_err(|error| error.to_string()));
         Some(problems.map_err(|error| format!("{}: {error}", self.path.display())))
     }

@@ -21,12 +21,20 @@ const SHIPPED: &str = include_str!("../../../config/matchers.json");
 
 /// What is wrong with a file of matchers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}: {place}{message}")]
+#[error(
+    "{file}: {}{}{message}",
+    position.map(|(line, column)| format!("{line}:{column}: ")).unwrap_or_default(),
+    if field.is_empty() { String::new() } else { format!("{field}: ") }
+)]
 pub struct MatcherError {
     /// The file, as it was named.
     pub file: String,
-    place: String,
-    message: String,
+    /// Line and column, from 1, where the text is not of the form.
+    pub position: Option<(usize, usize)>,
+    /// The path of the field; empty when none is concerned.
+    pub field: String,
+    /// What is wrong.
+    pub message: String,
 }
 
 /// Matchers as they are written down.
@@ -105,23 +113,27 @@ impl Matchers {
     ///
     /// Errors: the first thing that is wrong, with the place of it.
     pub fn parse(file: &str, text: &str) -> Result<Self, MatcherError> {
-        let error = |place: String, message: String| MatcherError { file: file.to_owned(), place, message };
+        let error = |position, field: &str, message: String| MatcherError {
+            file: file.to_owned(),
+            position,
+            field: field.to_owned(),
+            message,
+        };
         if text.len() > FILE_BYTES_MAX {
-            return Err(error(String::new(), format!("larger than {FILE_BYTES_MAX} bytes")));
+            return Err(error(None, "", format!("larger than {FILE_BYTES_MAX} bytes")));
         }
         let mut json = serde_json::Deserializer::from_str(text);
         let parsed: File = serde_path_to_error::deserialize(&mut json).map_err(|wrong| {
             let (at, json) = (wrong.path().to_string(), wrong.into_inner());
-            let place = format!("{}:{}: ", json.line(), json.column());
-            let at = if matches!(at.as_str(), "." | "?") { String::new() } else { format!("{at}: ") };
-            error(place, at + &with_nearest(&json.to_string()))
+            let field = if matches!(at.as_str(), "." | "?") { "" } else { &at };
+            error(Some((json.line(), json.column())), field, with_nearest(&json.to_string()))
         })?;
-        json.end().map_err(|wrong| {
-            error(format!("{}:{}: ", wrong.line(), wrong.column()), "text after the end".into())
-        })?;
+        json.end()
+            .map_err(|wrong| error(Some((wrong.line(), wrong.column())), "", "text after the end".into()))?;
         for (number, spec) in parsed.problem_matcher.iter().enumerate() {
-            spec.compile()
-                .map_err(|(field, message)| error(format!("problemMatcher[{number}].{field}: "), message))?;
+            spec.compile().map_err(|(field, message)| {
+                error(None, &format!("problemMatcher[{number}].{field}"), message)
+            })?;
         }
         Ok(Self { specs: parsed.problem_matcher })
     }

@@ -1,0 +1,110 @@
+//! The user's own problem matchers: `matchers/*.json` in a folder of the configuration.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    config::report::{Diagnostic, Place},
+    problem::matcher::{FILE_BYTES_MAX, MatcherError, Matchers},
+};
+
+/// Most files that are read.
+const FILES_MAX: usize = 100;
+
+/// A file of matchers, or the folder of them, that is not read.
+#[derive(Debug)]
+pub(super) struct Unread {
+    path: PathBuf,
+    text: String,
+    error: ReadError,
+}
+
+#[derive(Debug)]
+enum ReadError {
+    Io(io::Error),
+    Matcher(MatcherError),
+    TooMany,
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.error {
+            ReadError::Io(error) => write!(f, "{path}: {error}"),
+            ReadError::Matcher(error) => write!(f, "{error}"),
+            ReadError::TooMany => write!(f, "{path}: only {FILES_MAX} files are read"),
+        }
+    }
+}
+
+impl Unread {
+    /// The same as a finding of `aside check`.
+    pub(super) fn diagnostic(&self) -> Diagnostic {
+        let file: Arc<str> = self.path.display().to_string().into();
+        match &self.error {
+            ReadError::Io(error) => Diagnostic::error(Place::file(&file), "", error.to_string()),
+            ReadError::TooMany => {
+                Diagnostic::error(Place::file(&file), "", format!("only {FILES_MAX} files are read"))
+            }
+            ReadError::Matcher(error) => {
+                let text: Arc<str> = self.text.as_str().into();
+                let place = match error.position {
+                    Some((line, _)) => Place::line_of(&file, &text, line),
+                    None => Place::file(&file),
+                };
+                Diagnostic::error(place, error.field.as_str(), error.message.as_str())
+            }
+        }
+    }
+}
+
+/// The files of `folder` in the order of their names, of which the first one's matchers come first, and what is not read.
+pub(super) fn read_folder(folder: &Path) -> (Matchers, Vec<Unread>) {
+    let (mut all, mut unread) = (Matchers::default(), Vec::new());
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    files.sort();
+    if files.len() > FILES_MAX {
+        let (path, text) = (folder.to_owned(), String::new());
+        unread.push(Unread { path, text, error: ReadError::TooMany });
+    }
+    for path in files.iter().take(FILES_MAX).rev() {
+        match read_file(path) {
+            Ok(matchers) => all = matchers.before(&all),
+            Err(error) => unread.push(error),
+        }
+    }
+    (all, unread)
+}
+
+/// Errors: it cannot be read, or is not a file of matchers.
+pub(super) fn read_file(path: &Path) -> Result<Matchers, Unread> {
+    let failed = |text: String, error| Unread { path: path.to_owned(), text, error };
+    let text =
+        read_text(path, FILE_BYTES_MAX).map_err(|error| failed(String::new(), ReadError::Io(error)))?;
+    Matchers::parse(&path.display().to_string(), &text)
+        .map_err(|error| failed(text, ReadError::Matcher(error)))
+}
+
+/// Errors: also for a file that is larger than `bytes_max`, and for one that is no file.
+pub(super) fn read_text(path: &Path, bytes_max: usize) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("is no file"));
+    }
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > bytes_max {
+        return Err(io::Error::other(format!("larger than {bytes_max} bytes")));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
