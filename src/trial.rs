@@ -122,6 +122,23 @@ mod examples {
     }
 
     #[test]
+    fn nothing_is_found_in_copies_of_what_ships() {
+        let shipped = Sources::shipped_with_tests();
+        let copies =
+            shipped.files().iter().filter(|file| *file.name != *"aside.toml").map(|file| SourceFile {
+                layer: LayerKind::User,
+                name: Arc::clone(&file.name),
+                path: Arc::clone(&file.name),
+                text: Arc::clone(&file.text),
+            });
+        let sources = Sources::shipped().with(copies, []);
+        let compiled = compile(&sources, &[]);
+        let entries: Vec<_> = catalogue::types().collect();
+        let found = findings(&sources, &compiled, &entries);
+        assert_eq!(compiled.report.with(found).to_string(), "");
+    }
+
+    #[test]
     fn a_text_without_a_key_is_doubted() {
         for template in ["{\"a\": 1}\n", "something failed\n"] {
             let report = tried(template, "");
