@@ -16,13 +16,13 @@
 
 mod cells;
 mod cut;
+mod declared;
 mod event_view;
 mod filters;
 mod generic;
 mod line;
 mod lint;
 mod marks;
-mod plan;
 mod row_view;
 mod rows;
 mod table;
@@ -41,8 +41,13 @@ use crate::{
 
 use self::{
     cut::Lost,
-    rows::{CleanEvent, Rows, Shown},
+    rows::{CleanEvent, Shown},
     template::Template,
+};
+
+pub use self::{
+    declared::{Declared, EventText, Layout},
+    table::{Column, Table},
 };
 
 /// Most rows that one notification shows, so that a table stays near its header; the rest is counted.
@@ -110,12 +115,10 @@ pub struct Rendered {
     pub absent: Vec<String>,
 }
 
-/// Why a template could not be used for a batch.
+/// Why what the author wrote could not be used for a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderFailure {
-    /// Its name.
-    pub template: String,
-    /// The line of its source, from 1, when it is known.
+    /// The line of the template, or of the text of one event, from 1, when it is known.
     pub line: Option<usize>,
     /// What went wrong.
     pub message: String,
@@ -154,16 +157,23 @@ impl Templates {
             None if name == GENERIC => return generic_table(input, &mut clean, None),
             None => Err(Attempt::Failed { line: None, message: "there is no template of this name".into() }),
         };
-        let (line, message) = match attempt {
-            Ok(content) => return content.released(None),
-            Err(Attempt::Failed { line, message }) => (line, message),
-            Err(Attempt::TooBig) => {
-                (None, format!("not even one row and field of it fit {} tokens", input.max_tokens.0))
-            }
-        };
-        let failure = Some(RenderFailure { template: name.to_owned(), line, message });
-        generic_table(input, &mut clean, failure)
+        attempt.map_or_else(
+            |failed| generic_in_place(input, &mut clean, failed),
+            |content| content.released(None),
+        )
     }
+}
+
+/// Renders a batch for which what the author wrote could not be used.
+fn generic_in_place(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, failed: Attempt) -> Rendered {
+    let (line, message) = match failed {
+        Attempt::Failed { line, message } => (line, message),
+        Attempt::Nothing => (None, "it wrote nothing".into()),
+        Attempt::TooBig => {
+            (None, format!("not even one row and field of it fit {} tokens", input.max_tokens.0))
+        }
+    };
+    generic_table(input, clean, Some(RenderFailure { line, message }))
 }
 
 /// Renders a batch as every batch can be rendered.
@@ -184,6 +194,8 @@ fn generic_table(
 enum Attempt {
     /// Fewer rows or shorter fields may do.
     TooBig,
+    /// It has nothing to say about the batch.
+    Nothing,
     /// Nothing but another template will do.
     Failed { line: Option<usize>, message: String },
 }
@@ -318,36 +330,21 @@ fn fit_template(
     clean: &mut CleanRows<'_>,
     template: &Template,
 ) -> Result<Content, Attempt> {
-    let plan = template.plan.as_ref().filter(|plan| plan.rows_min <= input.rows.len());
+    shortened(clean, |clean, field_chars| {
+        let draft = template.run(input, &clean.events(field_chars), &clean.account)?;
+        fit_draft(input, &draft, Texts::cut_to(field_chars))
+    })
+}
+
+/// What `attempt` makes with the longest fields that fit.
+fn shortened<'a>(
+    clean: &mut CleanRows<'a>,
+    attempt: impl Fn(&mut CleanRows<'a>, usize) -> Result<Content, Attempt>,
+) -> Result<Content, Attempt> {
     for field_chars in FIELD_CHARS {
-        let (events, texts) = (clean.events(field_chars), Texts::cut_to(field_chars));
-        let fitted = match plan {
-            Some(plan) => {
-                let rows = Rows::new(events.clone());
-                let written = |count| {
-                    let draft = template.write(plan, &rows, count)?;
-                    finished(input, &draft, count)
-                };
-                match most(events.len().min(ROWS_MAX), written)? {
-                    None if texts == Texts::Shortest => {
-                        let rest = occurrences(input.rows.get(1..).unwrap_or_default());
-                        let draft = Draft { left_out: rest, ..template.write(plan, &rows, 1)? };
-                        fit_draft(input, &draft, texts).ok()
-                    }
-                    fitted @ (Some(_) | None) => fitted,
-                }
-            }
-            None => {
-                let draft = template.run(input, &events, &clean.account);
-                match draft.and_then(|draft| fit_draft(input, &draft, texts)) {
-                    Ok(content) => Some(content),
-                    Err(Attempt::TooBig) => None,
-                    Err(failed @ Attempt::Failed { .. }) => return Err(failed),
-                }
-            }
-        };
-        if let Some(content) = fitted {
-            return Ok(content);
+        match attempt(clean, field_chars) {
+            Err(Attempt::TooBig) => {}
+            ended @ (Ok(_) | Err(Attempt::Nothing | Attempt::Failed { .. })) => return ended,
         }
     }
     Err(Attempt::TooBig)
@@ -450,7 +447,7 @@ where
     let mut fits = |count| match attempt(count) {
         Ok(content) => Ok(Some(content)),
         Err(Attempt::TooBig) => Ok(None),
-        Err(failed @ Attempt::Failed { .. }) => Err(failed),
+        Err(failed @ (Attempt::Nothing | Attempt::Failed { .. })) => Err(failed),
     };
     if count_max == 0 {
         return Ok(None);

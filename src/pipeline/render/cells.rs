@@ -19,6 +19,8 @@ use crate::toon;
 pub(super) enum Misfit {
     /// It is more than may be printed.
     TooMuch,
+    /// It has no line that is not blank.
+    Nothing,
     /// It breaks a rule.
     Wrong {
         /// On which of its lines that are not blank, from 0, when one is to blame.
@@ -35,7 +37,7 @@ pub(super) fn document(output: &str, marks: &Marks) -> Result<Body, Misfit> {
     let lines: Vec<Line<'_>> =
         output.split('\n').map(|text| Line::new(text, marks)).filter(|line| !line.is_blank()).collect();
     match lines.as_slice() {
-        [] => return Err(Misfit::Wrong { line: None, message: "it wrote nothing".into() }),
+        [] => return Err(Misfit::Nothing),
         [only] => {
             if let Some((text, Some(key))) = only.block() {
                 let (text, keys) = (text.to_owned(), vec![key.to_owned()]);

@@ -250,7 +250,7 @@ fn number(value: &Printed) -> Result<Value, Error> {
 }
 
 /// All of a value as JSON, paid for.
-fn whole_json(state: &mut State<'_, '_>, value: &Printed) -> Result<Value, Error> {
+pub(super) fn whole_json(state: &mut State<'_, '_>, value: &Printed) -> Result<Value, Error> {
     weigh(&*account(state)?, value)?;
     to_json(state, value, 0)
 }

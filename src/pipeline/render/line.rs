@@ -24,12 +24,19 @@ pub(super) struct Line<'a> {
 impl<'a> Line<'a> {
     pub(super) fn new(text: &'a str, marks: &'a Marks) -> Self {
         let mut symbols: Vec<Symbol<'a>> = Vec::with_capacity(text.len());
+        let mut has_nothing = false;
         for piece in marks.split(text.strip_suffix('\r').unwrap_or(text)) {
             match piece {
                 Piece::Text(text) => symbols.extend(text.chars().map(Symbol::Char)),
                 Piece::Mark(Mark::Line(_)) => {}
-                Piece::Mark(mark) => symbols.push(Symbol::Mark(mark)),
+                Piece::Mark(mark) => {
+                    has_nothing |= matches!(mark, Mark::Nothing);
+                    symbols.push(Symbol::Mark(mark));
+                }
             }
+        }
+        if has_nothing {
+            symbols = without_nothing(symbols);
         }
         let indent = symbols.iter().take_while(|symbol| matches!(symbol, Symbol::Char(' '))).count();
         let end = symbols.iter().rposition(|symbol| !is_space(symbol)).map_or(0, |last| last + 1);
@@ -51,6 +58,21 @@ impl<'a> Line<'a> {
             _ => None,
         }
     }
+}
+
+/// Leaves out what printed nothing, with one of the spaces around it; all of a line that then has no value after its key.
+fn without_nothing(symbols: Vec<Symbol<'_>>) -> Vec<Symbol<'_>> {
+    let mut kept: Vec<Symbol<'_>> = Vec::with_capacity(symbols.len());
+    let mut was_nothing = false;
+    for symbol in symbols {
+        let is_double_space = was_nothing && is_space(&symbol) && kept.last().is_some_and(is_space);
+        was_nothing = matches!(symbol, Symbol::Mark(Mark::Nothing)) || is_double_space;
+        if !was_nothing {
+            kept.push(symbol);
+        }
+    }
+    let value = separator(&kept).and_then(|at| kept.get(at + 1..));
+    if value.is_some_and(|value| value.iter().all(is_space)) { Vec::new() } else { kept }
 }
 
 fn is_space(symbol: &Symbol<'_>) -> bool {

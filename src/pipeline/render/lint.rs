@@ -1,6 +1,9 @@
 //! What is refused in the text of a template before it is parsed, and the places of everything that is refused.
 
-use super::{OUTPUT_BYTES_MAX, TemplateError, template::VARIABLES};
+use super::{
+    OUTPUT_BYTES_MAX, TemplateError,
+    template::{EVENT_VARIABLES, VARIABLES},
+};
 use crate::{
     nearest::nearest,
     pipeline::{
@@ -79,6 +82,15 @@ pub(super) fn template_error(source: &str, fault: Fault) -> TemplateError {
 pub(super) fn unknown_variable(name: &str) -> String {
     let hint = nearest(name, VARIABLES).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     format!("there is no variable `{name}`; {hint}there are {}", VARIABLES.join(", "))
+}
+
+/// What to say about a variable that no text of one event has.
+pub(super) fn unknown_event_variable(name: &str) -> String {
+    let hint = match nearest(name, EVENT_VARIABLES) {
+        Some(near) => format!("did you mean `{near}`? "),
+        None => format!("a field of its payload is `payload.{name}`; "),
+    };
+    format!("an event has no `{name}`; {hint}there are {}", EVENT_VARIABLES.join(", "))
 }
 
 fn error_at(source: &str, start: usize, end: usize, message: String) -> TemplateError {

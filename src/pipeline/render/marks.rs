@@ -30,6 +30,8 @@ pub(super) enum Mark {
     Block(String, Option<String>),
     /// What follows stands on this line of the template.
     Line(usize),
+    /// A value that is not there, where that prints nothing.
+    Nothing,
 }
 
 impl Mark {
@@ -40,7 +42,7 @@ impl Mark {
             | Self::Key(text)
             | Self::Cells(text)
             | Self::Block(text, _) => text.clone(),
-            Self::Line(_) => String::new(),
+            Self::Line(_) | Self::Nothing => String::new(),
             Self::Scalar(value) => {
                 let mut out = String::new();
                 toon::write_scalar(&mut out, value);
@@ -61,7 +63,7 @@ impl Mark {
             | Self::Cells(text)
             | Self::Block(text, _) => text.len(),
             Self::Scalar(_) => OF_SCALAR,
-            Self::Line(_) => 0,
+            Self::Line(_) | Self::Nothing => 0,
         }
     }
 }

@@ -567,7 +567,8 @@ impl Flattening<'_> {
     }
 }
 
-fn list_text(items: &[Value]) -> String {
+/// A list as the text of one cell: words if it is short and has nothing but scalars, else JSON.
+pub(super) fn list_text(items: &[Value]) -> String {
     let is_words =
         items.len() <= LIST_WORDS_MAX && items.iter().all(|item| !item.is_array() && !item.is_object());
     if !is_words {
