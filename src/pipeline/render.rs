@@ -1,6 +1,6 @@
 //! Rows to text: a template writes it, this module makes sure that it is TOON, complete, and small enough.
 //!
-//! A template prints values; structure comes from its own text alone. Every printed value becomes a mark, and a pass over the rendered
+//! A template prints values; structure comes from its own text alone. Every printed value becomes a placeholder, and a pass over the rendered
 //! lines (`cells`) encodes whole cells: one that is a single value keeps its type, one that mixes text and values becomes one
 //! string. So the plain style is exact whatever the values hold:
 //!
@@ -22,7 +22,7 @@ mod filters;
 mod generic;
 mod line;
 mod lint;
-mod marks;
+mod placeholders;
 mod row_view;
 mod rows;
 mod table;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{
     Body, ROWS_MAX,
     line::{self, Line, Symbol},
-    marks::{Mark, Marks, Piece},
+    placeholders::{Piece, Placeholder, Placeholders},
 };
 use crate::toon;
 
@@ -30,12 +30,15 @@ pub(super) enum Misfit {
 }
 
 /// Makes one strict document of what a template wrote.
-pub(super) fn document(output: &str, marks: &Marks) -> Result<Body, Misfit> {
-    if marks.is_too_much(output) {
+pub(super) fn document(output: &str, placeholders: &Placeholders) -> Result<Body, Misfit> {
+    if placeholders.is_too_much(output) {
         return Err(Misfit::TooMuch);
     }
-    let lines: Vec<Line<'_>> =
-        output.split('\n').map(|text| Line::new(text, marks)).filter(|line| !line.is_blank()).collect();
+    let lines: Vec<Line<'_>> = output
+        .split('\n')
+        .map(|text| Line::new(text, placeholders))
+        .filter(|line| !line.is_blank())
+        .collect();
     match lines.as_slice() {
         [] => return Err(Misfit::Nothing),
         [only] => {
@@ -71,18 +74,18 @@ pub(super) fn document(output: &str, marks: &Marks) -> Result<Body, Misfit> {
     Ok(Body::Decoded { value, comments: pass.has_comments.then_some(pass.out) })
 }
 
-/// The line of a template that wrote the line `wanted` of an output in which marks say where lines begin.
-pub(super) fn template_line(output: &str, marks: &Marks, wanted: usize) -> Option<usize> {
+/// The line of a template that wrote the line `wanted` of an output in which placeholders say where lines begin.
+pub(super) fn template_line(output: &str, placeholders: &Placeholders, wanted: usize) -> Option<usize> {
     let (mut seen, mut known) = (0, None);
     for text in output.split('\n') {
         let mut first = None;
-        for piece in marks.split(text) {
-            if let Piece::Mark(Mark::Line(line)) = piece {
+        for piece in placeholders.split(text) {
+            if let Piece::Placeholder(Placeholder::Line(line)) = piece {
                 first = first.or(Some(*line));
                 known = Some(*line);
             }
         }
-        if !Line::new(text, marks).is_blank() {
+        if !Line::new(text, placeholders).is_blank() {
             if seen == wanted {
                 return first.or(known);
             }
@@ -150,7 +153,7 @@ impl Pass {
             self.block(text, line.indent);
             return Ok(());
         }
-        if line.symbols.iter().any(|symbol| matches!(symbol, Symbol::Mark(Mark::Block(..)))) {
+        if line.symbols.iter().any(|symbol| matches!(symbol, Symbol::Placeholder(Placeholder::Block(..)))) {
             return Err(
                 "what `toon` wrote needs a line of its own; give the key as `toon(key=\"name\")`".into()
             );
@@ -307,7 +310,7 @@ impl Pass {
     fn key(&mut self, key: &[Symbol<'_>]) -> Result<(), String> {
         match line::trim(key) {
             [] => Err("a line needs a `key: ` at its beginning".into()),
-            [Symbol::Mark(Mark::Key(key))] => {
+            [Symbol::Placeholder(Placeholder::Key(key))] => {
                 self.out.push_str(key);
                 Ok(())
             }
@@ -325,7 +328,7 @@ impl Pass {
                 self.out.push(',');
             }
             match line::trim(cell) {
-                [Symbol::Mark(Mark::Cells(cells))] => self.out.push_str(cells),
+                [Symbol::Placeholder(Placeholder::Cells(cells))] => self.out.push_str(cells),
                 cell => self.cell(cell)?,
             }
         }
@@ -333,10 +336,10 @@ impl Pass {
     }
 
     fn cell(&mut self, cell: &[Symbol<'_>]) -> Result<(), String> {
-        if cell.iter().any(|symbol| matches!(symbol, Symbol::Mark(Mark::Cells(_)))) {
+        if cell.iter().any(|symbol| matches!(symbol, Symbol::Placeholder(Placeholder::Cells(_)))) {
             return Err("what `toon_row` wrote goes between the commas of a row".into());
         }
-        if let [Symbol::Mark(Mark::Scalar(value))] = cell {
+        if let [Symbol::Placeholder(Placeholder::Scalar(value))] = cell {
             toon::write_scalar(&mut self.out, value);
             return Ok(());
         }

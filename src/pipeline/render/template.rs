@@ -20,7 +20,7 @@ use super::{
     cells::{self, Misfit},
     event_view::EventView,
     filters, lint,
-    marks::{Mark, Marks},
+    placeholders::{Placeholder, Placeholders},
     rows::{Events, REPEATS, Rows, Shown, clean_field, list_text},
 };
 use crate::{
@@ -161,8 +161,8 @@ impl Template {
         events: &Shown,
         account: &Arc<Account>,
     ) -> Result<Draft, Attempt> {
-        let (output, marks) = execute(&self.program, self.view, input, events, account)?;
-        let body = cells::document(&output, &marks).map_err(|misfit| match misfit {
+        let (output, placeholders) = execute(&self.program, self.view, input, events, account)?;
+        let body = cells::document(&output, &placeholders).map_err(|misfit| match misfit {
             Misfit::TooMuch => Attempt::TooBig,
             Misfit::Nothing => Attempt::Nothing,
             Misfit::Wrong { line, message } => {
@@ -175,7 +175,7 @@ impl Template {
             Body::Decoded { value, .. } => has_key(value, REPEATS),
         };
         let printed = Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed };
-        Ok(Draft { body, printed, left_out: marks.left_out, absent: marks.absent })
+        Ok(Draft { body, printed, left_out: placeholders.left_out, absent: placeholders.absent })
     }
 
     /// The line of the template that wrote a line of its output: what fails runs once more, and its own text says where it stands.
@@ -187,8 +187,8 @@ impl Template {
         account: &Arc<Account>,
     ) -> Option<usize> {
         let traced = Program::template(self.program.source(), Trace::Lines).ok()?;
-        let (output, marks) = execute(&traced, self.view, input, events, account).ok()?;
-        cells::template_line(&output, &marks, output_line)
+        let (output, placeholders) = execute(&traced, self.view, input, events, account).ok()?;
+        cells::template_line(&output, &placeholders, output_line)
     }
 }
 
@@ -198,7 +198,7 @@ fn execute(
     input: &RenderInput<'_>,
     events: &Shown,
     account: &Arc<Account>,
-) -> Result<(String, Marks), Attempt> {
+) -> Result<(String, Placeholders), Attempt> {
     let context = Context {
         count: events.len(),
         shown: events.clone(),
@@ -221,14 +221,14 @@ fn execute(
     let mut output = String::with_capacity(program.source().len());
     let ended = program.run(view.environment(), root, &mut output, |_, state| {
         let (instructions, _) = state.fuel_levels().unwrap_or_default();
-        (state.get_extension_mut::<Marks>().map(std::mem::take).unwrap_or_default(), instructions)
+        (state.get_extension_mut::<Placeholders>().map(std::mem::take).unwrap_or_default(), instructions)
     });
     // A run that failed may have used all of its fuel.
     let instructions = ended.as_ref().map_or(FUEL, |(_, instructions)| *instructions);
     let is_paid = account.spend(instructions);
-    let (marks, _) = ended.map_err(|error| failed(&error))?;
+    let (placeholders, _) = ended.map_err(|error| failed(&error))?;
     is_paid.map_err(|error| failed(&error))?;
-    Ok((output, marks))
+    Ok((output, placeholders))
 }
 
 /// The variables of one render, of which most templates ask for two or three; what costs something is made when it is asked for.
@@ -307,9 +307,9 @@ fn has_key(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Puts a mark into the output for every printed value.
+/// Puts a placeholder into the output for every printed value.
 ///
-/// What a macro or a block assignment captured is text of the template with marks in it, which minijinja hands over as a safe string.
+/// What a macro or a block assignment captured is text of the template with placeholders in it, which minijinja hands over as a safe string.
 fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Result<(), Error> {
     if let Some(own) = value.downcast_object_ref::<OwnText>() {
         return print_own(out, state, own);
@@ -320,8 +320,8 @@ fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Re
         return Ok(out.write_str(without_blank_edges(captured))?);
     }
     let scalar = filters::to_scalar(state, value)?;
-    let mark = filters::keep(state, Mark::Scalar(scalar))?;
-    Ok(out.write_str(&mark)?)
+    let placeholder = filters::keep(state, Placeholder::Scalar(scalar))?;
+    Ok(out.write_str(&placeholder)?)
 }
 
 /// As [`print`], but what is absent, null or an empty text is nothing, and a list or map is text as in a table.
@@ -334,8 +334,8 @@ fn print_what_is_there(
         return print(out, state, value);
     }
     if value.is_undefined() || value.is_none() || value.as_str().is_some_and(str::is_empty) {
-        let mark = filters::keep(state, Mark::Nothing)?;
-        return Ok(out.write_str(&mark)?);
+        let placeholder = filters::keep(state, Placeholder::Nothing)?;
+        return Ok(out.write_str(&placeholder)?);
     }
     if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) {
         return print(out, state, value);
@@ -359,8 +359,8 @@ fn print_own(out: &mut Output<'_>, state: &mut State<'_, '_>, own: &OwnText) -> 
         if index > 0 {
             out.write_str("\n")?;
         }
-        let mark = filters::keep(state, Mark::Line(own.line + index))?;
-        out.write_str(&mark)?;
+        let placeholder = filters::keep(state, Placeholder::Line(own.line + index))?;
+        out.write_str(&placeholder)?;
         out.write_str(text)?;
     }
     Ok(())
