@@ -1,7 +1,7 @@
 //! Rows to text: a template writes it, this module makes sure that it is TOON, complete, and small enough.
 //!
 //! A template prints values; structure comes from its own text alone. Every printed value becomes a placeholder, and a pass over the rendered
-//! lines (`cells`) encodes whole cells: one that is a single value keeps its type, one that mixes text and values becomes one
+//! lines (`assemble`) encodes whole cells: one that is a single value keeps its type, one that mixes text and values becomes one
 //! string. So the plain style is exact whatever the values hold:
 //!
 //! ```text
@@ -13,18 +13,14 @@
 //! the tail and are counted as `omitted`, and in the end fields, as `omitted_fields`. What a template cannot render goes out as a generic
 //! table. A newline after a tag counts and blank lines do not, so an `{% endif %}` at the end of a
 //! line does not swallow the next one.
+//!
+//! Three parts: `template` runs minijinja, `table` goes from events to rows, cells and tables, and `assemble` from placeholders to
+//! TOON. `template` uses the other two, and neither uses it.
 
-mod cells;
+mod assemble;
 mod cut;
 mod declared;
-mod event_view;
-mod filters;
 mod generic;
-mod line;
-mod lint;
-mod placeholders;
-mod row_view;
-mod rows;
 mod table;
 mod template;
 
@@ -41,7 +37,7 @@ use crate::{
 
 use self::{
     cut::Lost,
-    rows::{CleanEvent, Shown},
+    table::rows::{CleanEvent, Shown},
     template::Template,
 };
 

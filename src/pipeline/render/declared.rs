@@ -9,7 +9,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     Attempt, Body, CleanRows, Content, Draft, GENERIC, OUTPUT_BYTES_MAX, Printed, ROWS_MAX, RenderInput,
     Rendered, TemplateError, Templates, Texts, finished, fit_draft, generic_in_place, generic_table, most,
-    occurrences, rows::Rows, shortened, smallest, table::Table, template::Template,
+    occurrences, shortened, smallest,
+    table::{Table, rows::Rows},
+    template::Template,
 };
 use crate::pipeline::failure::FailedPart;
 

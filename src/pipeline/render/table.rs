@@ -3,63 +3,23 @@
 //! It goes from the rows to one text, without an instruction of a template and without a value for each cell. `rows|toon(key="..")`
 //! writes one, and so does the `[output.table]` of a subscriber ([`super::declared`]).
 
+mod column;
+pub(super) mod event_view;
+pub(super) mod row_view;
+pub(super) mod rows;
+
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::rows::{Cell, REPEATS, Rows};
+use super::free_key;
 use crate::toon;
 
-/// Fields of the event itself, under the names by which a picked column asks for them.
-const TYPE: &str = "@type";
-/// The last segment of the type, such as `failed`.
-const TYPE_LAST: &str = "@type.last";
-const SOURCE: &str = "@source";
-const SEVERITY: &str = "@severity";
-const TIME: &str = "@time";
-/// The payload as one JSON text.
-const PAYLOAD: &str = "@payload";
+use self::rows::{Cell, REPEATS, Rows};
 
-/// Where a column finds its cells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
-    Type,
-    TypeLast,
-    Source,
-    Severity,
-    Time,
-    Payload,
-    /// A column of the rows.
-    Field(String),
-}
+pub(super) use self::column::Origin;
 
-impl Origin {
-    /// What a template calls `name`.
-    pub(super) fn named(name: &str) -> Self {
-        match name {
-            TYPE => Self::Type,
-            TYPE_LAST => Self::TypeLast,
-            SOURCE => Self::Source,
-            SEVERITY => Self::Severity,
-            TIME => Self::Time,
-            PAYLOAD => Self::Payload,
-            field => Self::Field(field.to_owned()),
-        }
-    }
-
-    /// What a template calls it.
-    pub(super) fn name(&self) -> &str {
-        match self {
-            Self::Type => TYPE,
-            Self::TypeLast => TYPE_LAST,
-            Self::Source => SOURCE,
-            Self::Severity => SEVERITY,
-            Self::Time => TIME,
-            Self::Payload => PAYLOAD,
-            Self::Field(name) => name,
-        }
-    }
-}
+pub use self::column::Column;
 
 /// A table as its author asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,29 +29,6 @@ pub struct Table {
     pub(super) columns: Option<Vec<Column>>,
     /// Whether a column says how often each row happened, if any repeated.
     pub(super) repeats: bool,
-}
-
-/// A column of a table: its name, and the fields of a row of which it shows the first that is not null.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
-    pub(super) name: String,
-    pub(super) from: Vec<Origin>,
-}
-
-impl Column {
-    /// A column `name` of the first of the fields `from` that is not null: columns of `rows`, or `@type` and the like.
-    pub fn new<'n>(name: &str, from: impl IntoIterator<Item = &'n str>) -> Self {
-        Self { name: name.to_owned(), from: from.into_iter().map(Origin::named).collect() }
-    }
-
-    /// Its name in the table.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn same(name: &str) -> Self {
-        Self { name: name.to_owned(), from: vec![Origin::named(name)] }
-    }
 }
 
 /// A table as text.
@@ -233,7 +170,7 @@ fn with_repeats<'c>(columns: Cow<'c, [Column]>, repeats: Option<String>) -> Cow<
         return columns;
     };
     debug_assert!(repeats.starts_with(REPEATS), "it is named after what it counts");
-    let name = super::free_key(repeats, |key| columns.iter().any(|column| column.name == key));
+    let name = free_key(repeats, |key| columns.iter().any(|column| column.name == key));
     let mut columns = columns.into_owned();
     columns.push(Column { name, from: vec![Origin::named(repeats)] });
     columns.into()

@@ -3,6 +3,9 @@
 //! A template may not read files or other templates, print an undefined value, or do more work than its account allows
 //! ([`crate::pipeline::sandbox`]). Asking whether an optional field is there is allowed.
 
+mod filters;
+mod lint;
+
 use std::{
     collections::BTreeSet,
     fmt,
@@ -17,11 +20,14 @@ use serde_json::Value;
 
 use super::{
     Attempt, Body, Draft, Printed as Counts, RenderInput, TemplateError,
-    cells::{self, Misfit},
-    event_view::EventView,
-    filters, lint,
-    placeholders::{Placeholder, Placeholders},
-    rows::{Events, REPEATS, Rows, Shown, clean_field, list_text},
+    assemble::{
+        self, Misfit,
+        placeholders::{Placeholder, Placeholders},
+    },
+    table::{
+        event_view::EventView,
+        rows::{Events, REPEATS, Rows, Shown, clean_field, list_text},
+    },
 };
 use crate::{
     event::{FIELD_CHARS_MAX, cut_text},
@@ -36,10 +42,9 @@ use crate::{
 /// Instructions that one run may execute; a table of 100 rows with 10 columns takes about 20,000.
 const FUEL: u64 = 200_000;
 /// What a template sees.
-pub(super) const VARIABLES: [&str; 7] =
-    ["events", "rows", "count", "repeats", "suppressed", "subscriber", "now"];
+const VARIABLES: [&str; 7] = ["events", "rows", "count", "repeats", "suppressed", "subscriber", "now"];
 /// What the text of one event sees.
-pub(super) const EVENT_VARIABLES: [&str; 11] = [
+const EVENT_VARIABLES: [&str; 11] = [
     "type",
     "source",
     "severity",
@@ -162,7 +167,7 @@ impl Template {
         account: &Arc<Account>,
     ) -> Result<Draft, Attempt> {
         let (output, placeholders) = execute(&self.program, self.view, input, events, account)?;
-        let body = cells::document(&output, &placeholders).map_err(|misfit| match misfit {
+        let body = assemble::document(&output, &placeholders).map_err(|misfit| match misfit {
             Misfit::TooMuch => Attempt::TooBig,
             Misfit::Nothing => Attempt::Nothing,
             Misfit::Wrong { line, message } => {
@@ -188,7 +193,7 @@ impl Template {
     ) -> Option<usize> {
         let traced = Program::template(self.program.source(), Trace::Lines).ok()?;
         let (output, placeholders) = execute(&traced, self.view, input, events, account).ok()?;
-        cells::template_line(&output, &placeholders, output_line)
+        assemble::template_line(&output, &placeholders, output_line)
     }
 }
 

@@ -1,13 +1,11 @@
 //! What is refused in the text of a template before it is parsed, and the places of everything that is refused.
 
-use super::{
-    OUTPUT_BYTES_MAX, TemplateError,
-    template::{EVENT_VARIABLES, VARIABLES},
-};
+use super::{EVENT_VARIABLES, VARIABLES};
 use crate::{
     nearest::nearest,
     pipeline::{
         hints::{self, Slip},
+        render::{OUTPUT_BYTES_MAX, TemplateError},
         sandbox::{Cause, Fault},
     },
 };
@@ -106,7 +104,7 @@ fn error_at(source: &str, start: usize, end: usize, message: String) -> Template
 
 #[cfg(test)]
 mod tests {
-    use super::super::Templates;
+    use crate::pipeline::render::Templates;
 
     #[test]
     fn what_is_refused_is_refused_with_its_place() {

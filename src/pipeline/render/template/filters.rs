@@ -12,14 +12,15 @@ use minijinja::{
 };
 use serde_json::{Map, Number, Value};
 
-use super::{
-    ROWS_MAX,
-    placeholders::{Placeholder, Placeholders},
-    row_view::RowView,
-    table::{Column, Origin, Table},
-};
 use crate::{
-    pipeline::sandbox::account::{NESTING_MAX, account, admit_text, weigh},
+    pipeline::{
+        render::{
+            ROWS_MAX,
+            assemble::placeholders::{OPEN, Placeholder, Placeholders},
+            table::{Column, Origin, Table, row_view::RowView},
+        },
+        sandbox::account::{NESTING_MAX, account, admit_text, weigh},
+    },
     toon,
 };
 
@@ -226,7 +227,7 @@ pub(super) fn to_scalar(state: &State<'_, '_>, value: &Printed) -> Result<Value,
 }
 
 fn expanded(state: &State<'_, '_>, text: &str) -> Result<String, Error> {
-    if !text.contains(super::placeholders::OPEN) {
+    if !text.contains(OPEN) {
         return Ok(text.to_owned());
     }
     match state.get_extension::<Placeholders>() {

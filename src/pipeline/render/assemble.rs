@@ -5,14 +5,18 @@
 //! that the author put around a whole cell force a string and are no part of it. White space of the template at the edges of a cell
 //! goes, blank lines go. Which lines are rows, items or fields follows from the template's headers and indentation alone.
 
+mod line;
+pub(super) mod placeholders;
+
 use serde_json::Value;
 
-use super::{
-    Body, ROWS_MAX,
-    line::{self, Line, Symbol},
+use super::{Body, ROWS_MAX, table::rows::REPEATS};
+use crate::toon;
+
+use self::{
+    line::{Line, Symbol},
     placeholders::{Piece, Placeholder, Placeholders},
 };
-use crate::toon;
 
 /// Why a template's output is no document.
 #[derive(Debug)]
@@ -104,7 +108,7 @@ fn canonical(text: &str) -> Option<Body> {
     Some(Body::Written {
         text: text.to_owned(),
         keys: fields.iter().map(|field| field.key.to_owned()).collect(),
-        shows_repeats: fields.iter().any(|field| field.names(super::rows::REPEATS)),
+        shows_repeats: fields.iter().any(|field| field.names(REPEATS)),
     })
 }
 

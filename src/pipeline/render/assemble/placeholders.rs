@@ -6,20 +6,20 @@
 
 use serde_json::Value;
 
-use crate::toon;
+use crate::{pipeline::render::OUTPUT_BYTES_MAX, toon};
 
 /// Most bytes that one run of a template prints. It is more than a notification may have, because rows that a notification does not
 /// show are printed too.
-const PRINTED_BYTES_MAX: usize = 4 * super::OUTPUT_BYTES_MAX;
+const PRINTED_BYTES_MAX: usize = 4 * OUTPUT_BYTES_MAX;
 
 /// Begins a placeholder in rendered text.
-pub(super) const OPEN: char = '\u{2}';
+pub(in crate::pipeline::render) const OPEN: char = '\u{2}';
 /// Ends a placeholder in rendered text.
-pub(super) const CLOSE: char = '\u{3}';
+pub(in crate::pipeline::render) const CLOSE: char = '\u{3}';
 
 /// One printed thing.
 #[derive(Debug)]
-pub(super) enum Placeholder {
+pub(in crate::pipeline::render) enum Placeholder {
     /// A null, boolean, number or string, to be encoded where it stands.
     Scalar(Value),
     /// A key, already encoded.
@@ -36,7 +36,7 @@ pub(super) enum Placeholder {
 
 impl Placeholder {
     /// The bare text of what was printed, for a cell that mixes it with other text.
-    pub(super) fn text(&self) -> String {
+    pub(in crate::pipeline::render) fn text(&self) -> String {
         match self {
             Self::Scalar(Value::String(text))
             | Self::Key(text)
@@ -70,24 +70,24 @@ impl Placeholder {
 
 /// Everything that was printed during one render.
 #[derive(Debug, Default)]
-pub(super) struct Placeholders {
+pub(in crate::pipeline::render) struct Placeholders {
     all: Vec<Placeholder>,
     bytes: usize,
     /// The length of the longest one.
     longest: usize,
     /// How many events the rows stand for that a filter did not write.
-    pub(super) left_out: u64,
+    pub(in crate::pipeline::render) left_out: u64,
     /// Columns that an author named and that no row has.
-    pub(super) absent: Vec<String>,
+    pub(in crate::pipeline::render) absent: Vec<String>,
 }
 
 /// More was printed than [`PRINTED_BYTES_MAX`].
 #[derive(Debug)]
-pub(super) struct TooMuch;
+pub(in crate::pipeline::render) struct TooMuch;
 
 impl Placeholders {
     /// Keeps `placeholder` and gives the text that stands for it.
-    pub(super) fn push(&mut self, placeholder: Placeholder) -> Result<String, TooMuch> {
+    pub(in crate::pipeline::render) fn push(&mut self, placeholder: Placeholder) -> Result<String, TooMuch> {
         let length = placeholder.length();
         self.bytes += 1 + length;
         if self.bytes > PRINTED_BYTES_MAX {
@@ -104,7 +104,7 @@ impl Placeholders {
     }
 
     /// Splits text into its own parts and the placeholders between them; a broken placeholder is dropped.
-    pub(super) fn split<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Piece<'a>> {
+    pub(in crate::pipeline::render) fn split<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Piece<'a>> {
         let (before, rest) =
             text.split_once(OPEN).map_or((text, None), |(before, rest)| (before, Some(rest)));
         let after_open = rest.into_iter().flat_map(|rest| rest.split(OPEN)).flat_map(|part| {
@@ -117,7 +117,7 @@ impl Placeholders {
     }
 
     /// Whether what `text` stands for is more than may be printed: a placeholder can stand in it any number of times.
-    pub(super) fn is_too_much(&self, text: &str) -> bool {
+    pub(in crate::pipeline::render) fn is_too_much(&self, text: &str) -> bool {
         let count = text.matches(OPEN).count();
         if text.len() + count * self.longest <= PRINTED_BYTES_MAX {
             return false;
@@ -132,7 +132,7 @@ impl Placeholders {
     /// Text with its placeholders replaced by what they stand for.
     ///
     /// Errors: that is more than may be printed.
-    pub(super) fn expand(&self, text: &str) -> Result<String, TooMuch> {
+    pub(in crate::pipeline::render) fn expand(&self, text: &str) -> Result<String, TooMuch> {
         if self.is_too_much(text) {
             return Err(TooMuch);
         }
@@ -151,7 +151,7 @@ impl Placeholders {
 
 /// A part of a rendered line.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Piece<'a> {
+pub(in crate::pipeline::render) enum Piece<'a> {
     /// The template's own text.
     Text(&'a str),
     /// Something it printed.
