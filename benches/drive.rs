@@ -120,8 +120,8 @@ fn event<'a>(id: &'a str, payload: &'a str, now: Timestamp) -> EventRef<'a> {
     }
 }
 
-/// A subscriber that collects ten events before it renders them with `template`.
-pub(crate) fn subscriber(index: usize, types: &str, dedupe_key: &str, template: &str) -> (String, String) {
+/// A subscriber that collects ten events before it renders them as the lines `layout` of its `[output]` say.
+pub(crate) fn subscriber(index: usize, types: &str, dedupe_key: &str, layout: &str) -> (String, String) {
     let text = format!(
         r#"[subscriber]
 id = "s{index}"
@@ -142,7 +142,7 @@ dedupe_window_ms = 1000
 [output]
 priority = "normal"
 inject_at = "turn_end"
-template = "templates/{template}"
+{layout}
 "#
     );
     (format!("subscribers/s{index}.toml"), text)

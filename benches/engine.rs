@@ -18,7 +18,7 @@ const MATCHING: usize = 5;
 /// Events a round and size; a round is then some tens of milliseconds, far above the clock's resolution.
 const EVENTS: usize = 20_000;
 
-const TEMPLATE: &str = r#"{{ rows|toon(key="hot", columns=["order", "item"]) }}"#;
+const LAYOUT: &str = "[output.table]\nkey = \"hot\"\ncolumns = [\"order\", \"item\"]";
 
 fn main() {
     let size = Size::from_args();
@@ -42,9 +42,8 @@ fn main() {
 fn run(subscribers: usize) -> Run {
     let subscribers = (0..subscribers).map(|index| {
         let types = if index < MATCHING { "bench.hot.*".to_owned() } else { format!("bench.cold{index}.*") };
-        drive::subscriber(index, &types, "payload.order", "bench.toon.j2")
+        drive::subscriber(index, &types, "payload.order", LAYOUT)
     });
-    let template = ("templates/bench.toon.j2".to_owned(), TEMPLATE.to_owned());
     let payload = |seq| format!(r#"{{"order":{seq},"item":"cup","shop":"north"}}"#);
-    Run::new(rules::engine(subscribers.chain([template])), MATCHING, payload)
+    Run::new(rules::engine(subscribers), MATCHING, payload)
 }

@@ -14,13 +14,16 @@ mod support;
 
 use std::env;
 
-use aside::{config::layers::Sources, event::Seq};
+use aside::{
+    config::layers::{SourceFile, Sources},
+    event::Seq,
+};
 use drive::Run;
 use support::{Size, machine, quantile};
 
 /// Events a round and kind.
 const EVENTS: usize = 20_000;
-/// The shipped templates, by the files they are in; the events have fields for each of them.
+/// The shipped subscribers whose text is written; the events have fields for each of them.
 const SHIPPED: [&str; 5] = ["tool_failure", "file_change", "mcp_server", "message", "reminder"];
 /// What an author may write without the `toon` filter.
 const LOOP: &str = "\
@@ -49,25 +52,29 @@ fn main() {
     }
 }
 
-/// Five subscribers with a shipped template each.
+/// Five subscribers that write what a shipped one does, each another.
 fn shipped() -> Run {
-    let shipped = Sources::shipped();
-    let is_used = |name: &str| SHIPPED.iter().any(|used| name == format!("templates/{used}.toon.j2"));
-    let used = shipped.files().iter().filter(|file| is_used(&file.name));
-    let templates = used.map(|file| (file.name.to_string(), file.text.to_string())).collect();
-    run(|index| format!("{}.toon.j2", SHIPPED.get(index).expect("one each")), templates)
+    let files = Sources::shipped();
+    let layout = |name: &str| {
+        let is_wanted = |file: &&SourceFile| *file.name == *format!("subscribers/{name}.toml");
+        let file = files.files().iter().find(is_wanted).expect("it is shipped");
+        let start = file.text.find("one = ").expect("it declares its text");
+        file.text.get(start..).expect("a boundary").to_owned()
+    };
+    run(|index| layout(SHIPPED.get(index).expect("one each")), None)
 }
 
 /// Five subscribers with a template that writes its rows in a loop.
 fn looping() -> Run {
-    run(|_| "loop.toon.j2".to_owned(), vec![("templates/loop.toon.j2".to_owned(), LOOP.to_owned())])
+    let template = ("templates/loop.toon.j2".to_owned(), LOOP.to_owned());
+    run(|_| "template = \"templates/loop.toon.j2\"".to_owned(), Some(template))
 }
 
-fn run(template: impl Fn(usize) -> String, templates: Vec<(String, String)>) -> Run {
+fn run(layout: impl Fn(usize) -> String, template: Option<(String, String)>) -> Run {
     let settings = ("aside.toml".to_owned(), SETTINGS.to_owned());
     let subscribers = (0..SHIPPED.len())
-        .map(|index| drive::subscriber(index, "bench.hot.*", "payload.call_id", &template(index)));
-    Run::new(rules::engine(subscribers.chain([settings]).chain(templates)), SHIPPED.len(), payload)
+        .map(|index| drive::subscriber(index, "bench.hot.*", "payload.call_id", &layout(index)));
+    Run::new(rules::engine(subscribers.chain([settings]).chain(template)), SHIPPED.len(), payload)
 }
 
 fn payload(seq: Seq) -> String {

@@ -7,13 +7,11 @@
 use std::sync::Arc;
 
 use aside::{
-    config::layers::Sources,
+    config::{compile::compile, layers::Sources},
+    engine::CompiledRules,
     event::{Event, Payload, Seq, Severity},
-    notification::{SubscriberId, Tokens},
-    pipeline::{
-        render::{RenderInput, Templates},
-        row::Row,
-    },
+    notification::Tokens,
+    pipeline::{render::RenderInput, row::Row},
     time::Timestamp,
     tokens, toon,
 };
@@ -24,7 +22,7 @@ const ROWS: [u32; 5] = [1, 2, 3, 5, 10];
 /// Equal events of a storm.
 const STORM: u32 = 100;
 
-/// A shipped template, the type of its events, and the payload of the event with a number.
+/// A shipped subscriber, the type of its events, and the payload of the event with a number.
 type Shape = (&'static str, &'static str, fn(u32) -> Value);
 
 const SHAPES: [Shape; 5] = [
@@ -52,13 +50,13 @@ const SHAPES: [Shape; 5] = [
 ];
 
 fn main() {
-    let templates = shipped();
+    let rules = shipped();
     println!("| template | rows | tokens | the same as compact JSON | difference |");
     println!("|---|---|---|---|---|");
     for (name, event_type, payload) in SHAPES {
         for count in ROWS {
             let rows: Vec<Row> = (1..=count).map(|n| row(event_type, payload(n), 1)).collect();
-            let content = render(&templates, name, &rows);
+            let content = render(&rules, name, &rows);
             let same = toon::decode(&content).expect("strict").to_string();
             let [own, json] = [content.as_str(), &same].map(|text| f64::from(tokens::estimate(text).0));
             println!("| {name} | {count} | {own} | {json} | {:+.0} % |", (own / json - 1.0) * 100.0);
@@ -67,21 +65,14 @@ fn main() {
     println!("\n| storm of {STORM} equal events | tokens | appending all as JSON | difference |");
     println!("|---|---|---|---|");
     for (name, event_type, payload) in SHAPES {
-        let own = tokens::estimate(&render(&templates, name, &[row(event_type, payload(1), STORM)])).0;
+        let own = tokens::estimate(&render(&rules, name, &[row(event_type, payload(1), STORM)])).0;
         let all = tokens::estimate(&payload(1).to_string()).0 * STORM;
         println!("| {name} | {own} | {all} | {:+.1} % |", (f64::from(own) / f64::from(all) - 1.0) * 100.0);
     }
 }
 
-fn shipped() -> Templates {
-    let mut templates = Templates::new();
-    for (name, _, _) in SHAPES {
-        let sources = Sources::shipped();
-        let is_wanted = |file: &str| file == format!("templates/{name}.toon.j2");
-        let file = sources.files().iter().find(|file| is_wanted(&file.name)).expect("it is shipped");
-        templates.add(name, file.text.to_string()).expect("it compiles");
-    }
-    templates
+fn shipped() -> CompiledRules {
+    compile(&Sources::shipped(), &[]).rules
 }
 
 fn row(event_type: &str, payload: Value, repeats: u32) -> Row {
@@ -101,9 +92,10 @@ fn row(event_type: &str, payload: Value, repeats: u32) -> Row {
     Row { seq: Seq(1), event: Arc::new(event), repeats }
 }
 
-fn render(templates: &Templates, name: &str, rows: &[Row]) -> String {
+fn render(rules: &CompiledRules, name: &str, rows: &[Row]) -> String {
+    let subscriber = rules.subscribers.iter().find(|rule| rule.id.as_str() == name).expect("it is shipped");
     let input = RenderInput {
-        subscriber: &SubscriberId::new(name),
+        subscriber: &subscriber.id,
         subscriber_name: name,
         rows,
         repeats: 0,
@@ -111,5 +103,5 @@ fn render(templates: &Templates, name: &str, rows: &[Row]) -> String {
         now: Timestamp::ZERO,
         max_tokens: Tokens(2_000),
     };
-    templates.render(name, &input).content
+    subscriber.output.layout.render(&rules.templates, &input).content
 }

@@ -29,6 +29,7 @@ pub(crate) mod activation;
 mod batching;
 pub mod case;
 pub mod daemon;
+pub(crate) mod layout;
 mod limits;
 pub mod producers;
 mod sinks;

@@ -50,7 +50,7 @@ use crate::{
         failure::Failures,
         key::KeyWriter,
         limit::Limiter,
-        render::{RenderInput, Templates},
+        render::{RenderFailure, RenderInput, Templates},
         resolve::Conditions,
         row::Row,
         rule::{Keep, Subscriber},
@@ -302,12 +302,12 @@ impl Pipeline {
     fn render(&mut self, batch: Batch, states: Vec<State>, weight: Weight, templates: &Templates) {
         let rule = Arc::clone(&self.rule);
         let (carried, now) = (self.carry.take(&batch.scope), batch.closed_at);
-        let rendered = templates.render(&rule.output.template, &render_input(&rule, &batch, carried));
+        let layout = &rule.output.layout;
+        let rendered = layout.render(templates, &render_input(&rule, &batch, carried));
         match rendered.failure {
-            None => self.failures.succeeded(&FailedPart::Template(Arc::clone(&rule.output.template))),
-            Some(failure) => {
-                let part = FailedPart::Template(failure.template.into());
-                self.report(Failure { part, line: failure.line, message: failure.message }, now);
+            None => self.failures.succeeded(&layout.part()),
+            Some(RenderFailure { line, message }) => {
+                self.report(Failure { part: layout.part(), line, message }, now);
             }
         }
         let (priority, inject_at) = match weight {

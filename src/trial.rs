@@ -41,8 +41,17 @@ mod examples {
         event::catalogue,
     };
 
+    /// What is found about a subscriber of failed tool calls that has these sections and no template.
+    fn tried_alone(rest: &str) -> Report {
+        found(None, rest)
+    }
+
     /// What is found about a subscriber of failed tool calls with this template and these tests.
     fn tried(template: &str, rest: &str) -> Report {
+        found(Some(template), rest)
+    }
+
+    fn found(template: Option<&str>, rest: &str) -> Report {
         let subscriber =
             format!("[subscriber]\nid = \"x\"\n[events]\ntypes = [\"tool.call.failure\"]\n{rest}");
         let file = |name: &str, text: &str| SourceFile {
@@ -51,7 +60,8 @@ mod examples {
             path: name.into(),
             text: text.into(),
         };
-        let files = [file("subscribers/x.toml", &subscriber), file("templates/x.toon.j2", template)];
+        let template = template.map(|template| file("templates/x.toon.j2", template));
+        let files = [file("subscribers/x.toml", &subscriber)].into_iter().chain(template);
         let sources = Sources::shipped().with(files, []);
         let compiled = compile(&sources, &[]);
         let entries: Vec<_> = catalogue::types().collect();
@@ -119,6 +129,57 @@ mod examples {
         let test = "[[tests]]\nname = \"t\"\nat = [[\"0ms\", \"tool.call.failure\", { tool_name = \"a\", eror_type = 1 }]]\n\
                     expect = [{ at = \"0ms\", decoded = { r = [{ eror_type = 1 }] } }]\n";
         assert_eq!(tried(template, test).to_string(), "", "an example has it");
+    }
+
+    #[test]
+    fn a_declared_output_is_tried_like_a_template() {
+        let table =
+            "[output.table]\nkey = \"fails\"\ncolumns = { tool = \"tool_name\", error = \"eror_type\" }\n";
+        for (output, place, part, meant) in [
+            (
+                "[output]\none = \"\"\"\ntool: {{ payload.tool_name }}\nwhy: {{ payload.eror_type }}\n\"\"\"\n",
+                "8:9",
+                "has a field `eror_type` in its payload",
+                Some("payload.error_type"),
+            ),
+            (table, "7:33", "has a column `error`", Some("error_type")),
+            (
+                "[output]\none = \"\"\"\na: 1\nb: {{ 1 + payload.tool_name }}\n\"\"\"\n",
+                "8:1",
+                "output fails with one `tool.call.failure`",
+                None,
+            ),
+            (
+                "[output.table]\nkey = \"fails\"\ncolumns = [\"tol_name\"]\n",
+                "5:1",
+                "no row has a column `tol_name`",
+                None,
+            ),
+            ("[output]\none = \"{{ payload.tool_name }} failed\"\n", "6:7", "text that has no key", None),
+        ] {
+            let report = tried_alone(output);
+            let [found] = report.diagnostics() else { panic!("{output}: {report}") };
+            assert_eq!(found.place.to_string(), format!("subscribers/x.toml:{place}"), "{report}");
+            assert!(found.message.contains(part), "{report}");
+            assert_eq!(found.nearest.as_deref(), meant, "{report}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_found_in_copies_of_what_ships() {
+        let shipped = Sources::shipped_with_tests();
+        let copies =
+            shipped.files().iter().filter(|file| *file.name != *"aside.toml").map(|file| SourceFile {
+                layer: LayerKind::User,
+                name: Arc::clone(&file.name),
+                path: Arc::clone(&file.name),
+                text: Arc::clone(&file.text),
+            });
+        let sources = Sources::shipped().with(copies, []);
+        let compiled = compile(&sources, &[]);
+        let entries: Vec<_> = catalogue::types().collect();
+        let found = findings(&sources, &compiled, &entries);
+        assert_eq!(compiled.report.with(found).to_string(), "");
     }
 
     #[test]

@@ -14,10 +14,11 @@ use crate::{
         catalogue::{self, Entries},
         daemon::{self, DaemonConfig},
         layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
+        layout::{DeclaredPlaces, TEMPLATE_SUFFIX},
         protected::Protected,
         raw::Document,
         report::{Diagnostic, Level, Place, Report, sentence, shown},
-        subscriber::{self, Context, SubscriberFile, TEMPLATE_SUFFIX},
+        subscriber::{self, Context, SubscriberFile},
         webhooks::{self, Webhooks},
     },
     engine::rules::CompiledRules,
@@ -38,6 +39,8 @@ pub struct Compiled {
     pub daemon: DaemonConfig,
     /// The tests that stand in the subscribers' files; of every subscriber in `rules`, switched-off ones included.
     pub tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
+    /// Where the subscribers' files declare how their notifications are written; of those that name no template.
+    pub declared: BTreeMap<SubscriberId, DeclaredPlaces>,
     /// What the `events.toml` of the layers add to the catalogue, by type.
     pub events: Vec<CatalogueEntry>,
     /// Whose webhooks are expected, and what the layers make of them.
@@ -77,7 +80,8 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         core: BTreeMap::new(),
     };
     let mut left_out = BTreeSet::new();
-    let (subscribers, tests) = compile_subscribers(sources, context, &mut found, &mut left_out);
+    let Subscribers { subscribers, tests, declared } =
+        compile_subscribers(sources, context, &mut found, &mut left_out);
     let errors = found.iter().filter(|found| found.level == Level::Error);
     left_out.extend(errors.map(|found| Arc::clone(&found.place.file)));
     Compiled {
@@ -97,6 +101,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         },
         daemon: settings.daemon,
         tests,
+        declared,
         events: events.into_values().collect(),
         webhooks: Webhooks { senders: settings.senders, own_rows },
         origins: settings.origins,
@@ -162,19 +167,24 @@ fn bad_template(file: &SourceFile, error: &TemplateError, has_earlier: bool) -> 
     }
 }
 
-type Tests = BTreeMap<SubscriberId, Vec<SubscriberTest>>;
+/// The subscribers of all files, and what goes with them.
+struct Subscribers {
+    subscribers: Vec<Arc<Subscriber>>,
+    tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
+    declared: BTreeMap<SubscriberId, DeclaredPlaces>,
+}
 
 fn compile_subscribers(
     sources: &Sources,
     mut context: Context<'_>,
     found: &mut Vec<Diagnostic>,
     left_out: &mut BTreeSet<Arc<str>>,
-) -> (Vec<Arc<Subscriber>>, Tests) {
+) -> Subscribers {
     let mut seen: BTreeMap<(LayerKind, SubscriberId), Arc<str>> = BTreeMap::new();
     let mut kept: BTreeMap<SubscriberId, (Arc<Subscriber>, Arc<str>)> = BTreeMap::new();
-    let mut tests = Tests::new();
+    let (mut tests, mut declared) = (BTreeMap::new(), BTreeMap::new());
     for file in sources.of_kind(FileKind::Subscriber) {
-        let SubscriberFile { id, compiled, found: wrong } = subscriber::compile(file, &context);
+        let SubscriberFile { id, compiled, places, found: wrong } = subscriber::compile(file, &context);
         let has_broken_template = compiled.is_none() && wrong.is_empty();
         found.extend(wrong);
         let Some((id, place)) = id else { continue };
@@ -194,7 +204,9 @@ fn compile_subscribers(
                     context.core.entry(id.clone()).or_insert_with(protected);
                 }
                 kept.insert(id.clone(), (Arc::new(subscriber), Arc::clone(&file.path)));
-                tests.insert(id, own_tests);
+                tests.insert(id.clone(), own_tests);
+                declared.remove(&id);
+                declared.extend(places.map(|places| (id, places)));
             }
             // The template's own finding says what is wrong, once.
             (None, _) if has_broken_template => {
@@ -207,7 +219,8 @@ fn compile_subscribers(
             (None, None) => {}
         }
     }
-    (kept.into_values().map(|(subscriber, _)| subscriber).collect(), tests)
+    let subscribers = kept.into_values().map(|(subscriber, _)| subscriber).collect();
+    Subscribers { subscribers, tests, declared }
 }
 
 /// Sorts what was found by its file and by its place in the file.

@@ -150,7 +150,7 @@ mod tests {
         let good = kept(&[("subscribers/a.toml", &with("a")), ("templates/a.toon.j2", TEMPLATE)]);
         let template_of = |usable: &Usable| {
             let rule = usable.compiled.rules.subscribers.iter().find(|rule| rule.id.as_str() == "a");
-            rule.map(|rule| rule.output.template.to_string())
+            rule.and_then(|rule| rule.output.layout.template().map(str::to_owned))
         };
         let edited = read(&[("subscribers/a.toml", &with("a")), ("templates/a.toon.j2", "{% if %}")]);
         let edited = usable(edited, Some(&good), &[]);

@@ -99,6 +99,12 @@ impl<'s> Value<'s> {
         Place::new(&self.file.path, &self.file.text, self.span.clone())
     }
 
+    /// Where its key stands; where it stands itself if it has none.
+    pub(crate) fn key_place(&self) -> Place {
+        let span = self.key_span.clone().unwrap_or_else(|| self.span.clone());
+        Place::new(&self.file.path, &self.file.text, span)
+    }
+
     /// Something that is wrong with it.
     pub(crate) fn error(&self, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(self.place(), self.key.as_str(), message)
@@ -106,9 +112,7 @@ impl<'s> Value<'s> {
 
     /// Something that is wrong with its key.
     pub(crate) fn key_error(&self, message: impl Into<String>) -> Diagnostic {
-        let span = self.key_span.clone().unwrap_or_else(|| self.span.clone());
-        let place = Place::new(&self.file.path, &self.file.text, span);
-        Diagnostic { place, ..self.error(message) }
+        Diagnostic { place: self.key_place(), ..self.error(message) }
     }
 
     /// Says that it should have been `expected`, such as `a string`.

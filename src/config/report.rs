@@ -123,6 +123,27 @@ impl Place {
         if is_inside { Self { span, ..self.clone() } } else { self.clone() }
     }
 
+    /// Line `line`, from 1, of what stands at this place; `content` is as for [`Place::within`].
+    pub(crate) fn line_within(&self, content: &str, line: usize) -> Self {
+        let mut start = 0;
+        for (number, text) in (1..).zip(content.split_inclusive('\n')) {
+            if number == line {
+                return self.within(content, start..start + text.trim_end().len());
+            }
+            start += text.len();
+        }
+        self.clone()
+    }
+
+    /// The first of `needles` that this place has.
+    pub(crate) fn first_of(&self, needles: &[&str]) -> Option<Self> {
+        let text = self.text.get(self.span.clone())?;
+        let found = |needle: &&str| Some((text.find(*needle)?, needle.len()));
+        let (at, length) = needles.iter().find_map(found)?;
+        let start = self.span.start + at;
+        Some(Self { span: start..start + length, ..self.clone() })
+    }
+
     /// The line of its beginning, counted from 1.
     pub fn line(&self) -> usize {
         self.before().matches('\n').count() + 1

@@ -1,10 +1,10 @@
 //! The layer in the binary: every file of `config/aside.toml`, `subscribers/` and `templates/`, by its name in a layer.
 //!
-//! The table is written by hand, so that what is shipped is read in one place; a test compares it with the folders. A name is a
-//! subscriber and the template that it names.
+//! The table is written by hand, so that what is shipped is read in one place; a test compares it with the folders. Most
+//! subscribers say in their own file how a notification is written; the others name a template.
 
 macro_rules! files {
-    ($($name:literal)*) => {
+    (subscribers: $($name:literal)*; templates: $($template:literal)*;) => {
         /// Name and text of every shipped file.
         pub const FILES: &[(&str, &str)] = &[
             ("aside.toml", include_str!("../../config/aside.toml")),
@@ -13,14 +13,15 @@ macro_rules! files {
                 include_str!(concat!("../../subscribers/", $name, ".toml")),
             ),)*
             $((
-                concat!("templates/", $name, ".toon.j2"),
-                include_str!(concat!("../../templates/", $name, ".toon.j2")),
+                concat!("templates/", $template, ".toon.j2"),
+                include_str!(concat!("../../templates/", $template, ".toon.j2")),
             ),)*
         ];
     };
 }
 
 files! {
+    subscribers:
     "alert"
     "answer"
     "background_task"
@@ -48,6 +49,12 @@ files! {
     "user_command"
     "watch"
     "welcome_back"
+    ;
+    templates:
+    "background_task"
+    "ide_diagnostics"
+    "problem"
+    ;
 }
 
 /// How the tests of a subscriber begin, which stand at its file's end.

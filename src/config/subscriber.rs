@@ -16,6 +16,7 @@ use crate::{
         case::{self, SubscriberTest},
         later,
         layers::SourceFile,
+        layout::{self, DeclaredPlaces, LayoutRule},
         limits::{self, Limits},
         patterns,
         protected::Protected,
@@ -29,7 +30,7 @@ use crate::{
     pipeline::{
         activation::WakeSettings,
         condition::{CONDITION_BYTES_MAX, Condition},
-        render::{self, Templates},
+        render::{Layout, Templates},
         rule::{Activity, OutputRule, Subscriber},
     },
 };
@@ -42,9 +43,6 @@ const POINTS: [InjectionPoint; 4] = [
     InjectionPoint::AfterTool,
     InjectionPoint::TurnEnd,
 ];
-/// How the name of a template ends.
-pub(crate) const TEMPLATE_SUFFIX: &str = ".toon.j2";
-
 /// Longest id in bytes; it stands in every notification.
 const ID_BYTES_MAX: usize = 64;
 /// Fewest and most tokens of a notification: a line with its wrapper, and a share of an injection that leaves others room.
@@ -76,6 +74,8 @@ pub(crate) struct SubscriberFile {
     pub(crate) id: Option<(SubscriberId, Place)>,
     /// The subscriber with its tests, if nothing is wrong.
     pub(crate) compiled: Option<(Subscriber, Vec<SubscriberTest>)>,
+    /// Where the file declares how its notifications are written, if it does.
+    pub(crate) places: Option<DeclaredPlaces>,
     /// Everything that is wrong or doubtful.
     pub(crate) found: Vec<Diagnostic>,
 }
@@ -84,7 +84,7 @@ pub(crate) struct SubscriberFile {
 pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFile {
     let documents = match Document::parse(file) {
         Ok(document) => [document],
-        Err(found) => return SubscriberFile { id: None, compiled: None, found },
+        Err(found) => return SubscriberFile { id: None, compiled: None, places: None, found },
     };
     let [document] = &documents;
     let mut subscriber = Section::new("subscriber", &documents);
@@ -110,7 +110,8 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     if let Some(core) = id.as_ref().and_then(|id| context.core.get(id)) {
         core.check_resolve(&mut limits, resolve.as_ref());
     }
-    let output_rule = read_output(&mut output, id.as_ref(), context);
+    let LayoutRule { layout, places } = layout::read(&mut output, id.as_ref(), file, context);
+    let output_rule = read_output(&mut output, layout, context);
     check_audience(&mut output, &output_rule, activity, id.as_ref().and_then(|id| context.core.get(id)));
     let (tests, wrong_tests) = case::read(document);
 
@@ -118,8 +119,7 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     let mut found = finish_all(&documents, &SECTIONS, vec![subscriber, events, batching, limits, output]);
     found.extend(wrong_tests);
     let has_errors = found.iter().any(|diagnostic| diagnostic.level == Level::Error);
-    let has_template =
-        &*output_rule.template == render::GENERIC || context.templates.contains(&output_rule.template);
+    let has_template = output_rule.layout.template().is_none_or(|name| context.templates.contains(name));
     let compiled = id.as_ref().filter(|_| !has_errors && has_template).map(|id| Subscriber {
         id: id.clone(),
         name: name.unwrap_or_else(|| id.to_string()),
@@ -139,7 +139,12 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
         output: output_rule,
         wake: Arc::clone(&context.wake),
     });
-    SubscriberFile { id: id.zip(place), compiled: compiled.map(|subscriber| (subscriber, tests)), found }
+    SubscriberFile {
+        id: id.zip(place),
+        compiled: compiled.map(|subscriber| (subscriber, tests)),
+        places,
+        found,
+    }
 }
 
 fn read_id(value: &Value<'_>) -> Parsed<SubscriberId> {
@@ -238,7 +243,7 @@ fn field_meant(name: &str) -> Option<String> {
         .then(|| nearest(name, FieldPath::ROOTS).map_or_else(|| format!("payload.{name}"), str::to_owned))
 }
 
-fn read_output(section: &mut Section<'_>, id: Option<&SubscriberId>, context: &Context<'_>) -> OutputRule {
+fn read_output(section: &mut Section<'_>, layout: Layout, context: &Context<'_>) -> OutputRule {
     let priority = section.read("priority", |value| values::word(value, &Priority::ALL, Priority::as_str));
     let inject_at = section.read("inject_at", read_point);
     let is_priority_wrong = section.is_wrong("priority", priority.as_ref());
@@ -258,9 +263,7 @@ fn read_output(section: &mut Section<'_>, id: Option<&SubscriberId>, context: &C
             .read("interrupt", |value| values::word(value, &Interrupt::ALL, Interrupt::as_str))
             .unwrap_or_default(),
         escalate_at: section.read("escalate_at", values::severity),
-        template: section
-            .read("template", |value| read_template(value, context))
-            .unwrap_or_else(|| own_template(id, context)),
+        layout,
         max_tokens: read_max_tokens(section, context.injection_tokens),
         audience: section
             .read("audience", |value| values::word(value, &Audience::ALL, Audience::as_str))
@@ -354,38 +357,6 @@ fn check_point(section: &mut Section<'_>, priority: Priority, inject_at: Injecti
     }
 }
 
-/// A template by its path, its file name, or its file name without the ending.
-fn read_template(value: &Value<'_>, context: &Context<'_>) -> Parsed<Arc<str>> {
-    let found = values::words(value)?;
-    if found == render::GENERIC {
-        return Ok(render::GENERIC.into());
-    }
-    let name = template_name(found);
-    if context.templates.contains(&name) {
-        return Ok(name.into());
-    }
-    if context.template_names.contains(name.as_str()) {
-        // It has an error of its own, which stands there; the file that names it is left out in silence.
-        return Ok(name.into());
-    }
-    let meant = nearest(&name, context.template_names.iter().copied());
-    let note = "a template is a file below templates/ of any layer; \"generic\" is the table without one";
-    Err(vec![
-        value.error(format!("there is no template `{}`", shown(&name))).with_nearest(meant).with_note(note),
-    ])
-}
-
-fn template_name(found: &str) -> String {
-    let name = found.strip_prefix("templates/").unwrap_or(found);
-    let suffix = if name.ends_with(TEMPLATE_SUFFIX) { "" } else { TEMPLATE_SUFFIX };
-    format!("{name}{suffix}")
-}
-
-fn own_template(id: Option<&SubscriberId>, context: &Context<'_>) -> Arc<str> {
-    let own = id.map(|id| template_name(id.as_str())).filter(|name| context.templates.contains(name));
-    own.map_or_else(|| render::GENERIC.into(), Arc::from)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -421,8 +392,10 @@ mod tests {
 
     #[test]
     fn a_template_of_the_same_name_is_used_unless_the_file_says_otherwise() {
-        assert_eq!(&*compiled("").output.template, "ci.toon.j2");
-        assert_eq!(&*compiled("[output]\ntemplate = \"generic\"\n").output.template, "generic");
+        assert_eq!(compiled("").output.layout, Layout::Template("ci.toon.j2".into()));
+        assert_eq!(compiled("[output]\ntemplate = \"generic\"\n").output.layout, Layout::generic());
+        let declared = compiled("[output]\none = \"ci: {{ payload.check }}\"\n").output.layout;
+        assert_eq!(declared.template(), None);
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub enum FailedPart {
     Condition,
     /// The template of this name.
     Template(Arc<str>),
+    /// `one` or `table` in the `[output]` of its file.
+    Output,
 }
 
 impl FailedPart {
@@ -44,6 +46,7 @@ impl FailedPart {
         match self {
             Self::Condition => format!("where of {id}"),
             Self::Template(name) => format!("templates/{name}"),
+            Self::Output => format!("output of {id}"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Rows to text: a template writes it, this module makes sure that it is TOON, complete, and small enough.
 //!
-//! A template prints values; structure comes from its own text alone. Every printed value becomes a mark, and a pass over the rendered
-//! lines (`cells`) encodes whole cells: one that is a single value keeps its type, one that mixes text and values becomes one
+//! A template prints values; structure comes from its own text alone. Every printed value becomes a placeholder, and a pass over the rendered
+//! lines (`assemble`) encodes whole cells: one that is a single value keeps its type, one that mixes text and values becomes one
 //! string. So the plain style is exact whatever the values hold:
 //!
 //! ```text
@@ -13,18 +13,14 @@
 //! the tail and are counted as `omitted`, and in the end fields, as `omitted_fields`. What a template cannot render goes out as a generic
 //! table. A newline after a tag counts and blank lines do not, so an `{% endif %}` at the end of a
 //! line does not swallow the next one.
+//!
+//! Three parts: `template` runs minijinja, `table` goes from events to rows, cells and tables, and `assemble` from placeholders to
+//! TOON. `template` uses the other two, and neither uses it.
 
-mod cells;
+mod assemble;
 mod cut;
-mod event_view;
-mod filters;
+mod declared;
 mod generic;
-mod line;
-mod lint;
-mod marks;
-mod plan;
-mod row_view;
-mod rows;
 mod table;
 mod template;
 
@@ -41,8 +37,13 @@ use crate::{
 
 use self::{
     cut::Lost,
-    rows::{CleanEvent, Rows, Shown},
+    table::rows::{CleanEvent, Shown},
     template::Template,
+};
+
+pub use self::{
+    declared::{Declared, EventText, Layout},
+    table::{Column, Table},
 };
 
 /// Most rows that one notification shows, so that a table stays near its header; the rest is counted.
@@ -110,12 +111,10 @@ pub struct Rendered {
     pub absent: Vec<String>,
 }
 
-/// Why a template could not be used for a batch.
+/// Why what the author wrote could not be used for a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderFailure {
-    /// Its name.
-    pub template: String,
-    /// The line of its source, from 1, when it is known.
+    /// The line of the template, or of the text of one event, from 1, when it is known.
     pub line: Option<usize>,
     /// What went wrong.
     pub message: String,
@@ -154,16 +153,23 @@ impl Templates {
             None if name == GENERIC => return generic_table(input, &mut clean, None),
             None => Err(Attempt::Failed { line: None, message: "there is no template of this name".into() }),
         };
-        let (line, message) = match attempt {
-            Ok(content) => return content.released(None),
-            Err(Attempt::Failed { line, message }) => (line, message),
-            Err(Attempt::TooBig) => {
-                (None, format!("not even one row and field of it fit {} tokens", input.max_tokens.0))
-            }
-        };
-        let failure = Some(RenderFailure { template: name.to_owned(), line, message });
-        generic_table(input, &mut clean, failure)
+        attempt.map_or_else(
+            |failed| generic_in_place(input, &mut clean, failed),
+            |content| content.released(None),
+        )
     }
+}
+
+/// Renders a batch for which what the author wrote could not be used.
+fn generic_in_place(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, failed: Attempt) -> Rendered {
+    let (line, message) = match failed {
+        Attempt::Failed { line, message } => (line, message),
+        Attempt::Nothing => (None, "it wrote nothing".into()),
+        Attempt::TooBig => {
+            (None, format!("not even one row and field of it fit {} tokens", input.max_tokens.0))
+        }
+    };
+    generic_table(input, clean, Some(RenderFailure { line, message }))
 }
 
 /// Renders a batch as every batch can be rendered.
@@ -184,6 +190,8 @@ fn generic_table(
 enum Attempt {
     /// Fewer rows or shorter fields may do.
     TooBig,
+    /// It has nothing to say about the batch.
+    Nothing,
     /// Nothing but another template will do.
     Failed { line: Option<usize>, message: String },
 }
@@ -318,36 +326,21 @@ fn fit_template(
     clean: &mut CleanRows<'_>,
     template: &Template,
 ) -> Result<Content, Attempt> {
-    let plan = template.plan.as_ref().filter(|plan| plan.rows_min <= input.rows.len());
+    shortened(clean, |clean, field_chars| {
+        let draft = template.run(input, &clean.events(field_chars), &clean.account)?;
+        fit_draft(input, &draft, Texts::cut_to(field_chars))
+    })
+}
+
+/// What `attempt` makes with the longest fields that fit.
+fn shortened<'a>(
+    clean: &mut CleanRows<'a>,
+    attempt: impl Fn(&mut CleanRows<'a>, usize) -> Result<Content, Attempt>,
+) -> Result<Content, Attempt> {
     for field_chars in FIELD_CHARS {
-        let (events, texts) = (clean.events(field_chars), Texts::cut_to(field_chars));
-        let fitted = match plan {
-            Some(plan) => {
-                let rows = Rows::new(events.clone());
-                let written = |count| {
-                    let draft = template.write(plan, &rows, count)?;
-                    finished(input, &draft, count)
-                };
-                match most(events.len().min(ROWS_MAX), written)? {
-                    None if texts == Texts::Shortest => {
-                        let rest = occurrences(input.rows.get(1..).unwrap_or_default());
-                        let draft = Draft { left_out: rest, ..template.write(plan, &rows, 1)? };
-                        fit_draft(input, &draft, texts).ok()
-                    }
-                    fitted @ (Some(_) | None) => fitted,
-                }
-            }
-            None => {
-                let draft = template.run(input, &events, &clean.account);
-                match draft.and_then(|draft| fit_draft(input, &draft, texts)) {
-                    Ok(content) => Some(content),
-                    Err(Attempt::TooBig) => None,
-                    Err(failed @ Attempt::Failed { .. }) => return Err(failed),
-                }
-            }
-        };
-        if let Some(content) = fitted {
-            return Ok(content);
+        match attempt(clean, field_chars) {
+            Err(Attempt::TooBig) => {}
+            ended @ (Ok(_) | Err(Attempt::Nothing | Attempt::Failed { .. })) => return ended,
         }
     }
     Err(Attempt::TooBig)
@@ -450,7 +443,7 @@ where
     let mut fits = |count| match attempt(count) {
         Ok(content) => Ok(Some(content)),
         Err(Attempt::TooBig) => Ok(None),
-        Err(failed @ Attempt::Failed { .. }) => Err(failed),
+        Err(failed @ (Attempt::Nothing | Attempt::Failed { .. })) => Err(failed),
     };
     if count_max == 0 {
         return Ok(None);

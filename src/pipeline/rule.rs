@@ -7,7 +7,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use crate::{
     event::{FieldPath, Pattern, Severity},
     notification::{Activation, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
-    pipeline::{activation::WakeSettings, condition::Condition},
+    pipeline::{activation::WakeSettings, condition::Condition, render::Layout},
 };
 
 /// One subscriber, compiled.
@@ -157,8 +157,8 @@ pub struct OutputRule {
     pub interrupt: Interrupt,
     /// An event this severe makes its notification critical and immediate, past any batch.
     pub escalate_at: Option<Severity>,
-    /// The template's name in the set of templates.
-    pub template: Arc<str>,
+    /// How a batch becomes its text.
+    pub layout: Layout,
     /// The most a notification may hold; rows beyond it are counted instead.
     pub max_tokens: Tokens,
     /// Whom its notifications are for.

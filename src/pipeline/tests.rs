@@ -10,6 +10,7 @@ use crate::{
     notification::{Activation, Audience, Interrupt, Nature, SubscriberId, Tokens},
     pipeline::{
         condition::Condition,
+        render::Layout,
         rule::{Activity, BatchMode, Batching, DedupeRule, Keep, OutputRule, Rate},
     },
 };
@@ -306,7 +307,7 @@ fn an_exchange_closes_what_it_can_take_and_shutdown_everything() {
 #[test]
 fn a_template_that_fails_loses_nothing_and_is_reported_once() {
     let mut rule = rule();
-    rule.output.template = "missing".into();
+    rule.output.layout = Layout::Template("missing".into());
     rule.batching.window = Duration::ZERO;
     rule.dedupe = None;
     let mut run = Run::new(rule);
@@ -516,7 +517,7 @@ pub(super) fn rule() -> Subscriber {
             activation: Activation::Passive,
             interrupt: Interrupt::InjectAndContinue,
             escalate_at: None,
-            template: "templates/tool_failure.toon.j2".into(),
+            layout: Layout::Template("templates/tool_failure.toon.j2".into()),
             max_tokens: Tokens(200),
             audience: Audience::Agent,
         },

@@ -1,6 +1,9 @@
-//! Templates, rendered with examples.
+//! What subscribers make of examples: by their templates, or as their own files declare.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -9,6 +12,7 @@ use crate::{
     config::{
         compile::{Compiled, template_name},
         layers::{FileKind, LayerKind, SourceFile, Sources},
+        layout::DeclaredPlaces,
         report::{Diagnostic, Place, sentence},
     },
     event::{
@@ -17,7 +21,7 @@ use crate::{
     },
     pipeline::{
         filter,
-        render::{RenderFailure, RenderInput, Rendered},
+        render::{EventText, Layout, RenderFailure, RenderInput, Rendered},
         row::Row,
         rule::Subscriber,
     },
@@ -37,25 +41,92 @@ pub(super) fn findings(
     catalogue: &[&CatalogueEntry],
 ) -> Vec<Diagnostic> {
     let files = files_in_use(sources, compiled);
-    let mut found: BTreeMap<(&str, Option<usize>), Diagnostic> = BTreeMap::new();
-    let mut columns = Vec::new();
+    let own_files = sources.files().iter().filter(|file| file.layer != LayerKind::Shipped);
+    let own: BTreeSet<&str> = own_files.map(|file| &*file.path).collect();
+    let mut found: BTreeMap<(Arc<str>, Option<usize>), Diagnostic> = BTreeMap::new();
+    let mut names = Vec::new();
     for rule in &compiled.rules.subscribers {
-        let Some(file) = files.get(&*rule.output.template) else { continue };
-        if file.layer == LayerKind::Shipped {
-            continue;
-        }
+        let text = match rule.output.layout.template() {
+            Some(name) => files.get(name).map(|file| Text::Template(file)),
+            None => compiled.declared.get(&rule.id).map(Text::Declared),
+        };
+        let Some(text) = text.filter(|text| own.contains(&*text.place().file)) else { continue };
         let examples = examples(rule, compiled, catalogue);
-        columns.extend(absent_columns(file, rule, compiled, &examples));
+        names.extend(absent_columns(text, rule, compiled, &examples));
+        names.extend(absent_fields(text, rule, &examples, catalogue));
         for (rows, words) in batches(&examples) {
             let (line, diagnostic) = match try_one(rule, compiled, &rows) {
                 Outcome::Good => continue,
-                Outcome::Failed(failure) => (failure.line, failed(file, rule, &failure, &rows, &words)),
-                Outcome::PlainText(content) => (None, plain_text(file, &content)),
+                Outcome::Failed(failure) => (failure.line, failed(text, rule, &failure, &rows, &words)),
+                Outcome::PlainText(content) => (None, plain_text(text, &content)),
             };
-            found.entry((&file.path, line)).or_insert(diagnostic);
+            found.entry((text.place().file, line)).or_insert(diagnostic);
         }
     }
-    found.into_values().chain(columns).chain(unused(&files, compiled)).collect()
+    found.into_values().chain(names).chain(unused(&files, compiled)).collect()
+}
+
+/// Where an author writes what notifications say.
+#[derive(Clone, Copy)]
+enum Text<'a> {
+    Template(&'a SourceFile),
+    Declared(&'a DeclaredPlaces),
+}
+
+impl Text<'_> {
+    /// What the messages call it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Template(_) => "template",
+            Self::Declared(_) => "output",
+        }
+    }
+
+    /// Where it begins.
+    fn place(self) -> Place {
+        match self {
+            Self::Template(file) => Place::line_of(&file.path, &file.text, 1),
+            Self::Declared(places) => {
+                let one = places.one.as_ref().map(|(place, _)| place);
+                one.or(places.table.as_ref()).cloned().expect("a declared layout has one of them")
+            }
+        }
+    }
+
+    /// Where a failure is to be repaired: a line of a template or of the text of one event, else the table.
+    fn place_of(self, line: Option<usize>) -> Place {
+        match (self, line) {
+            (Self::Template(file), line) => Place::line_of(&file.path, &file.text, line.unwrap_or(1)),
+            (Self::Declared(DeclaredPlaces { one: Some((place, text)), .. }), Some(line)) => {
+                place.line_within(text, line)
+            }
+            (Self::Declared(DeclaredPlaces { table: Some(table), .. }), _) => table.clone(),
+            (Self::Declared(_), _) => self.place(),
+        }
+    }
+
+    fn place_of_column(self, column: &str) -> Place {
+        match self {
+            Self::Template(file) => {
+                let quoted = ['"', '\''].map(|quote| format!("{quote}{column}{quote}"));
+                let whole = Place::new(&file.path, &file.text, 0..file.text.len());
+                whole
+                    .first_of(&quoted.each_ref().map(String::as_str))
+                    .unwrap_or_else(|| Place::file(&file.path))
+            }
+            Self::Declared(places) => {
+                places.columns.get(column).cloned().unwrap_or_else(|| self.place_of(None))
+            }
+        }
+    }
+
+    /// What hints about names are looked for in.
+    fn source(&self) -> &str {
+        match self {
+            Self::Template(file) => &file.text,
+            Self::Declared(places) => places.one.as_ref().map_or("", |(_, text)| text),
+        }
+    }
 }
 
 /// The file behind each template's name: the latest layer's.
@@ -90,12 +161,12 @@ fn render(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Rendered {
         now: NOW,
         max_tokens: rule.output.max_tokens,
     };
-    compiled.rules.templates.render(&rule.output.template, &input)
+    rule.output.layout.render(&compiled.rules.templates, &input)
 }
 
 /// Columns that a template names and that no example has: all together are one table, so a column that any of them has is there.
 fn absent_columns(
-    file: &SourceFile,
+    text: Text<'_>,
     rule: &Subscriber,
     compiled: &Compiled,
     examples: &[Arc<Event>],
@@ -105,19 +176,46 @@ fn absent_columns(
     let absent = rendered.absent.iter().filter(|_| rendered.failure.is_none());
     absent
         .map(|column| {
-            let quoted = ['"', '\''].map(|quote| format!("{quote}{column}{quote}"));
-            let at = quoted.iter().find_map(|quoted| Some((file.text.find(quoted)?, quoted.len())));
-            let place = match at {
-                Some((start, length)) => Place::new(&file.path, &file.text, start..start + length),
-                None => Place::file(&file.path),
-            };
             let message = format!("no example of what `{}` takes has a column `{column}`", rule.id);
-            Diagnostic::error(place, "", message)
+            Diagnostic::error(text.place_of_column(column), "", message)
                 .with_nearest(hints::meant_column(column, &rows))
                 .with_note("an event in `[[tests]]` that has it shows that it is meant")
                 .into_warning()
         })
         .collect()
+}
+
+/// Fields of payloads that the text of one event names and that no example has: it prints nothing for them.
+fn absent_fields(
+    text: Text<'_>,
+    rule: &Subscriber,
+    examples: &[Arc<Event>],
+    catalogue: &[&CatalogueEntry],
+) -> Vec<Diagnostic> {
+    let (Text::Declared(DeclaredPlaces { one: Some((place, _)), .. }), Layout::Declared(declared)) =
+        (text, &rule.output.layout)
+    else {
+        return Vec::new();
+    };
+    let taken = |entry: &CatalogueEntry| rule.types.iter().any(|pattern| pattern.matches(&entry.event_type));
+    let is_known = |entry: &CatalogueEntry, name: &str| {
+        entry.aliases.contains_key(name) || entry.example.value().get(name).is_some()
+    };
+    let has = |name: &str| {
+        examples.iter().any(|event| event.payload.value().get(name).is_some())
+            || catalogue.iter().any(|entry| taken(entry) && is_known(entry, name))
+    };
+    let names = declared.one().into_iter().flat_map(EventText::fields);
+    let absent = names.filter(|name| !examples.is_empty() && !has(name));
+    let diagnose = |name: &String| {
+        let message = format!("no example of what `{}` takes has a field `{name}` in its payload", rule.id);
+        let at = place.first_of(&[&format!("payload.{name}")]).unwrap_or_else(|| place.clone());
+        Diagnostic::error(at, "", message)
+            .with_nearest(hints::meant_column(name, &rows_of(examples)).map(|name| format!("payload.{name}")))
+            .with_note("an event in `[[tests]]` that has it shows that it is meant")
+            .into_warning()
+    };
+    absent.map(diagnose).collect()
 }
 
 /// Whether what was written is text to people, and an accident as TOON: no key at all, or the brace of JSON in one.
@@ -127,26 +225,21 @@ fn is_plain_text(value: &Value) -> bool {
 }
 
 fn failed(
-    file: &SourceFile,
+    text: Text<'_>,
     rule: &Subscriber,
     failure: &RenderFailure,
     rows: &[Row],
     words: &str,
 ) -> Diagnostic {
-    let place = match failure.line {
-        Some(line) => Place::line_of(&file.path, &file.text, line),
-        None => Place::line_of(&file.path, &file.text, 1),
-    };
-    let message = format!("template fails with {words}: {}", sentence(&failure.message));
+    let message = format!("{} fails with {words}: {}", text.name(), sentence(&failure.message));
     let note = format!("`{}` would deliver the generic table in its place", rule.id);
-    let meant = hints::meant(&failure.message, &file.text, rows);
-    Diagnostic::error(place, "", message).with_nearest(meant).with_note(note)
+    let meant = hints::meant(&failure.message, text.source(), rows);
+    Diagnostic::error(text.place_of(failure.line), "", message).with_nearest(meant).with_note(note)
 }
 
-fn plain_text(file: &SourceFile, content: &str) -> Diagnostic {
-    let place = Place::line_of(&file.path, &file.text, 1);
-    let message = format!("template writes text that has no key: {}", sentence(content));
-    Diagnostic::error(place, "", message)
+fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {
+    let message = format!("{} writes text that has no key: {}", text.name(), sentence(content));
+    Diagnostic::error(text.place(), "", message)
         .with_note("a line is written `key: value`; JSON and lists of YAML are text here")
         .into_warning()
 }
@@ -156,7 +249,9 @@ fn unused(files: &BTreeMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagn
     if compiled.report.error_count() > 0 {
         return Vec::new();
     }
-    let is_used = |name: &str| compiled.rules.subscribers.iter().any(|rule| &*rule.output.template == name);
+    let is_used = |name: &str| {
+        compiled.rules.subscribers.iter().any(|rule| rule.output.layout.template() == Some(name))
+    };
     let unused = files.iter().filter(|(name, file)| file.layer != LayerKind::Shipped && !is_used(name));
     unused
         .map(|(name, file)| {

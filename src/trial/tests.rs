@@ -44,8 +44,10 @@ pub(super) fn findings(compiled: &Compiled, own: &BTreeSet<&Arc<str>>) -> Vec<Di
     found
 }
 
+/// Whether an event of a test concerns the subscriber: it takes it, or it resolves what it takes.
 fn takes(rule: &Subscriber, event: &TestEvent) -> bool {
-    rule.types.iter().any(|pattern| pattern.matches_text(event.event_type.as_str()))
+    let resolving = rule.resolve.iter().flat_map(|resolve| &resolve.by);
+    rule.types.iter().chain(resolving).any(|pattern| pattern.matches_text(event.event_type.as_str()))
 }
 
 fn type_not_taken(rule: &Subscriber, event: &TestEvent, index: usize) -> Diagnostic {

@@ -83,6 +83,13 @@ fn the_example_of_the_format_is_read_whole() {
 }
 
 #[test]
+fn the_columns_of_a_table_are_in_the_order_of_the_file() {
+    let rules = compile_case("ok_layout").rules;
+    let rule = rules.subscribers.iter().find(|rule| rule.id.as_str() == "layout").expect("the subscriber");
+    snapshot("ok_layout", &format!("{:#?}", rule.output.layout));
+}
+
+#[test]
 fn a_type_of_ones_own_is_known_once_a_layer_names_it() {
     let subscriber = "[subscriber]\nid = \"queue\"\n[events]\ntypes = [\"queue.job.*\"]\n";
     let alone = sources("subscribers/queue.toml", subscriber);
@@ -108,8 +115,9 @@ fn every_way_to_name_a_template_names_the_same_file() {
         let text = minimal.replace("templates/tool_failure.toon.j2", written);
         let compiled = compile(&sources("subscribers/x.toml", &text), &KNOWN_TYPES);
         assert_eq!(compiled.report.to_string(), "", "{written}");
-        let names: Vec<_> = compiled.rules.subscribers.iter().map(|one| &*one.output.template).collect();
-        assert_eq!(names, ["generic", "tool_failure.toon.j2"], "{written}");
+        let names: Vec<_> =
+            compiled.rules.subscribers.iter().map(|one| one.output.layout.template()).collect();
+        assert_eq!(names, [None, Some("tool_failure.toon.j2")], "{written}");
     }
 }
 

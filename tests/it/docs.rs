@@ -1,7 +1,7 @@
 //! The examples in the documentation work: subscribers and templates compile, tests pass, shown outputs are the outputs.
 //!
 //! In `README.md` and `docs/subscribers.md` a `toml` block with `[subscriber]` is a subscriber's file, any other `toml` block a part
-//! of one. A `jinja` block with a `toon` block next is a template and what it makes of the events in the `json` block above; one that
+//! of one; with a `toon` block next it is shown with what it makes of the events in the `json` block above. A `jinja` block with a `toon` block next is a template and what it makes of the events in the `json` block above; one that
 //! begins with `{# fails #}` has to fail. Any other `jinja` block is the template of the subscriber above it.
 //!
 //! In a harness's document the table of what its client says by itself has the rows of the program, and rows of what it never says
@@ -64,9 +64,12 @@ fn every_output_in_the_documentation_is_what_its_template_gives() {
         for (index, block) in blocks.iter().enumerate() {
             match block.language.as_str() {
                 "json" => rows = rows_of(block),
-                "jinja" => {
+                "jinja" | "toml" => {
                     let Some(output) = output_of(&blocks, index) else { continue };
-                    let rendered = render(block, &rows);
+                    let rendered = match &*block.language {
+                        "toml" => render_subscriber(block, &rows),
+                        _ => render(block, &rows),
+                    };
                     let is_failing = block.text.starts_with("{# fails #}");
                     let Block { place, .. } = block;
                     assert_eq!(rendered.failure.is_some(), is_failing, "{place}: {:?}", rendered.failure);
@@ -217,19 +220,29 @@ fn rows_of(block: &Block) -> Vec<Row> {
         .collect()
 }
 
+/// What the subscriber of a `toml` block makes of `rows`.
+fn render_subscriber(block: &Block, rows: &[Row]) -> Rendered {
+    let rules = compile_with(&completed(block), &[]).rules;
+    let rule = rules.subscribers.iter().find(|rule| rule.id.as_str() == "example").expect("it compiles");
+    rule.output.layout.render(&rules.templates, &input(&rule.id, rows))
+}
+
 fn render(block: &Block, rows: &[Row]) -> Rendered {
     let mut templates = Templates::new();
     templates
         .add("example", block.text.clone())
         .unwrap_or_else(|error| panic!("{}, line {} of it: {error}", block.place, error.line));
-    let input = RenderInput {
-        subscriber: &SubscriberId::new("example"),
+    templates.render("example", &input(&SubscriberId::new("example"), rows))
+}
+
+fn input<'a>(subscriber: &'a SubscriberId, rows: &'a [Row]) -> RenderInput<'a> {
+    RenderInput {
+        subscriber,
         subscriber_name: "Example",
         rows,
         repeats: 0,
         suppressed: 0,
         now: Timestamp::from_millis(1_700_000_002_000),
         max_tokens: Tokens(200),
-    };
-    templates.render("example", &input)
+    }
 }

@@ -147,7 +147,8 @@ fn fields(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The names that a template looks up in payloads: what follows `r.`, `p.`, `d.` or `payload.`, and the sources of columns.
+/// The names that a template or an `[output]` looks up in payloads: what follows `r.`, `p.`, `d.` or `payload.`, and the sources of
+/// columns.
 fn looked_up(template: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut names = BTreeSet::new();
@@ -168,8 +169,19 @@ fn looked_up(template: &str) -> BTreeSet<String> {
             names.extend(quoted.map(str::to_owned));
         }
     }
+    names.extend(columns_of_file(template));
     names.remove("repeats");
     names
+}
+
+/// The fields that the columns of an `[output.table]` show; none if `text` is no subscriber's file.
+fn columns_of_file(text: &str) -> Vec<String> {
+    let Some((_, table)) = text.split_once("[output.table]") else { return Vec::new() };
+    let table: toml::Table = table.parse().expect("the rest of the file is TOML");
+    let columns = table.get("columns").and_then(|columns| columns.as_table().cloned());
+    let texts = |from: toml::Value| from.as_array().cloned().unwrap_or_else(|| vec![from]);
+    let names = columns.into_iter().flatten().flat_map(|(_, from)| texts(from));
+    names.filter_map(|name| Some(name.as_str()?.to_owned())).filter(|name| !name.starts_with('@')).collect()
 }
 
 #[test]
@@ -187,9 +199,14 @@ fn the_shipped_templates_and_tests_use_the_names_of_the_catalogue() {
         }
         // What a list of diagnostics may hold besides what LSP names.
         known.extend(["diagnostics.line", "diagnostics.severity"].map(str::to_owned));
-        let path = format!("templates/{}", rule.output.template);
-        let template = std::fs::read_to_string(&path).expect("a shipped template");
-        let unknown: Vec<_> = looked_up(&template)
+        let path = match rule.output.layout.template() {
+            Some(name) => format!("templates/{name}"),
+            None => format!("subscribers/{}.toml", rule.id),
+        };
+        let text = std::fs::read_to_string(&path).expect("a shipped file");
+        let text = text.split("[[tests]]").next().expect("a first part");
+        let text = text.split_once("[output]").map_or(text, |(_, output)| output);
+        let unknown: Vec<_> = looked_up(text)
             .into_iter()
             .filter(|name| !known.contains(name) && !aliases.contains(name))
             .collect();

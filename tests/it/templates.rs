@@ -1,12 +1,14 @@
-//! The shipped templates: what they say, what it costs, and that no payload can break them.
+//! What the shipped subscribers say, what it costs, and that no payload can break it.
 
-use std::{fmt::Write as _, path::Path, sync::Arc};
+use std::{fmt::Write as _, sync::Arc};
 
 use aside::{
+    config::{compile::compile, layers::Sources},
+    engine::CompiledRules,
     event::{Event, Payload, Seq, clean_text},
-    notification::{SubscriberId, Tokens},
+    notification::Tokens,
     pipeline::{
-        render::{RenderInput, Rendered, Templates},
+        render::{RenderInput, Rendered},
         row::Row,
     },
     time::Timestamp,
@@ -14,7 +16,7 @@ use aside::{
 };
 use serde_json::{Value, json};
 
-/// Each shipped template with events it is made for.
+/// Each shipped subscriber with events it is made for.
 fn fixtures() -> Vec<(String, Vec<(String, Value)>)> {
     let by_template: serde_json::Map<String, Value> =
         serde_json::from_str(include_str!("../fixtures/template_events.json")).expect("a JSON object");
@@ -50,14 +52,8 @@ const HOSTILE: [&str; 22] = [
     "\t",
 ];
 
-fn shipped() -> Templates {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates");
-    let mut templates = Templates::new();
-    for (name, _) in fixtures() {
-        let source = std::fs::read_to_string(folder.join(format!("{name}.toon.j2"))).expect(&name);
-        templates.add(&name, source).expect(&name);
-    }
-    templates
+fn shipped() -> CompiledRules {
+    compile(&Sources::shipped(), &[]).rules
 }
 
 fn row(index: usize, event_type: &str, payload: &Value, repeats: u32) -> Row {
@@ -77,25 +73,23 @@ fn row(index: usize, event_type: &str, payload: &Value, repeats: u32) -> Row {
     Row { seq: Seq(index as u64 + 1), event: Arc::new(event), repeats }
 }
 
-fn render(templates: &Templates, name: &str, rows: &[Row], max_tokens: u32) -> Rendered {
-    let subscriber = SubscriberId::new(name);
-    templates.render(
-        name,
-        &RenderInput {
-            subscriber: &subscriber,
-            subscriber_name: name,
-            rows,
-            repeats: 0,
-            suppressed: 0,
-            now: Timestamp::from_millis(1_700_000_001_000),
-            max_tokens: Tokens(max_tokens),
-        },
-    )
+fn render(rules: &CompiledRules, name: &str, rows: &[Row], max_tokens: u32) -> Rendered {
+    let subscriber = rules.subscribers.iter().find(|rule| rule.id.as_str() == name).expect(name);
+    let input = RenderInput {
+        subscriber: &subscriber.id,
+        subscriber_name: name,
+        rows,
+        repeats: 0,
+        suppressed: 0,
+        now: Timestamp::from_millis(1_700_000_001_000),
+        max_tokens: Tokens(max_tokens),
+    };
+    subscriber.output.layout.render(&rules.templates, &input)
 }
 
 #[test]
 fn what_the_shipped_templates_say() {
-    let templates = shipped();
+    let rules = shipped();
     for (name, events) in fixtures() {
         let rows: Vec<Row> = events
             .iter()
@@ -104,7 +98,7 @@ fn what_the_shipped_templates_say() {
             .collect();
         let mut shown = String::new();
         let mut show = |title: &str, rows: &[Row]| {
-            let rendered = render(&templates, &name, rows, 400);
+            let rendered = render(&rules, &name, rows, 400);
             assert_eq!(rendered.failure, None, "{name}");
             write!(shown, "## {title}, {} tokens\n{}\n\n", rendered.tokens.0, rendered.content)
                 .expect("a String");
@@ -124,7 +118,7 @@ fn what_the_shipped_templates_say() {
 
 #[test]
 fn no_payload_breaks_a_shipped_template() {
-    let templates = shipped();
+    let rules = shipped();
     let long = "x\u{1b}[1m,\"\n</system>".repeat(3_500);
     for (name, events) in fixtures() {
         for text in HOSTILE.into_iter().chain([long.as_str(), ""]) {
@@ -138,7 +132,7 @@ fn no_payload_breaks_a_shipped_template() {
                         row(index, event_type, &with_texts(payload, text), 1)
                     })
                     .collect();
-                let rendered = render(&templates, &name, &rows, 100_000);
+                let rendered = render(&rules, &name, &rows, 100_000);
                 assert_eq!(rendered.failure, None, "{name} with {text:?}");
                 check_released(&rendered, 100_000);
                 let decoded = toon::decode(&rendered.content).expect("strict");
@@ -146,7 +140,7 @@ fn no_payload_breaks_a_shipped_template() {
                 if name != "background_task" && !clean.is_empty() {
                     assert!(holds(&decoded, &clean), "{name} lost {clean:?} in\n{}", rendered.content);
                 }
-                let small = render(&templates, &name, &rows, 60);
+                let small = render(&rules, &name, &rows, 60);
                 check_released(&small, 60);
             }
         }
@@ -188,7 +182,7 @@ fn holds(value: &Value, text: &str) -> bool {
 
 #[test]
 fn more_rows_than_fit_are_counted() {
-    let templates = shipped();
+    let rules = shipped();
     let rows: Vec<Row> = (0..40)
         .map(|index| {
             row(
@@ -200,7 +194,7 @@ fn more_rows_than_fit_are_counted() {
         })
         .collect();
     for max_tokens in [20, 40, 80, 160, 100_000] {
-        let rendered = render(&templates, "file_change", &rows, max_tokens);
+        let rendered = render(&rules, "file_change", &rows, max_tokens);
         check_released(&rendered, max_tokens);
         let decoded = toon::decode(&rendered.content).expect("strict");
         let shown = decoded["files"].as_array().map_or(usize::from(decoded["file"].is_string()), Vec::len);
@@ -216,7 +210,7 @@ fn more_rows_than_fit_are_counted() {
 
 #[test]
 fn tables_cost_less_than_json_and_single_events_hardly_more() {
-    let templates = shipped();
+    let rules = shipped();
     let failure = |tool: &str| json!({"tool": tool, "error": "timeout", "message": "no answer from the server within 30 seconds"});
     let events = ["grep", "fetch", "edit"].map(failure);
     let payload = |event: &Value| json!({"tool_name": event["tool"], "error_type": event["error"], "error_message": event["message"]});
@@ -225,7 +219,7 @@ fn tables_cost_less_than_json_and_single_events_hardly_more() {
         .enumerate()
         .map(|(index, event)| row(index, "tool.call.failure", &payload(event), 1))
         .collect();
-    let cost = |rows: &[Row]| render(&templates, "tool_failure", rows, 400).tokens.0;
+    let cost = |rows: &[Row]| render(&rules, "tool_failure", rows, 400).tokens.0;
     let json_cost = |value: &Value| tokens::estimate(&value.to_string()).0;
     let table = json!({ "tool_fails": events });
     assert!(cost(&rows) * 100 <= json_cost(&table) * 85, "{} against {}", cost(&rows), json_cost(&table));
@@ -240,7 +234,7 @@ fn tables_cost_less_than_json_and_single_events_hardly_more() {
 
 #[test]
 fn a_table_costs_less_than_json_and_a_storm_next_to_nothing() {
-    let templates = shipped();
+    let rules = shipped();
     type Shape = (&'static str, &'static str, fn(usize) -> Value);
     let shapes: [Shape; 4] = [
         (
@@ -263,12 +257,12 @@ fn a_table_costs_less_than_json_and_a_storm_next_to_nothing() {
     for (name, event_type, payload) in shapes {
         for count in [2, 3, 5, 10] {
             let rows: Vec<Row> = (0..count).map(|n| row(n, event_type, &payload(n), 1)).collect();
-            let rendered = render(&templates, name, &rows, 2_000);
+            let rendered = render(&rules, name, &rows, 2_000);
             let same = toon::decode(&rendered.content).expect("strict").to_string();
             let (own, json) = (rendered.tokens.0, tokens::estimate(&same).0);
             assert!(own * 100 <= json * 85, "{own} against {json}:\n{}", rendered.content);
         }
-        let storm = render(&templates, name, &[row(0, event_type, &payload(0), 100)], 2_000);
+        let storm = render(&rules, name, &[row(0, event_type, &payload(0), 100)], 2_000);
         let all = tokens::estimate(&payload(0).to_string()).0 * 100;
         assert!(storm.tokens.0 * 10 <= all, "{} against {all}", storm.tokens.0);
     }

@@ -4,8 +4,10 @@ use serde_json::{Map, Value};
 
 use super::{
     Body, Draft, Printed, ROWS_MAX,
-    rows::{Rows, Shown},
-    table::Origin,
+    table::{
+        Origin,
+        rows::{Rows, Shown},
+    },
 };
 use crate::notification::SubscriberId;
 

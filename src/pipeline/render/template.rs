@@ -3,27 +3,34 @@
 //! A template may not read files or other templates, print an undefined value, or do more work than its account allows
 //! ([`crate::pipeline::sandbox`]). Asking whether an optional field is there is allowed.
 
+mod filters;
+mod lint;
+
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{Arc, LazyLock, OnceLock},
 };
 
 use minijinja::{
     Environment, Error, ErrorKind, Output, State, UndefinedBehavior, context,
-    value::{Enumerator, Object, Value as Printed},
+    value::{Enumerator, Object, Value as Printed, ValueKind},
 };
 use serde_json::Value;
 
 use super::{
-    Attempt, Body, Draft, OUTPUT_BYTES_MAX, Printed as Counts, RenderInput, TemplateError,
-    cells::{self, Misfit},
-    filters, lint,
-    marks::{Mark, Marks},
-    plan::Plan,
-    rows::{Events, REPEATS, Rows, Shown, clean_field},
+    Attempt, Body, Draft, Printed as Counts, RenderInput, TemplateError,
+    assemble::{
+        self, Misfit,
+        placeholders::{Placeholder, Placeholders},
+    },
+    table::{
+        event_view::EventView,
+        rows::{Events, REPEATS, Rows, Shown, clean_field, list_text},
+    },
 };
 use crate::{
-    event::FIELD_CHARS_MAX,
+    event::{FIELD_CHARS_MAX, cut_text},
     notification::SubscriberId,
     pipeline::sandbox::{
         self, Grammar, OwnText, Program, Trace,
@@ -35,10 +42,25 @@ use crate::{
 /// Instructions that one run may execute; a table of 100 rows with 10 columns takes about 20,000.
 const FUEL: u64 = 200_000;
 /// What a template sees.
-pub(super) const VARIABLES: [&str; 7] =
-    ["events", "rows", "count", "repeats", "suppressed", "subscriber", "now"];
+const VARIABLES: [&str; 7] = ["events", "rows", "count", "repeats", "suppressed", "subscriber", "now"];
+/// What the text of one event sees.
+const EVENT_VARIABLES: [&str; 11] = [
+    "type",
+    "source",
+    "severity",
+    "session",
+    "workspace",
+    "id",
+    "payload",
+    "timestamp",
+    REPEATS,
+    "subscriber",
+    "now",
+];
 const GRAMMAR: Grammar =
     Grammar { variables: &VARIABLES, filters: &filters::NAMES, unknown: lint::unknown_variable };
+const EVENT_GRAMMAR: Grammar =
+    Grammar { variables: &EVENT_VARIABLES, filters: &filters::NAMES, unknown: lint::unknown_event_variable };
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = sandbox::environment(UndefinedBehavior::SemiStrict, FUEL);
@@ -46,13 +68,54 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     filters::add_to(&mut environment);
     environment
 });
+static EVENT_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = sandbox::environment(UndefinedBehavior::Chainable, FUEL);
+    environment.set_formatter(print_what_is_there);
+    filters::add_to(&mut environment);
+    environment
+});
+
+/// What a template sees, and what it means that a value is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum View {
+    /// All events of a batch. To print what is not there is a failure.
+    Batch,
+    /// The fields of one event. What is not there prints nothing.
+    Event,
+}
+
+impl View {
+    const fn grammar(self) -> &'static Grammar {
+        match self {
+            Self::Batch => &GRAMMAR,
+            Self::Event => &EVENT_GRAMMAR,
+        }
+    }
+
+    fn environment(self) -> &'static Environment<'static> {
+        match self {
+            Self::Batch => &ENVIRONMENT,
+            Self::Event => &EVENT_ENVIRONMENT,
+        }
+    }
+}
 
 /// A template that compiled, with what it asks for.
 pub(super) struct Template {
     program: Program,
+    view: View,
     printed: Counts,
-    pub(super) plan: Option<Plan>,
+    /// The fields of a payload that it names.
+    fields: BTreeSet<String>,
 }
+
+impl PartialEq for Template {
+    fn eq(&self, other: &Self) -> bool {
+        (self.view, self.program.source()) == (other.view, other.program.source())
+    }
+}
+
+impl Eq for Template {}
 
 impl fmt::Debug for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,33 +124,39 @@ impl fmt::Debug for Template {
 }
 
 impl Template {
-    /// Compiles and lints a source.
+    /// Compiles and lints a source that sees a batch.
     pub(super) fn compile(source: &str) -> Result<Self, TemplateError> {
+        let printed = |asks: &BTreeSet<String>| Counts {
+            row_repeats: source.contains(".repeats"),
+            repeats: asks.contains("repeats"),
+            suppressed: asks.contains("suppressed"),
+        };
+        Self::of_view(View::Batch, source, printed)
+    }
+
+    /// Compiles and lints a source that sees one event.
+    pub(super) fn of_event(source: &str) -> Result<Self, TemplateError> {
+        let printed =
+            |asks: &BTreeSet<String>| Counts { row_repeats: asks.contains(REPEATS), ..Counts::default() };
+        Self::of_view(View::Event, source, printed)
+    }
+
+    fn of_view(
+        view: View,
+        source: &str,
+        printed: impl FnOnce(&BTreeSet<String>) -> Counts,
+    ) -> Result<Self, TemplateError> {
         lint::check_text(source)?;
-        let (checked, plan) = sandbox::check_template(source, &GRAMMAR, Plan::of)
+        let checked = sandbox::check_template(source, view.grammar())
             .map_err(|fault| lint::template_error(source, fault))?;
         let program = Program::template(source, Trace::Off)
             .map_err(|error| lint::template_error(source, (&error).into()))?;
-        let printed = Counts {
-            row_repeats: source.contains(".repeats"),
-            repeats: checked.asks.contains("repeats"),
-            suppressed: checked.asks.contains("suppressed"),
-        };
-        Ok(Self { program, printed, plan })
+        Ok(Self { program, view, printed: printed(&checked.asks), fields: checked.fields })
     }
 
-    /// Writes the table that the template is known to come to, with the first `count` rows.
-    pub(super) fn write(&self, plan: &Plan, rows: &Rows, count: usize) -> Result<Draft, Attempt> {
-        let places: Vec<usize> = (0..count).collect();
-        let written =
-            plan.table.write(rows, &places).map_err(|message| Attempt::Failed { line: None, message })?;
-        if written.text.len() > OUTPUT_BYTES_MAX {
-            return Err(Attempt::TooBig);
-        }
-        let (text, keys, shows_repeats) = (written.text, vec![plan.table.key.clone()], written.shows_repeats);
-        let body = Body::Written { text, keys, shows_repeats };
-        let printed = Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed };
-        Ok(Draft { body, printed, left_out: 0, absent: written.absent })
+    /// The fields of a payload that it names as `payload.name`.
+    pub(super) fn fields(&self) -> &BTreeSet<String> {
+        &self.fields
     }
 
     /// Runs the template and makes one strict document of its output.
@@ -97,9 +166,10 @@ impl Template {
         events: &Shown,
         account: &Arc<Account>,
     ) -> Result<Draft, Attempt> {
-        let (output, marks) = execute(&self.program, input, events, account)?;
-        let body = cells::document(&output, &marks).map_err(|misfit| match misfit {
+        let (output, placeholders) = execute(&self.program, self.view, input, events, account)?;
+        let body = assemble::document(&output, &placeholders).map_err(|misfit| match misfit {
             Misfit::TooMuch => Attempt::TooBig,
+            Misfit::Nothing => Attempt::Nothing,
             Misfit::Wrong { line, message } => {
                 let line = line.and_then(|line| self.line(line, input, events, account));
                 Attempt::Failed { line, message }
@@ -110,7 +180,7 @@ impl Template {
             Body::Decoded { value, .. } => has_key(value, REPEATS),
         };
         let printed = Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed };
-        Ok(Draft { body, printed, left_out: marks.left_out, absent: marks.absent })
+        Ok(Draft { body, printed, left_out: placeholders.left_out, absent: placeholders.absent })
     }
 
     /// The line of the template that wrote a line of its output: what fails runs once more, and its own text says where it stands.
@@ -122,18 +192,19 @@ impl Template {
         account: &Arc<Account>,
     ) -> Option<usize> {
         let traced = Program::template(self.program.source(), Trace::Lines).ok()?;
-        let (output, marks) = execute(&traced, input, events, account).ok()?;
-        cells::template_line(&output, &marks, output_line)
+        let (output, placeholders) = execute(&traced, self.view, input, events, account).ok()?;
+        assemble::template_line(&output, &placeholders, output_line)
     }
 }
 
 fn execute(
     program: &Program,
+    view: View,
     input: &RenderInput<'_>,
     events: &Shown,
     account: &Arc<Account>,
-) -> Result<(String, Marks), Attempt> {
-    let root = Printed::from_object(Context {
+) -> Result<(String, Placeholders), Attempt> {
+    let context = Context {
         count: events.len(),
         shown: events.clone(),
         events: OnceLock::new(),
@@ -144,18 +215,25 @@ fn execute(
         subscriber_name: input.subscriber_name.into(),
         now: input.now,
         account: Arc::clone(account),
-    });
+    };
+    let root = match view {
+        View::Batch => Printed::from_object(context),
+        View::Event => {
+            let event = Arc::new(EventView::new(events.clone(), 0));
+            Printed::from_object(EventContext { event, batch: Arc::new(context) })
+        }
+    };
     let mut output = String::with_capacity(program.source().len());
-    let ended = program.run(&ENVIRONMENT, root, &mut output, |_, state| {
+    let ended = program.run(view.environment(), root, &mut output, |_, state| {
         let (instructions, _) = state.fuel_levels().unwrap_or_default();
-        (state.get_extension_mut::<Marks>().map(std::mem::take).unwrap_or_default(), instructions)
+        (state.get_extension_mut::<Placeholders>().map(std::mem::take).unwrap_or_default(), instructions)
     });
     // A run that failed may have used all of its fuel.
     let instructions = ended.as_ref().map_or(FUEL, |(_, instructions)| *instructions);
     let is_paid = account.spend(instructions);
-    let (marks, _) = ended.map_err(|error| failed(&error))?;
+    let (placeholders, _) = ended.map_err(|error| failed(&error))?;
     is_paid.map_err(|error| failed(&error))?;
-    Ok((output, marks))
+    Ok((output, placeholders))
 }
 
 /// The variables of one render, of which most templates ask for two or three; what costs something is made when it is asked for.
@@ -202,6 +280,30 @@ impl Object for Context {
     }
 }
 
+/// The variables of the text of one event: the event's own fields, and what does not depend on events.
+#[derive(Debug)]
+struct EventContext {
+    event: Arc<EventView>,
+    batch: Arc<Context>,
+}
+
+impl Object for EventContext {
+    fn get_value(self: &Arc<Self>, key: &Printed) -> Option<Printed> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Printed> {
+        match key {
+            "subscriber" | "now" | ACCOUNT => self.batch.get_value_by_str(key),
+            _ => self.event.get_value_by_str(key),
+        }
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(&EVENT_VARIABLES)
+    }
+}
+
 fn has_key(value: &Value, name: &str) -> bool {
     match value {
         Value::Object(fields) => fields.iter().any(|(key, value)| key == name || has_key(value, name)),
@@ -210,9 +312,9 @@ fn has_key(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Puts a mark into the output for every printed value.
+/// Puts a placeholder into the output for every printed value.
 ///
-/// What a macro or a block assignment captured is text of the template with marks in it, which minijinja hands over as a safe string.
+/// What a macro or a block assignment captured is text of the template with placeholders in it, which minijinja hands over as a safe string.
 fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Result<(), Error> {
     if let Some(own) = value.downcast_object_ref::<OwnText>() {
         return print_own(out, state, own);
@@ -223,8 +325,34 @@ fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Re
         return Ok(out.write_str(without_blank_edges(captured))?);
     }
     let scalar = filters::to_scalar(state, value)?;
-    let mark = filters::keep(state, Mark::Scalar(scalar))?;
-    Ok(out.write_str(&mark)?)
+    let placeholder = filters::keep(state, Placeholder::Scalar(scalar))?;
+    Ok(out.write_str(&placeholder)?)
+}
+
+/// As [`print`], but what is absent, null or an empty text is nothing, and a list or map is text as in a table.
+fn print_what_is_there(
+    out: &mut Output<'_>,
+    state: &mut State<'_, '_>,
+    value: &Printed,
+) -> Result<(), Error> {
+    if value.downcast_object_ref::<OwnText>().is_some() {
+        return print(out, state, value);
+    }
+    if value.is_undefined() || value.is_none() || value.as_str().is_some_and(str::is_empty) {
+        let placeholder = filters::keep(state, Placeholder::Nothing)?;
+        return Ok(out.write_str(&placeholder)?);
+    }
+    if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) {
+        return print(out, state, value);
+    }
+    let text = match filters::whole_json(state, value)? {
+        Value::Array(items) => list_text(&items),
+        other @ (Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            other.to_string()
+        }
+    };
+    let text = cut_text(text.into(), FIELD_CHARS_MAX).into_owned();
+    print(out, state, &text.into())
 }
 
 fn print_own(out: &mut Output<'_>, state: &mut State<'_, '_>, own: &OwnText) -> Result<(), Error> {
@@ -236,8 +364,8 @@ fn print_own(out: &mut Output<'_>, state: &mut State<'_, '_>, own: &OwnText) -> 
         if index > 0 {
             out.write_str("\n")?;
         }
-        let mark = filters::keep(state, Mark::Line(own.line + index))?;
-        out.write_str(&mark)?;
+        let placeholder = filters::keep(state, Placeholder::Line(own.line + index))?;
+        out.write_str(&placeholder)?;
         out.write_str(text)?;
     }
     Ok(())

@@ -20,6 +20,8 @@ use crate::nearest::nearest;
 const IMPLIED: [&str; 3] = ["loop", "caller", "self"];
 /// What a text cannot be compared with as a text.
 const SEVERITY: &str = "severity";
+/// The variable whose fields are those that a producer names.
+const PAYLOAD: &str = "payload";
 
 /// The names that a kind of program may use besides those that all have.
 #[derive(Debug, Clone, Copy)]
@@ -64,20 +66,18 @@ impl From<&Error> for Fault {
 pub(in crate::pipeline) struct Checked {
     /// The variables that it asks for.
     pub(in crate::pipeline) asks: BTreeSet<String>,
+    /// The fields that it asks the variable `payload` for.
+    pub(in crate::pipeline) fields: BTreeSet<String>,
 }
 
-/// Checks a template, and gives `look` its tree.
+/// Checks a template.
 ///
 /// Errors: bad syntax, or the first thing that is not allowed.
-pub(in crate::pipeline) fn check_template<R>(
-    source: &str,
-    grammar: &Grammar,
-    look: impl FnOnce(&Stmt<'_>) -> R,
-) -> Result<(Checked, R), Fault> {
+pub(in crate::pipeline) fn check_template(source: &str, grammar: &Grammar) -> Result<Checked, Fault> {
     let tree = parse_template(source).map_err(|error| Fault::from(&error))?;
     let mut walk = Walk::new(grammar);
     walk.statement(&tree);
-    Ok((walk.end()?, look(&tree)))
+    walk.end()
 }
 
 /// Checks an expression.
@@ -97,6 +97,7 @@ struct Walk<'g, 's> {
     /// Names that the source gives to something, innermost scope last.
     scopes: Vec<BTreeSet<&'s str>>,
     asks: BTreeSet<String>,
+    fields: BTreeSet<String>,
     fault: Option<Fault>,
 }
 
@@ -108,12 +109,13 @@ impl<'g, 's> Walk<'g, 's> {
             tests: filters::test_names().collect(),
             scopes: vec![BTreeSet::new()],
             asks: BTreeSet::new(),
+            fields: BTreeSet::new(),
             fault: None,
         }
     }
 
     fn end(self) -> Result<Checked, Fault> {
-        self.fault.map_or(Ok(Checked { asks: self.asks }), Err)
+        self.fault.map_or(Ok(Checked { asks: self.asks, fields: self.fields }), Err)
     }
 
     /// Keeps the fault that comes first in the source.
@@ -266,7 +268,12 @@ impl<'g, 's> Walk<'g, 's> {
                 self.test(test.name, named(test.span(), test.name));
                 self.arguments(&test.args);
             }
-            Expr::GetAttr(attribute) => self.expression(&attribute.expr),
+            Expr::GetAttr(attribute) => {
+                if matches!(&attribute.expr, Expr::Var(name) if name.id == PAYLOAD && !self.is_own(name.id)) {
+                    self.fields.insert(attribute.name.to_owned());
+                }
+                self.expression(&attribute.expr);
+            }
             Expr::GetItem(item) => {
                 self.expression(&item.expr);
                 self.expression(&item.subscript_expr);
@@ -278,8 +285,13 @@ impl<'g, 's> Walk<'g, 's> {
         }
     }
 
+    /// Whether the source gives that name to something.
+    fn is_own(&self, name: &str) -> bool {
+        self.scopes.iter().any(|scope| scope.contains(name))
+    }
+
     fn variable(&mut self, name: &'s str, span: Span) {
-        if IMPLIED.contains(&name) || self.scopes.iter().any(|scope| scope.contains(name)) {
+        if IMPLIED.contains(&name) || self.is_own(name) {
             return;
         }
         if filters::FUNCTIONS.contains(&name) {
@@ -324,9 +336,8 @@ impl<'g, 's> Walk<'g, 's> {
 
     /// Severities are words, and the order of words is not theirs.
     fn ordered(&mut self, sides: [&Expr<'s>; 2]) {
-        let is_own = |name: &str| self.scopes.iter().any(|scope| scope.contains(name));
         let severity = sides.into_iter().find(|side| {
-            matches!(side, Expr::Var(name) if name.id == SEVERITY && !is_own(name.id))
+            matches!(side, Expr::Var(name) if name.id == SEVERITY && !self.is_own(name.id))
                 || matches!(side, Expr::GetAttr(attribute) if attribute.name == SEVERITY)
         });
         if let Some(severity) = severity {

@@ -41,7 +41,7 @@ enum Ended {
 
 /// Runs a template and says how many steps it took.
 fn run(source: &str, payload: serde_json::Value) -> (Ended, u64) {
-    if check_template(source, &GRAMMAR, |_| ()).is_err() {
+    if check_template(source, &GRAMMAR).is_err() {
         return (Ended::Refused, 0);
     }
     let program = Program::template(source, Trace::Off).expect(source);

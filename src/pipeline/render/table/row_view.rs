@@ -8,14 +8,14 @@ use super::rows::Rows;
 
 /// One of `rows`, as a template sees it: a map of its columns, which also answers to `@type` and the like.
 #[derive(Debug)]
-pub(super) struct RowView {
-    pub(super) rows: Arc<Rows>,
-    pub(super) at: usize,
+pub(in crate::pipeline::render) struct RowView {
+    pub(in crate::pipeline::render) rows: Arc<Rows>,
+    pub(in crate::pipeline::render) at: usize,
 }
 
 impl RowView {
     /// The rows that `value` is or lists, with their places among all, if it has no others.
-    pub(super) fn selection(value: &Printed) -> Option<(Arc<Rows>, Vec<usize>)> {
+    pub(in crate::pipeline::render) fn selection(value: &Printed) -> Option<(Arc<Rows>, Vec<usize>)> {
         if let Some(rows) = value.downcast_object::<Rows>() {
             let places = (0..rows.len()).collect();
             return Some((rows, places));

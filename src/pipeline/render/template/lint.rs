@@ -1,10 +1,11 @@
 //! What is refused in the text of a template before it is parsed, and the places of everything that is refused.
 
-use super::{OUTPUT_BYTES_MAX, TemplateError, template::VARIABLES};
+use super::{EVENT_VARIABLES, VARIABLES};
 use crate::{
     nearest::nearest,
     pipeline::{
         hints::{self, Slip},
+        render::{OUTPUT_BYTES_MAX, TemplateError},
         sandbox::{Cause, Fault},
     },
 };
@@ -81,6 +82,15 @@ pub(super) fn unknown_variable(name: &str) -> String {
     format!("there is no variable `{name}`; {hint}there are {}", VARIABLES.join(", "))
 }
 
+/// What to say about a variable that no text of one event has.
+pub(super) fn unknown_event_variable(name: &str) -> String {
+    let hint = match nearest(name, EVENT_VARIABLES) {
+        Some(near) => format!("did you mean `{near}`? "),
+        None => format!("a field of its payload is `payload.{name}`; "),
+    };
+    format!("an event has no `{name}`; {hint}there are {}", EVENT_VARIABLES.join(", "))
+}
+
 fn error_at(source: &str, start: usize, end: usize, message: String) -> TemplateError {
     let before = source.get(..start).unwrap_or(source);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -94,7 +104,7 @@ fn error_at(source: &str, start: usize, end: usize, message: String) -> Template
 
 #[cfg(test)]
 mod tests {
-    use super::super::Templates;
+    use crate::pipeline::render::Templates;
 
     #[test]
     fn what_is_refused_is_refused_with_its_place() {

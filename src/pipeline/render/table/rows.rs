@@ -16,13 +16,14 @@ use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, Value as Printed};
 use serde_json::{Map, Value};
 
 use super::{
+    column::{Column, Origin},
     event_view::EventView,
     row_view::RowView,
-    table::{Column, Origin},
 };
 use crate::{
     event::{Event, Field, WithEscape, cut_text, is_harmless, mask_secrets, strip_text},
     pipeline::{
+        render::free_key,
         row::Row,
         sandbox::account::{Account, steps_of_text},
     },
@@ -35,11 +36,11 @@ const LIST_WORDS_MAX: usize = 8;
 /// what is beyond is found in `events`.
 const COLUMNS_MAX: usize = 256;
 /// The column that says how often a row happened.
-pub(super) const REPEATS: &str = "repeats";
+pub(in crate::pipeline::render) const REPEATS: &str = "repeats";
 
 /// The events that an attempt sees: the first of those that were cleaned. Looking at them is paid for.
 #[derive(Debug, Clone)]
-pub(super) struct Shown {
+pub(in crate::pipeline::render) struct Shown {
     events: Arc<[CleanEvent]>,
     count: usize,
     account: Arc<Account>,
@@ -47,19 +48,19 @@ pub(super) struct Shown {
 
 impl Shown {
     /// All of `events`.
-    pub(super) fn all(events: Arc<[CleanEvent]>, account: &Arc<Account>) -> Self {
+    pub(in crate::pipeline::render) fn all(events: Arc<[CleanEvent]>, account: &Arc<Account>) -> Self {
         Self { count: events.len(), events, account: Arc::clone(account) }
     }
 
     /// The first `count` of them at most.
-    pub(super) fn first(&self, count: usize) -> Self {
+    pub(in crate::pipeline::render) fn first(&self, count: usize) -> Self {
         Self { count: count.min(self.count), ..self.clone() }
     }
 
     /// Pays for a look at an event's text.
     ///
     /// Shape: what a template gets in place of a value that it cannot pay for.
-    pub(super) fn pay(&self, steps: u64) -> Option<Printed> {
+    pub(in crate::pipeline::render) fn pay(&self, steps: u64) -> Option<Printed> {
         self.account.spend(steps).err().map(Printed::from)
     }
 }
@@ -74,12 +75,12 @@ impl Deref for Shown {
 
 /// An event whose every text is safe to show.
 #[derive(Debug)]
-pub(super) struct CleanEvent {
-    pub(super) event: Arc<Event>,
+pub(in crate::pipeline::render) struct CleanEvent {
+    pub(in crate::pipeline::render) event: Arc<Event>,
     /// How often it happened.
-    pub(super) repeats: u32,
+    pub(in crate::pipeline::render) repeats: u32,
     /// The longest text that may be shown, in characters.
-    pub(super) field_chars: usize,
+    pub(in crate::pipeline::render) field_chars: usize,
     payload: OnceLock<Box<CleanPayload>>,
     /// Set once the cost of cleaning the payload was taken.
     is_cost_taken: OnceLock<()>,
@@ -101,7 +102,7 @@ struct CleanPayload {
 
 impl CleanEvent {
     /// Shows the event of `row`; no text field keeps more than `field_chars` characters.
-    pub(super) fn new(row: &Row, field_chars: usize) -> Self {
+    pub(in crate::pipeline::render) fn new(row: &Row, field_chars: usize) -> Self {
         Self {
             event: row.event.clone(),
             repeats: row.repeats.max(1),
@@ -114,22 +115,22 @@ impl CleanEvent {
     }
 
     /// Its type.
-    pub(super) fn event_type(&self) -> &str {
+    pub(in crate::pipeline::render) fn event_type(&self) -> &str {
         self.event.event_type.as_str()
     }
 
     /// Where it comes from.
-    pub(super) fn source(&self) -> Cow<'_, str> {
+    pub(in crate::pipeline::render) fn source(&self) -> Cow<'_, str> {
         clean_field(&self.event.source, self.field_chars)
     }
 
     /// How bad it is.
-    pub(super) fn severity(&self) -> &'static str {
+    pub(in crate::pipeline::render) fn severity(&self) -> &'static str {
         self.event.severity.as_str()
     }
 
     /// The whole payload, cleaned on first use.
-    pub(super) fn payload(&self) -> &Value {
+    pub(in crate::pipeline::render) fn payload(&self) -> &Value {
         &self.clean_payload().value
     }
 
@@ -141,7 +142,7 @@ impl CleanEvent {
     }
 
     /// What cleaning the payload costs, for the first caller, who has to pay it: its items take memory, its text time.
-    pub(super) fn take_unpaid_steps(&self) -> Option<u64> {
+    pub(in crate::pipeline::render) fn take_unpaid_steps(&self) -> Option<u64> {
         let text = self.event.payload.as_str();
         let items = || text.bytes().filter(|byte| matches!(byte, b',' | b'[')).count() as u64;
         let is_unpaid = self.payload.get().is_none() && self.is_cost_taken.set(()).is_ok();
@@ -149,13 +150,13 @@ impl CleanEvent {
     }
 
     /// The whole payload as templates take values.
-    pub(super) fn printed_payload(&self) -> &Printed {
+    pub(in crate::pipeline::render) fn printed_payload(&self) -> &Printed {
         let payload = self.clean_payload();
         payload.printed.get_or_init(|| Printed::from(Serde(&payload.value)))
     }
 
     /// One field of the payload as templates take values; a plain one is read where it stands, and the others are not cleaned for it.
-    pub(super) fn printed_field(&self, name: &str) -> Option<Printed> {
+    pub(in crate::pipeline::render) fn printed_field(&self, name: &str) -> Option<Printed> {
         if self.payload.get().is_none() && self.has_clean_keys() {
             if let Some(cell) = self.plain_field(name) {
                 return Some(cell.printed());
@@ -214,7 +215,7 @@ impl CleanEvent {
 
 /// What stands in one cell of a table.
 #[derive(Debug)]
-pub(super) enum Cell<'r> {
+pub(in crate::pipeline::render) enum Cell<'r> {
     Text(Cow<'r, str>),
     /// A boolean or number as it is written.
     Literal(&'r str),
@@ -234,12 +235,12 @@ impl<'r> Cell<'r> {
         Self::NULL
     }
 
-    pub(super) fn is_null(&self) -> bool {
+    pub(in crate::pipeline::render) fn is_null(&self) -> bool {
         matches!(self, Self::Value(value) if value.is_null())
     }
 
     /// About how many bytes it takes.
-    pub(super) fn length(&self) -> usize {
+    pub(in crate::pipeline::render) fn length(&self) -> usize {
         const OF_VALUE: usize = 8;
         1 + match self {
             Self::Text(text) => text.len(),
@@ -260,7 +261,7 @@ impl<'r> Cell<'r> {
     }
 
     /// It as JSON.
-    pub(super) fn to_json(&self) -> Value {
+    pub(in crate::pipeline::render) fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => text.as_ref().into(),
             Self::Value(value) => value.as_ref().clone(),
@@ -269,7 +270,7 @@ impl<'r> Cell<'r> {
     }
 
     /// Appends it as the cell of a row.
-    pub(super) fn write(&self, out: &mut String) {
+    pub(in crate::pipeline::render) fn write(&self, out: &mut String) {
         match self {
             Self::Literal(literal) => out.push_str(literal),
             Self::Text(text) => toon::write_text(out, text),
@@ -284,7 +285,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// Text of a payload as it may be shown; borrowed exactly when nothing had to change.
-pub(super) fn clean_field(text: &str, chars_max: usize) -> Cow<'_, str> {
+pub(in crate::pipeline::render) fn clean_field(text: &str, chars_max: usize) -> Cow<'_, str> {
     if text.len() <= chars_max && is_harmless(text) {
         return text.into();
     }
@@ -309,7 +310,7 @@ fn clean_value(value: &Value, chars_max: usize) -> Value {
 
 /// The list `events`.
 #[derive(Debug)]
-pub(super) struct Events(pub(super) Shown);
+pub(in crate::pipeline::render) struct Events(pub(in crate::pipeline::render) Shown);
 
 impl Object for Events {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
@@ -328,7 +329,7 @@ impl Object for Events {
 
 /// The list `rows`: flat objects with the same columns in the same order.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(in crate::pipeline::render) struct Rows {
     events: Shown,
     flat: OnceLock<Flat>,
     /// Set when a look at the keys of all payloads was paid for.
@@ -346,35 +347,35 @@ struct Flat {
 
 impl Rows {
     /// Takes its rows from `events`.
-    pub(super) fn new(events: Shown) -> Self {
+    pub(in crate::pipeline::render) fn new(events: Shown) -> Self {
         Self { events, flat: OnceLock::new(), are_keys_paid: OnceLock::new() }
     }
 
     /// How many rows there are.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::pipeline::render) fn len(&self) -> usize {
         self.events.len()
     }
 
     /// The names of all columns.
-    pub(super) fn columns(&self) -> &[String] {
+    pub(in crate::pipeline::render) fn columns(&self) -> &[String] {
         &self.flat().columns
     }
 
     /// How many events the rows at `places` stand for.
-    pub(super) fn occurrences(&self, places: &[usize]) -> u64 {
+    pub(in crate::pipeline::render) fn occurrences(&self, places: &[usize]) -> u64 {
         places.iter().filter_map(|at| self.events.get(*at)).map(|event| u64::from(event.repeats)).sum()
     }
 
     /// The name of the column that counts repeats, if any row repeated.
-    pub(super) fn repeats(&self) -> Option<String> {
+    pub(in crate::pipeline::render) fn repeats(&self) -> Option<String> {
         let is_taken =
             |name: &str| self.events.iter().any(|event| event.event.payload.value().get(name).is_some());
         let repeated = self.events.iter().any(|event| event.repeats > 1);
-        repeated.then(|| super::free_key(REPEATS, is_taken))
+        repeated.then(|| free_key(REPEATS, is_taken))
     }
 
     /// The cells of `columns` in the rows at `places`, row by row; in each the first that is not null.
-    pub(super) fn cells(&self, columns: &[Column], places: &[usize]) -> Vec<Cell<'_>> {
+    pub(in crate::pipeline::render) fn cells(&self, columns: &[Column], places: &[usize]) -> Vec<Cell<'_>> {
         let repeats = self.repeats();
         let mut cells = Vec::with_capacity(places.len() * columns.len());
         for at in places {
@@ -388,13 +389,13 @@ impl Rows {
     }
 
     /// The first of `from` that is not null in the row at `at`.
-    pub(super) fn first(&self, at: usize, from: &[Origin]) -> Cell<'_> {
+    pub(in crate::pipeline::render) fn first(&self, at: usize, from: &[Origin]) -> Cell<'_> {
         let (Some(event), repeats) = (self.events.get(at), self.repeats()) else { return Cell::NULL };
         Cell::first_of(from.iter().map(|from| self.cell(at, event, from, repeats.as_deref())))
     }
 
     /// Whether any row has the field, be it null.
-    pub(super) fn has(&self, from: &Origin) -> bool {
+    pub(in crate::pipeline::render) fn has(&self, from: &Origin) -> bool {
         let Origin::Field(name) = from else { return true };
         self.events.iter().any(|event| !event.lacks(name)) && self.flat().places.contains_key(name)
     }
@@ -434,7 +435,7 @@ impl Rows {
     }
 
     /// What a template finds under `key` in the row at `at`: a column, or a field of the event itself.
-    pub(super) fn value(&self, at: usize, key: &str) -> Option<Printed> {
+    pub(in crate::pipeline::render) fn value(&self, at: usize, key: &str) -> Option<Printed> {
         let from = Origin::named(key);
         let is_of_payload =
             matches!(&from, Origin::Field(name) if self.repeats().as_deref() != Some(name.as_str()));
@@ -561,13 +562,14 @@ impl Flattening<'_> {
             let is_taken = |key: &str| {
                 self.flat.contains_key(key) || (!prefix.is_empty() && self.root.contains_key(key))
             };
-            let name = super::free_key(&name, is_taken);
+            let name = free_key(&name, is_taken);
             self.flat.insert(name, cell);
         }
     }
 }
 
-fn list_text(items: &[Value]) -> String {
+/// A list as the text of one cell: words if it is short and has nothing but scalars, else JSON.
+pub(in crate::pipeline::render) fn list_text(items: &[Value]) -> String {
     let is_words =
         items.len() <= LIST_WORDS_MAX && items.iter().all(|item| !item.is_array() && !item.is_object());
     if !is_words {

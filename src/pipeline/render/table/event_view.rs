@@ -13,7 +13,7 @@ const EVENT_FIELDS: [&str; 9] =
 
 /// One of `events`, as a template sees it: a map whose fields are made when they are asked for.
 #[derive(Debug)]
-pub(super) struct EventView {
+pub(in crate::pipeline::render) struct EventView {
     events: Shown,
     at: usize,
     payload: OnceLock<Printed>,
@@ -21,7 +21,7 @@ pub(super) struct EventView {
 
 impl EventView {
     /// The event at `at`.
-    pub(super) fn new(events: Shown, at: usize) -> Self {
+    pub(in crate::pipeline::render) fn new(events: Shown, at: usize) -> Self {
         Self { events, at, payload: OnceLock::new() }
     }
 

@@ -12,14 +12,15 @@ use minijinja::{
 };
 use serde_json::{Map, Number, Value};
 
-use super::{
-    ROWS_MAX,
-    marks::{Mark, Marks},
-    row_view::RowView,
-    table::{Column, Origin, Table},
-};
 use crate::{
-    pipeline::sandbox::account::{NESTING_MAX, account, admit_text, weigh},
+    pipeline::{
+        render::{
+            ROWS_MAX,
+            assemble::placeholders::{OPEN, Placeholder, Placeholders},
+            table::{Column, Origin, Table, row_view::RowView},
+        },
+        sandbox::account::{NESTING_MAX, account, admit_text, weigh},
+    },
     toon,
 };
 
@@ -38,13 +39,13 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
 /// The detail of the error that ends a render whose output is larger than allowed.
 pub(super) const TOO_MUCH: &str = "the output is larger than a notification may be";
 /// Keeps what was printed and gives the text that stands for it.
-pub(super) fn keep(state: &mut State<'_, '_>, mark: Mark) -> Result<String, Error> {
-    let marks = state.get_or_insert_extension_with(Marks::default);
-    marks.push(mark).map_err(|_| Error::new(ErrorKind::WriteFailure, TOO_MUCH))
+pub(super) fn keep(state: &mut State<'_, '_>, placeholder: Placeholder) -> Result<String, Error> {
+    let placeholders = state.get_or_insert_extension_with(Placeholders::default);
+    placeholders.push(placeholder).map_err(|_| Error::new(ErrorKind::WriteFailure, TOO_MUCH))
 }
 
-fn kept(state: &mut State<'_, '_>, mark: Mark) -> Result<Printed, Error> {
-    keep(state, mark).map(Printed::from_safe_string)
+fn kept(state: &mut State<'_, '_>, placeholder: Placeholder) -> Result<Printed, Error> {
+    keep(state, placeholder).map(Printed::from_safe_string)
 }
 
 /// Encodes a whole value: `toon`, `toon(key=..)`, `toon(key=.., columns=.., repeats=.., indent=..)`; `indent` in spaces.
@@ -66,15 +67,15 @@ fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) -> Result<P
         let table = Table { key: key.clone(), columns, repeats };
         let written = table.write(&rows, &places).map_err(invalid)?;
         account(state)?.spend_text(written.text.len())?;
-        let marks = state.get_or_insert_extension_with(Marks::default);
-        marks.left_out += rows.occurrences(&left_out);
-        marks.absent.extend(written.absent);
+        let placeholders = state.get_or_insert_extension_with(Placeholders::default);
+        placeholders.left_out += rows.occurrences(&left_out);
+        placeholders.absent.extend(written.absent);
         let root_key = (indent == 0 && written.shows_repeats).then_some(table.key);
-        return kept(state, Mark::Block(indented(written.text, indent)?, root_key));
+        return kept(state, Placeholder::Block(indented(written.text, indent)?, root_key));
     }
     if columns.is_none() && key.is_none() && is_scalar(value) {
         let scalar = to_scalar(state, value)?;
-        return kept(state, Mark::Scalar(scalar));
+        return kept(state, Placeholder::Scalar(scalar));
     }
     let json = match (columns, value.downcast_object_ref::<RowView>()) {
         (Some(columns), Some(row)) => {
@@ -86,15 +87,15 @@ fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) -> Result<P
         (None, _) => whole_json(state, value)?,
     };
     let text = key.map_or_else(|| toon::encode(&json), |key| toon::encode_field(&key, &json));
-    kept(state, Mark::Block(indented(text, indent)?, None))
+    kept(state, Placeholder::Block(indented(text, indent)?, None))
 }
 
 /// Encodes a scalar as a key.
 fn toon_key(state: &mut State<'_, '_>, value: &Printed) -> Result<Printed, Error> {
-    let text = Mark::Scalar(to_scalar(state, value)?).text();
+    let text = Placeholder::Scalar(to_scalar(state, value)?).text();
     let mut key = String::new();
     toon::write_key(&mut key, &text);
-    kept(state, Mark::Key(key))
+    kept(state, Placeholder::Key(key))
 }
 
 /// Encodes a list of scalars as the cells of one row.
@@ -110,7 +111,7 @@ fn toon_row(state: &mut State<'_, '_>, value: &Printed) -> Result<Printed, Error
         }
         toon::write_scalar(&mut cells, &to_scalar(state, &cell)?);
     }
-    kept(state, Mark::Cells(cells))
+    kept(state, Placeholder::Cells(cells))
 }
 
 /// The compact JSON text of a value, as a string like any other.
@@ -123,7 +124,7 @@ fn tojson(state: &mut State<'_, '_>, value: &Printed) -> Result<String, Error> {
 /// Keeps the last `chars_max` characters of a text, with a mark that counts what is missing.
 fn tail(state: &mut State<'_, '_>, value: &Printed, chars_max: usize) -> Result<String, Error> {
     weigh(&*account(state)?, value)?;
-    let text = Mark::Scalar(to_scalar(state, value)?).text();
+    let text = Placeholder::Scalar(to_scalar(state, value)?).text();
     let missing = text.chars().count().saturating_sub(chars_max);
     if missing == 0 {
         return Ok(text);
@@ -226,11 +227,13 @@ pub(super) fn to_scalar(state: &State<'_, '_>, value: &Printed) -> Result<Value,
 }
 
 fn expanded(state: &State<'_, '_>, text: &str) -> Result<String, Error> {
-    if !text.contains(super::marks::OPEN) {
+    if !text.contains(OPEN) {
         return Ok(text.to_owned());
     }
-    match state.get_extension::<Marks>() {
-        Some(marks) => marks.expand(text).map_err(|_| Error::new(ErrorKind::WriteFailure, TOO_MUCH)),
+    match state.get_extension::<Placeholders>() {
+        Some(placeholders) => {
+            placeholders.expand(text).map_err(|_| Error::new(ErrorKind::WriteFailure, TOO_MUCH))
+        }
         None => Ok(text.to_owned()),
     }
 }
@@ -250,7 +253,7 @@ fn number(value: &Printed) -> Result<Value, Error> {
 }
 
 /// All of a value as JSON, paid for.
-fn whole_json(state: &mut State<'_, '_>, value: &Printed) -> Result<Value, Error> {
+pub(super) fn whole_json(state: &mut State<'_, '_>, value: &Printed) -> Result<Value, Error> {
     weigh(&*account(state)?, value)?;
     to_json(state, value, 0)
 }
@@ -262,7 +265,7 @@ fn to_json(state: &State<'_, '_>, value: &Printed, depth: usize) -> Result<Value
     if value.kind() == ValueKind::Map {
         let mut fields = Map::new();
         for key in value.try_iter()? {
-            let name = Mark::Scalar(to_scalar(state, &key)?).text();
+            let name = Placeholder::Scalar(to_scalar(state, &key)?).text();
             fields.insert(name, to_json(state, &value.get_item(&key)?, depth + 1)?);
         }
         return Ok(Value::Object(fields));

@@ -5,20 +5,26 @@
 //! that the author put around a whole cell force a string and are no part of it. White space of the template at the edges of a cell
 //! goes, blank lines go. Which lines are rows, items or fields follows from the template's headers and indentation alone.
 
+mod line;
+pub(super) mod placeholders;
+
 use serde_json::Value;
 
-use super::{
-    Body, ROWS_MAX,
-    line::{self, Line, Symbol},
-    marks::{Mark, Marks, Piece},
-};
+use super::{Body, ROWS_MAX, table::rows::REPEATS};
 use crate::toon;
+
+use self::{
+    line::{Line, Symbol},
+    placeholders::{Piece, Placeholder, Placeholders},
+};
 
 /// Why a template's output is no document.
 #[derive(Debug)]
 pub(super) enum Misfit {
     /// It is more than may be printed.
     TooMuch,
+    /// It has no line that is not blank.
+    Nothing,
     /// It breaks a rule.
     Wrong {
         /// On which of its lines that are not blank, from 0, when one is to blame.
@@ -28,14 +34,17 @@ pub(super) enum Misfit {
 }
 
 /// Makes one strict document of what a template wrote.
-pub(super) fn document(output: &str, marks: &Marks) -> Result<Body, Misfit> {
-    if marks.is_too_much(output) {
+pub(super) fn document(output: &str, placeholders: &Placeholders) -> Result<Body, Misfit> {
+    if placeholders.is_too_much(output) {
         return Err(Misfit::TooMuch);
     }
-    let lines: Vec<Line<'_>> =
-        output.split('\n').map(|text| Line::new(text, marks)).filter(|line| !line.is_blank()).collect();
+    let lines: Vec<Line<'_>> = output
+        .split('\n')
+        .map(|text| Line::new(text, placeholders))
+        .filter(|line| !line.is_blank())
+        .collect();
     match lines.as_slice() {
-        [] => return Err(Misfit::Wrong { line: None, message: "it wrote nothing".into() }),
+        [] => return Err(Misfit::Nothing),
         [only] => {
             if let Some((text, Some(key))) = only.block() {
                 let (text, keys) = (text.to_owned(), vec![key.to_owned()]);
@@ -69,18 +78,18 @@ pub(super) fn document(output: &str, marks: &Marks) -> Result<Body, Misfit> {
     Ok(Body::Decoded { value, comments: pass.has_comments.then_some(pass.out) })
 }
 
-/// The line of a template that wrote the line `wanted` of an output in which marks say where lines begin.
-pub(super) fn template_line(output: &str, marks: &Marks, wanted: usize) -> Option<usize> {
+/// The line of a template that wrote the line `wanted` of an output in which placeholders say where lines begin.
+pub(super) fn template_line(output: &str, placeholders: &Placeholders, wanted: usize) -> Option<usize> {
     let (mut seen, mut known) = (0, None);
     for text in output.split('\n') {
         let mut first = None;
-        for piece in marks.split(text) {
-            if let Piece::Mark(Mark::Line(line)) = piece {
+        for piece in placeholders.split(text) {
+            if let Piece::Placeholder(Placeholder::Line(line)) = piece {
                 first = first.or(Some(*line));
                 known = Some(*line);
             }
         }
-        if !Line::new(text, marks).is_blank() {
+        if !Line::new(text, placeholders).is_blank() {
             if seen == wanted {
                 return first.or(known);
             }
@@ -99,7 +108,7 @@ fn canonical(text: &str) -> Option<Body> {
     Some(Body::Written {
         text: text.to_owned(),
         keys: fields.iter().map(|field| field.key.to_owned()).collect(),
-        shows_repeats: fields.iter().any(|field| field.names(super::rows::REPEATS)),
+        shows_repeats: fields.iter().any(|field| field.names(REPEATS)),
     })
 }
 
@@ -148,7 +157,7 @@ impl Pass {
             self.block(text, line.indent);
             return Ok(());
         }
-        if line.symbols.iter().any(|symbol| matches!(symbol, Symbol::Mark(Mark::Block(..)))) {
+        if line.symbols.iter().any(|symbol| matches!(symbol, Symbol::Placeholder(Placeholder::Block(..)))) {
             return Err(
                 "what `toon` wrote needs a line of its own; give the key as `toon(key=\"name\")`".into()
             );
@@ -305,7 +314,7 @@ impl Pass {
     fn key(&mut self, key: &[Symbol<'_>]) -> Result<(), String> {
         match line::trim(key) {
             [] => Err("a line needs a `key: ` at its beginning".into()),
-            [Symbol::Mark(Mark::Key(key))] => {
+            [Symbol::Placeholder(Placeholder::Key(key))] => {
                 self.out.push_str(key);
                 Ok(())
             }
@@ -323,7 +332,7 @@ impl Pass {
                 self.out.push(',');
             }
             match line::trim(cell) {
-                [Symbol::Mark(Mark::Cells(cells))] => self.out.push_str(cells),
+                [Symbol::Placeholder(Placeholder::Cells(cells))] => self.out.push_str(cells),
                 cell => self.cell(cell)?,
             }
         }
@@ -331,10 +340,10 @@ impl Pass {
     }
 
     fn cell(&mut self, cell: &[Symbol<'_>]) -> Result<(), String> {
-        if cell.iter().any(|symbol| matches!(symbol, Symbol::Mark(Mark::Cells(_)))) {
+        if cell.iter().any(|symbol| matches!(symbol, Symbol::Placeholder(Placeholder::Cells(_)))) {
             return Err("what `toon_row` wrote goes between the commas of a row".into());
         }
-        if let [Symbol::Mark(Mark::Scalar(value))] = cell {
+        if let [Symbol::Placeholder(Placeholder::Scalar(value))] = cell {
             toon::write_scalar(&mut self.out, value);
             return Ok(());
         }

@@ -1,16 +1,16 @@
-//! One line of a template's output as symbols: characters of the template, and marks that hide what was printed.
+//! One line of a template's output as symbols: characters of the template, and placeholders that hide what was printed.
 //!
 //! Everything that looks for structure looks at characters only, so no value can be mistaken for it.
 
 use serde_json::Value;
 
-use super::marks::{Mark, Marks, Piece};
+use super::placeholders::{Piece, Placeholder, Placeholders};
 
 /// A character of the template's own text, or something it printed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Symbol<'a> {
     Char(char),
-    Mark(&'a Mark),
+    Placeholder(&'a Placeholder),
 }
 
 /// A line without its indentation and trailing white space.
@@ -22,14 +22,21 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub(super) fn new(text: &'a str, marks: &'a Marks) -> Self {
+    pub(super) fn new(text: &'a str, placeholders: &'a Placeholders) -> Self {
         let mut symbols: Vec<Symbol<'a>> = Vec::with_capacity(text.len());
-        for piece in marks.split(text.strip_suffix('\r').unwrap_or(text)) {
+        let mut has_nothing = false;
+        for piece in placeholders.split(text.strip_suffix('\r').unwrap_or(text)) {
             match piece {
                 Piece::Text(text) => symbols.extend(text.chars().map(Symbol::Char)),
-                Piece::Mark(Mark::Line(_)) => {}
-                Piece::Mark(mark) => symbols.push(Symbol::Mark(mark)),
+                Piece::Placeholder(Placeholder::Line(_)) => {}
+                Piece::Placeholder(placeholder) => {
+                    has_nothing |= matches!(placeholder, Placeholder::Nothing);
+                    symbols.push(Symbol::Placeholder(placeholder));
+                }
             }
+        }
+        if has_nothing {
+            symbols = without_nothing(symbols);
         }
         let indent = symbols.iter().take_while(|symbol| matches!(symbol, Symbol::Char(' '))).count();
         let end = symbols.iter().rposition(|symbol| !is_space(symbol)).map_or(0, |last| last + 1);
@@ -47,10 +54,25 @@ impl<'a> Line<'a> {
     /// The lines that stand here, if a filter wrote them and nothing else is on the line; with the key of a table.
     pub(super) fn block(&self) -> Option<(&'a str, Option<&'a str>)> {
         match self.symbols.as_slice() {
-            [Symbol::Mark(Mark::Block(text, key))] => Some((text, key.as_deref())),
+            [Symbol::Placeholder(Placeholder::Block(text, key))] => Some((text, key.as_deref())),
             _ => None,
         }
     }
+}
+
+/// Leaves out what printed nothing, with one of the spaces around it; all of a line that then has no value after its key.
+fn without_nothing(symbols: Vec<Symbol<'_>>) -> Vec<Symbol<'_>> {
+    let mut kept: Vec<Symbol<'_>> = Vec::with_capacity(symbols.len());
+    let mut was_nothing = false;
+    for symbol in symbols {
+        let is_double_space = was_nothing && is_space(&symbol) && kept.last().is_some_and(is_space);
+        was_nothing = matches!(symbol, Symbol::Placeholder(Placeholder::Nothing)) || is_double_space;
+        if !was_nothing {
+            kept.push(symbol);
+        }
+    }
+    let value = separator(&kept).and_then(|at| kept.get(at + 1..));
+    if value.is_some_and(|value| value.iter().all(is_space)) { Vec::new() } else { kept }
 }
 
 fn is_space(symbol: &Symbol<'_>) -> bool {
@@ -70,7 +92,7 @@ pub(super) fn text(symbols: &[Symbol<'_>]) -> String {
     for symbol in symbols {
         match symbol {
             Symbol::Char(c) => text.push(*c),
-            Symbol::Mark(mark) => text.push_str(&mark.text()),
+            Symbol::Placeholder(placeholder) => text.push_str(&placeholder.text()),
         }
     }
     text
@@ -116,7 +138,7 @@ fn quoted_length(symbols: &[Symbol<'_>]) -> Option<usize> {
             _ if is_escaped => is_escaped = false,
             Symbol::Char('\\') => is_escaped = true,
             Symbol::Char('"') => return Some(at + 2),
-            Symbol::Char(_) | Symbol::Mark(_) => {}
+            Symbol::Char(_) | Symbol::Placeholder(_) => {}
         }
     }
     None
@@ -131,14 +153,14 @@ pub(super) fn quoted_text(symbols: &[Symbol<'_>]) -> Option<String> {
     let mut text = String::new();
     while let Some(symbol) = inner.next() {
         match symbol {
-            Symbol::Mark(mark) => text.push_str(&mark.text()),
+            Symbol::Placeholder(placeholder) => text.push_str(&placeholder.text()),
             Symbol::Char('\\') => match inner.next()? {
                 Symbol::Char('n') => text.push('\n'),
                 Symbol::Char('r') => text.push('\r'),
                 Symbol::Char('t') => text.push('\t'),
                 Symbol::Char('u') => text.push(code_point(&mut inner)?),
                 Symbol::Char(c @ ('"' | '\\')) => text.push(*c),
-                Symbol::Char(_) | Symbol::Mark(_) => return None,
+                Symbol::Char(_) | Symbol::Placeholder(_) => return None,
             },
             Symbol::Char(c) => text.push(*c),
         }
@@ -189,7 +211,7 @@ pub(super) fn columns<'s, 'a>(symbols: &'s [Symbol<'a>]) -> Vec<&'s [Symbol<'a>]
         match symbol {
             Symbol::Char('{') => depth += 1,
             Symbol::Char('}') => depth = depth.saturating_sub(1),
-            Symbol::Char(_) | Symbol::Mark(_) => {}
+            Symbol::Char(_) | Symbol::Placeholder(_) => {}
         }
         depth == 0 && matches!(symbol, Symbol::Char(','))
     };
@@ -226,7 +248,7 @@ impl<'s, 'a> Header<'s, 'a> {
         };
         let is_length = |symbol: &Symbol<'_>| match symbol {
             Symbol::Char(c) => c.is_ascii_digit() || *c == ' ',
-            Symbol::Mark(_) => true,
+            Symbol::Placeholder(_) => true,
         };
         let columns = match symbols.get(close + 1..)? {
             [] => None,
@@ -240,7 +262,7 @@ impl<'s, 'a> Header<'s, 'a> {
     /// How many rows it announces.
     pub(super) fn length(&self) -> Option<u64> {
         match self.length {
-            [Symbol::Mark(Mark::Scalar(Value::Number(number)))] => number.as_u64(),
+            [Symbol::Placeholder(Placeholder::Scalar(Value::Number(number)))] => number.as_u64(),
             digits => {
                 let is_literal = digits.iter().all(|symbol| matches!(symbol, Symbol::Char(_)));
                 is_literal.then(|| text(digits).parse().ok()).flatten()

@@ -1,25 +1,25 @@
 //! What a template printed, kept apart from its text.
 //!
-//! A value that is printed goes into [`Marks`], and only its index goes into the output, between two control characters. No value's own text
+//! A value that is printed goes into [`Placeholders`], and only its index goes into the output, between two control characters. No value's own text
 //! is ever part of the output, so none can be taken for structure; a payload cannot name an index, as control characters are
 //! stripped from it, and a template that forges one merely prints again what it has printed.
 
 use serde_json::Value;
 
-use crate::toon;
+use crate::{pipeline::render::OUTPUT_BYTES_MAX, toon};
 
 /// Most bytes that one run of a template prints. It is more than a notification may have, because rows that a notification does not
 /// show are printed too.
-const PRINTED_BYTES_MAX: usize = 4 * super::OUTPUT_BYTES_MAX;
+const PRINTED_BYTES_MAX: usize = 4 * OUTPUT_BYTES_MAX;
 
-/// Begins a mark in rendered text.
-pub(super) const OPEN: char = '\u{2}';
-/// Ends a mark in rendered text.
-pub(super) const CLOSE: char = '\u{3}';
+/// Begins a placeholder in rendered text.
+pub(in crate::pipeline::render) const OPEN: char = '\u{2}';
+/// Ends a placeholder in rendered text.
+pub(in crate::pipeline::render) const CLOSE: char = '\u{3}';
 
 /// One printed thing.
 #[derive(Debug)]
-pub(super) enum Mark {
+pub(in crate::pipeline::render) enum Placeholder {
     /// A null, boolean, number or string, to be encoded where it stands.
     Scalar(Value),
     /// A key, already encoded.
@@ -30,17 +30,19 @@ pub(super) enum Mark {
     Block(String, Option<String>),
     /// What follows stands on this line of the template.
     Line(usize),
+    /// A value that is not there, where that prints nothing.
+    Nothing,
 }
 
-impl Mark {
+impl Placeholder {
     /// The bare text of what was printed, for a cell that mixes it with other text.
-    pub(super) fn text(&self) -> String {
+    pub(in crate::pipeline::render) fn text(&self) -> String {
         match self {
             Self::Scalar(Value::String(text))
             | Self::Key(text)
             | Self::Cells(text)
             | Self::Block(text, _) => text.clone(),
-            Self::Line(_) => String::new(),
+            Self::Line(_) | Self::Nothing => String::new(),
             Self::Scalar(value) => {
                 let mut out = String::new();
                 toon::write_scalar(&mut out, value);
@@ -50,8 +52,8 @@ impl Mark {
     }
 }
 
-impl Mark {
-    /// About how many bytes [`Mark::text`] has.
+impl Placeholder {
+    /// About how many bytes [`Placeholder::text`] has.
     fn length(&self) -> usize {
         /// No number is longer, but for those that are written out.
         const OF_SCALAR: usize = 24;
@@ -61,39 +63,39 @@ impl Mark {
             | Self::Cells(text)
             | Self::Block(text, _) => text.len(),
             Self::Scalar(_) => OF_SCALAR,
-            Self::Line(_) => 0,
+            Self::Line(_) | Self::Nothing => 0,
         }
     }
 }
 
 /// Everything that was printed during one render.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
-    all: Vec<Mark>,
+pub(in crate::pipeline::render) struct Placeholders {
+    all: Vec<Placeholder>,
     bytes: usize,
     /// The length of the longest one.
     longest: usize,
     /// How many events the rows stand for that a filter did not write.
-    pub(super) left_out: u64,
+    pub(in crate::pipeline::render) left_out: u64,
     /// Columns that an author named and that no row has.
-    pub(super) absent: Vec<String>,
+    pub(in crate::pipeline::render) absent: Vec<String>,
 }
 
 /// More was printed than [`PRINTED_BYTES_MAX`].
 #[derive(Debug)]
-pub(super) struct TooMuch;
+pub(in crate::pipeline::render) struct TooMuch;
 
-impl Marks {
-    /// Keeps `mark` and gives the text that stands for it.
-    pub(super) fn push(&mut self, mark: Mark) -> Result<String, TooMuch> {
-        let length = mark.length();
+impl Placeholders {
+    /// Keeps `placeholder` and gives the text that stands for it.
+    pub(in crate::pipeline::render) fn push(&mut self, placeholder: Placeholder) -> Result<String, TooMuch> {
+        let length = placeholder.length();
         self.bytes += 1 + length;
         if self.bytes > PRINTED_BYTES_MAX {
             return Err(TooMuch);
         }
         self.longest = self.longest.max(length);
         let number = self.all.len().to_string();
-        self.all.push(mark);
+        self.all.push(placeholder);
         let mut text = String::with_capacity(number.len() + 2);
         text.push(OPEN);
         text.push_str(&number);
@@ -101,35 +103,36 @@ impl Marks {
         Ok(text)
     }
 
-    /// Splits text into its own parts and the marks between them; a broken mark is dropped.
-    pub(super) fn split<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Piece<'a>> {
+    /// Splits text into its own parts and the placeholders between them; a broken placeholder is dropped.
+    pub(in crate::pipeline::render) fn split<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Piece<'a>> {
         let (before, rest) =
             text.split_once(OPEN).map_or((text, None), |(before, rest)| (before, Some(rest)));
-        let marked = rest.into_iter().flat_map(|rest| rest.split(OPEN)).flat_map(|part| {
+        let after_open = rest.into_iter().flat_map(|rest| rest.split(OPEN)).flat_map(|part| {
             let (index, after) = part.split_once(CLOSE).unwrap_or((part, ""));
-            let mark = index.parse().ok().and_then(|index: usize| self.all.get(index)).map(Piece::Mark);
-            mark.into_iter().chain(std::iter::once(Piece::Text(after)))
+            let placeholder =
+                index.parse().ok().and_then(|index: usize| self.all.get(index)).map(Piece::Placeholder);
+            placeholder.into_iter().chain(std::iter::once(Piece::Text(after)))
         });
-        std::iter::once(Piece::Text(before)).chain(marked)
+        std::iter::once(Piece::Text(before)).chain(after_open)
     }
 
-    /// Whether what `text` stands for is more than may be printed: a mark can stand in it any number of times.
-    pub(super) fn is_too_much(&self, text: &str) -> bool {
+    /// Whether what `text` stands for is more than may be printed: a placeholder can stand in it any number of times.
+    pub(in crate::pipeline::render) fn is_too_much(&self, text: &str) -> bool {
         let count = text.matches(OPEN).count();
         if text.len() + count * self.longest <= PRINTED_BYTES_MAX {
             return false;
         }
         let lengths = self.split(text).map(|piece| match piece {
             Piece::Text(text) => text.len(),
-            Piece::Mark(mark) => mark.length(),
+            Piece::Placeholder(placeholder) => placeholder.length(),
         });
         lengths.sum::<usize>() > PRINTED_BYTES_MAX
     }
 
-    /// Text with its marks replaced by what they stand for.
+    /// Text with its placeholders replaced by what they stand for.
     ///
     /// Errors: that is more than may be printed.
-    pub(super) fn expand(&self, text: &str) -> Result<String, TooMuch> {
+    pub(in crate::pipeline::render) fn expand(&self, text: &str) -> Result<String, TooMuch> {
         if self.is_too_much(text) {
             return Err(TooMuch);
         }
@@ -140,7 +143,7 @@ impl Marks {
         self.split(text)
             .map(|piece| match piece {
                 Piece::Text(text) => text.to_owned(),
-                Piece::Mark(mark) => mark.text(),
+                Piece::Placeholder(placeholder) => placeholder.text(),
             })
             .collect()
     }
@@ -148,11 +151,11 @@ impl Marks {
 
 /// A part of a rendered line.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Piece<'a> {
+pub(in crate::pipeline::render) enum Piece<'a> {
     /// The template's own text.
     Text(&'a str),
     /// Something it printed.
-    Mark(&'a Mark),
+    Placeholder(&'a Placeholder),
 }
 
 #[cfg(test)]
@@ -161,25 +164,25 @@ mod tests {
 
     #[test]
     fn text_and_marks_come_apart_and_broken_marks_vanish() {
-        let mut marks = Marks::default();
-        let first = marks.push(Mark::Scalar("a".into())).expect("small");
-        let second = marks.push(Mark::Scalar(7.into())).expect("small");
-        assert_eq!(marks.expanded(&format!("x{first}, {second}{OPEN}9{CLOSE}.{OPEN}1")), "xa, 7.7");
-        assert_eq!(marks.expanded("plain"), "plain");
+        let mut placeholders = Placeholders::default();
+        let first = placeholders.push(Placeholder::Scalar("a".into())).expect("small");
+        let second = placeholders.push(Placeholder::Scalar(7.into())).expect("small");
+        assert_eq!(placeholders.expanded(&format!("x{first}, {second}{OPEN}9{CLOSE}.{OPEN}1")), "xa, 7.7");
+        assert_eq!(placeholders.expanded("plain"), "plain");
     }
 
     #[test]
     fn more_than_the_output_limit_is_refused() {
-        let mut marks = Marks::default();
-        assert!(marks.push(Mark::Scalar("x".repeat(PRINTED_BYTES_MAX - 1).into())).is_ok());
-        assert!(marks.push(Mark::Scalar("x".into())).is_err());
+        let mut placeholders = Placeholders::default();
+        assert!(placeholders.push(Placeholder::Scalar("x".repeat(PRINTED_BYTES_MAX - 1).into())).is_ok());
+        assert!(placeholders.push(Placeholder::Scalar("x".into())).is_err());
     }
 
     #[test]
     fn a_mark_that_stands_in_a_text_often_is_not_expanded_beyond_the_limit() {
-        let mut marks = Marks::default();
-        let mark = marks.push(Mark::Scalar("x".repeat(10_000).into())).expect("small");
-        assert!(marks.expand(&mark.repeat(20)).is_ok());
-        assert!(marks.expand(&mark.repeat(40)).is_err());
+        let mut placeholders = Placeholders::default();
+        let placeholder = placeholders.push(Placeholder::Scalar("x".repeat(10_000).into())).expect("small");
+        assert!(placeholders.expand(&placeholder.repeat(20)).is_ok());
+        assert!(placeholders.expand(&placeholder.repeat(40)).is_err());
     }
 }

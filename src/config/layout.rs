@@ -1,0 +1,183 @@
+//! `template`, `one` and `table` of `[output]`: how a subscriber's notifications become text.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    config::{
+        layers::SourceFile,
+        raw::{Parsed, Section, Value},
+        report::{Diagnostic, Place, sentence, shown},
+        subscriber::Context,
+        values,
+    },
+    nearest::nearest,
+    notification::SubscriberId,
+    pipeline::render::{self, Column, Declared, EventText, Layout, Table},
+};
+
+/// How the name of a template ends.
+pub(crate) const TEMPLATE_SUFFIX: &str = ".toon.j2";
+
+/// Where the parts of a declared layout are in their file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeclaredPlaces {
+    /// The text of one event, with what it says.
+    pub one: Option<(Place, Arc<str>)>,
+    /// The table.
+    pub table: Option<Place>,
+    /// The columns of the table that the file names.
+    pub columns: BTreeMap<String, Place>,
+}
+
+/// A layout, and where its parts are if the file declares them.
+pub(super) struct LayoutRule {
+    pub(super) layout: Layout,
+    pub(super) places: Option<DeclaredPlaces>,
+}
+
+/// Reads all three; what is wrong stays in `section`, and the layout is then the generic one.
+pub(super) fn read(
+    section: &mut Section<'_>,
+    id: Option<&SubscriberId>,
+    file: &SourceFile,
+    context: &Context<'_>,
+) -> LayoutRule {
+    let template = section.read("template", |value| read_template(value, context));
+    let one = section.read("one", read_one);
+    let table = section.read("table", |value| read_table(value, file));
+    let declared = ["one", "table"].into_iter().find(|key| section.value(key).is_some());
+    if let Some(declared) = declared {
+        section.object("template", |value| {
+            let message = format!("`template` and `{declared}` both say how a notification is written");
+            value
+                .error(message)
+                .with_note(format!("keep one of them: all that `{declared}` does, a template can"))
+        });
+        let text = |value: &Value<'_>| Some((value.place(), value.get().as_str()?.into()));
+        let places = DeclaredPlaces {
+            one: section.value("one").and_then(text),
+            table: section.value("table").map(Value::place),
+            columns: table.as_ref().map(|table| table.places.clone()).unwrap_or_default(),
+        };
+        let layout = Layout::Declared(Arc::new(Declared::new(one, table.map(|table| table.table))));
+        return LayoutRule { layout, places: Some(places) };
+    }
+    let name = template.unwrap_or_else(|| own_template(id, context));
+    LayoutRule { layout: Layout::Template(name), places: None }
+}
+
+/// The lines of one event.
+fn read_one(value: &Value<'_>) -> Parsed<EventText> {
+    let source = values::words(value)?;
+    EventText::compile(source).map_err(|error| {
+        let mut wrong = value.error(format!("`one` cannot be used: {}", sentence(&error.message)));
+        let place = value.place();
+        wrong.place = match error.range {
+            Some(range) => place.within(source, range),
+            None => place.line_within(source, error.line),
+        };
+        vec![wrong]
+    })
+}
+
+struct PlacedTable {
+    table: Table,
+    places: BTreeMap<String, Place>,
+}
+
+fn read_table(value: &Value<'_>, file: &SourceFile) -> Parsed<PlacedTable> {
+    let Some(mut section) = value.section() else { return Err(value.wrong_kind("a table")) };
+    let key = section.require("key", |value| values::words(value).map(str::to_owned), file);
+    let columns = section.read("columns", read_columns);
+    let repeats = section.read("repeats", values::flag).unwrap_or(true);
+    let found = section.finish();
+    let (Some(key), true) = (key, found.is_empty()) else { return Err(found) };
+    let places = columns.iter().flatten().map(|(column, place)| (column.name().to_owned(), place.clone()));
+    let places = places.collect();
+    let columns = columns.map(|columns| columns.into_iter().map(|(column, _)| column).collect());
+    Ok(PlacedTable { table: Table::new(key, columns, repeats), places })
+}
+
+/// The columns in the order of the file, each with its place: names, or a table of names with what each shows.
+fn read_columns(value: &Value<'_>) -> Parsed<Vec<(Column, Place)>> {
+    let columns = match (value.entries(), value.items()) {
+        (Some(entries), _) => {
+            entries.iter().map(|(name, value)| read_column(name, value)).collect::<Vec<_>>()
+        }
+        (None, Some(items)) => {
+            let mut columns: Vec<Parsed<(Column, Place)>> = Vec::new();
+            for item in items {
+                let column = values::words(&item).map(|name| (Column::new(name, [name]), item.place()));
+                let is_double = |other: &(Column, Place)| {
+                    column.as_ref().is_ok_and(|(column, _)| column.name() == other.0.name())
+                };
+                if columns.iter().flatten().any(is_double) {
+                    let message =
+                        format!("there are two columns `{}`", item.get().as_str().unwrap_or_default());
+                    columns.push(Err(vec![item.error(message)]));
+                } else {
+                    columns.push(column);
+                }
+            }
+            columns
+        }
+        (None, None) => {
+            let expected = "a list of names, or a table of names and what each shows";
+            return Err(value.wrong_kind(expected));
+        }
+    };
+    if columns.is_empty() {
+        return Err(vec![
+            value.error("`columns` names no column").with_note("without `columns` all are shown"),
+        ]);
+    }
+    let (good, wrong): (Vec<_>, Vec<_>) = columns.into_iter().partition(Result::is_ok);
+    let wrong: Vec<Diagnostic> = wrong.into_iter().filter_map(Result::err).flatten().collect();
+    if wrong.is_empty() { Ok(good.into_iter().flatten().collect()) } else { Err(wrong) }
+}
+
+fn read_column(name: &str, value: &Value<'_>) -> Parsed<(Column, Place)> {
+    if name.trim().is_empty() {
+        return Err(vec![value.key_error("the name of a column is empty")]);
+    }
+    let from = match value.items() {
+        Some(_) => values::list(value, values::words)?,
+        None => vec![values::words(value)?],
+    };
+    if from.is_empty() {
+        return Err(vec![value.error(format!("the column `{}` shows nothing", shown(name)))]);
+    }
+    Ok((Column::new(name, from), value.key_place()))
+}
+
+/// A template by its path, its file name, or its file name without the ending.
+fn read_template(value: &Value<'_>, context: &Context<'_>) -> Parsed<Arc<str>> {
+    let found = values::words(value)?;
+    if found == render::GENERIC {
+        return Ok(render::GENERIC.into());
+    }
+    let name = template_name(found);
+    if context.templates.contains(&name) {
+        return Ok(name.into());
+    }
+    if context.template_names.contains(name.as_str()) {
+        // It has an error of its own, which stands there; the file that names it is left out in silence.
+        return Ok(name.into());
+    }
+    let meant = nearest(&name, context.template_names.iter().copied());
+    let note = "a template is a file below templates/ of any layer; \"generic\" is the table without one";
+    Err(vec![
+        value.error(format!("there is no template `{}`", shown(&name))).with_nearest(meant).with_note(note),
+    ])
+}
+
+fn template_name(found: &str) -> String {
+    let name = found.strip_prefix("templates/").unwrap_or(found);
+    let suffix = if name.ends_with(TEMPLATE_SUFFIX) { "" } else { TEMPLATE_SUFFIX };
+    format!("{name}{suffix}")
+}
+
+fn own_template(id: Option<&SubscriberId>, context: &Context<'_>) -> Arc<str> {
+    let own = id.map(|id| template_name(id.as_str())).filter(|name| context.templates.contains(name));
+    own.map_or_else(|| render::GENERIC.into(), Arc::from)
+}

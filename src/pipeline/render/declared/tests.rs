@@ -1,0 +1,271 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    notification::{SubscriberId, Tokens},
+    pipeline::{
+        render::{
+            Column, RenderFailure,
+            tests::{PLENTY, row},
+        },
+        row::Row,
+    },
+    time::Timestamp,
+    toon,
+};
+
+fn render(layout: &Layout, templates: &Templates, rows: &[Row], max_tokens: u32) -> Rendered {
+    let input = RenderInput {
+        subscriber: &SubscriberId::new("sub"),
+        subscriber_name: "Sub",
+        rows,
+        repeats: 0,
+        suppressed: 2,
+        now: Timestamp::from_millis(2_000),
+        max_tokens: Tokens(max_tokens),
+    };
+    let rendered = layout.render(templates, &input);
+    assert!(toon::decode(&rendered.content).is_ok(), "{}", rendered.content);
+    rendered
+}
+
+fn declared(one: Option<&str>, table: Option<Table>) -> Layout {
+    let one = one.map(|one| EventText::compile(one).unwrap_or_else(|error| panic!("{error}: {one}")));
+    Layout::Declared(Arc::new(Declared::new(one, table)))
+}
+
+/// What `one` says about an event with this payload, without the line that counts what was suppressed.
+fn said(one: &str, payload: Value) -> Result<String, RenderFailure> {
+    let rendered = render(&declared(Some(one), None), &Templates::new(), &[row(payload, 1)], PLENTY);
+    match rendered.failure {
+        None => Ok(rendered.content.replace("\nsuppressed: 2", "")),
+        Some(failure) => Err(failure),
+    }
+}
+
+#[test]
+fn the_text_of_one_event_sees_its_fields_and_keeps_their_types() {
+    let payload =
+        json!({"n": 5, "s": "05", "at": {"line": 7}, "list": ["a", "b c", 1], "map": {"k": "x: y"}});
+    for (one, written) in [
+        ("{{ type }}: {{ payload.n }}", "tool.call.failure: 5"),
+        ("a: {{ payload.s }}", "a: \"05\""),
+        ("a: {{ source }} {{ severity }} at {{ payload.at.line }}", "a: tool_executor error at 7"),
+        ("a: {{ payload.gone or source }}", "a: tool_executor"),
+        ("a: {{ payload.list }}", "a: a b c 1"),
+        ("a: {{ payload.list|join(', ') }}", "a: \"a, b c, 1\""),
+        ("a: {{ payload.map }}", "a: \"{\\\"k\\\":\\\"x: y\\\"}\""),
+        ("{{ payload.at|toon(key='at') }}", "at:\n  line: 7"),
+        ("a: {{ subscriber.id }} {{ now }}", "a: \"sub 1970-01-01T00:00:02Z\""),
+        ("a: {{ repeats }}", "a: 1"),
+    ] {
+        assert_eq!(said(one, payload.clone()).as_deref(), Ok(written), "{one}");
+    }
+}
+
+#[test]
+fn what_is_not_there_prints_nothing_and_takes_a_line_without_a_value_with_it() {
+    let payload = json!({"here": "x", "null": null, "empty": "", "zero": 0, "no": false});
+    for (one, written) in [
+        ("a: {{ payload.here }}\nb: {{ payload.gone }}", "a: x"),
+        ("a: {{ payload.null }}\nb: {{ payload.here }}", "b: x"),
+        ("a: {{ payload.empty }}\nb: {{ payload.here }}", "b: x"),
+        ("a: \"{{ payload.empty }}\"\nb: {{ payload.here }}", "a: \"\"\nb: x"),
+        ("a: {{ payload.gone.below.it }}\nb: {{ payload.here }}", "b: x"),
+        ("a: {{ payload.gone|join(', ') }}\nb: {{ payload.here }}", "b: x"),
+        ("a: {{ payload.gone }} {{ payload.null }}\nb: {{ payload.here }}", "b: x"),
+        ("a: {{ payload.here if payload.gone }}\nb: {{ payload.here }}", "b: x"),
+        ("a: {{ payload.here }} {{ payload.gone }}", "a: x"),
+        ("a: {{ payload.gone }} {{ payload.here }}", "a: x"),
+        ("a: one {{ payload.gone }} two", "a: one two"),
+        ("a: \"{{ payload.gone }}\"", "a: \"\""),
+        ("a: {{ payload.gone }}: b", "a: \": b\""),
+        ("a: {{ payload.zero }}\nb: {{ payload.no }}", "a: 0\nb: false"),
+        ("a:\n  b: {{ payload.gone }}\n  c: {{ payload.here }}", "a:\n  c: x"),
+        ("a: {% if payload.gone %}x{% endif %}", "a: \"\""),
+        ("a: {% set x %}{{ payload.gone }}{% endset %}{{ x }}\nb: 1", "b: 1"),
+    ] {
+        assert_eq!(said(one, payload.clone()).as_deref(), Ok(written), "{one}");
+    }
+    let nothing = said("a: {{ payload.gone }}", json!({"n": 1})).expect("no fault of the text");
+    assert_eq!(nothing, "type: tool.call.failure\nsource: tool_executor\nseverity: error\nn: 1");
+    let failure = said("a: 1\nb: {{ payload.zero + payload.here }}", payload).expect_err("no sum");
+    assert_eq!(failure.line, Some(2));
+}
+
+#[test]
+fn a_text_of_one_event_that_uses_what_it_does_not_have_is_refused() {
+    for (one, part) in [
+        ("a: {{ events[0].type }}", "an event has no `events`"),
+        ("a: {{ tool_name }}", "`payload.tool_name`"),
+        ("a: {{ sorce }}", "did you mean `source`"),
+        ("a: {{ payload.x|uper }}", "did you mean `upper`"),
+        ("a: {{ payload.x", "without its `}}`"),
+    ] {
+        let error = EventText::compile(one).expect_err(one);
+        assert!(error.message.contains(part), "{one}: {error}");
+    }
+}
+
+#[test]
+fn the_fields_of_a_payload_that_a_text_names_are_known() {
+    let fields = |one: &str| {
+        let text = EventText::compile(one).expect("it compiles");
+        text.fields().iter().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(
+        fields("a: {{ payload.x.y }} {% if payload.z is defined %}{{ source }}{% endif %}"),
+        ["x", "z"]
+    );
+    assert_eq!(fields("{% set payload = {'x': 1} %}a: {{ payload.x }}"), Vec::<String>::new());
+}
+
+fn table(columns: Option<&[(&str, &[&str])]>, repeats: bool) -> Table {
+    let column = |(name, from): &(&str, &[&str])| Column::new(name, from.iter().copied());
+    Table::new("t", columns.map(|columns| columns.iter().map(column).collect()), repeats)
+}
+
+#[test]
+fn one_event_without_a_text_of_its_own_is_a_line_for_each_column() {
+    let payload = || json!({"tool": "grep", "n": null, "note": "a, b", "at": {"line": 7}, "repeats": 4});
+    let columns: &[(&str, &[&str])] =
+        &[("what", &["name", "tool"]), ("n", &["n"]), ("note", &["note"]), ("line", &["at.line"])];
+    let lines = |table: Table, repeats: u32| {
+        let rows = [row(payload(), repeats)];
+        let rendered = render(&declared(None, Some(table)), &Templates::new(), &rows, PLENTY);
+        assert_eq!(rendered.failure, None);
+        rendered.content.replace("\nsuppressed: 2", "")
+    };
+    let written = "what: grep\nnote: \"a, b\"\nline: 7";
+    assert_eq!(lines(table(Some(columns), true), 1), written);
+    assert_eq!(lines(table(Some(columns), true), 3), format!("{written}\nrepeats: 3"));
+    assert_eq!(lines(table(Some(columns), false), 3), format!("{written}\nrepeats: 3"));
+    let all = "tool: grep\nnote: \"a, b\"\nat.line: 7\nrepeats: 4";
+    assert_eq!(lines(table(None, true), 1), all);
+    assert_eq!(lines(table(None, true), 3), format!("{all}\nrepeats_more: 3"));
+    let several = [row(payload(), 2), row(json!({"tool": "fetch"}), 1)];
+    let in_table = render(&declared(None, Some(table(None, false))), &Templates::new(), &several, PLENTY);
+    assert!(!in_table.content.contains("repeats_more"), "{}", in_table.content);
+    assert_eq!(lines(table(Some(&[("times", &["repeats_more"])]), true), 3), "times: 3");
+    assert_eq!(lines(table(Some(&[("n", &["n"])]), true), 1), "t: 1");
+    let rendered = render(
+        &declared(None, Some(table(Some(&[("x", &["no"]), ("y", &["none"])]), true))),
+        &Templates::new(),
+        &[row(payload(), 1)],
+        PLENTY,
+    );
+    assert_eq!(
+        rendered.failure.map(|failure| failure.message).as_deref(),
+        Some("no row has a column `x`, `y`")
+    );
+}
+
+#[test]
+fn several_events_without_a_table_are_the_generic_one() {
+    let rows = ["a", "b"].map(|text| row(json!({ "text": text }), 1));
+    let of = |layout: Layout| render(&layout, &Templates::new(), &rows, PLENTY);
+    assert_eq!(of(declared(Some("one: {{ payload.text }}"), None)), of(Layout::generic()));
+}
+
+#[test]
+fn a_line_that_does_not_fit_has_its_text_cut_with_a_mark() {
+    let rows = [row(json!({"a": "word ".repeat(300), "b": "x", "c": "y"}), 1)];
+    let rendered = render(&declared(None, Some(table(None, true))), &Templates::new(), &rows, 60);
+    assert_eq!(rendered.failure, None);
+    assert!(
+        rendered.content.contains("chars]") && rendered.content.contains("\nc: y"),
+        "{}",
+        rendered.content
+    );
+    let smaller = render(&declared(None, Some(table(None, true))), &Templates::new(), &rows, 20);
+    assert!(smaller.content.contains("omitted_fields"), "{}", smaller.content);
+}
+
+fn any_cell() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (-9..9_i32).prop_map(|n| Value::from(f64::from(n) / 4.0)),
+        Just(json!({ "p": "x: y" })),
+        Just(json!(["a", 1])),
+        "[ -~\n\u{2}\u{e9}]{0,10}".prop_map(Value::from),
+    ]
+}
+
+fn any_payloads(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Value>> {
+    let names = &["tool_name", "error_type", "server", "reason", "tools", "o", "repeats"];
+    let payload = prop::collection::hash_map(prop::sample::select(names), any_cell(), 0..5);
+    prop::collection::vec(payload.prop_map(|fields| json!(fields)), count)
+}
+
+/// A table, and the template that writes the same.
+type Same = (&'static [(&'static str, &'static [&'static str])], bool, &'static str);
+
+/// Tables without columns show all of them.
+const SAME: [Same; 4] = [
+    (&[], true, "{{ rows|toon(key=\"t\") }}"),
+    (
+        &[("tool", &["tool_name", "@source"]), ("error", &["error_type", "@type.last"])],
+        true,
+        "{{ rows|toon(key=\"t\", columns={\"tool\": [\"tool_name\", \"@source\"], \"error\": [\"error_type\", \"@type.last\"]}) }}",
+    ),
+    (
+        &[("server", &["server"]), ("all", &["o", "@payload"])],
+        false,
+        "{{ rows|toon(key=\"t\", columns={\"server\": \"server\", \"all\": [\"o\", \"@payload\"]}, repeats=false) }}",
+    ),
+    (
+        &[("repeats", &["server"]), ("x", &["o.p"]), ("t", &["absent", "tools", "@time"])],
+        true,
+        "{{ rows|toon(key=\"t\", columns={\"repeats\": \"server\", \"x\": \"o.p\", \"t\": [\"absent\", \"tools\", \"@time\"]}) }}",
+    ),
+];
+
+fn rows_of(payloads: Vec<Value>, repeated: u32) -> Vec<Row> {
+    let repeats = std::iter::once(repeated).chain(std::iter::repeat(1));
+    payloads.into_iter().zip(repeats).map(|(payload, repeats)| row(payload, repeats)).collect()
+}
+
+fn of_same(same: &Same) -> Table {
+    table(Some(same.0).filter(|columns| !columns.is_empty()), same.1)
+}
+
+proptest! {
+    #[test]
+    fn a_declared_table_is_what_a_template_would_write(
+        same in prop::sample::select(&SAME),
+        payloads in any_payloads(2..20),
+        repeated in 1..3_u32,
+        max_tokens in prop::sample::select(&[PLENTY, 60, 20]),
+    ) {
+        let rows = rows_of(payloads, repeated);
+        let mut templates = Templates::new();
+        templates.add("t", same.2.to_owned()).expect("it compiles");
+        let written = render(&declared(None, Some(of_same(&same))), &templates, &rows, max_tokens);
+        let run = render(&Layout::Template("t".into()), &templates, &rows, max_tokens);
+        prop_assert_eq!(written.content, run.content);
+        prop_assert_eq!((written.tokens, written.absent), (run.tokens, run.absent));
+        prop_assert_eq!(written.failure.is_some(), run.failure.is_some());
+    }
+
+    #[test]
+    fn the_lines_of_one_event_say_what_its_row_in_a_table_says(
+        same in prop::sample::select(&SAME),
+        payloads in any_payloads(1..2),
+    ) {
+        let rows = rows_of(payloads, 1);
+        let mut templates = Templates::new();
+        templates.add("t", same.2.to_owned()).expect("it compiles");
+        let lines = render(&declared(None, Some(of_same(&same))), &templates, &rows, PLENTY);
+        let in_table = render(&Layout::Template("t".into()), &templates, &rows, PLENTY);
+        let [lines, in_table] = [lines, in_table].map(|rendered| toon::decode(&rendered.content).expect("strict"));
+        if let Some(mut fields) = in_table["t"][0].as_object().cloned() {
+            fields.insert("suppressed".to_owned(), 2.into());
+            prop_assert_eq!(lines, Value::Object(fields));
+        } else {
+            prop_assert_eq!(lines, in_table);
+        }
+    }
+}
