@@ -1,4 +1,4 @@
-//! An error with what caused it, in one line.
+//! An error with its causes in one line.
 
 use std::error::Error;
 

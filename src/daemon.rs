@@ -1,7 +1,8 @@
-//! The daemon: everything that lives as long as the process does, started in order and stopped in four phases.
+//! The daemon process: started in order and stopped in four phases.
 //!
-//! Start: lock the state folder, read the configuration, open the journal, replay it into the engine, listen. Stop: take nothing
-//! more in, let the engine come to the journal's head, sync, close. It decides nothing about events; that is the engine's.
+//! Start: lock the state folder, read the configuration, open the journal, replay it into the
+//! engine, listen. Stop: refuse new requests, bring the engine to the journal's head, sync, close.
+//! The engine, not the daemon, decides about events.
 
 pub mod backup;
 mod clock;
@@ -80,10 +81,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// The log of what the user was to know, in the state folder, unless the configuration names another.
+/// The log of notices to the user, in the state folder, unless the configuration names another.
 pub const NOTICES_FILE: &str = "notices.jsonl";
 
-/// Where the daemon keeps and finds its things.
+/// The daemon's paths and service manager.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
     /// The Unix socket.
@@ -92,14 +93,14 @@ pub struct ServeOptions {
     pub config: PathBuf,
     /// The state folder.
     pub state: PathBuf,
-    /// The service manager, if it wants to know that the event loop turns.
+    /// The service manager, if it runs a watchdog for the event loop.
     pub watcher: Option<Watcher>,
 }
 
 /// Why the daemon cannot start, or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// The state folder cannot be made.
+    /// The state folder cannot be created.
     #[error("make the state folder {}", path.display())]
     State {
         /// Which one.
@@ -107,28 +108,28 @@ pub enum DaemonError {
         /// Why.
         source: io::Error,
     },
-    /// The state folder cannot be had.
+    /// The state folder cannot be locked.
     #[error("take the state folder")]
     Lock(#[from] LockError),
     /// The journal cannot be opened or replayed.
     #[error("rebuild the state from the journal")]
     Recovery(#[from] RecoveryError),
-    /// The rules cannot be put in force.
+    /// The rules cannot be applied.
     #[error("put the rules in force")]
     Rules(#[from] ReloadError),
     /// The daemon cannot listen.
     #[error("listen")]
     Listen(#[from] ListenError),
-    /// The signals cannot be listened to.
+    /// The signal handlers cannot be installed.
     #[error("listen to signals")]
     Signals(#[source] io::Error),
-    /// A task that the daemon cannot do without ended.
+    /// A required task ended.
     #[error("keep running")]
     Task(#[from] TaskError),
-    /// The history's file cannot be made.
+    /// The history's file cannot be created.
     #[error("make the history's file")]
     Projector(#[from] ProjectorError),
-    /// A thread cannot be had.
+    /// A thread cannot be started.
     #[error("start a thread")]
     Thread(#[source] io::Error),
     /// The disk failed.
@@ -136,9 +137,10 @@ pub enum DaemonError {
     Poisoned(#[from] Poisoned),
 }
 
-/// Runs the daemon until a signal asks it to stop; `on_ready` is called once, when it listens.
+/// Runs the daemon until a signal stops it; calls `on_ready` once, when it listens.
 ///
-/// Shape: `passed` is what a service manager listens at on the daemon's behalf; without it the daemon makes its own socket.
+/// Shape: `passed` holds the sockets opened by a service manager; without them the daemon creates
+/// its own.
 pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce()) -> Result<(), DaemonError> {
     let mut signals = Signals::listen().map_err(DaemonError::Signals)?;
     limits::raise_open_files();
@@ -169,13 +171,13 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     watched.and(stopped)
 }
 
-/// The file of tokens for TCP that the configuration in `config` names, or the one in the state folder.
+/// The token file for TCP that the configuration in `config` names, or the one in the state folder.
 pub fn token_file(config: &Path, state: &Path) -> PathBuf {
     let compiled = reload::read_at_start(config, &RulesStore::new(state)).compiled;
     compiled.daemon.http.and_then(|http| http.token_file).unwrap_or_else(|| state.join(TOKEN_FILE))
 }
 
-/// A history that was made again.
+/// A rebuilt history.
 #[derive(Debug)]
 pub struct Rebuilt {
     /// How many records the journal has.
@@ -184,7 +186,7 @@ pub struct Rebuilt {
     pub file: PathBuf,
 }
 
-/// Makes the history's file again while no daemon runs.
+/// Rebuilds the history's file while no daemon runs.
 ///
 /// Errors: a daemon runs, or the journal or the file fails.
 pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
@@ -211,15 +213,15 @@ struct Daemon {
     tasks: Supervisor,
     /// Ends after the event loop.
     projector: Option<JoinHandle<()>>,
-    /// Becomes true when nothing more is taken in.
+    /// Becomes true when no new requests are accepted.
     stop_intake: watch::Sender<bool>,
-    /// Becomes true when the engine is to come to the journal's head.
+    /// Becomes true when the engine has to reach the journal's head and stop.
     drain: watch::Sender<bool>,
-    /// Asks for the configuration to be read again.
+    /// Requests that the configuration be read again.
     reloads: mpsc::Sender<ReloadRequest>,
-    /// Keeps the task that writes snapshots until the end of the drain.
+    /// Keeps the task that writes snapshots running until the end of the drain.
     orders: mpsc::Sender<Order>,
-    /// Whether the socket goes with the daemon; one that was passed to it serves the next daemon too.
+    /// Whether to remove the socket at the end; a passed one serves the next daemon too.
     owns_socket: bool,
 }
 
@@ -251,7 +253,7 @@ impl Daemon {
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
         let app =
             new_app(&journal, &clock, engine, reloads.handle(), projection.clone(), transcripts, intake);
-        // Sources begin with what is set, so that none takes it for new.
+        // Sources start with the current settings, so that none takes them for a change.
         app.registry.sources().publish_settings(&fold.engine.rules().outside);
         let schedule = Schedule::new(orders.clone(), compiled.daemon.journal.snapshot_records, snapshot);
         let event_loop = EventLoop {
@@ -297,7 +299,7 @@ impl Daemon {
         Ok(Self { options, journal, tasks, projector, stop_intake, drain, reloads, orders, owns_socket })
     }
 
-    /// Passes on that a reload is asked for; returns when asked to stop, or when something ended that the daemon cannot do without.
+    /// Forwards reload requests; returns on a stop signal, or when a required task ended.
     async fn watch(&mut self, signals: &mut Signals) -> Result<(), DaemonError> {
         loop {
             tokio::select! {
@@ -309,7 +311,8 @@ impl Daemon {
                     Asked::Reload => reload::ask(&self.reloads),
                 },
                 ended = self.tasks.next_end() => {
-                    // None can be missing, so one that ends without an error ends the daemon with one.
+                    // All of these tasks are required, so one that ends without an error is an
+                    // error too.
                     let task = ended.transpose()?;
                     return Err(TaskError::Ended { task: task.map_or("task", TaskKind::as_str) }.into());
                 }
@@ -324,7 +327,7 @@ impl Daemon {
         tracing::info!(version, pid, %socket, head = self.journal.written().borrow().0, "ready");
     }
 
-    /// Stops in four phases, within [`GRACE`]; what is not done by then is done by the next start.
+    /// Stops in four phases, within [`GRACE`]; the next start does what is left.
     async fn stop(mut self) -> Result<(), DaemonError> {
         let stopping = async {
             tracing::debug!(phase = %Phase::Intake, "stopping");
@@ -337,7 +340,7 @@ impl Daemon {
             self.drain.send_replace(true);
             self.tasks.wait_for(TaskKind::EventLoop).await?;
             if let Some(projector) = self.projector.take() {
-                // It commits what it was handed; that it panicked was said when it did.
+                // It commits what it was given; a panic was logged when it happened.
                 drop(tokio::task::spawn_blocking(move || projector.join()).await);
             }
             tracing::debug!(phase = %Phase::Sync, "stopping");
@@ -360,7 +363,7 @@ impl Daemon {
     }
 }
 
-/// The history and the thread that keeps it.
+/// The history and its thread.
 struct History {
     projection: Projection,
     feed: Feed,
@@ -368,7 +371,8 @@ struct History {
 }
 
 impl History {
-    /// Starts the thread; `projected` is the history's file if the start found it fit to be gone on with by what `fold` noted.
+    /// Starts the thread. `projected` is the history's file, if the notes of `fold` can bring it up
+    /// to date.
     fn start(
         state: &Path,
         past: Past,
@@ -382,7 +386,7 @@ impl History {
     }
 }
 
-/// What the servers are given, with the registry and the meters that all of the daemon shares.
+/// Creates the servers' state, with the registry and the meters shared by the daemon.
 fn new_app(
     journal: &Journal,
     clock: &Arc<Clock>,
@@ -394,7 +398,7 @@ fn new_app(
 ) -> App {
     let meters = Arc::new(Meters::new(monotonic_now));
     journal.measure_with(meters.clone());
-    // The numbers of requests go on from the time, so that no two daemons of one journal give the same ones.
+    // Request ids start from the time, so that no two daemons of one journal use the same ones.
     let registry = Arc::new(Registry::new(clock.now().as_millis() << 20));
     let clock = clock_fn(clock);
     let rooms = Rooms::default();
@@ -423,7 +427,7 @@ fn watch_clients(tasks: &mut Supervisor, app: &App, transcripts: mpsc::Receiver<
     tasks.start(TaskKind::IdleSessions, server::look_for_idle(app.clone()));
 }
 
-/// Starts the sources that are always there.
+/// Starts the built-in sources.
 fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path, ended_at: Timestamp) {
     let out = Outlet { publisher: app.publisher.clone(), clock: app.clock.clone() };
     let inputs = app.registry.sources();
@@ -446,7 +450,8 @@ fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path, ended_at: Time
     tasks.start(TaskKind::Source, source::keep_running(searching, out, app.shutdown.clone()));
 }
 
-/// Listens at the socket, and on loopback if that is configured; tells whether the socket is the daemon's own.
+/// Listens at the socket, and on loopback if configured; returns whether the daemon owns the
+/// socket.
 async fn listen_everywhere(
     tasks: &mut Supervisor,
     options: &ServeOptions,

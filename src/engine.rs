@@ -1,11 +1,12 @@
 //! Every pipeline and every session as one state machine.
 //!
-//! The engine is told what happened and when ([`Input`]), in the order of the journal, and says what is to be done
-//! ([`Output`]) and when it wants to be woken. It is a pure fold: the same inputs with the same times give the same outputs,
-//! which is why live traffic, recovery, a subscriber's own tests and simulation are one code. Before each input it fires every deadline
-//! up to that input's time, each as of its own time, so it does not matter whether a timer or the next input came first.
+//! The engine takes what happened and when ([`Input`]), in journal order. It returns what to do
+//! ([`Output`]) and when to wake it. It is a pure fold: the same inputs with the same times give
+//! the same outputs. So live traffic, recovery, a subscriber's own tests and simulation run the
+//! same code. Before each input it fires every deadline up to that input's time, each at its own
+//! time, so the order of a timer and the next input does not matter.
 //!
-//! It does not know what a socket, a file, a clock or TOML is.
+//! It does not know sockets, files, clocks or TOML.
 
 pub mod io;
 pub mod rules;
@@ -68,16 +69,16 @@ use crate::{
     watch::{Watch, Watches},
 };
 
-/// The deciding half of the program.
+/// The decision logic of the program.
 #[derive(Debug)]
 pub struct Engine {
     rules: Arc<CompiledRules>,
     matcher: Matcher,
-    /// Whose conditions an event resolves.
+    /// Finds the pipelines whose conditions an event resolves.
     resolvers: Matcher,
     /// One for each of `rules.subscribers`, in that order.
     pipelines: Vec<Pipeline>,
-    /// When each pipeline wants to be woken, by its index.
+    /// When to wake each pipeline, by its index.
     pipeline_deadlines: Deadlines<u32>,
     sessions: Sessions,
     fanout: Fanout,
@@ -88,7 +89,7 @@ pub struct Engine {
     /// What the sessions know of the machine.
     probes: probe::Memory,
     watches: Watches,
-    /// What is on its way to the user.
+    /// Notices on their way to the user.
     for_user: Deliveries,
     questions: Questions,
     ci: Follows,
@@ -97,7 +98,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Makes an engine that runs by `rules` and has seen nothing.
+    /// Creates an engine with `rules` and no state.
     pub fn new(rules: Arc<CompiledRules>) -> Self {
         let pipelines = rules.subscribers.iter().cloned().map(Pipeline::new).collect();
         let mut ci = Follows::default();
@@ -124,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// Takes one input. Afterwards drain [`Engine::poll_output`] to `None` before the next.
+    /// Handles one input. Drain [`Engine::poll_output`] to `None` before the next.
     ///
     /// `now` is the time of the input's journal record; it never goes back.
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp) {
@@ -169,13 +170,13 @@ impl Engine {
             Input::Tick => {}
         }
         self.note_idle_sessions(now);
-        // Other rules can make a batch or a session due that was not.
+        // Other rules can make a batch or a session due.
         self.fire_deadlines(now);
         self.advance_fanout(is_tick, now);
         self.relieve();
     }
 
-    /// Has the sessions take their broadcasts whose queues `input` is about.
+    /// Lets the sessions whose queues `input` concerns take their broadcasts first.
     fn catch_up_for(&mut self, input: &Input<'_>) {
         match input {
             Input::Event { event, .. } => {
@@ -206,18 +207,18 @@ impl Engine {
         }
     }
 
-    /// What the shell must do next, in the order in which it must be done.
+    /// The next thing the shell must do; the order matters.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When the engine wants an input at the latest, and on whose behalf. `None` while nothing is open.
+    /// When the engine needs an input at the latest, and why. `None` while nothing is pending.
     pub fn poll_timeout(&self) -> Option<(Timestamp, WakeReason)> {
         let fanout = self.fanout.poll_timeout().map(|at| (at, WakeReason::Fanout));
         fanout.into_iter().chain(self.next_deadline()).min()
     }
 
-    /// The earliest deadline, and whose it is.
+    /// The earliest deadline and its reason.
     fn next_deadline(&self) -> Option<(Timestamp, WakeReason)> {
         [
             (self.pipeline_deadlines.first(), WakeReason::Pipeline),
@@ -233,22 +234,23 @@ impl Engine {
         .min()
     }
 
-    /// How many open sessions were closed for want of room since the journal began.
+    /// How many open sessions were evicted for lack of room since the journal began.
     pub fn sessions_evicted(&self) -> u64 {
         self.sessions.evicted.count
     }
 
-    /// The rules it runs by.
+    /// The rules in force.
     pub fn rules(&self) -> &Arc<CompiledRules> {
         &self.rules
     }
 
-    /// How many events and notifications came to which end since the journal began.
+    /// Counts of outcomes of events and notifications since the journal began.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// The templates and conditions that failed under the rules in force, with the subscriber of each.
+    /// The templates and conditions that failed under the rules in force, with the subscriber of
+    /// each.
     pub fn failing(&self) -> impl Iterator<Item = (&SubscriberId, String, &Failing)> {
         self.pipelines.iter().flat_map(|pipeline| {
             let id = &pipeline.rule().id;
@@ -256,28 +258,29 @@ impl Engine {
         })
     }
 
-    /// How many notifications wait for a session that is not open yet.
+    /// How many notifications wait for a session to open.
     pub fn unclaimed_len(&self) -> usize {
         self.unclaimed.len()
     }
 
-    /// The sessions that are open, and then those that have ended and may come back, each in the order of their ids.
+    /// The open sessions, then the suspended ones, each in id order.
     pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
         self.sessions.views()
     }
 
-    /// The same, all in the order of their ids.
+    /// The same, all in id order.
     pub fn sessions_by_id(&self) -> impl Iterator<Item = SessionView<'_>> {
         self.sessions.views_by_id()
     }
 
-    /// What waits for a session that is not open, in the order in which it would be delivered.
+    /// The notifications that wait for a session to open, in delivery order.
     pub fn unclaimed(&self) -> Vec<&Notification> {
         self.unclaimed.in_order()
     }
 
-    /// Whether something can be decided about a notification: it waits in the queue of a session, or, if none is named, in any. What
-    /// waits for the next session can be dismissed; there is no agent yet to discuss it with.
+    /// Whether a decision about a notification is possible: it waits in the session's queue, or in
+    /// any queue if `session` is `None`. A notification that waits for the next session can be
+    /// dismissed; there is no agent yet to discuss it with.
     pub fn can_decide(
         &self,
         session: Option<&SessionId>,
@@ -294,48 +297,48 @@ impl Engine {
         }
     }
 
-    /// One session that is open, or has ended and may come back.
+    /// One open or suspended session.
     pub fn session(&self, id: &SessionId) -> Option<SessionView<'_>> {
         self.sessions.view(id)
     }
 
-    /// What changed of what sessions know since this was asked before.
+    /// Changes to what sessions know, since the last call.
     pub fn take_known(&mut self) -> Option<Changes> {
         self.probes.has_changes().then(|| self.probes.take_changes())
     }
 
-    /// The open watches, in the order of their ids.
+    /// The open watches, in id order.
     pub fn watches(&self) -> impl Iterator<Item = &Arc<Watch>> {
         self.watches.open()
     }
 
-    /// The open watches, if they are others than when this was asked before.
+    /// The open watches, if they changed since the last call.
     pub fn take_watches(&mut self) -> Option<Arc<[Arc<Watch>]>> {
         self.watches.take_changes()
     }
 
-    /// What is due at the sinks, if that can be something else than when this was asked before.
+    /// What is due at the sinks, if it may have changed since the last call.
     pub fn take_outbound(&mut self) -> Option<Outbound> {
         let jobs = self.for_user.take_due()?;
         Some(Outbound { settings: Arc::clone(&self.rules.sinks), jobs })
     }
 
-    /// Where a notice goes, if it is one of the newest.
+    /// The outcome of a notice at the sinks, if it is one of the newest.
     pub fn sink_verdict(&self, notice: &str) -> Option<&SinkVerdict> {
         self.for_user.verdict(notice)
     }
 
-    /// The questions that wait for an answer, if they are others than when this was asked before.
+    /// The open questions, if they changed since the last call.
     pub fn take_questions(&mut self) -> Option<Arc<[Arc<Question>]>> {
         self.questions.take_changes()
     }
 
-    /// How a question is, if it is open or one of the newest that ended.
+    /// The state of a question that is open or ended recently.
     pub fn question(&self, id: &str) -> Option<QuestionState> {
         self.questions.state(id)
     }
 
-    /// Ends what is on its way of questions that have ended.
+    /// Ends the deliveries of questions that have ended.
     fn close_questions(&mut self) {
         for id in self.questions.take_closed() {
             let entries = self.for_user.end_question(&id);
@@ -343,17 +346,17 @@ impl Engine {
         }
     }
 
-    /// What is to be asked next of what was pushed, if that may be something else than when this was asked before.
+    /// The next CI requests, if they may have changed since the last call.
     pub fn take_ci_plan(&mut self) -> Option<Plan> {
         self.ci.take_plan()
     }
 
-    /// The folders that open sessions work in, if they are others than when this was asked before.
+    /// The folders of open sessions, if they changed since the last call.
     pub fn take_folders(&mut self) -> Option<Arc<[Arc<str>]>> {
         self.sessions.take_folders()
     }
 
-    /// The session in which the process goes on that was in `id`; `id` itself when none is known.
+    /// The current session of the process that was in `id`; `id` itself when no other is known.
     pub fn session_now(&self, id: &SessionId) -> SessionId {
         self.sessions.now_in(id).clone()
     }
@@ -386,7 +389,7 @@ impl Engine {
         }
     }
 
-    /// Ends what waits for a session to be idle that is.
+    /// Ends the watches that wait for a session that is idle now.
     fn note_idle_sessions(&mut self, now: Timestamp) {
         if !self.watches.waits_for_idle() {
             return;
@@ -420,7 +423,8 @@ impl Engine {
         }
     }
 
-    /// Closes the open batches of the pipelines that `is_wanted` picks, in the scopes that `concerns` picks.
+    /// Closes the open batches of the pipelines that `is_wanted` selects, in the scopes that
+    /// `concerns` selects.
     fn close_batches(
         &mut self,
         is_wanted: impl Fn(&Pipeline) -> bool,
@@ -439,8 +443,8 @@ impl Engine {
         }
     }
 
-    /// Runs on by other rules. A subscriber that stays keeps what it remembers; one that goes closes its batches first, and of one
-    /// that is switched off nothing more is told.
+    /// Switches to other rules. A subscriber that stays keeps its state; one that is removed closes
+    /// its batches first. Notifications of one that is switched off are not delivered.
     fn replace_rules(&mut self, rules: Arc<CompiledRules>, now: Timestamp) {
         let switched_off = switched_off(&rules);
         let stays = |pipeline: &Pipeline| {
@@ -484,7 +488,7 @@ impl Engine {
             self.for_user.forget_quiet();
         }
         self.rules = rules;
-        // What is due goes by the new settings.
+        // The new settings decide what is due.
         self.for_user.note_change();
         for session in self.sessions.apply(&self.rules.sessions, &switched_off) {
             self.settle_session(&session);
@@ -498,7 +502,7 @@ impl Engine {
         }
     }
 
-    /// Confirms an injection, also one whose session has ended and left what it held to others.
+    /// Confirms an injection, also one of an ended session whose notifications others have now.
     fn ack(&mut self, session: &SessionId, injection: &InjectionId, by: ConfirmedBy) {
         self.with_injector(session, |injector| injector.ack(injection, by));
         if self.sessions.get(session).is_none() {
@@ -506,7 +510,7 @@ impl Engine {
         }
     }
 
-    /// Accounts for an event that nothing comes of.
+    /// Records that an event has no effect.
     fn skip(&mut self, event: Option<Seq>) {
         if let Some(seq) = event {
             self.record(LedgerEntry::HeldBack { seq, by: HeldBackBy::Unreadable });
@@ -517,7 +521,7 @@ impl Engine {
         self.unclaimed.note_undelivered(session, injection);
         let Some(known) = self.sessions.known_mut(session) else { return };
         if known.injector.undelivered(injection) == Some(InjectionPoint::TurnStart) {
-            // A turn that a wake should have begun has not, as far as anyone knows.
+            // The turn that a wake should have started has not started, as far as is known.
             known.state = SessionState::Idle;
         }
         self.settle_session(session);

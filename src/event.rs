@@ -1,7 +1,7 @@
-//! What happened: events, their types, and the rules for what a payload may hold.
+//! Events, their types, and the rules for payloads.
 //!
-//! Everything here is data with rules. An event is checked once, where it enters; afterwards it cannot be invalid. This
-//! module does not know who reacts to an event, where it is stored, or how it arrived.
+//! Everything here is data with rules. An event is validated once, on entry; afterwards it cannot
+//! be invalid. This module does not know consumers, storage or transport.
 
 mod eight;
 mod envelope;

@@ -1,8 +1,8 @@
-//! The one call of a harness at a safe moment, and what it is answered.
+//! The exchange: a harness's one call at a safe point, and its answer.
 //!
-//! An [`Exchange`] tells where the agent stands, confirms what arrived, and takes what may be told now; the [`Answer`] holds
-//! at most one [`Injection`]. These are the engine's own types: the JSON of the API is `protocol`'s, the words of one
-//! harness are `harness`'s.
+//! An [`Exchange`] reports the agent's point, confirms earlier injections, and takes what may be
+//! delivered now; the [`Answer`] has at most one [`Injection`]. These are the engine's own types:
+//! `protocol` has the JSON of the API, `harness` the formats of each harness.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -13,29 +13,29 @@ use crate::{
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId, Tokens},
 };
 
-/// What a line begins with that a user sees.
+/// The prefix of a line shown to the user.
 pub const LINE_BEGIN: &str = "aside: ";
 
-/// What a harness says at an injection point.
+/// A harness's request at an injection point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
     /// The conversation.
     pub session: SessionId,
-    /// The moment.
+    /// The injection point.
     pub point: InjectionPoint,
-    /// Id of the message the answer will ride on; the same one again gets the same answer.
+    /// Id of the message that will carry the answer; the same id again gets the same answer.
     pub carrier: Arc<str>,
     /// The harness's name of the turn, if it has one.
     pub turn: Option<Arc<str>>,
-    /// Who asks; opens the session if it is not open yet.
+    /// The harness; opens the session if it is not open yet.
     pub harness: Harness,
-    /// The tool whose call or result this is about.
+    /// The tool whose call or result this concerns.
     pub tool: Option<Arc<str>>,
-    /// Injections that are known to have arrived.
+    /// Injections that have arrived.
     pub acks: Vec<InjectionId>,
     /// Limits below the configured ones.
     pub budget: Budget,
-    /// How the injection is to be written; the configured format if there is none.
+    /// The format of the injection; the configured one if `None`.
     pub format: Option<Format>,
     /// What the carrier does besides when it takes text.
     pub carrier_effect: CarrierEffect,
@@ -48,7 +48,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// An exchange that says nothing but who asks, where and for which message.
+    /// An exchange with only its session, point and carrier.
     pub fn new(session: SessionId, point: InjectionPoint, carrier: &str) -> Self {
         Self {
             session,
@@ -67,7 +67,7 @@ impl Exchange {
         }
     }
 
-    /// The point whose rule says what is released: an agent that asks for all gets what a turn's start releases.
+    /// The point whose rule applies: a pull releases what a turn start releases.
     pub(crate) fn releases_as_at(&self) -> InjectionPoint {
         match self.trigger {
             Trigger::Pull => InjectionPoint::TurnStart,
@@ -89,14 +89,15 @@ impl Exchange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// The agent is at the point that the exchange names.
+    /// The agent is at the exchange's point.
     #[default]
     Agent,
-    /// A wake asked for it, and the agent is where it was: only an injection moves it. It is no proof that an earlier injection
-    /// arrived, because the agent did nothing since.
+    /// A wake requested it, and the agent has not moved. So it does not prove that an earlier
+    /// injection arrived.
     Wake,
-    /// The agent asks for all that waits for it, amid its turn: everything pending leaves at any point. It is where it was before and
-    /// after, and as calls run side by side, it is no proof that an earlier injection arrived.
+    /// The agent asks for everything pending during its turn; all of it is released at any point.
+    /// The agent's position is unchanged, and as calls run in parallel, it does not prove that an
+    /// earlier injection arrived.
     Pull,
 }
 
@@ -126,7 +127,7 @@ pub enum ContextChange {
     Unchanged,
     /// It was compacted: what was delivered may be gone.
     Compacted,
-    /// The conversation was resumed with its history: what was delivered is there.
+    /// The conversation was resumed with its history: delivered text is there.
     Resumed,
     /// It is empty, and the session replaces another one, which ends with that.
     Cleared {
@@ -140,7 +141,8 @@ pub enum ContextChange {
     },
 }
 
-/// What is known of the harness and the session behind an exchange; what is absent leaves the session's as it was.
+/// The properties of the harness and the session behind an exchange; absent ones leave the
+/// session's unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Harness {
@@ -150,15 +152,15 @@ pub struct Harness {
     pub version: Option<Arc<str>>,
     /// The folder the session works in.
     pub workspace: Option<Arc<str>>,
-    /// Whom the agent works for.
+    /// The user of the agent.
     pub user: Option<Arc<str>>,
     /// The harness's process.
     pub pid: Option<u32>,
-    /// When that process started, in clock ticks since the machine did: the number of a process is given to another one some day.
+    /// When that process started, in clock ticks since boot: process ids are reused.
     pub pid_started: Option<u64>,
     /// How many conversations that process can have.
     pub conversations: Option<Conversations>,
-    /// The session this one is a subagent of.
+    /// The session of which this one is a subagent.
     pub parent: Option<SessionId>,
 }
 
@@ -168,7 +170,7 @@ impl Harness {
         self.pid.map(|pid| Process { pid, started: self.pid_started })
     }
 
-    /// Says that the process is `process`; a start that was given stays.
+    /// Sets the process to `process`; a known start time stays.
     pub fn runs_in(&mut self, process: Process) {
         self.pid = Some(process.pid);
         self.pid_started = self.pid_started.or(process.started);
@@ -178,14 +180,14 @@ impl Harness {
 /// A process of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
-    /// When it started, in clock ticks since the machine did; `None` where nobody could tell.
+    /// When it started, in clock ticks since boot; `None` if unknown.
     pub started: Option<u64>,
 }
 
 impl Process {
-    /// Whether both can be one: the starts are compared where both are known.
+    /// Whether both can be the same process: start times are compared if both are known.
     pub fn can_be(self, other: Self) -> bool {
         let has_other_start =
             matches!((self.started, other.started), (Some(own), Some(other)) if own != other);
@@ -197,9 +199,10 @@ impl Process {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conversations {
-    /// Any number at a time: a server, a bot. Two sessions of one process have nothing to do with each other.
+    /// Any number at a time: a server, a bot. Two sessions of one process are unrelated.
     Many,
-    /// One at a time: a client at a terminal. A session that begins there is what its user went on to from the one before.
+    /// One at a time: a client at a terminal. A new session in it continues the user's previous
+    /// one.
     OnePerProcess,
 }
 
@@ -207,7 +210,7 @@ impl Conversations {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Many, Self::OnePerProcess];
 
-    /// The word for it.
+    /// The value's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Many => "many",
@@ -216,7 +219,7 @@ impl Conversations {
     }
 }
 
-/// The most an injection may hold; `None` is the configured limit.
+/// The limits of an injection; `None` is the configured limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub struct Budget {
     /// Notifications.
@@ -227,7 +230,7 @@ pub struct Budget {
     pub max_chars: Option<u32>,
 }
 
-/// How an injection is written for its carrier.
+/// How an injection is rendered for its carrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -239,15 +242,15 @@ pub enum Format {
     Toon,
     /// A JSON object.
     Json,
-    /// One line, for a wake route that makes an event of each line.
+    /// One line, for a wake route that turns each line into an event.
     Line,
 }
 
 impl Format {
-    /// All formats that can be asked for.
+    /// All formats that can be requested.
     pub const ALL: [Self; 5] = [Self::Xml, Self::Markdown, Self::Toon, Self::Json, Self::Line];
 
-    /// The word for it.
+    /// The format's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Xml => "xml",
@@ -270,17 +273,17 @@ impl FromStr for Format {
     }
 }
 
-/// A word that is no format.
+/// A text that is not a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no format; there are xml, markdown, toon, json and line")]
 pub struct FormatError(pub String);
 
-/// The short name of an injection, which also stands in its text.
+/// The short name of an injection, which is also in its text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InjectionId(Arc<str>);
 
 impl InjectionId {
-    /// Wraps a name that was given out before.
+    /// Wraps a name from an earlier injection.
     pub fn new(id: &str) -> Self {
         Self(id.into())
     }
@@ -297,52 +300,54 @@ impl fmt::Display for InjectionId {
     }
 }
 
-/// What an exchange gets.
+/// The answer to an exchange.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// What is released, if anything is.
     pub injection: Option<Injection>,
     /// How many notifications stay in the session's queue.
     pub pending: u32,
-    /// Whether the harness should ask before its next tool, because something critical waits.
+    /// Whether the harness should make an exchange before its next tool, because something critical
+    /// is pending.
     pub check_before_tool: bool,
-    /// What the harness is asked to do besides.
+    /// The directive to the harness.
     pub directive: Option<Directive>,
-    /// One line for the user, not for the agent: what waits for the user's word, said of each notification once, and what is
-    /// delivered with this answer.
+    /// One line for the user, not for the agent: what waits for the user's decision, each
+    /// notification once, and what this answer delivers.
     pub notice: Option<Arc<str>>,
 }
 
-/// What an exchange released when it was made, as the journal has it.
+/// What an exchange released when it was made, as recorded in the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseRecord {
     /// The position of the exchange's record.
     pub exchange: Seq,
     /// The injection's short name.
     pub injection: InjectionId,
-    /// What was in it, in the order of the text.
+    /// Its notifications, in text order.
     pub notifications: Vec<NotificationId>,
-    /// What the harness was asked to do besides.
+    /// The directive to the harness.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directive: Option<Directive>,
 }
 
-/// What is known of what an exchange releases.
+/// What an exchange releases: to be decided, or as recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Release {
-    /// Nothing yet: it is decided.
+    /// Nothing yet: decide now.
     Decide,
-    /// What it released when it was made; `None` when nothing left. It is repeated, whatever would be decided now.
+    /// What it released when it was made; `None` for nothing. It is repeated, whatever the current
+    /// decision would be.
     Recorded(Option<ReleaseRecord>),
 }
 
-/// What a user does with a notification that waits.
+/// A user's decision about a pending notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Nobody is told of it.
+    /// It is not delivered.
     Dismiss,
-    /// The agent is told of it at the next point that releases it.
+    /// It is delivered to the agent at the next point that releases it.
     Discuss,
 }
 
@@ -350,7 +355,7 @@ impl Decision {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Dismiss, Self::Discuss];
 
-    /// The word for it.
+    /// The decision's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Dismiss => "dismiss",
@@ -363,31 +368,32 @@ impl Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Directive {
-    /// At `turn_end`: let the agent go on.
+    /// At `turn_end`: let the agent continue.
     Continue {
-        /// One line for whoever wonders why.
+        /// One line of explanation.
         reason: Arc<str>,
     },
-    /// At `before_tool`: let the text come in place of the call.
+    /// At `before_tool`: replace the call by the text.
     Cancel {
-        /// One line for whoever wonders why.
+        /// One line of explanation.
         reason: Arc<str>,
     },
 }
 
-/// What one exchange releases.
+/// What an exchange releases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Injection {
     /// Its short name.
     pub id: InjectionId,
-    /// The notifications as one text, in the format that was asked for.
+    /// The notifications as one text, in the requested format.
     pub text: Arc<str>,
-    /// What is in it, in one sentence for a person. No text but that of `line` has it, so whoever shows the text to a user puts it first.
+    /// Its content in one sentence for the user. Only the format `line` includes it, so a client
+    /// that shows the text to the user puts it first.
     #[serde(default)]
     pub sentence: Arc<str>,
     /// The role of the message it belongs in.
     pub role: Role,
-    /// What is in it, in the order of the text.
+    /// Its notifications, in text order.
     pub notifications: Vec<Released>,
 }
 
@@ -404,7 +410,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The word for it.
+    /// The role's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -419,12 +425,12 @@ impl Role {
 pub struct Released {
     /// Its id.
     pub id: NotificationId,
-    /// Who made it.
+    /// The subscriber that made it.
     pub subscriber: SubscriberId,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: Priority,
     /// The worst severity among its events.
     pub severity: Severity,
-    /// Whether it may have been told before.
+    /// Whether it may have been delivered before.
     pub redelivered: bool,
 }

@@ -1,10 +1,13 @@
-//! The queue of one session: takes notifications in, and releases them where the harness can carry them.
+//! The queue of one session: accepts notifications, and releases them where the harness can carry
+//! them.
 //!
-//! An exchange goes through it in this order: [`Injector::replay`] (the same carrier again gets the same answer),
-//! [`Injector::confirm_by_exchange`] (what was released before has arrived), [`Injector::note_exchange`] (what has expired goes),
-//! [`Injector::offer`] (what the point releases), [`fit`] (what there is room for, with the caller writing the text: it decides and
-//! changes nothing), [`Injector::release`] (what was decided leaves under a lease, with the answer remembered for its carrier). A notification is at any time in exactly one place: in the queue, under a lease, or ended with
-//! a [`LedgerEntry`]. It does not know how text is written, what else the engine does, or what time it is.
+//! An exchange goes through these steps: [`Injector::replay`] (the same carrier again gets the same
+//! answer), [`Injector::confirm_by_exchange`] (earlier releases have arrived),
+//! [`Injector::note_exchange`] (expired ones end), [`Injector::offer`] (what the point releases),
+//! [`fit`] (what fits; the caller renders the text, and nothing changes), [`Injector::release`]
+//! (the decision is released under a lease, and the answer kept for its carrier). A notification is
+//! always in exactly one place: in the queue, under a lease, or ended with a [`LedgerEntry`]. The
+//! injector does not know text formats, the rest of the engine, or the time.
 
 mod aside;
 mod asks;
@@ -68,30 +71,31 @@ pub use self::{
     view::{InjectorView, LeaseView, PendingView},
 };
 
-/// How often in a row an agent is asked to go on at the end of its turn, so that no subscriber keeps a turn from ending.
+/// How often in a row an agent is asked to continue at the end of its turn, so that no subscriber
+/// keeps a turn from ending.
 pub const CONTINUATIONS_MAX: u32 = 2;
 
-/// How what is decided leaves.
+/// The terms of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms<'t> {
     /// How long an injection may stay unconfirmed.
     pub lease: Duration,
-    /// Whether the user is shown what was delivered, where the harness can show a line.
+    /// Whether the user sees a line about the delivery, where the harness can show one.
     pub has_delivery_notice: bool,
-    /// Word for the user that is shown with it.
+    /// Text for the user that is shown with it.
     pub for_user: Option<&'t str>,
 }
 
-/// What became of a notification that was handed in.
+/// The outcome of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pushed {
-    /// Whether it was taken in; not so if this session had it before.
+    /// Whether it was accepted; false if this session had it before.
     pub is_new: bool,
-    /// What had to go because the queue was full; possibly the notification itself.
+    /// The notification evicted because the queue was full; possibly the new one itself.
     pub evicted: Option<Arc<Notification>>,
 }
 
-/// What waits for one session, and what is on its way to it.
+/// The pending and leased notifications of one session.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Injector {
     session: SessionId,
@@ -100,24 +104,25 @@ pub struct Injector {
     leases: Leases,
     answers: Answers,
     recent: RecentIds,
-    /// The conditions that were delivered and may still hold.
+    /// The delivered conditions that may still hold.
     told: Told,
-    /// A batch of tool calls that gives way.
+    /// A batch of tool calls that is being cancelled.
     #[serde(default)]
     held: Option<Held>,
     /// The next exchange releases everything, because the harness was woken or interrupted for it.
     releases_all: bool,
     turn: Option<Arc<str>>,
-    /// How often in a row the agent was asked to go on.
+    /// How often in a row the agent was asked to continue.
     continuations: u32,
-    /// How many events of each subscriber were evicted since the agent was last told how many; no zeroes.
+    /// How many events of each subscriber were evicted since that was last reported to the agent;
+    /// no zeroes.
     evicted: BTreeMap<SubscriberId, u32>,
     #[serde(skip)]
     outputs: VecDeque<LedgerEntry>,
 }
 
 impl Injector {
-    /// Makes the empty queue of `session`, which holds at most `queue_len_max` notifications.
+    /// Creates the empty queue of `session`, with at most `queue_len_max` notifications.
     pub fn new(session: SessionId, queue_len_max: u32) -> Self {
         Self {
             session,
@@ -136,9 +141,10 @@ impl Injector {
         }
     }
 
-    /// Takes in a notification, unless this session has or recently had it.
+    /// Accepts a notification, unless this session has or recently had it.
     ///
-    /// A full queue evicts the oldest of its least important ones, a critical one only if all are critical.
+    /// A full queue evicts the oldest one of the lowest priority; a critical one only if all are
+    /// critical.
     pub fn push(&mut self, notification: Arc<Notification>) -> Pushed {
         let id = &notification.id;
         if self.queue.contains(id) || self.recent.contains(id) || self.leases.contains(id) {
@@ -153,8 +159,8 @@ impl Injector {
         Pushed { is_new: true, evicted: self.evict_overflow() }
     }
 
-    /// What the message of `exchange` was answered before: the same carrier at the same point and in the same turn, among the newest
-    /// [`CARRIERS_MAX`] and no longer ago than a lease lasts.
+    /// The earlier answer to the message of `exchange`: the same carrier at the same point and in
+    /// the same turn, among the newest [`CARRIERS_MAX`] and no older than a lease.
     pub fn replay(&mut self, exchange: &Exchange, now: Timestamp) -> Option<Replayed> {
         let replayed = self.answers.replay(exchange, now)?;
         if let Some(injection) = &replayed.answer.injection {
@@ -163,10 +169,12 @@ impl Injector {
         Some(replayed)
     }
 
-    /// Confirms what `exchange` proves to have arrived: whatever left with an earlier carrier of the same turn.
+    /// Confirms injections that `exchange` proves to have arrived: those with an earlier carrier of
+    /// the same turn.
     ///
-    /// Carriers at the same point within [`PARALLEL_MS`] of each other may be on their way together and prove nothing, nor does a
-    /// call that was made together with one that gave way. Where either side does not name its turn, the turns count as the same.
+    /// Carriers at the same point within [`PARALLEL_MS`] of each other may be in flight together
+    /// and prove nothing, nor does a call of the batch in which one was cancelled. If either side
+    /// does not name its turn, the turns count as the same.
     pub fn confirm_by_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
         let held = self
             .held
@@ -177,9 +185,9 @@ impl Injector {
         }
     }
 
-    /// Confirms an injection that is known, from `by`, to have arrived; one that is not open is ignored.
+    /// Confirms an injection that has arrived according to `by`; ignored if it is not open.
     ///
-    /// A confirmation that comes after the lease ran out still ends what had gone back to the queue.
+    /// A confirmation after the lease expired still ends what had returned to the queue.
     pub fn ack(&mut self, injection: &InjectionId, by: ConfirmedBy) {
         let arrived = match self.leases.take(injection) {
             Some(lease) => lease.entries,
@@ -188,12 +196,14 @@ impl Injector {
         self.confirm(arrived, by);
     }
 
-    /// Takes back an injection when none of the answers that held it has left; one that is not open is ignored.
+    /// Takes back an injection when none of the answers that held it was sent; ignored if it is not
+    /// open.
     ///
-    /// To be told once for each answer that did not leave: a harness that gave up may have asked again with the same carrier
-    /// and read it then. Its notifications wait as if they had not been released, and its carrier will be answered anew.
+    /// Call it once for each answer that was not sent: a harness that gave up may have asked again
+    /// with the same carrier and read it then. Its notifications wait as if they had not been
+    /// released, and its carrier gets a new answer.
     ///
-    /// Shape: the point at which it had been released, if it was taken back.
+    /// Shape: the point at which it was released, if it was taken back.
     pub fn undelivered(&mut self, injection: &InjectionId) -> Option<InjectionPoint> {
         let lease = self.leases.take_undelivered(injection)?;
         self.answers.forget(injection);
@@ -204,14 +214,15 @@ impl Injector {
             self.add_evicted(subscriber, count);
         }
         for mut entry in lease.entries {
-            // The call that it would have come in place of was made.
+            // The tool call that it should have cancelled was made.
             entry.has_cancelled = false;
             self.put_back(entry);
         }
         Some(lease.point)
     }
 
-    /// Ends what waits of subscribers that were switched off; what is on its way is not called back.
+    /// Ends the pending notifications of subscribers that were switched off; leased ones are not
+    /// called back.
     pub fn mute(&mut self, subscribers: &BTreeSet<SubscriberId>) {
         self.told.forget_of(subscribers);
         for entry in self.queue.take_of(subscribers) {
@@ -219,20 +230,20 @@ impl Injector {
         }
     }
 
-    /// Ends what waits and `is_wanted` picks.
+    /// Ends the pending notifications that `is_wanted` selects.
     pub fn end_all_that(&mut self, is_wanted: impl Fn(&Notification) -> bool, reason: &Reason) {
         for entry in self.queue.take_all_that(|entry| is_wanted(&entry.notification)) {
             self.end(&entry.notification, reason.clone());
         }
     }
 
-    /// Says that the harness was woken or interrupted: the next exchange releases everything.
+    /// Notes that the harness was woken or interrupted: the next exchange releases everything.
     pub fn woken(&mut self) {
         self.releases_all = true;
     }
 
-    /// Takes note of an exchange before anything is offered: what has expired ends, and what belongs to a turn or a batch of calls
-    /// that is over is forgotten. Call it once for each exchange.
+    /// Prepares for an exchange before anything is offered: expired notifications end, and the
+    /// state of an ended turn or batch of calls is dropped. Call it once per exchange.
     pub fn note_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
         self.expire_pending(now);
         self.note_turn(exchange);
@@ -241,12 +252,12 @@ impl Injector {
         }
     }
 
-    /// What the point of `exchange` releases: critical ones, and others up to the number that `limits` allow in all. With a
-    /// critical one goes everything that waits for the agent.
+    /// What the point of `exchange` releases: critical ones, and others up to the number that
+    /// `limits` allow in all. A critical one also releases everything that waits for the agent.
     ///
-    /// A carrier that makes the agent go on gets nothing unless one of them asks for that, and then only
-    /// [`CONTINUATIONS_MAX`] times in a row; one that comes in place of a tool call gets nothing unless one of them is worth a
-    /// call, which it is once.
+    /// A carrier that makes the agent continue gets nothing unless one of them asks for that, and
+    /// then only [`CONTINUATIONS_MAX`] times in a row. A carrier that cancels a tool call gets
+    /// nothing unless one of them may cancel a call, which it may once.
     pub fn offer(&self, exchange: &Exchange, limits: &Limits) -> Offer {
         let point = exchange.releases_as_at();
         let is_due_alone = |lane| point::lets_out(point, lane, self.releases_all);
@@ -263,15 +274,16 @@ impl Injector {
         Offer { candidates, due: self.queue.count_due(is_due), asks, standing }
     }
 
-    /// How many events of each subscriber were evicted with their notifications and the next injection is to say so.
+    /// How many events of each subscriber were evicted; the next injection reports them.
     pub fn evicted(&self) -> &BTreeMap<SubscriberId, u32> {
         &self.evicted
     }
 
-    /// Does what was decided for `exchange`: releases it under a lease, and keeps the answer for the carrier.
+    /// Applies the decision for `exchange`: releases it under a lease, and keeps the answer for the
+    /// carrier.
     ///
-    /// Afterwards the ledger entries are to be taken with [`Self::poll_output`], before the answer is given. `injection` is
-    /// not used up when there is nothing to release.
+    /// Take the ledger entries with [`Self::poll_output`] before the answer is sent. `injection` is
+    /// not used up when nothing is released.
     pub fn release(
         &mut self,
         exchange: &Exchange,
@@ -296,9 +308,10 @@ impl Injector {
         answer
     }
 
-    /// Ends what has expired at `now`: pending notifications, and leases that nothing confirmed.
+    /// Ends what has expired at `now`: pending notifications, and unconfirmed leases.
     ///
-    /// Of the latter, critical notifications and those of severity error or worse go back once; the rest end as uncertain.
+    /// Of the latter, critical notifications and those of severity error or worse return to the
+    /// queue once; the rest end as uncertain.
     pub fn handle_timeout(&mut self, now: Timestamp) {
         for lease in self.leases.take_expired(now) {
             self.run_out(lease);
@@ -311,19 +324,19 @@ impl Injector {
         [self.queue.poll_timeout(), self.leases.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// What became of notifications, in the order in which it happened.
+    /// The next ledger entry, in the order in which it happened.
     pub fn poll_output(&mut self) -> Option<LedgerEntry> {
         self.outputs.pop_front()
     }
 
-    /// All that [`Self::poll_output`] would give. The room that they took goes with them: a session that took a thousand broadcasts at
-    /// once would keep that of two thousand entries.
+    /// All entries of [`Self::poll_output`], with their memory: otherwise a session that took a
+    /// thousand broadcasts at once would keep room for two thousand entries.
     pub fn take_outputs(&mut self) -> VecDeque<LedgerEntry> {
         std::mem::take(&mut self.outputs)
     }
 
-    /// How many notifications wait for the agent, and how urgent the most urgent one is; neither what is under a lease nor
-    /// what waits for the user counts.
+    /// How many notifications wait for the agent, and the highest priority. Leased ones and those
+    /// that wait for the user do not count.
     pub fn pending(&self) -> (u32, Option<Priority>) {
         let for_agent = self.queue.len() - self.queue.len_for_user();
         (u32::try_from(for_agent).unwrap_or(u32::MAX), self.queue.top_priority())
@@ -334,17 +347,18 @@ impl Injector {
         self.queue.len_of(priority)
     }
 
-    /// How many notifications wait for the user's word.
+    /// How many notifications wait for the user's decision.
     pub fn for_user(&self) -> u32 {
         u32::try_from(self.queue.len_for_user()).unwrap_or(u32::MAX)
     }
 
-    /// What the queue asks for while the session is in `state`, with the least priority that wakes; `None` when it can wait.
+    /// The wake that the queue requests while the session is in `state`; `threshold` is the least
+    /// priority that wakes; `None` when it can wait.
     pub fn wake(&self, state: SessionState, threshold: Priority) -> Option<Wake> {
         wake::wanted(&self.queue, state, threshold)
     }
 
-    /// Does what the user decided about a notification that waits; whether it waited.
+    /// Applies the user's decision about a pending notification; returns whether it was pending.
     pub fn decide(&mut self, notification: &NotificationId, decision: Decision) -> bool {
         match decision {
             Decision::Dismiss => match self.queue.take(notification) {
@@ -358,34 +372,35 @@ impl Injector {
         }
     }
 
-    /// The injections that are on their way and not known to have arrived, oldest first.
+    /// The unconfirmed injections, oldest first.
     pub fn unconfirmed_ids(&self) -> Vec<InjectionId> {
         self.leases.iter().map(|lease| lease.injection.clone()).collect()
     }
 
-    /// How many injections are on their way and not known to have arrived.
+    /// How many injections are unconfirmed.
     pub fn unconfirmed(&self) -> u32 {
         u32::try_from(self.leases.iter().len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether something waits that is released before the next tool runs, or the calls of a batch are held back.
+    /// Whether something is pending that is released before the next tool runs, or a batch of calls
+    /// is being cancelled.
     pub fn check_before_tool(&self) -> bool {
         self.held.is_some()
             || self.queue.has_due(|lane| point::lets_out(InjectionPoint::BeforeTool, lane, false))
     }
 
-    /// Changes how many notifications may wait; what is over a lower bound goes, the least important first.
+    /// Changes the bound of the queue; evicts what exceeds a lower one, lowest priority first.
     pub fn set_queue_len_max(&mut self, queue_len_max: u32) {
         self.queue_len_max = usize::try_from(queue_len_max).unwrap_or(usize::MAX);
         while self.evict_overflow().is_some() {}
     }
 
-    /// What waits and what is on its way, for whoever looks.
+    /// The pending and leased notifications, for display.
     pub fn view(&self, now: Timestamp) -> InjectorView {
         view::view(&self.queue, &self.leases, now)
     }
 
-    /// A new turn begins the count of continuations anew.
+    /// Updates the turn; a new turn resets the count of continuations.
     fn note_turn(&mut self, exchange: &Exchange) {
         let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(last), Some(this)) if last != this);
         if exchange.point == InjectionPoint::TurnStart || is_other_turn {
@@ -410,7 +425,7 @@ impl Injector {
         asks.filter(|asks| candidates.iter().any(|candidate| asks.is_asked_by(candidate)))
     }
 
-    /// What a call is told that was made together with one that gave way.
+    /// The directive for a call of a batch in which one was cancelled.
     fn standing_directive(&self, exchange: &Exchange) -> Option<Directive> {
         let held = self.held.as_ref().filter(|_| exchange.point == InjectionPoint::BeforeTool)?;
         Some(Directive::Cancel { reason: held.reason.clone() })
@@ -480,7 +495,7 @@ impl Injector {
 
     fn run_out(&mut self, lease: Lease) {
         for mut entry in lease.entries {
-            // Only a return counts: one that came back because its context is gone was not lost before.
+            // Only a return counts: one recalled because its context is gone was not lost before.
             if entry.returned_from.is_some() || !is_worth_repeating(&entry.notification) {
                 self.end_uncertain(entry);
             } else {

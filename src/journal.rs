@@ -1,12 +1,14 @@
-//! The one truth: an append-only, checksummed log of every input, and the only order and time there is.
+//! An append-only, checksummed log of every input: the only source of truth, order and time.
 //!
-//! A record is a kind, a position without gaps, a time that never steps back, and a body that the journal does not
-//! interpret. Records lie in segment files. One write takes all that waits, one sync makes it durable for all who asked for
-//! that, and writing goes on meanwhile. Readers own their positions, read files, and follow.
+//! A record has a kind, a position without gaps, a time that never steps back, and a body that the
+//! journal does not interpret. Records are in segment files. One write takes all waiting batches.
+//! One sync makes them durable for all callers that asked for it, while writing goes on. A reader
+//! owns its position, reads files, and follows.
 //!
-//! What it promises: an append answered at [`Level::Synced`] survives a power loss, one at [`Level::Written`] the death of
-//! the process; a reader sees a record as soon as its append is answered. After a failed write or sync nothing more is
-//! appended, and reading goes on. It does not know the engine, the protocol, or who reads.
+//! Guarantees: an append answered at [`Level::Synced`] survives a power loss; one at
+//! [`Level::Written`] survives the death of the process. A record can be read as soon as its append
+//! is answered. After a failed write or sync nothing more is appended, and reading goes on. The
+//! journal does not know the engine, the protocol, or its readers.
 
 mod blocking;
 mod commit;
@@ -71,16 +73,16 @@ pub use self::{
     settings::{Durability, JournalSettings, SEGMENT_BYTES, SYNC_WITHIN},
 };
 
-/// A journal that was opened, and what was found.
+/// An opened journal, and what recovery found.
 #[derive(Debug)]
 pub struct Opened {
     /// The journal.
     pub journal: Journal,
-    /// The torn ends that were cut off: of the last segment, and of the file that was to follow it.
+    /// The torn ends that were cut off: of the last segment, and of the prepared file after it.
     pub cuts: Vec<Cut>,
     /// The last record; [`Seq::ZERO`] when there is none.
     pub last_seq: Seq,
-    /// Its time.
+    /// The time of the last record.
     pub last_time: Timestamp,
 }
 
@@ -92,15 +94,15 @@ pub struct Appending {
 
 /// A handle of a running journal.
 ///
-/// Cloning gives another handle. When the last one is dropped the journal closes by itself, but only [`Journal::close`] says
-/// when that is done.
+/// A clone is another handle. The journal closes when the last handle is dropped, but only
+/// [`Journal::close`] reports when that is done.
 #[derive(Debug, Clone)]
 pub struct Journal {
     inner: Arc<Running>,
 }
 
 impl Appending {
-    /// Waits until the batch is at the level that was asked for.
+    /// Waits until the batch is at the requested level.
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn done(self) -> Result<Appended, AppendError> {
@@ -109,10 +111,10 @@ impl Appending {
 }
 
 impl Journal {
-    /// Opens the journal in a folder, or begins one there, and starts its threads.
+    /// Opens the journal in a folder, or creates one there, and starts its threads.
     ///
-    /// `key_of` tells the idempotency key of a record, if it has one; it is asked for the newest records, until as many keys
-    /// are found as are remembered.
+    /// `key_of` returns the idempotency key of a record, if it has one. It is called for the newest
+    /// records until the maximum number of keys is found.
     ///
     /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
     pub fn open(
@@ -125,7 +127,7 @@ impl Journal {
         Self::open_scanned(files, settings, clock, report, IdempotencyKeys::default())
     }
 
-    /// Opens a journal that was scanned, with the idempotency keys of the records up to those that were known.
+    /// Opens a scanned journal. `keys` are the idempotency keys of the records up to the hint's.
     ///
     /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
     pub fn open_scanned(
@@ -140,39 +142,43 @@ impl Journal {
         Ok(Opened { journal, cuts: found.cuts, last_seq: found.last, last_time: found.time })
     }
 
-    /// Scans the folder of a journal, the first step of [`Journal::open`], so that what is known can be compared with it.
+    /// Scans the folder of a journal: the first step of [`Journal::open`], so that the caller can
+    /// compare the result with what it knows.
     ///
-    /// `key_of` is asked for records after [`RecoveryHint::keys_upto`] only.
+    /// `key_of` is called only for records after [`RecoveryHint::keys_upto`].
     ///
     /// Errors: see [`OpenError`]; nothing is changed in any case.
     pub fn scan(files: &dyn Files, key_of: &KeyOf<'_>, hint: RecoveryHint) -> Result<ScanReport, OpenError> {
         recover::scan(files, key_of, hint)
     }
 
-    /// Appends a batch and waits until it is at `level`; may sync on this thread of a runtime, which others replace meanwhile.
+    /// Appends a batch and waits until it is at `level`. May sync on this runtime thread; the
+    /// runtime moves other tasks elsewhere meanwhile.
     ///
-    /// Waits while too much is under way. A caller that stops waiting does not undo the append.
+    /// Waits while too many appends are in flight. A caller that stops waiting does not undo the
+    /// append.
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn append(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
         let role = if level == Level::Synced && can_block() { Role::Blocking } else { Role::Inline };
         let (appending, duty) = self.submit(batch, level, role).await?;
         if let Some(duty) = duty {
-            // Nothing is waited for in between: others may be waiting for this sync.
+            // No await comes before this: others may be waiting for this sync.
             block_in_place(|| duty.sync());
         }
         appending.done().await
     }
 
-    /// Gives a batch its place behind all that was begun before, and leaves the waiting to [`Appending::done`]; it is written
-    /// and synced while its caller goes on.
+    /// Queues a batch after all earlier ones and returns; [`Appending::done`] waits. The batch is
+    /// written and synced while the caller goes on.
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn begin_append(&self, batch: AppendBatch, level: Level) -> Result<Appending, AppendError> {
         Ok(self.submit(batch, level, Role::Pipelined).await?.0)
     }
 
-    /// Submits a batch to the group commit, and leads it unless somebody does; returns the sync that the caller then owes.
+    /// Submits a batch to the group commit and leads if nobody does. Returns the sync that the
+    /// caller then has to do.
     async fn submit(
         &self,
         batch: AppendBatch,
@@ -193,9 +199,9 @@ impl Journal {
         Ok((Appending { answer }, duty))
     }
 
-    /// Waits until the consumer is near, appends, and answers when the batch is as durable as is set.
+    /// Waits until the consumer's lag allows it, appends, and answers at the configured durability.
     ///
-    /// A caller that waits holds one batch, so what waits is bounded by the number of callers.
+    /// A waiting caller holds one batch, so the number of callers bounds what waits.
     ///
     /// Errors: the journal is poisoned, full or closed.
     pub async fn publish(&self, batch: AppendBatch) -> Result<Appended, AppendError> {
@@ -203,28 +209,30 @@ impl Journal {
         self.append(batch, Level::Synced).await
     }
 
-    /// Waits until the consumer is near and gives the batch its place; who has more to read meanwhile waits for the disk later.
+    /// Waits until the consumer's lag allows it, and queues the batch. The caller can read more
+    /// input before it waits for the disk.
     ///
-    /// Errors: the journal is poisoned or closed; that it is full is said when the batch is waited for.
+    /// Errors: the journal is poisoned or closed. A full journal is reported by
+    /// [`Appending::done`].
     pub async fn begin_publish(&self, batch: AppendBatch) -> Result<Appending, AppendError> {
         let batch = self.inner.admission.admit(batch, &self.inner.written).await;
         self.begin_append(batch, Level::Synced).await
     }
 
-    /// Says how many records the consumer may be behind from now on; see [`Pace::note`].
+    /// Sets how many records the consumer may be behind; see [`Pace::note`].
     pub fn set_lag_max(&self, records: u64) {
         self.inner.admission.set_lag_max(records);
     }
 
-    /// Says how many notifications sessions have yet to take, of what the consumer has handled; before [`Self::consumed`], which
-    /// admits those that wait.
+    /// Sets how many handled notifications sessions have not taken yet. Call it before
+    /// [`Self::consumed`], which admits waiting publishers.
     pub fn set_untaken(&self, notifications: u64) {
         self.inner.admission.set_untaken(notifications);
     }
 
-    /// Says that the consumer has handled everything up to `seq`.
+    /// Reports that the consumer has handled everything up to `seq`.
     ///
-    /// Shape: all that was there when the journal was opened counts as handled.
+    /// Shape: all records present when the journal was opened count as handled.
     pub fn consumed(&self, seq: Seq) {
         self.inner.admission.consumed(seq);
     }
@@ -239,31 +247,34 @@ impl Journal {
         self.inner.admission.lag(*self.inner.written.borrow())
     }
 
-    /// Asks for the idempotency keys that are remembered after everything that was begun before.
+    /// Requests the remembered idempotency keys, as of all appends before this call.
     ///
-    /// Shape: oldest first; at most [`IDEMPOTENCY_KEYS_MAX`]. Appends wait while they are copied, some 0.2 ms for all. Nothing comes
-    /// if the journal is closed.
+    /// Shape: oldest first; at most [`IDEMPOTENCY_KEYS_MAX`]. Appends wait while they are copied,
+    /// some 0.2 ms for all. The channel closes without a value if the journal is closed.
     pub fn begin_idempotency_keys(&self) -> oneshot::Receiver<Vec<IdempotencyKey>> {
         let (reply, answer) = oneshot::channel();
-        // If it is closed the reply is dropped, which is what the other end is to see.
+        // If the journal is closed the reply is dropped, which the receiver sees.
         let _ = self.inner.group.submit(Command::IdempotencyKeys { reply }, Role::Inline);
         answer
     }
 
-    /// Has the next file prepared in the background; to be called once, when the start is over. Later files are prepared by themselves.
+    /// Prepares the next file in the background. Call it once, after the start; later files are
+    /// prepared automatically.
     ///
-    /// Filling 64 MiB keeps the disk busy for some 60 ms (measured). Appends that need the file before it is there wait for it.
+    /// Filling 64 MiB keeps the disk busy for some 60 ms (measured). An append that needs the file
+    /// earlier waits for it.
     pub fn prepare_next_file(&self) {
         // A closed journal needs none.
         let _ = self.inner.group.submit(Command::OrderNext, Role::Inline);
     }
 
-    /// Does what [`Journal::begin_idempotency_keys`] does and waits, blocking the thread; `None` when the journal is closed.
+    /// Like [`Journal::begin_idempotency_keys`], but blocks the thread; `None` when the journal is
+    /// closed.
     pub fn idempotency_keys_blocking(&self) -> Option<Vec<IdempotencyKey>> {
         block_on(async { self.begin_idempotency_keys().await.ok() })
     }
 
-    /// Does what [`Journal::append`] does, blocking the thread.
+    /// Like [`Journal::append`], but blocks the thread.
     ///
     /// Errors: the journal is poisoned or closed.
     pub fn append_blocking(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
@@ -277,17 +288,17 @@ impl Journal {
 
     /// The record at `seq`; `None` when it is not written yet.
     ///
-    /// Errors: it is gone or cannot be read.
+    /// Errors: it was deleted or cannot be read.
     pub fn read_at(&self, seq: Seq) -> Result<Option<RecordBuf>, ReadError> {
         let mut reader = self.read_from(seq);
         let records = reader.next_batch(1)?;
         Ok(records.iter().next().filter(|record| record.seq == seq).map(RecordBuf::from))
     }
 
-    /// The first record that `is_wanted` takes, in the newest segment that has one.
+    /// The first record that `is_wanted` accepts, in the newest segment that has one.
     ///
-    /// Reads everything when there is none: about a quarter of a second a gigabyte. Passes over damaged places, which the
-    /// journal's health then names.
+    /// Reads everything when there is none: about a quarter of a second a gigabyte. Skips damaged
+    /// places and adds them to the journal's health.
     ///
     /// Errors: none was found, and a record cannot be read.
     pub fn find(
@@ -301,7 +312,7 @@ impl Journal {
             while reader.position() < end {
                 let left = usize::try_from(end.0 - reader.position().0).unwrap_or(usize::MAX);
                 let records = match reader.next_batch(left) {
-                    // It was deleted meanwhile, and so was everything before it.
+                    // The segment was deleted meanwhile, and so was everything before it.
                     Err(ReadError::Gone { .. }) => return unread.map_or(Ok(None), Err),
                     Err(error) => {
                         unread.get_or_insert(error);
@@ -324,73 +335,75 @@ impl Journal {
         unread.map_or(Ok(None), Err)
     }
 
-    /// Deletes the segments all of whose records are before `seq`, oldest first; returns how many.
+    /// Deletes the segments whose records are all before `seq`, oldest first; returns how many.
     ///
-    /// Shape: the segment with the last durable record always stays. A reader that is in a deleted segment reads it to its
-    /// end; one that comes later gets `ReadError::Gone`.
+    /// Shape: the segment with the last durable record always stays. A reader in a deleted segment
+    /// can read it to its end; a later one gets `ReadError::Gone`.
     ///
-    /// Errors: a file cannot be removed; it and what follows it stay, and the next call tries again.
+    /// Errors: a file cannot be removed. It and the files after it stay; the next call tries again.
     pub fn forget_before(&self, seq: Seq) -> Result<usize, ForgetError> {
-        // A following segment with a durable record has its name, and so has the one before it.
+        // A following segment with a durable record has its name on the disk, so the one before it
+        // is complete.
         self.inner.shared.forget_before(seq.min(*self.inner.synced.borrow()))
     }
 
-    /// Says that no record before `seq` is needed any more, so that retention may delete it; nothing may be until this is called.
+    /// Lets retention delete records before `seq`. Until the first call nothing may be deleted.
     ///
-    /// Shape: the last call holds.
+    /// Shape: the last call wins.
     pub fn set_needed_from(&self, seq: Seq) {
         self.inner.shared.needed_from.store(seq.0, Ordering::Release);
         self.inner.shared.maintenance.ask();
     }
 
-    /// Has every commit's sync counted in `meters` from now on; the first call holds.
+    /// Counts every commit's sync in `meters` from now on; the first call wins.
     pub fn measure_with(&self, meters: Arc<Meters>) {
         self.inner.shared.meters.get_or_init(|| meters);
     }
 
-    /// What there is on the disk.
+    /// The size of the journal on the disk.
     ///
     /// Errors: the size of a file cannot be read.
     pub fn stored(&self) -> io::Result<Stored> {
         self.inner.shared.stored()
     }
 
-    /// The last record that can be read, as it moves.
+    /// The last readable record, as it moves.
     pub fn written(&self) -> watch::Receiver<Seq> {
         self.inner.written.clone()
     }
 
-    /// The last record that survives a power loss, as it moves.
+    /// The last durable record, as it moves.
     pub fn synced(&self) -> watch::Receiver<Seq> {
         self.inner.synced.clone()
     }
 
-    /// The failure after which nothing more is appended, if there was one.
+    /// The failure after which nothing more is appended, if any.
     pub fn poisoned(&self) -> Option<Poisoned> {
         self.inner.shared.poisoned()
     }
 
-    /// What is missing for the next segment, while the disk is full.
+    /// The space the next segment needs, while the disk is full.
     pub fn disk_full(&self) -> Option<DiskFull> {
         self.inner.shared.disk_full()
     }
 
-    /// Remembers for [`Journal::health`] that a start skipped the record at `seq`.
+    /// Reports in [`Journal::health`] that a start skipped the record at `seq`.
     pub fn note_skipped(&self, seq: Seq, why: String) {
         self.inner.shared.health.note_skipped(seq, why);
     }
 
-    /// Remembers for [`Journal::health`] that a start found a snapshot of another journal, now at `path`.
+    /// Reports in [`Journal::health`] that a start found a snapshot of another journal, now at
+    /// `path`.
     pub fn note_unmatched_snapshot(&self, path: PathBuf) {
         self.inner.shared.health.note_unmatched_snapshot(path);
     }
 
-    /// What is wrong and does not stop the journal.
+    /// Problems that do not stop the journal.
     pub fn health(&self) -> JournalHealth {
         self.inner.shared.health.get()
     }
 
-    /// Waits for such a failure; forever if there is none.
+    /// Waits for the journal to be poisoned; forever if it never is.
     pub async fn wait_for_poison(&self) -> Poisoned {
         let mut poison = self.inner.shared.poison.subscribe();
         let found = poison.wait_for(Option::is_some).await.map(|poisoned| poisoned.clone());
@@ -400,13 +413,13 @@ impl Journal {
         }
     }
 
-    /// Appends what was handed over, syncs everything, and ends the threads; later appends are refused, as are those that wait for
-    /// the consumer.
+    /// Appends what was submitted, syncs everything, and ends the threads. Later appends are
+    /// refused, as are publishers that wait for the consumer.
     ///
     /// Errors: the journal is poisoned, so what was not synced may be lost.
     pub async fn close(&self) -> Result<(), Poisoned> {
         self.inner.group.close();
-        // An error says that the thread has ended, and joining it says why.
+        // An error means that the thread has ended; joining it gives the reason.
         let _ = self.inner.written.clone().wait_for(|_| false).await;
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -416,7 +429,7 @@ impl Journal {
         self.poisoned().map_or(Ok(()), Err)
     }
 
-    /// Does what [`Journal::close`] does, blocking the thread.
+    /// Like [`Journal::close`], but blocks the thread.
     ///
     /// Errors: the journal is poisoned, so what was not synced may be lost.
     pub fn close_blocking(&self) -> Result<(), Poisoned> {

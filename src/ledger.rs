@@ -1,7 +1,8 @@
-//! What became of every event and notification, and why something was not delivered.
+//! The outcome of every event and notification, with the reason for each one that was not
+//! delivered.
 //!
-//! Nothing ends without a [`Reason`]: whoever drops, counts or cuts something says so with an entry. Entries are outputs of
-//! the engine; counting and listing them is for whoever keeps them.
+//! Nothing ends without a [`Reason`]: every drop, count or cut makes an entry. Entries are outputs
+//! of the engine; other modules count and list them.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,39 +22,39 @@ pub enum Reason {
         /// The event that it repeats.
         of: Seq,
     },
-    /// It was over the subscriber's rate and is counted in the next notification.
+    /// It exceeded the subscriber's rate and is counted in the next notification.
     RateLimited {
         /// When the rate allows the next one.
         retry_at: Timestamp,
     },
-    /// It had its time to live and nobody took it.
+    /// Its time to live ended and no session took it.
     Expired,
-    /// The session's queue was full and everything in it was at least as important.
+    /// The session's queue was full of notifications of at least its priority.
     QueueOverflow,
     /// Its session ended before it was delivered.
     SessionGone,
-    /// It was released, but nothing showed that it arrived, and it is not important enough to repeat.
+    /// It was released and not confirmed, and it is not important enough to repeat.
     Uncertain,
-    /// A subscriber for it exists but is switched off.
+    /// A subscriber for it exists but is disabled.
     SubscriberOff,
-    /// The user did not want it.
+    /// The user dismissed it.
     Dismissed,
-    /// A newer one about the same state takes its place.
+    /// A newer one about the same state replaces it.
     Superseded,
-    /// What it tells of holds no longer.
+    /// Its condition no longer holds.
     Withdrawn,
-    /// It resolves what its subscriber tells of, and is nothing to tell itself.
+    /// It resolves its subscriber's condition and is not delivered itself.
     Resolves,
-    /// A watch of the session says what happened.
+    /// A watch of the session reports it.
     Watched,
-    /// What was said with a prompt after a pause says it.
+    /// The summary with a prompt after a pause covers it.
     SummedUp,
-    /// The session knows the files as they are.
+    /// The session already knows the files' content.
     Known,
 }
 
 impl Reason {
-    /// Every word that [`Reason::as_str`] gives.
+    /// Every value of [`Reason::as_str`].
     pub const WORDS: [&'static str; 15] = [
         "filtered",
         "duplicate",
@@ -72,7 +73,7 @@ impl Reason {
         "known",
     ];
 
-    /// The word under which this reason is counted.
+    /// The text under which this reason is counted.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::FilteredOut(_) => "filtered",
@@ -94,7 +95,7 @@ impl Reason {
     }
 }
 
-/// Which filter an event did not pass.
+/// The filter that rejected an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilteredBy {
     /// `sources`.
@@ -107,20 +108,20 @@ pub enum FilteredBy {
     WhereFailed,
 }
 
-/// Why an event was not dispatched at all.
+/// Why an event was not dispatched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeldBackBy {
     /// Its chain of causes is too long.
     Causes,
-    /// Its source was over its rate.
+    /// Its source exceeded its rate.
     SourceRate,
-    /// The process died of it, or its record cannot be read; it was skipped by the start that followed.
+    /// The process crashed on it, or its record cannot be read; the next start skipped it.
     Unreadable,
 }
 
 impl HeldBackBy {
-    /// The word for it.
+    /// The reason's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Causes => "causes",
@@ -129,7 +130,7 @@ impl HeldBackBy {
         }
     }
 
-    /// The same for people.
+    /// The reason for the user.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Causes => "chain of causes too long",
@@ -139,10 +140,10 @@ impl HeldBackBy {
     }
 }
 
-/// One line of the ledger.
+/// One entry of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LedgerEntry {
-    /// No subscriber asked for the event.
+    /// No subscriber selected the event.
     Unmatched {
         /// The event.
         seq: Seq,
@@ -151,21 +152,21 @@ pub enum LedgerEntry {
     HeldBack {
         /// The event.
         seq: Seq,
-        /// What it was too much of.
+        /// The reason.
         by: HeldBackBy,
     },
     /// The event became a row of an open batch.
     Batched {
         /// The event.
         seq: Seq,
-        /// Whose batch.
+        /// The batch's subscriber.
         subscriber: SubscriberId,
     },
     /// The event ended in this pipeline.
     EventEnded {
         /// The event.
         seq: Seq,
-        /// Whose pipeline.
+        /// The pipeline's subscriber.
         subscriber: SubscriberId,
         /// Why.
         reason: Reason,
@@ -174,14 +175,14 @@ pub enum LedgerEntry {
     Created {
         /// The notification.
         notification: NotificationId,
-        /// Who made it.
+        /// The subscriber that made it.
         subscriber: SubscriberId,
         /// The events behind its rows.
         events: Vec<Seq>,
         /// When its batch closed.
         created_at: Timestamp,
     },
-    /// The notification waits for a session that is not open yet.
+    /// The notification waits for a session to open.
     Unclaimed {
         /// The notification.
         notification: NotificationId,
@@ -190,7 +191,7 @@ pub enum LedgerEntry {
     Queued {
         /// The notification.
         notification: NotificationId,
-        /// Whose queue.
+        /// The queue's session.
         session: SessionId,
     },
     /// The notification was handed to a carrier, under a lease.
@@ -199,108 +200,108 @@ pub enum LedgerEntry {
         notification: NotificationId,
         /// The session.
         session: SessionId,
-        /// The injection it left with.
+        /// The injection that released it.
         injection: String,
-        /// Where.
+        /// The injection point.
         point: InjectionPoint,
-        /// Why it was released once more; `None` the first time.
+        /// Why it was redelivered; `None` the first time.
         redelivered: Option<Redelivered>,
     },
-    /// Its injection is known to have arrived.
+    /// Its injection has arrived.
     Confirmed {
         /// The notification.
         notification: NotificationId,
         /// The session.
         session: SessionId,
-        /// How that is known.
+        /// The evidence.
         by: ConfirmedBy,
     },
-    /// The notification went back to the queue after a release that did not arrive.
+    /// The notification returned to the queue after a release that did not arrive.
     Returned {
         /// The notification.
         notification: NotificationId,
         /// The session.
         session: SessionId,
     },
-    /// The notification waits again although it was told, because the session lost what it had in its context.
+    /// The delivered notification waits again, because the session lost its context.
     Recalled {
         /// The notification.
         notification: NotificationId,
         /// The session.
         session: SessionId,
     },
-    /// The notification ended without being delivered to `session`, or to any if there is none.
+    /// The notification ended without delivery to `session`, or to any if `None`.
     NotificationEnded {
         /// The notification.
         notification: NotificationId,
-        /// The session, if it had reached one.
+        /// The session, if it reached one.
         session: Option<SessionId>,
         /// Why.
         reason: Reason,
     },
-    /// Word for the user went a step on its way.
+    /// A notice to the user advanced by one step.
     ForUser {
-        /// What it is about.
+        /// The subject.
         subject: Subject,
         /// The step.
         step: Step,
     },
 }
 
-/// What word for the user is about.
+/// The subject of a notice to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// An event that says it.
+    /// An event with the notice.
     Event(Seq),
-    /// A notification whose audience the user is.
+    /// A notification with the user as its audience.
     Notification(NotificationId),
 }
 
-/// A step of word for the user on its way.
+/// A step in the delivery of a notice to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// It goes to this sink.
+    /// Queued for this sink.
     Queued(Sink),
-    /// The sink took it, and calls it so.
+    /// The sink accepted it; with the sink's id for it.
     Sent(Sink, Option<String>),
-    /// The sink did not take it.
+    /// The sink did not accept it.
     Failed {
-        /// Which.
+        /// The sink.
         sink: Sink,
         /// Why.
         error: String,
-        /// When it is tried again; not any more if there is none.
+        /// When it is retried; `None` if it is not.
         retry_at: Option<Timestamp>,
     },
-    /// It goes to this sink when the quiet hours end.
+    /// Deferred for this sink until the quiet hours end.
     Waits {
-        /// Which.
+        /// The sink.
         sink: Sink,
         /// When they end.
         until: Timestamp,
     },
-    /// It ended on its way to this sink.
+    /// It ended before this sink sent it.
     Ended(Sink, NotSent),
-    /// It goes to no sink, and is counted in the next that does.
+    /// It goes to no sink, and is counted in the next notice that does.
     Suppressed(Suppressed),
 }
 
-/// Why word for the user ended before a sink took it or failed.
+/// Why a notice to the user ended before a sink accepted it or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotSent {
-    /// Too much was on its way, and it was the oldest.
+    /// Too many were in progress, and it was the oldest.
     Evicted,
-    /// Its session has ended, and no hook shows it any more.
+    /// Its session has ended, so no hook can show it.
     SessionGone,
     /// No hook that can show it came in time.
     Expired,
-    /// It is a question that was answered elsewhere, or has expired.
+    /// It is a question that was answered elsewhere, or expired.
     QuestionOver,
 }
 
 impl NotSent {
-    /// The word for it.
+    /// The reason's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Evicted => "evicted",
@@ -311,25 +312,25 @@ impl NotSent {
     }
 }
 
-/// Why word for the user goes to no sink.
+/// Why a notice to the user goes to no sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suppressed {
-    /// The same was sent at this time.
+    /// The same notice was sent at this time.
     Repeat {
-        /// When.
+        /// The time.
         sent_at: Timestamp,
     },
-    /// As many as may be went out within a minute.
+    /// The limit per minute is reached.
     Rate {
-        /// When there is room again.
+        /// When the limit allows the next one.
         retry_at: Timestamp,
     },
-    /// No sink is set.
+    /// No sink is configured.
     NoSink,
 }
 
 impl Suppressed {
-    /// The word for it.
+    /// The reason's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Repeat { .. } => "repeat",
@@ -339,17 +340,17 @@ impl Suppressed {
     }
 }
 
-/// Why a notification is delivered once more.
+/// Why a notification is redelivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redelivered {
-    /// Nothing showed that it had arrived.
+    /// Its arrival was not confirmed.
     Unconfirmed,
-    /// It arrived, and the context that it was in is gone.
+    /// It arrived, and its context is gone.
     ContextLost,
 }
 
 impl Redelivered {
-    /// The word for it.
+    /// The reason's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unconfirmed => "unconfirmed",
@@ -358,20 +359,20 @@ impl Redelivered {
     }
 }
 
-/// What proved that an injection arrived.
+/// The evidence that an injection arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfirmedBy {
-    /// The harness said so.
+    /// The harness acknowledged it.
     Ack,
     /// A later exchange of the same session and turn.
     LaterExchange,
-    /// Its short name stands in what the agent was given.
+    /// Its short name was seen in the agent's input.
     Seen,
 }
 
 impl ConfirmedBy {
-    /// The word for it.
+    /// The evidence's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ack => "ack",

@@ -1,9 +1,9 @@
-//! Which subscribers an event type concerns, without asking each of them.
+//! Finds the subscribers for an event type without checking each of them.
 //!
-//! The patterns of all subscribers form one trie over segments, so a lookup walks the segments of the type and not the
-//! list of subscribers. What a type gave is remembered: producers repeat a few types, and the second lookup of one is a
-//! single hash. A `Matcher` belongs to one generation of rules; new rules need a new one. It knows patterns and indexes,
-//! not what stands behind an index.
+//! The patterns of all subscribers form one trie over segments, so a lookup walks the segments of
+//! the type and not the list of subscribers. Results are cached: producers repeat a few types, and
+//! the second lookup of one is a single hash. A `Matcher` belongs to one generation of rules; new
+//! rules need a new one. It knows patterns and indexes, not what an index refers to.
 //!
 //! ```
 //! use aside::{event::Pattern, matcher::Matcher};
@@ -22,22 +22,22 @@ use std::{
 
 use crate::event::{Pattern, PatternSegment};
 
-/// Most event types that are remembered. A catalogue has a few hundred; a producer that writes ids into its types must
-/// not fill the memory (128 bytes a type make this 0.5 MiB).
+/// Most cached event types. A catalogue has a few hundred; a producer that writes ids into its
+/// types must not fill the memory (128 bytes a type make this 0.5 MiB).
 pub const MEMO_TYPES_MAX: usize = 4_096;
-/// Most remembered indexes over all types, 4 bytes each: 1 MiB of them, exceeded by one list at most.
+/// Most cached indexes over all types, 4 bytes each: 1 MiB, exceeded by one list at most.
 pub const MEMO_INDEXES_MAX: usize = 256 * 1_024;
 
-/// The subscribers' patterns, as one lookup.
+/// The subscribers' patterns as an index.
 #[derive(Debug, Default)]
 pub struct Matcher {
     nodes: Vec<Node>,
-    /// Where in `lists` a type's indexes are. Never iterated.
+    /// The range in `lists` of a type's indexes. Never iterated.
     memo: HashMap<Box<str>, Range<usize>>,
     lists: Vec<u32>,
 }
 
-/// What may follow the same first segments.
+/// A trie node: what may follow the same first segments.
 #[derive(Debug, Default)]
 struct Node {
     exact: BTreeMap<Box<str>, usize>,
@@ -49,7 +49,7 @@ struct Node {
 const ROOT: usize = 0;
 
 impl Matcher {
-    /// Builds the lookup from each subscriber's index and patterns.
+    /// Builds the index from each subscriber's number and patterns.
     pub fn new<'p>(subscribers: impl IntoIterator<Item = (u32, &'p [Pattern])>) -> Self {
         let mut matcher = Self { nodes: vec![Node::default()], ..Self::default() };
         for (index, patterns) in subscribers {
@@ -60,11 +60,11 @@ impl Matcher {
         matcher
     }
 
-    /// The indexes whose patterns select `event_type`, which must be a valid type.
+    /// The subscribers whose patterns select `event_type`, which must be a valid type.
     ///
-    /// Shape: ascending, each once. A type that was asked for before costs one hash and no allocation; when
-    /// [`MEMO_TYPES_MAX`] or [`MEMO_INDEXES_MAX`] is reached, everything remembered is forgotten and built up again, so
-    /// types that are never repeated cannot keep out those that are.
+    /// Shape: ascending, each once. A cached type costs one hash and no allocation. When
+    /// [`MEMO_TYPES_MAX`] or [`MEMO_INDEXES_MAX`] is reached, the cache is cleared and built up
+    /// again, so that types that never repeat cannot displace those that do.
     pub fn matches(&mut self, event_type: &str) -> &[u32] {
         let found = match self.memo.get(event_type) {
             Some(range) => range.clone(),
@@ -89,7 +89,8 @@ impl Matcher {
         range
     }
 
-    /// Adds what the patterns below `node` select among types that go on with `rest`. As deep as a type has segments.
+    /// Adds what the patterns below `node` select for types that continue with `rest`. Recursion
+    /// depth is the number of segments.
     fn collect(&self, node: usize, rest: &str, found: &mut Vec<u32>) {
         let Some(node) = self.nodes.get(node) else { return };
         found.extend_from_slice(&node.rest);

@@ -1,14 +1,14 @@
-//! How long things take, counted in buckets while the daemon runs.
+//! Durations, counted in buckets while the daemon runs.
 //!
-//! An observation is two reads of a clock and three additions to numbers that nobody locks, some tens of nanoseconds in all, so
-//! it may stand on any path. The clock is given: nothing here reads one.
+//! An observation is two clock reads and three lock-free additions, some tens of nanoseconds in
+//! all, so it can be on any path. The caller gives the clock: nothing here reads one.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-/// Upper bounds of the buckets, in microseconds; what is longer is in one more.
+/// Upper bounds of the buckets, in microseconds; longer durations are in one more bucket.
 ///
 /// Source: a sync takes 0.1 to 30 ms, an exchange some 50 us, a hook gives up after 150 ms.
 pub const BOUNDS_US: [u64; 18] = [
@@ -16,17 +16,17 @@ pub const BOUNDS_US: [u64; 18] = [
     500_000, 1_000_000, 10_000_000,
 ];
 
-/// Reads a clock that nobody sets; only differences mean anything.
+/// Reads the monotonic clock; only differences have a meaning.
 pub type Steady = fn() -> Duration;
 
-/// What a stopwatch showed when something began.
+/// The start time of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Begun(Duration);
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// One for each bound, and the one for what is longer.
+    /// One per bound, and one for longer durations.
     buckets: [AtomicU64; BOUNDS_US.len() + 1],
     sum_ns: AtomicU64,
 }
@@ -34,32 +34,33 @@ pub struct Histogram {
 /// A histogram as it was at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counts {
-    /// How many fell into each bucket, in the order of [`BOUNDS_US`]; the last one is what was longer.
+    /// The count of each bucket, in the order of [`BOUNDS_US`]; the last one is for longer
+    /// durations.
     pub buckets: [u64; BOUNDS_US.len() + 1],
-    /// How long all took together.
+    /// The sum of all durations.
     pub sum: Duration,
 }
 
-/// What the daemon measures of itself.
+/// The daemon's measurements of itself.
 #[derive(Debug)]
 pub struct Meters {
     steady: Steady,
-    /// From events that were read to their being as durable as is set; once a batch.
+    /// From reading events to their configured durability; once per batch.
     pub publish: Histogram,
-    /// From an exchange that was read to its answer; those of hooks are among them.
+    /// From reading an exchange to its answer, including those of hooks.
     pub exchange: Histogram,
     /// From a hook call to its answer.
     pub hook: Histogram,
     /// The disk's part of a commit.
     pub commit: Histogram,
-    /// What all probes of an exchange take, also when the exchange did not wait for them.
+    /// The duration of all probes of an exchange, even if the exchange did not wait for them.
     pub look: Histogram,
-    /// The exchanges that were made without what their probes would have found.
+    /// The exchanges that were made without the results of their probes.
     pub looks_missed: AtomicU64,
 }
 
 impl Histogram {
-    /// Counts something that took this long.
+    /// Counts one duration.
     pub fn observe(&self, took: Duration) {
         let us = took.as_micros();
         let at = BOUNDS_US.partition_point(|bound| u128::from(*bound) < us);
@@ -69,7 +70,7 @@ impl Histogram {
         self.sum_ns.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// What was counted until now.
+    /// The current counts.
     pub fn counts(&self) -> Counts {
         let buckets = self.buckets.each_ref().map(|bucket| bucket.load(Ordering::Relaxed));
         Counts { buckets, sum: Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed)) }
@@ -77,7 +78,7 @@ impl Histogram {
 }
 
 impl Meters {
-    /// Meters that read `steady`.
+    /// Meters with the monotonic clock `steady`.
     pub fn new(steady: Steady) -> Self {
         Self {
             steady,
@@ -90,12 +91,12 @@ impl Meters {
         }
     }
 
-    /// Begins to measure.
+    /// Starts a measurement.
     pub fn begin(&self) -> Begun {
         Begun((self.steady)())
     }
 
-    /// How long it has been since `begun`.
+    /// The time since `begun`.
     pub fn since(&self, begun: Begun) -> Duration {
         (self.steady)().saturating_sub(begun.0)
     }

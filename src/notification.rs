@@ -1,7 +1,7 @@
-//! What a subscriber made of one or more events: a text, how urgent it is, and where it may enter an agent's context.
+//! A subscriber's message about one or more events: text, priority, and injection point.
 //!
-//! A notification is immutable. It is shared between the queues of the sessions it concerns; what became of it in each of
-//! them is the ledger's business.
+//! A notification is immutable and shared between the queues of the sessions it concerns; the
+//! ledger records its outcome in each of them.
 
 mod counts;
 mod resolution;
@@ -21,7 +21,7 @@ use crate::{
 pub use counts::{Counts, Detail, NAMED_MAX};
 pub use resolution::Resolution;
 
-/// How urgent a notification is; ordered, the most urgent greatest.
+/// The priority of a notification; ordered, most urgent greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
@@ -31,7 +31,7 @@ pub enum Priority {
     Normal,
     /// At its own injection point and after any tool.
     High,
-    /// At any point, and over the budget; no carrier is given more than it can hold.
+    /// At any point, and over the budget; a carrier's capacity is never exceeded.
     Critical,
 }
 
@@ -39,7 +39,7 @@ impl Priority {
     /// All priorities, least first.
     pub const ALL: [Self; 4] = [Self::Low, Self::Normal, Self::High, Self::Critical];
 
-    /// The word for it.
+    /// The priority's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -64,7 +64,7 @@ pub enum InjectionPoint {
     Immediate,
     /// Before the model sees the user's message.
     TurnStart,
-    /// Before a tool runs; a harness asks here whether to go on.
+    /// Before a tool runs; a harness can ask here whether to continue.
     BeforeTool,
     /// With the result of a tool.
     AfterTool,
@@ -77,7 +77,7 @@ impl InjectionPoint {
     pub const ALL: [Self; 5] =
         [Self::Immediate, Self::TurnStart, Self::BeforeTool, Self::AfterTool, Self::TurnEnd];
 
-    /// The word for it.
+    /// The point's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Immediate => "immediate",
@@ -89,14 +89,14 @@ impl InjectionPoint {
     }
 }
 
-/// What a pending notification may do by itself; ordered, the most far-reaching greatest.
+/// What a pending notification may do on its own; ordered, strongest greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// It waits for a point that releases it.
     #[default]
     Passive,
-    /// It is shown to the user, and to the agent only once the user says so.
+    /// It is shown to the user, and delivered to the agent only after the user's approval.
     Prompt,
     /// It wakes the agent.
     Active,
@@ -106,7 +106,7 @@ impl Activation {
     /// All of them, least first.
     pub const ALL: [Self; 3] = [Self::Passive, Self::Prompt, Self::Active];
 
-    /// The word for it.
+    /// The value's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Passive => "passive",
@@ -116,18 +116,18 @@ impl Activation {
     }
 }
 
-/// What a notification tells of.
+/// What a notification reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Nature {
-    /// Something that happened; it is delivered, also when what holds beside it is resolved.
+    /// Something that happened; it is delivered even if its conditions are resolved.
     #[default]
     Occurrence,
-    /// Nothing but what holds until it is resolved.
+    /// Only conditions, which hold until they are resolved.
     Condition,
 }
 
-/// Whom a notification is for.
+/// The recipients of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Audience {
@@ -144,7 +144,7 @@ impl Audience {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Agent, Self::User, Self::Both];
 
-    /// The word for it.
+    /// The value's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -154,7 +154,7 @@ impl Audience {
     }
 }
 
-/// Where word for the user goes.
+/// A sink for notices to the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sink {
@@ -177,7 +177,7 @@ impl Sink {
     pub const ALL: [Self; 6] =
         [Self::Harness, Self::Desktop, Self::Log, Self::Ntfy, Self::Webhook, Self::Apprise];
 
-    /// The word for it.
+    /// The sink's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Harness => "harness",
@@ -190,14 +190,15 @@ impl Sink {
     }
 }
 
-/// What a critical notification does to a turn that is under way.
+/// What a critical notification does to a running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interrupt {
-    /// It is told at the next boundary, and the turn goes on.
+    /// It is delivered at the next boundary, and the turn continues.
     #[default]
     InjectAndContinue,
-    /// The step under way is cancelled with the notification as the reason, and the agent decides anew.
+    /// The current step is cancelled with the notification as the reason, and the agent decides
+    /// again.
     CancelAndRestart,
     /// It waits for the next turn.
     QueueForNext,
@@ -207,7 +208,7 @@ impl Interrupt {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::InjectAndContinue, Self::CancelAndRestart, Self::QueueForNext];
 
-    /// The word for it.
+    /// The value's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InjectAndContinue => "inject_and_continue",
@@ -223,7 +224,7 @@ impl fmt::Display for InjectionPoint {
     }
 }
 
-/// A word that is not among those a field allows.
+/// A text that is not among a field's allowed values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not one of {allowed}")]
 pub struct WordError {
@@ -280,7 +281,8 @@ impl fmt::Display for SubscriberId {
     }
 }
 
-/// The name of a notification: derived from its subscriber and events, so a replay gives the same.
+/// The name of a notification: derived from its subscriber and events, so a replay gives the same
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NotificationId(Arc<str>);
 
@@ -302,13 +304,14 @@ impl fmt::Display for NotificationId {
     }
 }
 
-/// The name of a state or a condition: the values of a subscriber's `supersede_key`, or of its `equal`, in an event.
+/// The key of a state or a condition: the values of a subscriber's `supersede_key`, or of its
+/// `equal`, in an event.
 ///
 /// Shape: the first 64 bits of a SHA-256; compared only among the notifications of one subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StateKey(pub u64);
 
-/// A state as an event gives it.
+/// A state in an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct State {
     /// Which state.
@@ -326,22 +329,22 @@ pub struct Tokens(pub u32);
 pub struct Notification {
     /// Derived from the subscriber and the events.
     pub id: NotificationId,
-    /// Who made it.
+    /// The subscriber that made it.
     pub subscriber: SubscriberId,
     /// The sessions it concerns.
     pub scope: Scope,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: Priority,
-    /// Where it may enter the context.
+    /// Its injection point.
     pub inject_at: InjectionPoint,
-    /// What it may do by itself while it waits.
+    /// What it may do on its own while it is pending.
     pub activation: Activation,
-    /// What it does to a turn that is under way, if it is critical.
+    /// What it does to a running turn, if it is critical.
     pub interrupt: Interrupt,
-    /// What it tells of.
+    /// What it reports.
     #[serde(default)]
     pub nature: Nature,
-    /// The source of its events, if that is not trusted; its item says so.
+    /// The source of its events, if that is not trusted; its text includes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untrusted_source: Option<Arc<str>>,
     /// The worst severity among its events.
@@ -350,31 +353,32 @@ pub struct Notification {
     pub content: Document,
     /// Estimated size of `content`.
     pub tokens: Tokens,
-    /// How long the payloads are that it stands for, in bytes of JSON: each row's as often as it happened, and what is only
-    /// counted at the mean of the rows.
+    /// The size of the payloads behind it, in bytes of JSON: each row's times its count, and events
+    /// that are only counted at the mean of the rows.
     pub raw_bytes: u64,
     /// The events behind its rows, oldest first; duplicates are counted, not listed.
     pub events: Vec<Seq>,
-    /// The states of its rows, in the order of their keys, each once; empty if its subscriber has no `supersede_key`.
+    /// The states of its rows, in the order of their keys, each once; empty if its subscriber has
+    /// no `supersede_key`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<State>,
-    /// The conditions of its rows that no event has resolved where it is, as [`Self::states`]. While there are some, it is delivered once
-    /// more where the context is lost in which it was.
+    /// The conditions of its rows that no event has resolved yet, as [`Self::states`]. While there
+    /// are some, it is redelivered when its context is lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<State>,
     /// When its batch closed.
     pub created_at: Timestamp,
-    /// When it is no longer worth telling.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
 }
 
 impl Notification {
-    /// The names of its states and unresolved conditions; one may stand twice.
+    /// The keys of its states and unresolved conditions; one may occur twice.
     pub fn keys(&self) -> impl Iterator<Item = StateKey> {
         self.states.iter().chain(&self.unresolved).map(|state| state.key)
     }
 
-    /// Whether each of its states is in `newer` as a later event gives it.
+    /// Whether `newer` has a later event for each of its states.
     pub fn is_superseded_by(&self, newer: &Self) -> bool {
         let has_later = |state: &State| {
             let found = newer.states.binary_search_by_key(&state.key, |other| other.key).ok();
@@ -384,11 +388,11 @@ impl Notification {
     }
 }
 
-/// What is delivered of a notification for which there is less room than it needs.
+/// The part of a notification that is delivered when there is too little room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     /// A part of its content, as TOON.
     pub content: Document,
-    /// What is left, and where the whole is; one line.
+    /// What is missing, and where the whole is; one line.
     pub mark: Arc<str>,
 }

@@ -1,7 +1,9 @@
-//! What `[[sources.paths]]` says, and what changed between two looks at the files that it is about: pure over what was seen.
+//! The settings of `[[sources.paths]]`, and the changes between two scans of the files. Pure: a
+//! function of the scans.
 //!
-//! A look takes all files that match; what differs from the look before is a change. So an editor that saves by renaming makes one
-//! change, what changes back between two looks makes none, and a report that the system lost is no loss.
+//! A scan includes all matching files; a difference from the previous scan is a change. So an
+//! editor that saves by renaming makes one change, a change that is reverted between two scans
+//! makes none, and a lost report of the system does no harm.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,13 +20,14 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most changes of one look that are said one by one; how many there are besides is said with the last.
+/// Most changes of one scan that are reported one by one; the last reports the number of the
+/// others.
 const CHANGES_MAX: usize = 200;
-/// How much of a path is said, in characters.
+/// Longest reported path, in characters.
 const PATH_CHARS_MAX: usize = 500;
-/// Most names of folders that are left out.
+/// Most names of ignored folders.
 const IGNORED_MAX: usize = 64;
-/// What a pattern has where it is not literal.
+/// Special characters of a pattern.
 const SPECIAL: [char; 5] = ['*', '?', '[', '{', '\\'];
 const CREATED: &str = "fs.file.created";
 const MODIFIED: &str = "fs.file.modified";
@@ -52,24 +55,25 @@ pub struct Paths {
 /// The files of an entry under one folder.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// Of which entry.
+    /// The entry's name.
     pub name: Arc<str>,
-    /// The folder for whose sessions it is; `None` for all.
+    /// The folder whose sessions it is for; `None` for all.
     pub workspace: Option<Arc<str>>,
     /// The folder before the first part of the pattern that is not literal.
     pub root: Arc<str>,
     glob: Arc<str>,
     ignored: Vec<Arc<str>>,
-    /// Paths below `root`.
+    /// Matches paths below `root`.
     file: GlobMatcher,
-    /// Folders below `root` by how deep they are, the first level first; none of one that may be at any depth.
+    /// Match folders below `root` by depth, the first level first; `None` for a pattern of any
+    /// depth.
     folders: Option<Vec<GlobMatcher>>,
 }
 
-/// What tells one state of a file from another.
+/// Distinguishes states of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Its number in the file system.
+    /// Its inode number.
     pub inode: u64,
     /// Its size in bytes.
     pub size: u64,
@@ -77,29 +81,29 @@ pub struct Stamp {
     pub modified_ns: i128,
     /// `ctime`, likewise.
     pub changed_ns: i128,
-    /// The first 64 bits of the SHA-256 of its content; `None` of one that is too large.
+    /// The first 64 bits of the SHA-256 of its content; `None` if it is too large.
     pub hash: Option<u64>,
-    /// Whether another change after this look has another time.
+    /// Whether a change after this scan gets a different time.
     pub is_settled: bool,
 }
 
-/// The files that a look found, by their paths below the root.
+/// The files of a scan, by their paths below the root.
 pub type Seen = BTreeMap<Arc<str>, Stamp>;
 
-/// How a file differs from the look before.
+/// How a file differs from the previous scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// It is new.
     Created(Arc<str>),
-    /// Its content is another one.
+    /// Its content changed.
     Modified(Arc<str>),
     /// It is gone.
     Deleted(Arc<str>),
-    /// It has another path.
+    /// Its path changed.
     Renamed {
-        /// Before.
+        /// The old path.
         from: Arc<str>,
-        /// Now.
+        /// The new path.
         to: Arc<str>,
     },
 }
@@ -131,15 +135,15 @@ impl PartialEq for Search {
 }
 
 impl Paths {
-    /// Those of a pattern in the folders of open sessions.
+    /// The files of a pattern in the folders of open sessions.
     ///
-    /// Errors: what is wrong with the pattern.
+    /// Errors: the problem with the pattern.
     pub fn new(glob: &str) -> Result<Self, String> {
         let glob = read_glob(glob)?;
         Ok(Self { name: Arc::clone(&glob), glob, ignored: ignored(), workspace: None })
     }
 
-    /// What to look for while sessions are open in `folders`.
+    /// The searches while sessions are open in `folders`.
     pub fn searches(&self, folders: &[Arc<str>]) -> Vec<Search> {
         match &self.workspace {
             _ if self.glob.starts_with('/') => self.search("", self.workspace.clone()).into_iter().collect(),
@@ -150,7 +154,8 @@ impl Paths {
         }
     }
 
-    /// The search below a folder; `None` if a part of the pattern is none, which was found when it was read.
+    /// The search below a folder; `None` if a part of the pattern is invalid, which was reported
+    /// when it was read.
     fn search(&self, folder: &str, workspace: Option<Arc<str>>) -> Option<Search> {
         let glob = self.glob.trim_start_matches("./").trim_start_matches('/');
         let special = glob.find(SPECIAL).unwrap_or(glob.len());
@@ -160,7 +165,7 @@ impl Paths {
         };
         let root = format!("{}/{before}", folder.trim_end_matches('/'));
         let parts: Vec<&str> = pattern.split('/').collect();
-        // A slash within braces makes parts that are no patterns, so all depths are looked at.
+        // A slash within braces makes parts that are not patterns, so all depths are searched.
         let is_deep = pattern.contains("**") || pattern.contains('{');
         let levels = parts.len() - 1;
         let folders = (0..levels).map(|level| matcher(&parts.get(..=level)?.join("/")).ok()).collect();
@@ -179,7 +184,7 @@ impl Paths {
     }
 }
 
-/// The names that are left out unless an entry says otherwise.
+/// The names ignored by default.
 fn ignored() -> Vec<Arc<str>> {
     [".git", "node_modules", "target"].map(Into::into).to_vec()
 }
@@ -201,12 +206,12 @@ fn matcher(glob: &str) -> Result<GlobMatcher, globset::Error> {
 }
 
 impl Search {
-    /// Whether a file at this path below the root is one of those.
+    /// Whether the file at this path below the root matches.
     pub fn is_wanted(&self, path: &str) -> bool {
         self.file.is_match(path)
     }
 
-    /// Whether there can be such files in this folder below the root.
+    /// Whether this folder below the root can contain matches.
     pub fn is_way(&self, folder: &str) -> bool {
         let name = folder.rsplit('/').next().unwrap_or(folder);
         if self.ignored.iter().any(|ignored| **ignored == *name) {
@@ -216,9 +221,10 @@ impl Search {
         self.folders.as_ref().is_none_or(|folders| folders.get(level).is_some_and(|way| way.is_match(folder)))
     }
 
-    /// The events of what changed, not trusted, as anybody may have written the files.
+    /// The events about changes; not trusted, as anybody may have written the files.
     ///
-    /// Shape: at most `CHANGES_MAX`; the last says how many `more` there are. Each has the path in its folder, and its `content`.
+    /// Shape: at most `CHANGES_MAX`; the last has the number of `more`. Each has the path in its
+    /// folder, and its `content`.
     pub fn events(&self, changes: &[Change], seen: &Seen, now: Timestamp) -> Vec<Event> {
         let more = changes.len().saturating_sub(CHANGES_MAX);
         let last = changes.len().min(CHANGES_MAX);
@@ -254,7 +260,7 @@ impl Search {
         Event { provenance: Provenance::Remote, workspace: self.workspace.clone(), ..event }
     }
 
-    /// A path as its sessions know it.
+    /// A path relative to its sessions' folder.
     fn shown(&self, path: &str) -> String {
         let whole = format!("{}/{path}", self.root.trim_end_matches('/'));
         let folder = self.workspace.as_deref().map(Path::new);
@@ -265,7 +271,7 @@ impl Search {
 }
 
 impl Stamp {
-    /// Whether the file is as it was, as far as is seen without reading it.
+    /// Whether the file is unchanged, judged without reading it.
     pub fn is_same_file(&self, other: &Self) -> bool {
         let print = |stamp: &Self| (stamp.inode, stamp.size, stamp.modified_ns, stamp.changed_ns);
         print(self) == print(other)
@@ -279,7 +285,7 @@ impl Stamp {
     }
 }
 
-/// What changed from one look to the next, by path.
+/// The changes from one scan to the next, by path.
 pub fn compare(before: &Seen, now: &Seen) -> Vec<Change> {
     let mut gone: BTreeMap<u64, (&Arc<str>, &Stamp)> = before
         .iter()

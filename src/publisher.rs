@@ -1,7 +1,8 @@
-//! The one way in which anything inside the daemon writes to the journal: records of known kinds, each with its body and its
-//! idempotency key, handed over at once or when the event loop has caught up.
+//! The only writer to the journal inside the daemon: records of known kinds, each with its body and
+//! its idempotency key, appended at once or when the event loop has caught up.
 //!
-//! Reading is the journal's; what is in a record is `protocol`'s. Who publishes an event learns its position, or that it was known.
+//! The journal does the reading; `protocol` encodes records. A caller that publishes an event gets
+//! its position, or the original's.
 
 mod records;
 
@@ -9,7 +10,7 @@ use crate::journal::{AppendError, Appended, Appending, Journal, Level};
 
 pub use records::Records;
 
-/// A handle for writing into a journal; cloning gives another one.
+/// A handle for writing to a journal; a clone is another handle.
 #[derive(Debug, Clone)]
 pub struct Publisher {
     journal: Journal,
@@ -21,31 +22,33 @@ impl Publisher {
         Self { journal }
     }
 
-    /// Publishes events: waits until the event loop is near, appends, and answers when they are as durable as is set.
+    /// Publishes events: waits until the event loop is near, appends, and answers at the configured
+    /// durability.
     ///
     /// Errors: the journal is poisoned, full or closed.
     pub async fn publish(&self, records: Records) -> Result<Appended, AppendError> {
         self.journal.publish(records.into_batch()).await
     }
 
-    /// Waits until the event loop is near and gives events their place; who has more to read meanwhile waits for the disk later.
+    /// Waits until the event loop is near, and queues events. The caller can read more input before
+    /// it waits for the disk.
     ///
-    /// Errors: the journal is poisoned or closed; that it is full is said when they are waited for.
+    /// Errors: the journal is poisoned or closed. A full journal is reported by the later wait.
     pub async fn begin_publish(&self, records: Records) -> Result<Appending, AppendError> {
         self.journal.begin_publish(records.into_batch()).await
     }
 
-    /// Appends what waits neither for the event loop nor for the disk: exchanges, acks, sessions, rules, ticks. On a full disk it takes
-    /// what publishing leaves.
+    /// Appends without waiting for the event loop or the disk: exchanges, acks, sessions, rules,
+    /// ticks. On a full disk it uses the space that publishing leaves.
     ///
     /// Errors: the journal is poisoned, full to the last byte, or closed.
     pub async fn append(&self, records: Records) -> Result<Appended, AppendError> {
         self.journal.append(records.into_batch().with_reserve(), Level::Written).await
     }
 
-    /// Does what [`Publisher::append`] does, waits for the disk, and blocks the thread.
+    /// Like [`Publisher::append`], but waits for the disk and blocks the thread.
     ///
-    /// Errors: as there.
+    /// Errors: the same.
     pub fn append_synced_blocking(&self, records: Records) -> Result<Appended, AppendError> {
         self.journal.append_blocking(records.into_batch().with_reserve(), Level::Synced)
     }

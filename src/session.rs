@@ -1,7 +1,7 @@
-//! Where a conversation stands, and what its queue asks of its harness.
+//! The state of a conversation, and what its queue requests of its harness.
 //!
-//! A session's state follows from what its harness does: the points at which it makes exchanges, and the events it reports of its
-//! turns. What it does in between is not known, so a state is the last thing that was seen.
+//! A session's state follows from its harness: the points of its exchanges, and the events about
+//! its turns. What happens in between is unknown, so a state is the last one seen.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::notification::InjectionPoint;
 
-/// Where a session stands.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
-    /// No turn is under way.
+    /// No turn is running.
     #[default]
     Idle,
-    /// A turn has begun, and the model writes.
+    /// A turn has started, and the model writes.
     Streaming,
-    /// A tool is about to run, or waits for leave.
+    /// A tool is about to run, or waits for permission.
     ToolPending,
-    /// A tool has run, and the model goes on.
+    /// A tool has run, and the model continues.
     ToolComplete,
-    /// The turn was at its end and was prolonged.
+    /// The turn was about to end and was continued.
     Continuing,
     /// The turn was stopped by its user.
     Interrupted,
 }
 
 impl SessionState {
-    /// The word for it.
+    /// The state's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -43,8 +43,8 @@ impl SessionState {
 
     /// The state after an exchange at `point`.
     ///
-    /// `is_prolonged`: the turn was asked to go on. An exchange that took what cancels the step under way leaves the turn under way:
-    /// the agent decides again, and can be reached meanwhile.
+    /// `is_prolonged`: the turn was asked to continue. An exchange that cancels the current step
+    /// leaves the turn running: the agent decides again, and can be reached meanwhile.
     #[must_use]
     pub fn after_exchange(self, point: InjectionPoint, is_prolonged: bool) -> Self {
         match point {
@@ -57,10 +57,10 @@ impl SessionState {
         }
     }
 
-    /// The state after an event of `event_type` that is addressed to the session and gives this `reason`.
+    /// The state after an event of `event_type` with this `reason`, addressed to the session.
     ///
-    /// Shape: that an agent waits for the next prompt shows that its turn is over, also where nobody reported its end; one that was
-    /// stopped stays so.
+    /// Shape: an agent that waits for the next prompt has ended its turn, even if no end was
+    /// reported. A stopped turn stays stopped.
     #[must_use]
     pub fn after_event(self, event_type: &str, reason: Option<&str>) -> Self {
         match event_type {
@@ -74,7 +74,7 @@ impl SessionState {
         }
     }
 
-    /// Whether a turn is under way.
+    /// Whether a turn is running.
     pub const fn is_in_turn(self) -> bool {
         match self {
             Self::Streaming | Self::ToolPending | Self::ToolComplete | Self::Continuing => true,
@@ -83,42 +83,44 @@ impl SessionState {
     }
 }
 
-/// Says that an agent waits for its user; its payload gives the `reason`.
+/// Reports that an agent waits for its user; its payload has the `reason`.
 pub const WAITING_EVENT: &str = "agent.waiting";
 
-/// Says that the next `turn_start` of a session opens it and begins no turn, unless an `agent.turn.start` comes between.
+/// Reports that the next `turn_start` of a session opens it without starting a turn, unless an
+/// `agent.turn.start` comes before.
 pub const OPENING_EVENT: &str = "agent.session.start";
 
-/// Says that a session ended; its payload gives the `reason`.
+/// Reports that a session ended; its payload has the `reason`.
 pub const CLOSING_EVENT: &str = "agent.session.end";
 
-/// The reason of a session whose user emptied the conversation: the same process goes on in another session, which takes its
-/// place.
+/// The reason when the user cleared the conversation: the same process continues in another
+/// session, the successor.
 pub const CLEARED: &str = "clear";
 
-/// What a session's queue asks of its harness by itself. It carries no text: that leaves by an exchange alone.
+/// What a session's queue requests of its harness on its own. It carries no text: only an exchange
+/// does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {
-    /// What is to be done.
+    /// The action.
     pub kind: WakeKind,
-    /// One line for whoever wonders why: a priority and a subscriber.
+    /// One line of explanation: a priority and a subscriber.
     pub reason: Arc<str>,
 }
 
-/// What a harness is to do.
+/// The action requested of a harness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WakeKind {
-    /// The session is idle: begin a turn, with an exchange at `turn_start`.
+    /// The session is idle: start a turn, with an exchange at `turn_start`.
     StartTurn,
-    /// A turn is under way: make an exchange at its next boundary, and let it go on.
+    /// A turn is running: make an exchange at its next boundary, and let it continue.
     InjectAndContinue,
-    /// A turn is under way: cancel its step, make an exchange, and let the agent decide anew.
+    /// A turn is running: cancel its step, make an exchange, and let the agent decide again.
     CancelAndRestart,
 }
 
 impl WakeKind {
-    /// The word for it.
+    /// The action's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::StartTurn => "start_turn",

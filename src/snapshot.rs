@@ -1,15 +1,17 @@
-//! State as bytes: what a snapshot is written with and read by.
+//! The encoding of state in snapshots.
 //!
-//! Shape: [MessagePack](https://msgpack.org) in which every field of a struct and every variant of an enum stands with its name. The types
-//! of the state derive `serde::Serialize` and `serde::Deserialize`, so a later version reads what an earlier one wrote: a field
-//! that it added is given by `#[serde(default)]`, one that it removed is ignored. State is kept in ordered collections, so equal
-//! state has equal bytes; what is only an index of other state is left out and made again.
+//! Shape: [MessagePack](https://msgpack.org) in which every struct field and enum variant has its
+//! name. The types of the state derive `serde::Serialize` and `serde::Deserialize`, so a later
+//! version can read an earlier one's state: `#[serde(default)]` gives a field that it added, and
+//! one that it removed is ignored. State is kept in ordered collections, so equal state has equal
+//! bytes; an index of other state is left out and rebuilt.
 //!
-//! What stands in several places behind an `Arc` ([`Shared`]) is written once, into a table of its kind, and is its number in that table
-//! wherever it stands: a field of the type `Arc<T>` says `#[serde(with = "snapshot::shared")]`. Nothing depends on the order in which
-//! the places are read, so a field that holds such a number may be removed too.
+//! A value in several places behind an `Arc` ([`Shared`]) is written once, into a table of its
+//! type, and referred to by its number in that table: a field of the type `Arc<T>` has
+//! `#[serde(with = "snapshot::shared")]`. The order in which places are read does not matter, so a
+//! field with such a number may be removed too.
 //!
-//! What is read is not trusted: any bytes give a value or [`Damaged`].
+//! Input is not trusted: any bytes give a value or [`Damaged`].
 //!
 //! ```
 //! use aside::snapshot;
@@ -31,16 +33,16 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use self::shared::{ReadTables, WrittenTables};
 
-/// How long the length of the value is, which precedes it; the tables follow it.
+/// The size of the value's length, which precedes it; the tables follow it.
 const LENGTH_BYTES: usize = 8;
 
-/// Bytes that are not what they should be, or state that cannot be written.
+/// Invalid bytes, or state that cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the state is damaged: {0}")]
 pub struct Damaged(String);
 
 impl Damaged {
-    /// Says what is wrong, as a lowercase fragment.
+    /// Creates the error; `what` is a lowercase fragment.
     pub fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
@@ -58,9 +60,9 @@ impl From<rmp_serde::decode::Error> for Damaged {
     }
 }
 
-/// Writes `state`, and behind it the tables of what it shares.
+/// Encodes `state`, followed by the tables of shared values.
 ///
-/// Errors: a type of the state refuses to be written.
+/// Errors: a type of the state cannot be encoded.
 pub fn write<T: Serialize>(state: &T) -> Result<Vec<u8>, Damaged> {
     let mut bytes = vec![0; LENGTH_BYTES];
     let (written, tables) = shared::while_writing(|| append_named(state, &mut bytes));
@@ -68,9 +70,9 @@ pub fn write<T: Serialize>(state: &T) -> Result<Vec<u8>, Damaged> {
     join(bytes, &tables)
 }
 
-/// Reads what [`write()`] wrote.
+/// Decodes the output of [`write()`].
 ///
-/// Errors: the bytes are not that of a `T`.
+/// Errors: the bytes are not an encoded `T`.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Damaged> {
     let cut = || Damaged::new("it is cut");
     let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>().ok_or_else(cut)?;
@@ -81,22 +83,22 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Damaged> {
 
 /// Appends a value with the names of its fields.
 ///
-/// Errors: its type refuses to be written.
+/// Errors: its type cannot be encoded.
 pub fn append_named<T: Serialize>(value: &T, to: &mut Vec<u8>) -> Result<(), Damaged> {
     value.serialize(&mut rmp_serde::Serializer::new(to).with_struct_map())?;
     Ok(())
 }
 
-/// Reads a value that nothing follows.
+/// Decodes a value that nothing follows.
 ///
-/// Errors: the bytes are not that of a `T`.
+/// Errors: the bytes are not an encoded `T`.
 pub fn from_named<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Damaged> {
     let mut rest = bytes;
     let value = T::deserialize(&mut rmp_serde::Deserializer::new(&mut rest))?;
     if rest.is_empty() { Ok(value) } else { Err(Damaged::new("something follows it")) }
 }
 
-/// Puts the tables behind a value for whose length there is room before it.
+/// Appends the tables to a value, and fills in the reserved length before it.
 fn join(mut bytes: Vec<u8>, tables: &WrittenTables) -> Result<Vec<u8>, Damaged> {
     let length = (bytes.len() - LENGTH_BYTES) as u64;
     let head = bytes.first_chunk_mut::<LENGTH_BYTES>().ok_or_else(|| Damaged::new("it has no length"))?;

@@ -1,8 +1,9 @@
-//! How many tokens a text costs, estimated in one pass without a tokenizer's tables.
+//! Estimates the tokens of a text in one pass, without a tokenizer's tables.
 //!
-//! The weights follow what byte-pair tokenizers merge: a word with the space before it, three digits, runs of punctuation. On
-//! notifications the estimate is within about 10 % of o200k; other tokenizers differ by a factor that is whoever spends a budget's business.
-//! Weights for scripts other than Latin are rough.
+//! The weights follow what byte-pair tokenizers merge: a word with the space before it, three
+//! digits, runs of punctuation. On notifications the estimate is within about 10 % of o200k. Other
+//! tokenizers differ by a factor, which the owner of a budget has to consider. Weights for scripts
+//! other than Latin are rough.
 
 use crate::notification::Tokens;
 
@@ -12,9 +13,10 @@ const WORD: u64 = 100;
 const CAMEL_HUMP: u64 = 80;
 const WORD_LETTERS_FREE: u64 = 7;
 const LETTER_BEYOND: u64 = 10;
-/// Letters of a run without a hump that are taken for a word; what goes on longer is none, such as a key or a hash.
+/// Longest run of letters without a hump that counts as a word; a longer one is a key or a hash,
+/// for example.
 const WORD_LETTERS_MAX: u64 = 12;
-/// A letter behind that.
+/// Each letter after that.
 const LETTER_OF_NO_WORD: u64 = 45;
 const DIGITS_PER_TOKEN: u64 = 3;
 const SPACE_BEFORE_DIGITS: u64 = 90;
@@ -24,20 +26,22 @@ const PUNCTUATION: u64 = 82;
 const PUNCTUATION_RUN: u64 = 75;
 const PUNCTUATION_BEYOND: u64 = 33;
 
-/// How many bytes of a payload's JSON are taken for one token where only its length is known.
+/// How many bytes of a payload's JSON count as one token when only its length is known.
 ///
-/// Source: [`estimate`] finds a token in every 2 to 4.7 bytes of compact JSON, so this is on the low side.
+/// Source: [`estimate`] finds a token in every 2 to 4.7 bytes of compact JSON, so this is a low
+/// estimate.
 const RAW_BYTES_PER_TOKEN: u64 = 5;
 
-/// What so many bytes of payloads would cost a language model at the least, if it were given their JSON.
+/// The least cost of payloads of so many bytes for a language model that would read their JSON.
 pub const fn of_raw_bytes(bytes: u64) -> u64 {
     bytes / RAW_BYTES_PER_TOKEN
 }
 
-/// Estimates what `text` costs a language model, rounded to whole tokens.
+/// Estimates the cost of `text` for a language model, rounded to whole tokens.
 ///
-/// Shape: a table of steps from byte to byte, because runs are too short for anything that begins and ends with each of them. A step
-/// waits for the one before it, so two parts are gone through side by side, of which the second begins behind a newline.
+/// Shape: a table of steps from byte to byte, because runs are too short for code with a start and
+/// an end per run. A step depends on the one before, so two halves are processed in parallel; the
+/// second starts after a newline.
 pub fn estimate(text: &str) -> Tokens {
     let middle = text.len() / 2;
     let newline = text.as_bytes().get(middle..).and_then(|rest| memchr::memchr(b'\n', rest));
@@ -57,9 +61,9 @@ pub fn estimate(text: &str) -> Tokens {
     Tokens(u32::try_from((hundredths + UNIT / 2) / UNIT).unwrap_or(u32::MAX))
 }
 
-/// What the bytes of a text cost, characters outside ASCII excepted.
+/// The cost of the bytes of a text, except characters outside ASCII.
 struct Sum {
-    /// Where the steps from the last byte are.
+    /// The index of the steps from the last byte.
     place: usize,
     hundredths: u64,
 }
@@ -83,7 +87,7 @@ enum Class {
     Space,
     Newline,
     Punctuation,
-    /// Not ASCII; costs nothing as a byte, because it is looked at as a character.
+    /// Not ASCII; costs nothing as a byte, because characters are counted separately.
     Other,
 }
 
@@ -104,9 +108,9 @@ impl Class {
     }
 }
 
-/// What the cost of the next byte depends on: the class of the one before it, and how many of its run there are so far. Small letters
-/// and capitals make one run, of which two numbers are kept in one: how many letters there are in all, and how many since the last
-/// hump. Nothing is counted further than costs differ; digits are counted in threes.
+/// What the cost of the next byte depends on: the class of the one before, and its run's length so
+/// far. Small letters and capitals form one run with two lengths in one number: all its letters,
+/// and those since the last hump. Counts stop where costs no longer differ; digits count in threes.
 #[derive(Clone, Copy)]
 struct State {
     class: Class,
@@ -114,25 +118,25 @@ struct State {
 }
 
 impl State {
-    /// As behind a newline, on which nothing depends.
+    /// As after a newline, on which nothing depends.
     const START: Self = Self { class: Class::Newline, count: 1 };
     const RUN_MAX: u64 = WORD_LETTERS_FREE + 1;
     const SINCE_HUMP_MAX: u64 = WORD_LETTERS_MAX + 1;
     const COUNT_MAX: u64 = Self::RUN_MAX * Self::SINCE_HUMP_MAX;
 
-    /// So many letters of a run, of which so many since the last hump.
+    /// Encodes the letters of a run, and those since the last hump.
     const fn letters(run: u64, since_hump: u64) -> u64 {
         let run = if run > Self::RUN_MAX { Self::RUN_MAX } else { run };
         let since_hump = if since_hump > Self::SINCE_HUMP_MAX { Self::SINCE_HUMP_MAX } else { since_hump };
         (since_hump - 1) * Self::RUN_MAX + run
     }
 
-    /// Where the steps from this state are in [`STEPS`], one for each class.
+    /// The index of the steps from this state in [`STEPS`], one per class.
     const fn place(self) -> usize {
         (self.class as usize * Self::COUNT_MAX as usize + self.count as usize - 1) * Class::ALL.len()
     }
 
-    /// The state behind a byte of `class`, and what that byte costs.
+    /// The state after a byte of `class`, and the cost of that byte.
     const fn step(self, class: Class) -> (Self, u64) {
         use Class::{Capital, Digit, Newline, Other, Punctuation, Small, Space};
         let goes_on = self.class as usize == class as usize
@@ -158,7 +162,7 @@ impl State {
         (Self { class, count }, cost)
     }
 
-    /// One letter more of a run, and what it costs.
+    /// The count after one more letter of a run, and its cost.
     const fn next_letter(self, is_hump: bool) -> (u64, u64) {
         let run = (self.count - 1) % Self::RUN_MAX + 2;
         let since_hump = if is_hump { 1 } else { (self.count - 1) / Self::RUN_MAX + 2 };
@@ -171,7 +175,7 @@ impl State {
     }
 }
 
-/// One byte further: where the steps from there are, and what the byte costs.
+/// A step for one byte: the index of the following steps, and the byte's cost.
 #[derive(Clone, Copy)]
 struct Step {
     to: u16,
@@ -251,7 +255,7 @@ mod tests {
         }
     }
 
-    /// Lower-case letters that make no words: each follows from the one before it by a multiplication.
+    /// Lower-case letters that form no words: a multiplication generates each from the one before.
     fn random_letters(count: u32) -> String {
         let mut state = 1_u32;
         let letter = |_| {
@@ -288,7 +292,7 @@ mod tests {
         }
     }
 
-    /// What the weights say, run by run.
+    /// The sum of the weights, run by run.
     fn by_runs(text: &str) -> Tokens {
         let class = |c: char| match c {
             'a'..='z' | 'A'..='Z' => 'a',

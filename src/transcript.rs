@@ -1,102 +1,105 @@
-//! What a harness writes down of a conversation, as far as probes ask: read in parts, by the harness's own [`Reader`].
+//! Transcripts of harnesses, as far as probes need them: read in parts by the harness's own
+//! [`Reader`].
 
 use crate::{call::TouchKind, time::Timestamp};
 
-/// Reads parts of a transcript, which begin and end anywhere.
+/// Reads parts of a transcript, which may begin and end anywhere.
 ///
-/// Errors: none. What cannot be read says nothing.
+/// Errors: none. Unreadable parts are ignored.
 #[derive(Debug)]
 pub struct Reader {
-    /// How an agent has to know a file for its client to announce by itself that it changed, once.
+    /// How an agent must have touched a file so that its client reports the file's change by
+    /// itself, once.
     pub announces: &'static [TouchKind],
-    /// The files, by absolute paths, that were announced so.
+    /// The absolute paths of files whose change was reported.
     pub changed: fn(&[u8]) -> Vec<String>,
     /// The background commands, by the harness's ids, whose end the client reported.
     pub ended: fn(&[u8]) -> Vec<String>,
-    /// How full the context is, by the last of what says so.
+    /// How full the context is, by the last report.
     pub context: fn(&[u8]) -> Context,
-    /// What the client said of its MCP servers to its agent, oldest first.
+    /// The client's reports of its MCP servers to its agent, oldest first.
     pub servers: fn(&[u8]) -> Vec<ServerSaid>,
-    /// Where the client writes down its connections to them, if it does.
+    /// The client's logs of its connections to them, if it has such logs.
     pub connections: Option<&'static Connections>,
 }
 
-/// A client's logs of its connections to MCP servers: a folder for each server, with a file for each process of the client.
+/// A client's logs of its connections to MCP servers: a folder per server, with a file per process
+/// of the client.
 #[derive(Debug)]
 pub struct Connections {
-    /// The folder of those folders, by the path of a transcript and the folder of the user's caches.
+    /// The parent of those folders, from the path of a transcript and the user's cache folder.
     pub folder: fn(&str, &str) -> Option<String>,
     /// The name of a server's folder.
     pub name: fn(&str) -> String,
-    /// The server of a folder's name, as far as the name has it.
+    /// The server of a folder's name, as far as the name contains it.
     pub server: fn(&str) -> Option<String>,
-    /// What a part of a log says of the connections of a session, oldest first.
+    /// The connections of a session in a part of a log, oldest first.
     pub read: fn(&[u8], &str) -> Vec<Connection>,
 }
 
-/// What a log says of a connection.
+/// A log entry about a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connection {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// Whether it was made; otherwise it was not, or has ended.
+    /// Whether it was established; otherwise it failed or has ended.
     pub is_up: bool,
 }
 
-/// What a client said of an MCP server.
+/// A client's report of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSaid {
-    /// Its name, as far as the client says it there.
+    /// Its name, as far as the report contains it.
     pub server: String,
-    /// What is said of it.
+    /// Its state.
     pub state: ServerState,
-    /// When.
+    /// The time.
     pub at: Timestamp,
 }
 
-/// How a client says that an MCP server is.
+/// The reported state of an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerState {
-    /// It could not be connected to.
+    /// The connection failed.
     Failed,
-    /// Its tools are gone.
+    /// Its tools are unavailable.
     Gone,
-    /// Its tools are there.
+    /// Its tools are available.
     There,
 }
 
 /// The transcript of one conversation.
 #[derive(Debug, Clone, Copy)]
 pub struct Transcript<'a> {
-    /// Where it is, absolute.
+    /// Its absolute path.
     pub path: &'a str,
-    /// Reads it.
+    /// The reader for it.
     pub reader: &'static Reader,
 }
 
 /// How full a context is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Context {
-    /// What the model was given last; `None` when it was given nothing since the last compaction.
+    /// The model's last input; `None` when there was none since the last compaction.
     pub used: Option<Usage>,
-    /// The last compaction that the client made because the context was full.
+    /// The client's last compaction because of a full context.
     pub compacted: Option<Usage>,
 }
 
-/// How full a context is, as a client says it elsewhere, such as at its status line.
+/// How full a context is according to another source of the client, such as its status line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gauge {
-    /// How much of it is used, in percent: 0 to 100.
+    /// The used part, in percent: 0 to 100.
     pub used_percent: u8,
     /// Its size, in tokens.
     pub size: Option<u64>,
 }
 
-/// How many tokens a model was given.
+/// The tokens of a model's input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Usage {
     /// The model, as the client names it.
     pub model: String,
-    /// The tokens of the request, with those that were read from a cache.
+    /// The tokens of the request, including those read from a cache.
     pub tokens: u64,
 }

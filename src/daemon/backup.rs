@@ -1,11 +1,12 @@
-//! A state folder as one file, and back.
+//! Backup of a state folder to one file, and restore.
 //!
-//! A backup is a tar file with `journal/`, `snapshots/` and `rules/`. It is taken from the files and needs no daemon: a journal only
-//! grows, so that all its records up to some moment are a consistent state. The journal is opened before and after the snapshots
-//! are read, so that it holds what they begin with and reaches as far as they do, whatever retention deletes meanwhile. All
-//! snapshots are held open before one is read, so that the newest that were there at one moment are in it. Rules
-//! that nothing names any more are deleted, so they are held open before the journal is, and what came since is read after it: all
-//! that the journal names are there. The token of the API stays out.
+//! A backup is a tar file with `journal/`, `snapshots/` and `rules/`. It is made from the files and
+//! needs no daemon: a journal only grows, so all its records up to some position are a consistent
+//! state. The journal is opened before and after the snapshots are read, so that it contains the
+//! records that they need, whatever retention deletes meanwhile. All snapshots are opened before
+//! one is read, so that the newest ones of one moment are in it. Rules that no record names are
+//! deleted, so they are opened before the journal, and newer ones are read after it: all that the
+//! journal names are there. The API token is left out.
 
 use std::{
     collections::BTreeSet,
@@ -28,21 +29,22 @@ use crate::journal::{Pinned, VerifyError, files::DirFiles};
 const JOURNAL: &str = "journal";
 const SNAPSHOTS: &str = "snapshots";
 const RULES: &str = "rules";
-/// Where a backup is unpacked before it counts.
+/// Where a backup is unpacked until it is checked.
 const UNFINISHED: &str = "restoring";
-/// The extension of a snapshot. Snapshots and the files of the rules are copied as they are; all other files there are unfinished.
+/// The extension of a snapshot. Snapshots and rules files are copied unchanged; all other files
+/// there are unfinished.
 const SNAPSHOT: &str = "snap";
-/// How often a folder that changes while it is opened is opened again; a running daemon needs longer from one change to the next than
-/// that takes.
+/// How often a folder that changes while it is opened is opened again. A running daemon changes it
+/// more slowly than opening takes.
 const OPENED_AGAIN_MAX: usize = 8;
 
-/// Why a backup cannot be made or used.
+/// Why a backup cannot be made or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// There is such a file already.
+    /// The file exists.
     #[error("write {}: it is there already", .0.display())]
     Exists(PathBuf),
-    /// There is something in the folder.
+    /// The folder is not empty.
     #[error("restore into {}: it is not empty", .0.display())]
     NotEmpty(PathBuf),
     /// A daemon has the folder.
@@ -60,7 +62,7 @@ pub enum BackupError {
         /// How many.
         places: usize,
     },
-    /// A file has a place in the backup that none has.
+    /// A file in the backup does not belong in a state folder.
     #[error("use the backup: `{}` is no file of a state folder", .0.display())]
     Foreign(PathBuf),
     /// A file operation failed.
@@ -75,20 +77,20 @@ pub enum BackupError {
     },
 }
 
-/// What a backup holds.
+/// The content of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
     /// The last record; 0 when there is none.
     pub last: u64,
     /// How many segments it has.
     pub segments: usize,
-    /// How large it is, in bytes.
+    /// Its size, in bytes.
     pub bytes: u64,
 }
 
-/// Writes what is in `state` to `file`, also while a daemon runs.
+/// Writes the content of `state` to `file`; a daemon may be running.
 ///
-/// Errors: the file is there already, or a file operation failed; an unfinished file is removed.
+/// Errors: the file exists, or a file operation failed; an unfinished file is removed.
 pub fn backup(state: &Path, file: &Path) -> Result<Kept, BackupError> {
     if file.exists() {
         return Err(BackupError::Exists(file.to_owned()));
@@ -99,7 +101,7 @@ pub fn backup(state: &Path, file: &Path) -> Result<Kept, BackupError> {
     let unfinished = PathBuf::from(unfinished);
     let kept = write(state, &files, &unfinished);
     if kept.is_err() {
-        // The error says more than that what it left could not be removed.
+        // The first error matters more than a failure to remove the rest.
         fs::remove_file(&unfinished).ok();
     }
     let kept = kept?;
@@ -141,7 +143,7 @@ fn add_files(
     files: Vec<(PathBuf, fs::File)>,
 ) -> Result<(), BackupError> {
     for (path, file) in files {
-        // What a file grows by while it is read belongs to what came later.
+        // Bytes added while a file is read belong to a later state.
         let size = file.metadata().map_err(io_error("read", &path))?.len();
         let place = Path::new(name).join(path.file_name().unwrap_or_default());
         let content = file.take(size);
@@ -150,7 +152,7 @@ fn add_files(
     Ok(())
 }
 
-/// Opens the finished files of a folder such that there was a moment at which these were all of them.
+/// Opens the finished files of a folder such that at some moment these were all of them.
 fn open_together(folder: &Path) -> Result<Vec<(PathBuf, fs::File)>, BackupError> {
     let mut paths = finished(folder)?;
     let mut tries = 0;
@@ -158,7 +160,7 @@ fn open_together(folder: &Path) -> Result<Vec<(PathBuf, fs::File)>, BackupError>
         let mut files = Vec::new();
         for path in &paths {
             match fs::File::open(path) {
-                // An older snapshot goes when a newer one is there.
+                // An older snapshot is deleted when a newer one is written.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 opened => files.push((path.clone(), opened.map_err(io_error("read", path))?)),
             }
@@ -201,10 +203,10 @@ fn header_of(bytes: u64) -> Header {
     header
 }
 
-/// Makes the state folder `state` of the backup in `file`.
+/// Creates the state folder `state` from the backup in `file`.
 ///
-/// Errors: there is something in the folder, a daemon has it, or the backup is damaged; the folder is then as it was, but for what was
-/// unpacked into a folder of its own.
+/// Errors: the folder is not empty, a daemon has it, or the backup is damaged. The folder is then
+/// unchanged except for what was unpacked into a folder of its own.
 pub fn restore(file: &Path, state: &Path) -> Result<Kept, BackupError> {
     let tar = fs::File::open(file).map_err(io_error("read", file))?;
     let bytes = tar.metadata().map_err(io_error("read", file))?.len();
@@ -236,7 +238,7 @@ pub fn restore(file: &Path, state: &Path) -> Result<Kept, BackupError> {
         0 => {}
         places => return Err(BackupError::Damaged { places }),
     }
-    // Without a journal a folder holds nothing, so it comes last.
+    // A state folder without a journal counts as empty, so the journal comes last.
     for name in [RULES, SNAPSHOTS, JOURNAL] {
         let (from, to) = (unfinished.join(name), state.join(name));
         if from.is_dir() {
@@ -249,7 +251,7 @@ pub fn restore(file: &Path, state: &Path) -> Result<Kept, BackupError> {
     Ok(Kept { last: verified.last().0, segments: verified.segments.len(), bytes })
 }
 
-/// The place of a file of a state folder: one of the three folders and a name.
+/// The path of a file in a state folder: one of the three folders and a name.
 fn checked(place: &Path, kind: EntryType) -> Result<&Path, BackupError> {
     let mut parts = place.components();
     let is_known = match (parts.next(), parts.next(), parts.next()) {
@@ -265,7 +267,7 @@ fn checked(place: &Path, kind: EntryType) -> Result<&Path, BackupError> {
     }
 }
 
-/// Whether there is more in a folder than what a daemon or a restoring that did not come far leaves.
+/// Whether a folder contains more than what a daemon or an early failed restore leaves.
 fn has_content(folder: &Path) -> io::Result<bool> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -274,7 +276,7 @@ fn has_content(folder: &Path) -> io::Result<bool> {
     for entry in entries {
         let entry = entry?;
         let name = entry.file_name();
-        // A lock makes the journal's folder, so an empty one says nothing.
+        // The lock creates the journal's folder, so an empty one does not count.
         let is_empty_journal = name == JOURNAL && fs::read_dir(entry.path())?.next().is_none();
         if name != UNFINISHED && name != "daemon.lock" && !is_empty_journal {
             return Ok(true);
@@ -349,7 +351,7 @@ mod tests {
         }
     }
 
-    /// A state folder with a journal that is open, and something in every other place.
+    /// A state folder with an open journal, and files in all other places.
     fn state(seal: bool) -> (tempfile::TempDir, PathBuf, Journal) {
         let folder = tempfile::tempdir().expect("a folder");
         let state = folder.path().join("state");
@@ -405,7 +407,7 @@ mod tests {
     #[test]
     fn a_backup_that_is_taken_while_snapshots_come_and_go_has_one_that_is_whole() {
         const KEYS: u64 = 20_000;
-        // Bounds, so that the test ends however it ends.
+        // Bounds, so that the test ends in any case.
         const SNAPSHOTS_MAX: u64 = 500;
         const BACKUPS_MAX: usize = 200;
         let (folder, state, _journal) = state(false);
@@ -434,7 +436,7 @@ mod tests {
                 }
             });
             let mut seen = Vec::new();
-            // Several snapshots come while backups are taken, whichever thread the machine runs first.
+            // Several snapshots are written while backups are taken, whatever the scheduling.
             while seen.len() < 5 || (written.load(Ordering::Relaxed) <= 6 && seen.len() < BACKUPS_MAX) {
                 backup(&state, &file).expect("backed up");
                 restore(&file, &restored_to).expect("restored");
@@ -479,7 +481,7 @@ mod tests {
         fs::write(&file, &bytes).expect("written");
         let restored = folder.path().join("restored");
         assert!(matches!(restore(&file, &restored), Err(BackupError::Damaged { places: 1 })));
-        // The lock makes the folder, and nothing was put into it.
+        // The lock creates the folder; nothing was put into it.
         assert_eq!(names(&restored.join(JOURNAL)), Vec::<String>::new());
 
         let mut tar = Builder::new(Vec::new());

@@ -1,9 +1,10 @@
-//! The one place that reads the clock.
+//! The only reader of the clock.
 //!
-//! The journal's time is wall time that never steps back. When the wall clock is set back, time goes on from where it was at
-//! the pace of the monotonic clock, which counts while the machine sleeps, until the wall clock has caught up. When it is set forward
-//! by more than [`DOUBTED_MIN`], which no monotonic clock confirms, time goes on at that pace too, and follows after
-//! [`DOUBT`]: a time that was wrong for a moment ends nothing and deletes nothing.
+//! The journal's time is wall time that never steps back. When the wall clock is set back, time
+//! continues at the pace of the monotonic clock, which counts while the machine sleeps, until the
+//! wall clock has caught up. When it is set forward by more than [`DOUBTED_MIN`], which the
+//! monotonic clock does not confirm, time also continues at that pace, and follows after [`DOUBT`]:
+//! a time that was wrong briefly ends nothing and deletes nothing.
 #![expect(clippy::disallowed_methods, reason = "the only reader of the clock")]
 
 use std::{
@@ -15,23 +16,28 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::time::{Timestamp, duration_millis};
 
-/// How far the wall clock may fall behind before it counts as set back; less is the correction of a drift, and is waited out.
+/// How far the wall clock may fall behind before it counts as set back; less is a drift correction,
+/// and time waits for it.
 const SET_BACK_MIN: Duration = Duration::from_secs(2);
 
-/// A step forwards that is not followed at once; less is what time servers correct, and no window is that long.
+/// A larger step forward is not followed at once; less is what time servers correct, and no window
+/// is that long.
 const DOUBTED_MIN: Duration = Duration::from_secs(60);
-/// For how long a step forwards has to last to be followed: a time server corrects a clock within minutes of the network's return.
+/// How long a step forward has to last to be followed: a time server corrects a clock within
+/// minutes of the network's return.
 const DOUBT: Duration = Duration::from_secs(5 * 60);
 
-/// The longest time without a daemon that is believed at once; beyond it a clock without a battery is likelier than a pause.
+/// The longest time without a daemon that is believed at once; beyond it a clock without a battery
+/// is likelier than a pause.
 const PAUSE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// A clock that never steps back.
 #[derive(Debug)]
 pub struct Clock {
-    /// The last answer, and the steady clock's reading at that time. Held for two clock reads and a comparison.
+    /// The last result, and the monotonic clock at that time. Locked for two clock reads and a
+    /// comparison.
     last: Mutex<Reading>,
-    /// The wall clock and the steady clock.
+    /// Reads the wall clock and the monotonic clock.
     read: fn() -> (Timestamp, Duration),
 }
 
@@ -39,7 +45,7 @@ pub struct Clock {
 struct Reading {
     answer: Timestamp,
     steady: Duration,
-    /// Since when, by the monotonic clock, the wall clock has been ahead without anything that confirms it.
+    /// Since when, by the monotonic clock, the wall clock has been ahead without confirmation.
     ahead_since: Option<Duration>,
 }
 
@@ -50,21 +56,23 @@ impl Reading {
 }
 
 impl Clock {
-    /// Starts a clock that shows `not_before` at the least.
+    /// Starts a clock that shows at least `not_before`.
     pub fn starting_at(not_before: Timestamp) -> Self {
         Self::reading(machine_now, not_before)
     }
 
-    /// The same by other clocks than the machine's.
+    /// The same with other clocks than the machine's.
     pub(super) fn reading(read: fn() -> (Timestamp, Duration), not_before: Timestamp) -> Self {
         let (_, steady) = read();
         Self { last: Mutex::new(Reading::new(not_before, steady)), read }
     }
 
-    /// Never shows less than `not_before` from here on: the last time that the journal holds, once it is open. Deadlines
-    /// count from that time, so a wall clock that was set back while no daemon ran must not hold them up.
+    /// From now on shows at least `not_before`: the last time in the journal, once it is open.
+    /// Deadlines count from that time, so a wall clock that was set back while no daemon ran must
+    /// not delay them.
     ///
-    /// Shape: how long no daemon ran only the wall clock tells, so it is believed at once, but for more than `PAUSE_MAX`.
+    /// Shape: only the wall clock knows how long no daemon ran, so it is believed at once, up to
+    /// `PAUSE_MAX`.
     pub fn go_on_from(&self, not_before: Timestamp) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (wall, steady) = (self.read)();
@@ -72,18 +80,19 @@ impl Clock {
         *last = Reading::new(if is_doubted { not_before } else { wall.max(not_before) }, steady);
     }
 
-    /// Never before anything that it answered earlier.
+    /// Never before an earlier result.
     pub fn now(&self) -> Timestamp {
         self.read().0
     }
 
-    /// How long it is until this clock shows `deadline`; zero once it does. A correction that is waited out counts as a part of it.
+    /// How long until this clock shows `deadline`; zero once it does. Includes waiting for a drift
+    /// correction.
     pub fn until(&self, deadline: Timestamp) -> Duration {
         let (now, wall) = self.read();
         if deadline <= now { Duration::ZERO } else { deadline.since(wall) }
     }
 
-    /// The time, and the time that has to become later than it for it to go on.
+    /// The time, and the time from which to count the wait for a deadline.
     fn read(&self) -> (Timestamp, Timestamp) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (wall, steady) = (self.read)();
@@ -116,7 +125,7 @@ fn advance(last: Reading, wall: Timestamp, steady: Duration) -> Reading {
     Reading { answer, steady, ahead_since }
 }
 
-/// A clock that nobody sets and that counts while the machine sleeps.
+/// A clock that cannot be set and that counts while the machine sleeps.
 pub fn monotonic_now() -> Duration {
     #[cfg(target_os = "linux")]
     let id = ClockId::Boottime;
@@ -129,17 +138,17 @@ pub fn monotonic_now() -> Duration {
     )
 }
 
-/// What the wall clock shows, which may have been set in either direction.
+/// The wall clock, which may have been set in either direction.
 pub(super) fn wall_now() -> Timestamp {
     machine_now().0
 }
 
-/// The time zone of this machine; UTC where none is set.
+/// The time zone of this machine; UTC if none is set.
 pub(super) fn zone() -> jiff::tz::TimeZone {
     jiff::tz::TimeZone::system()
 }
 
-/// What the wall clock of this machine is ahead of UTC at `at`, in seconds; zero where no time zone is set.
+/// The offset of local time from UTC at `at`, in seconds; zero if no time zone is set.
 pub fn utc_offset(at: Timestamp) -> i32 {
     let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
     let at = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();

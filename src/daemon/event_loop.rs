@@ -1,8 +1,9 @@
-//! The one task that owns the engine: reads the journal in order, does what the engine asks for, and wakes it in time.
+//! The task that owns the engine: reads the journal in order, executes the engine's outputs, and
+//! wakes it at its deadlines.
 //!
-//! The loop decides nothing. Whatever is to change the engine is appended to the journal and comes back from there; what does
-//! not change it (a question about its state) is answered between two slices. A slice is bounded in time, so that a question or a
-//! deadline never waits for a long backlog.
+//! The loop decides nothing. Every input that changes the engine is appended to the journal and
+//! read from there; queries are answered between two slices. A slice is bounded in time, so a query
+//! or a deadline never waits for a long backlog.
 #![expect(clippy::disallowed_methods, reason = "the one timer of the program is armed here")]
 
 #[cfg(test)]
@@ -31,20 +32,22 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long a slice lasts, whatever its records cost. Questions, deadlines and publishers that wait for room have their turn after it.
+/// How long a slice lasts, whatever its records cost. Queries, deadlines and waiting publishers run
+/// after it.
 const SLICE: Duration = Duration::from_millis(2);
-/// Records between two reads of the clock. A read takes 40 ns. A record takes some microseconds, or a millisecond if four templates reach
-/// their bounds.
+/// Records between two reads of the clock. A read takes 40 ns. A record takes some microseconds, or
+/// a millisecond if four templates reach their bounds.
 const STEP_RECORDS: usize = 2;
-/// How long the loop sleeps when nothing has a deadline; only so that the timer has a value.
+/// The sleep when nothing has a deadline; only so that the timer has a value.
 const FAR: Duration = Duration::from_secs(24 * 60 * 60);
-/// Longest sleep towards a deadline: the timer neither counts while the machine sleeps nor follows a clock that is set, so the clock is
-/// looked at again.
+/// Longest sleep towards a deadline. The timer does not count while the machine sleeps, nor follow
+/// a clock that is set, so the clock is read again.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-/// How often a session that only a client attached to it shows to be alive gets a record of that; more often where sessions are closed
-/// sooner.
+/// How often a session that only an attached client keeps alive gets a record of that; more often
+/// if sessions close sooner.
 const SEEN_EVERY: Duration = Duration::from_secs(60 * 60);
-/// How long what is due waits for the timer, which has no turn while records keep coming, before it is done between two slices.
+/// How long due work waits for the timer, which does not fire while records keep coming, before it
+/// is done between two slices.
 const TICK_LATE_MAX: Duration = Duration::from_millis(2);
 /// Time between two tries to append on a full disk.
 pub(super) const FULL_RETRY: Duration = Duration::from_secs(1);
@@ -60,30 +63,31 @@ pub(super) struct EventLoop {
     pub(super) monotonic: fn() -> Duration,
     pub(super) registry: Arc<Registry>,
     pub(super) queries: mpsc::Receiver<Query>,
-    /// Where it notes its turns.
+    /// Records that the loop is running.
     pub(super) pulse: Arc<Pulse>,
     pub(super) feed: Feed,
     pub(super) about: About,
     pub(super) pace: Pace,
     pub(super) watchdog: Watchdog,
-    /// Becomes true when nothing more is taken in.
+    /// Becomes true when no new input is accepted.
     pub(super) drain: watch::Receiver<bool>,
-    /// What is to be appended, in order; it waits here only while the disk is full, when there is nothing new to make more of it.
+    /// Records to append, in order. They wait here only while the disk is full, when no new input
+    /// adds to them.
     pub(super) outbox: VecDeque<Outgoing>,
-    /// When the state is written down.
+    /// When to take snapshots.
     pub(super) schedule: Schedule,
 }
 
-/// Why the loop cannot go on.
+/// Why the loop cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum LoopError {
     /// The journal cannot be read.
     #[error("the journal cannot be read")]
     Read(#[from] ReadError),
-    /// The journal was closed while it was followed.
+    /// The journal was closed while the loop followed it.
     #[error("the journal was closed")]
     Closed(#[from] Closed),
-    /// The journal takes nothing more.
+    /// The journal accepts no more records.
     #[error("the journal cannot be written")]
     Append(#[from] AppendError),
     /// A record cannot be applied.
@@ -116,7 +120,7 @@ impl EventLoop {
                 _ = self.drain.changed() => {}
                 Some(query) = self.queries.recv() => {
                     self.pulse.begin();
-                    // A client that decides something and then asks must see it done.
+                    // A client that makes a decision and then queries must see its effect.
                     is_full |= self.catch_up().await?;
                     self.answer(query);
                     give_way_to_answered().await;
@@ -141,7 +145,8 @@ impl EventLoop {
                     self.pulse.begin();
                     self.queue_seen();
                     is_full = self.flush().await?;
-                    // A tick before its deadline would change nothing, and the next one would follow at once.
+                    // A tick before its deadline would change nothing, and the next one would
+                    // follow at once.
                     if !is_full && deadline.is_some_and(|at| self.clock.until(at).is_zero()) {
                         is_full = self.tick(&mut ticked).await?;
                     }
@@ -151,7 +156,7 @@ impl EventLoop {
         self.close_and_catch_up().await
     }
 
-    /// Publishes for the probes what the state holds at the start.
+    /// Publishes the initial state for the probes.
     fn publish_all(&mut self) {
         let (knowledge, engine) = (self.registry.knowledge(), &mut self.fold.engine);
         for session in engine.sessions().filter(|session| session.is_open) {
@@ -161,14 +166,14 @@ impl EventLoop {
         self.publish_settings();
     }
 
-    /// Publishes for probes and sources what the rules in force say of them.
+    /// Publishes the settings of probes and sources in the rules.
     fn publish_settings(&self) {
         let rules = self.fold.engine.rules();
         self.registry.knowledge().publish_settings(Arc::clone(&rules.probes));
         self.registry.sources().publish_settings(&rules.outside);
     }
 
-    /// Appends a tick and notes its position; returns whether the disk is too full for it.
+    /// Appends a tick and notes its position; returns whether the disk is too full.
     async fn tick(&self, ticked: &mut Seq) -> Result<bool, LoopError> {
         let tick = self.publisher.append(Records::build(Records::tick)).await;
         let tick = tick.map(|appended| *ticked = appended.last().unwrap_or_default());
@@ -189,7 +194,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Applies what is written by now; returns whether the disk is too full for what follows from it.
+    /// Applies all written records; returns whether the disk is too full for the outputs.
     async fn catch_up(&mut self) -> Result<bool, LoopError> {
         let (head, mut is_full) = (*self.journal.written().borrow(), false);
         while self.fold.applied < head {
@@ -199,7 +204,8 @@ impl EventLoop {
         Ok(is_full)
     }
 
-    /// Writes the state down between two slices, unless something is in the outbox: a snapshot does not have that.
+    /// Takes a snapshot between two slices, unless the outbox has records: a snapshot does not
+    /// include them.
     async fn take_snapshot(&mut self) {
         if !self.outbox.is_empty() {
             return;
@@ -223,15 +229,15 @@ impl EventLoop {
         );
     }
 
-    /// Has the journal say that these injections did not leave.
+    /// Queues records that these injections were not sent.
     fn queue_lost(&mut self, lost: Vec<(SessionId, InjectionId)>) {
         let undelivered = |(session, injection)| Outgoing::Undelivered { session, injection };
         self.outbox.extend(lost.into_iter().map(undelivered));
     }
 
-    /// Puts a sign of life of each session that says nothing and has a client attached into the outbox.
+    /// Queues a sign of life for each silent session with an attached client.
     fn queue_seen(&mut self) {
-        // On a full disk nothing is added to what waits for it.
+        // On a full disk the outbox must not grow.
         if !self.outbox.is_empty() {
             return;
         }
@@ -248,7 +254,7 @@ impl EventLoop {
         self.fold.engine.poll_timeout().map(|(at, _)| at)
     }
 
-    /// Applies written records until there are no more or the slice ends.
+    /// Applies written records until there are none left or the slice ends.
     async fn consume_slice(&mut self) -> Result<(), LoopError> {
         let (begin, before) = ((self.monotonic)(), self.fold.applied);
         let mut took = Duration::ZERO;
@@ -272,7 +278,7 @@ impl EventLoop {
         for record in records.iter() {
             self.fold.apply(&record)?;
             self.schedule.note_applied(record.body.len() as u64);
-            // Before anybody is answered: the next look of the same session must find what this record taught.
+            // Before any answer: the session's next probe must see what this record changed.
             publish_changes(&self.registry, &mut self.fold.engine);
             let mut has_answer = false;
             while let Some(output) = self.fold.poll_output() {
@@ -280,7 +286,7 @@ impl EventLoop {
                 self.outbox.extend(act(&self.registry, output));
             }
             self.feed.hand_over_much(&mut self.fold);
-            // A handler that waits for an answer does not wait for the end of the slice.
+            // A handler that waits for an answer must not wait for the end of the slice.
             if has_answer {
                 flush(&mut self.outbox, &self.publisher, &self.registry).await?;
                 give_way_to_answered().await;
@@ -294,15 +300,17 @@ impl EventLoop {
     }
 }
 
-/// Lets the handler that was just answered write its response before the loop goes on.
+/// Lets the handler that was just answered write its response before the loop continues.
 ///
-/// The runtime runs a task that is woken here on this thread, and no other thread takes it over. Without this the handler
-/// waits until the loop has no more records: 2.2 of 5.2 ms of a long exchange in a burst (docs/benchmarks.md).
+/// The runtime runs a task that is woken here on this thread, and no other thread steals it.
+/// Without this the handler waits until the loop has no more records: 2.2 of 5.2 ms of a long
+/// exchange in a burst (docs/benchmarks.md).
 async fn give_way_to_answered() {
     tokio::task::yield_now().await;
 }
 
-/// Appends what is in the outbox, and answers once that is written; returns whether the disk is too full for it.
+/// Appends the outbox, and sends each answer once its release is written; returns whether the disk
+/// is too full.
 async fn flush(
     outbox: &mut VecDeque<Outgoing>,
     publisher: &Publisher,
@@ -323,7 +331,7 @@ async fn flush(
     Ok(false)
 }
 
-/// Takes a full disk, which may have space again, for no error.
+/// Turns a full disk, which may get space again, into `Ok(true)`.
 pub(super) fn unless_full(appended: Result<(), AppendError>) -> Result<bool, AppendError> {
     match appended {
         Ok(()) => Ok(false),
@@ -332,7 +340,7 @@ pub(super) fn unless_full(appended: Result<(), AppendError>) -> Result<bool, App
     }
 }
 
-/// What is to be appended after a slice.
+/// A record to append after a slice.
 pub(super) enum Outgoing {
     Event(Event),
     Undelivered {
@@ -342,7 +350,7 @@ pub(super) enum Outgoing {
     Seen {
         session: SessionId,
     },
-    /// To be given when it is written what it releases.
+    /// Sent when its release is written.
     Answer {
         request: RequestId,
         session: SessionId,
@@ -367,7 +375,7 @@ impl Outgoing {
     }
 }
 
-/// Publishes for probes and sources what changed in the engine since this was done before.
+/// Publishes for probes and sources what changed in the engine since the last call.
 fn publish_changes(registry: &Registry, engine: &mut Engine) {
     if let Some(changes) = engine.take_known() {
         registry.knowledge().publish(changes);
@@ -390,7 +398,7 @@ fn publish_changes(registry: &Registry, engine: &mut Engine) {
     }
 }
 
-/// Does at once what needs no journal, and returns what does.
+/// Executes an output that needs no journal; returns one that does.
 fn act(registry: &Registry, output: Output) -> Option<Outgoing> {
     match output {
         Output::Record(_) | Output::Made(_) => None,
@@ -421,7 +429,7 @@ fn act(registry: &Registry, output: Output) -> Option<Outgoing> {
     }
 }
 
-/// Says in the log that an author's template or `where` failed; the event says the same to subscribers.
+/// Logs that a template or `where` failed; the event informs subscribers.
 fn log_failure(event: &Event) {
     if event.event_type.as_str() == SUBSCRIBER_FAILED {
         let payload = event.payload.value();

@@ -1,6 +1,7 @@
-//! The engine and what it is fed with: one journal record in, the engine's outputs out.
+//! The fold: one journal record in, the engine's outputs out.
 //!
-//! Recovery and live operation both go through [`Fold::apply`]; they differ only in what they do with the outputs.
+//! Recovery and live operation both use [`Fold::apply`]; they differ only in how they handle the
+//! outputs.
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
@@ -18,18 +19,18 @@ use crate::{
     time::Timestamp,
 };
 
-/// An engine, and the rules of every time.
+/// An engine, and access to the rules of any time.
 #[derive(Debug)]
 pub struct Fold {
-    /// The engine as it is after [`Fold::applied`].
+    /// The engine after [`Fold::applied`].
     pub engine: Engine,
-    /// Where `rules` records find what they name.
+    /// Where the rules are that `rules` records name.
     pub rules: RulesStore,
-    /// Knows what later records say, while earlier ones are replayed.
+    /// Reads what later records say, during a replay.
     ahead: Option<LookAhead>,
-    /// What the projection is to be told, while somebody takes it.
+    /// Notes for the projection, while it is fed.
     pub notes: Option<Notes>,
-    /// The record that was applied last.
+    /// The last applied record.
     pub applied: Seq,
     /// Its time.
     pub applied_at: Timestamp,
@@ -38,7 +39,7 @@ pub struct Fold {
 /// Why a record cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
-    /// The record is not what its kind says.
+    /// The record does not have the form of its kind.
     #[error("record {seq} of the journal cannot be understood")]
     Record {
         /// Which one.
@@ -48,10 +49,10 @@ pub enum FoldError {
     },
 }
 
-/// What stands of it in a snapshot.
+/// The snapshot form.
 #[derive(Serialize, Deserialize)]
 struct FoldState<'a> {
-    /// The hash of the rules that the engine runs by; empty when it has none.
+    /// The hash of the engine's rules; empty when it has none.
     rules: Cow<'a, str>,
     applied: Seq,
     applied_at: Timestamp,
@@ -59,15 +60,16 @@ struct FoldState<'a> {
 }
 
 impl Fold {
-    /// What is before the journal's first record: an engine without rules.
+    /// The state before the journal's first record: an engine without rules.
     pub fn new(rules: RulesStore) -> Self {
         let engine = Engine::new(Arc::new(CompiledRules::none()));
         let (applied, applied_at) = (Seq::ZERO, Timestamp::ZERO);
         Self { engine, rules, ahead: None, notes: None, applied, applied_at }
     }
 
-    /// Has what later records say decide about those up to `until`, which an earlier process wrote: an exchange releases what it
-    /// released then. `reader` is where the next record is; `skipped` records are not followed.
+    /// For records up to `until`, of an earlier process, uses what later records say: an exchange
+    /// releases what it released then. `reader` is at the next record; `skipped` records are not
+    /// applied.
     pub fn look_ahead(&mut self, reader: Reader, until: Seq, skipped: BTreeSet<Seq>) {
         self.ahead = Some(LookAhead::new(reader, until, skipped));
     }
@@ -77,7 +79,7 @@ impl Fold {
         self.ahead = None;
     }
 
-    /// Writes down everything that the records left; [`Fold::poll_output`] must have been drained.
+    /// Encodes the state; [`Fold::poll_output`] must have been drained.
     ///
     /// Errors: it cannot be written.
     pub fn to_state(&self) -> Result<Vec<u8>, Damaged> {
@@ -90,10 +92,11 @@ impl Fold {
         })
     }
 
-    /// Goes on from what [`Fold::to_state`] wrote down.
+    /// Continues from what [`Fold::to_state`] encoded.
     ///
-    /// Shape: by the rules of its time; where they are lost, by the nearest ones.
-    /// Errors: the bytes are not that.
+    /// Shape: with the rules of that time; if they are lost, with the nearest ones.
+    ///
+    /// Errors: the bytes are not a valid state.
     pub fn from_state(rules: RulesStore, state: &[u8]) -> Result<Self, Damaged> {
         let FoldState { rules: hash, applied, applied_at, engine } = snapshot::read(state)?;
         let compiled = if hash.is_empty() {
@@ -105,7 +108,7 @@ impl Fold {
         Ok(Self { engine, rules, ahead: None, notes: None, applied, applied_at })
     }
 
-    /// Feeds one record to the engine. Afterwards drain [`Fold::poll_output`].
+    /// Applies one record to the engine. Drain [`Fold::poll_output`] afterwards.
     pub fn apply(&mut self, record: &Record<'_>) -> Result<(), FoldError> {
         let seq = record.seq;
         if let Some(notes) = &mut self.notes {
@@ -134,9 +137,9 @@ impl Fold {
                 Input::Exchange { seq, request, exchange, release }
             }
             RecordInput::Input(input) => input,
-            // They say something of earlier records, which is known by now.
+            // They concern earlier records, and the look-ahead has read them.
             RecordInput::Released(_) | RecordInput::Skipped(_) => Input::Tick,
-            // Every start and every segment repeats those in force.
+            // Every start and every segment repeats the current ones.
             RecordInput::Rules { hash } if hash == self.engine.rules().hash => Input::Tick,
             RecordInput::Rules { hash } => {
                 let nearest = self.rules.load_or_nearest(&hash, Some(self.engine.rules()));
@@ -145,7 +148,7 @@ impl Fold {
         })
     }
 
-    /// The next output that somebody has to act upon; the notes take the others on the way.
+    /// The next output that has to be executed; the notes record the others.
     pub fn poll_output(&mut self) -> Option<Output> {
         loop {
             let output = self.engine.poll_output()?;

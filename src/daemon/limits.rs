@@ -1,11 +1,11 @@
-//! What the operating system lets this process have.
+//! Limits of the operating system for this process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Lets the process have as many open files as it may.
+/// Raises the limit of open files to its maximum.
 ///
-/// Every journal file is held open, some hundreds after a month, and so is every connection; the usual limit of 1,024 is one
-/// that a process may raise by itself.
+/// Every journal file is held open, some hundreds after a month, and so is every connection; a
+/// process may raise the usual limit of 1,024 by itself.
 pub(super) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {

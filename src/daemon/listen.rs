@@ -1,4 +1,5 @@
-//! Where the daemon listens: the Unix socket, its own or one that was passed to it, and loopback TCP when that is configured.
+//! The daemon's listeners: the Unix socket, its own or a passed one, and loopback TCP if
+//! configured.
 
 use std::{
     fs, io,
@@ -18,7 +19,7 @@ use crate::{
     server::{self, Tokens, TokensError},
 };
 
-/// The file of tokens in the state folder.
+/// The token file in the state folder.
 pub const TOKEN_FILE: &str = "token";
 
 /// Why the daemon cannot listen.
@@ -30,7 +31,7 @@ pub enum ListenError {
         /// The socket.
         path: PathBuf,
     },
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     #[error("make the socket {}", path.display())]
     Socket {
         /// The socket.
@@ -38,7 +39,7 @@ pub enum ListenError {
         /// Why.
         source: io::Error,
     },
-    /// What was passed to the daemon is not its socket.
+    /// The passed socket is not the daemon's.
     #[error("listen at what was passed: it is {found}, not {}", path.display())]
     Passed {
         /// The daemon's socket.
@@ -46,7 +47,7 @@ pub enum ListenError {
         /// What was passed.
         found: String,
     },
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("listen on {address}")]
     Tcp {
         /// The address.
@@ -54,7 +55,7 @@ pub enum ListenError {
         /// Why.
         source: io::Error,
     },
-    /// The tokens' file cannot be used.
+    /// The token file cannot be used.
     #[error(transparent)]
     Tokens(#[from] TokensError),
 }
@@ -66,9 +67,10 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// Finds what `LISTEN_FDS` counts, if `LISTEN_PID` says that it is meant for this process.
+    /// Takes the sockets counted by `LISTEN_FDS`, if `LISTEN_PID` is this process.
     ///
-    /// Shape: takes the variables out of the environment, so it belongs before the first thread.
+    /// Shape: removes the variables from the environment, so call it before the first thread.
+    ///
     /// Source: the protocol of systemd's socket activation.
     pub fn from_env() -> Self {
         let mut descriptors = ListenFd::from_env();
@@ -77,9 +79,9 @@ impl Passed {
         Self { listeners: listeners.collect() }
     }
 
-    /// The one that listens at `path`; `None` if nothing was passed.
+    /// The socket bound to `path`; `None` if nothing was passed.
     ///
-    /// Errors: something was passed, but not that. The daemon would be ready where nobody looks for it.
+    /// Errors: only other sockets were passed. The daemon would be ready where no client connects.
     pub(super) fn take(self, path: &Path) -> Result<Option<UnixListener>, ListenError> {
         let mut found = Vec::new();
         for listener in self.listeners {
@@ -102,14 +104,14 @@ impl Passed {
     }
 }
 
-/// Whether a socket's address is `path`, by whatever way through the folders.
+/// Whether a socket's address is `path`, after resolving links.
 fn is_at(address: &UnixAddr, path: &Path) -> bool {
     address.as_pathname().is_some_and(|bound| {
         bound == path || matches!((fs::canonicalize(bound), fs::canonicalize(path)), (Ok(one), Ok(other)) if one == other)
     })
 }
 
-/// Opens the Unix socket, in place of one that a dead daemon left.
+/// Opens the Unix socket, replacing one that a dead daemon left.
 pub(super) fn unix(path: &Path) -> Result<UnixListener, ListenError> {
     if UnixStream::connect(path).is_ok() {
         return Err(ListenError::InUse { path: path.into() });
@@ -119,7 +121,7 @@ pub(super) fn unix(path: &Path) -> Result<UnixListener, ListenError> {
         .map_err(|source| ListenError::Socket { path: path.into(), source })
 }
 
-/// Removes a socket. That there is none is as good; anything else that stands there is left alone.
+/// Removes a socket, if there is one; leaves anything else alone.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
@@ -131,7 +133,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens the TCP listener and finds the tokens that it asks for.
+/// Opens the TCP listener and its tokens.
 pub(super) async fn tcp(http: &HttpConfig, state: &Path) -> Result<(TcpListener, Tokens), ListenError> {
     let path = http.token_file.clone().unwrap_or_else(|| state.join(TOKEN_FILE));
     let tokens = Tokens::open(&path)?;

@@ -1,4 +1,4 @@
-//! One daemon for one state folder.
+//! One daemon per state folder.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
@@ -10,24 +10,25 @@ use std::{
     time::Duration,
 };
 
-/// The file in the state folder that its daemon holds locked, with the number of its process.
+/// The file in the state folder that its daemon keeps locked, with its process id.
 pub const LOCK_FILE: &str = "daemon.lock";
 
-/// The folder in the state folder that is locked too: without it there is no journal, so nobody deletes it to get in.
+/// The folder in the state folder that is locked too: without it there is no journal, so nobody
+/// deletes it to bypass the lock.
 pub const JOURNAL_FOLDER: &str = "journal";
 
-/// How long a look at whether a daemon runs may have the lock, and how many such times are waited for.
+/// How long a check for a running daemon may hold the lock, and how many such times to wait.
 const LOOK: Duration = Duration::from_millis(1);
 const LOOKERS_MAX: u32 = 10_000;
 
-/// Holds the state folder until it is dropped, also by a crash.
+/// Locks the state folder until it is dropped; a crash releases it too.
 #[derive(Debug)]
 pub(super) struct StateLock {
     _file: File,
     _journal: File,
 }
 
-/// Why the state folder cannot be had.
+/// Why the state folder cannot be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another daemon has it.
@@ -38,7 +39,7 @@ pub enum LockError {
         /// The other daemon's process, if it could be read.
         pid: String,
     },
-    /// Nothing can be written there.
+    /// The file system is read-only.
     #[error("the state folder {} is on a file system that is read-only; mount it for writing, or set ASIDE_STATE", folder.display())]
     ReadOnly {
         /// The folder.
@@ -59,9 +60,10 @@ fn by(pid: &str) -> String {
 }
 
 impl StateLock {
-    /// Takes `folder` for this process: a file in it, and the folder of its journal, as a file can be deleted by mistake.
+    /// Locks `folder` for this process: a file in it, and its journal folder, as the file might be
+    /// deleted by mistake.
     ///
-    /// Errors: another daemon has it, or nothing can be made in it.
+    /// Errors: another daemon has the lock, or nothing can be created in the folder.
     pub(super) fn take(folder: &Path) -> Result<Self, LockError> {
         let path = folder.join(LOCK_FILE);
         let io_error = |source: io::Error| {
@@ -93,9 +95,9 @@ impl StateLock {
     }
 }
 
-/// Locks `file`; the process of another daemon that has it is in `pid_file`.
+/// Locks `file`; `pid_file` has the process id of a daemon that holds it.
 ///
-/// Shape: a command that looks whether a daemon runs has it for a moment, as a reader; that is waited for.
+/// Shape: a command that checks for a running daemon holds it briefly as a reader; wait for that.
 fn lock(file: &File, folder: &Path, mut pid_file: &File) -> Result<io::Result<()>, LockError> {
     for _ in 0..LOOKERS_MAX {
         match file.try_lock() {
@@ -106,18 +108,18 @@ fn lock(file: &File, folder: &Path, mut pid_file: &File) -> Result<io::Result<()
         }
     }
     let mut pid = String::new();
-    // The number is a courtesy; without it the message still stands.
+    // The id is optional; the message is valid without it.
     pid_file.read_to_string(&mut pid).ok();
     Err(LockError::Held { folder: folder.into(), pid: pid.trim().into() })
 }
 
-/// Whether nobody has `file` but readers.
+/// Whether only readers hold `file`.
 fn has_lookers_only(file: &File) -> bool {
-    // An error means that it is not known, as good as that a daemon has it.
+    // An error means unknown, which counts as held by a daemon.
     file.try_lock_shared().and_then(|()| file.unlock().map_err(TryLockError::Error)).is_ok()
 }
 
-/// Writes the number of this process, which is a courtesy: a full disk must not stop a start here.
+/// Writes this process id. It is optional: a full disk must not fail the start here.
 fn note_pid(mut file: &File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;

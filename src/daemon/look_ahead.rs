@@ -1,7 +1,7 @@
-//! What later records of the journal say of earlier exchanges: what each of them released.
+//! What later records say about earlier exchanges: what each of them released.
 //!
-//! A replay needs that before it applies the exchange, so a second reader goes ahead of the first: from the exchange on, and only
-//! until it is known. Where no exchanges are, nothing is read twice.
+//! A replay needs that before it applies the exchange, so a second reader runs ahead of the first:
+//! from the exchange on, only until the release is found. Without exchanges nothing is read twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,37 +12,38 @@ use crate::{
     protocol::record::{self, RecordInput},
 };
 
-/// How many records behind an exchange what it released can be. It is written before the next record is applied, and publishers wait
-/// when the engine is 16,384 records behind.
+/// How many records after an exchange its release can be. It is written before the next record is
+/// applied, and publishers wait when the engine is 16,384 records behind.
 const RECORDS_AHEAD: u64 = 65_536;
-/// Most records that are read at a time.
+/// Most records per read.
 const BATCH_RECORDS_MAX: usize = 4_096;
 
-/// Knows what is said of the records up to one.
+/// Collects releases and skipped records up to a position.
 #[derive(Debug)]
 pub(super) struct LookAhead {
     reader: Reader,
-    /// The last record that an earlier process wrote: what came after it is decided by this one.
+    /// The last record of an earlier process; this process decides later ones.
     until: Seq,
     releases: BTreeMap<Seq, ReleaseRecord>,
-    /// The last exchange of which it was read what it released; that of earlier ones is written before.
+    /// The newest exchange whose release was read; those of earlier ones are written before.
     newest: Seq,
     skipped: BTreeSet<Seq>,
     has_failed: bool,
 }
 
 impl LookAhead {
-    /// Reads with `reader`, which stands at or before the first exchange; `skipped` records are not followed.
+    /// Reads with `reader`, which is at or before the first exchange; `skipped` records are not
+    /// applied.
     pub(super) fn new(reader: Reader, until: Seq, skipped: BTreeSet<Seq>) -> Self {
         Self { reader, until, releases: BTreeMap::new(), newest: Seq::ZERO, skipped, has_failed: false }
     }
 
-    /// Whether the record at `seq` is not followed.
+    /// Whether the record at `seq` is skipped.
     pub(super) fn is_skipped(&self, seq: Seq) -> bool {
         self.skipped.contains(&seq)
     }
 
-    /// What the exchange at `seq` released, if its process has ended. Exchanges are asked for in order.
+    /// What the exchange at `seq` released, if its process has ended. Call it in order.
     pub(super) fn release_of(&mut self, seq: Seq) -> Release {
         if seq > self.until {
             return Release::Decide;
@@ -51,7 +52,7 @@ impl LookAhead {
         Release::Recorded(self.releases.remove(&seq))
     }
 
-    /// Reads on until it is known what the exchange at `seq` released.
+    /// Reads until the release of the exchange at `seq` is found.
     fn read_for(&mut self, seq: Seq) {
         self.reader.skip_to(seq.next());
         let last = Seq(seq.0.saturating_add(RECORDS_AHEAD)).min(self.until);
@@ -60,7 +61,7 @@ impl LookAhead {
                 Ok(batch) if batch.is_empty() => return,
                 Ok(batch) => {
                     for found in batch.iter().filter(|found| found.kind.0 == record::RELEASED) {
-                        // What cannot be read is met again by who applies it.
+                        // The main replay reports unreadable records.
                         if let Ok(RecordInput::Released(release)) =
                             record::decode(found.kind.0, found.seq, found.body)
                         {
@@ -86,7 +87,8 @@ mod tests {
         time::Timestamp,
     };
 
-    /// A journal of so many records, of which those at the places given first say what the exchange given second released.
+    /// A journal of so many records; each pair gives the position of a record and the exchange
+    /// whose release it contains.
     fn journal(records: u64, released: &[(u64, u64)]) -> Journal {
         let settings = JournalSettings { segment_bytes: 1 << 20, ..JournalSettings::default() };
         let clock = Arc::new(|| Timestamp::ZERO);

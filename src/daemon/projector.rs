@@ -1,8 +1,10 @@
-//! Keeps the projection: writes what the event loop hands over, and makes up by itself for what it missed.
+//! Keeps the projection: writes what the event loop feeds, and catches up by itself on what it
+//! missed.
 //!
-//! The event loop never waits for it. When it hands over more than is taken, it cuts the feed, and the projection folds the journal
-//! on its own, with the same code, until it is where the journal ends; then it asks to be fed again from there. A start that is far
-//! behind, a file that is gone or broken, and an order to rebuild go the same way. It has a thread of its own, as SQLite blocks.
+//! The event loop never waits for it. When the feed overflows, the loop cuts it. The projection
+//! then folds the journal on its own, with the same code, up to the journal's end, and resubscribes
+//! from there. A start that is far behind, a missing or broken file, and an order to rebuild are
+//! handled the same way. It has its own thread, as SQLite blocks.
 
 #[cfg(test)]
 mod tests;
@@ -34,37 +36,37 @@ use crate::{
     projection::{Command, Failed, Notes, Projection, ProjectionError, Writer},
 };
 
-/// Most hand-overs that wait for the thread; each is what a slice of the event loop left.
+/// Most batches that wait for the thread; each is the result of one slice of the event loop.
 const FEED_LEN_MAX: usize = 16;
-/// Most notes and bytes that the event loop keeps for a thread that does not take them, before it cuts the feed.
+/// Most notes and bytes that the event loop keeps for a slow thread before it cuts the feed.
 const KEPT_NOTES_MAX: usize = 16_384;
 const KEPT_BYTES_MAX: usize = 16 << 20;
-/// After how many records the cursor is moved although they left nothing to write.
+/// After how many records the cursor moves although they left nothing to write.
 const RECORDS_MAX: u64 = 4_096;
-/// Most records that are folded between two looks at orders, and two commits.
+/// Most records folded between two checks for orders, and two commits.
 const FOLD_RECORDS_MAX: u64 = 65_536;
-/// Most notes of a transaction, more or less.
+/// Approximate limit of notes per transaction.
 const TRANSACTION_NOTES_MAX: usize = 4_096;
-/// How long what was fed first waits for more to share its transaction: each takes some twenty pages, however little it holds. Nobody
-/// notices that the history is behind by it.
+/// How long the first notes wait for more to share their transaction: each transaction takes some
+/// twenty pages, however small. This delay of the history is not noticeable.
 const GATHER: Duration = Duration::from_millis(20);
-/// Most records that are read at a time.
+/// Most records per read.
 const BATCH_RECORDS_MAX: usize = 1_024;
-/// How far the file may be behind at a start to be told by the start's own replay.
+/// How far the file may be behind at a start to be brought up to date by the start's own replay.
 pub(super) const REPLAY_RECORDS_MAX: u64 = 65_536;
-/// First and longest pause after a failure; each is twice the one before.
+/// First and longest backoff after a failure; each is twice the one before.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// A wish to be fed with what comes after a record.
+/// A request for a subscription to what follows a record.
 pub(super) struct Attach {
     after: Seq,
     feed: mpsc::Sender<Notes>,
-    /// What the event loop had applied when it began to feed.
+    /// What the event loop had applied when the feed began.
     begun: oneshot::Sender<Seq>,
 }
 
-/// The event loop's end.
+/// The event loop's end of the feed.
 pub(super) struct Feed {
     projection: Projection,
     wishes: mpsc::Receiver<Attach>,
@@ -72,12 +74,12 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Waits for a wish to be fed; forever if there is nobody any more. Cancel-safe.
+    /// Waits for a subscription request; forever if there will be none. Cancel-safe.
     pub(super) async fn wish(&mut self) -> Option<Attach> {
         self.wishes.recv().await
     }
 
-    /// Feeds from here on.
+    /// Feeds the subscriber from now on.
     pub(super) fn begin(&mut self, attach: Attach, fold: &mut Fold) {
         let after = attach.after.max(fold.applied);
         if attach.begun.send(fold.applied).is_err() {
@@ -88,7 +90,8 @@ impl Feed {
         self.projection.progress().begin_feed(fold.applied);
     }
 
-    /// Feeds with what a replay noted, and from there on; does not if it noted nothing at all.
+    /// Feeds the notes of a replay, and everything after it; returns `None` if the replay took no
+    /// notes.
     fn begin_at_start(&mut self, fold: &mut Fold) -> Option<mpsc::Receiver<Notes>> {
         let has_missed = fold.notes.as_ref().map(|notes| notes.records() > 0)?;
         let (sender, feed) = mpsc::channel(FEED_LEN_MAX);
@@ -100,7 +103,7 @@ impl Feed {
         Some(feed)
     }
 
-    /// Hands over what `fold` noted, if there is something to write; never waits.
+    /// Hands over the notes of `fold`, if there is something to write; never waits.
     pub(super) fn hand_over(&mut self, fold: &mut Fold) {
         let Some(notes) = fold.notes.as_ref().filter(|_| self.sender.is_some()) else { return };
         if !notes.notes().is_empty() || notes.records() >= RECORDS_MAX {
@@ -109,7 +112,7 @@ impl Feed {
         self.projection.progress().apply(fold.applied);
     }
 
-    /// Hands over what `fold` noted, if it is so much that it is not to be kept until the end of a slice.
+    /// Hands over the notes of `fold` early if there are many.
     pub(super) fn hand_over_much(&mut self, fold: &mut Fold) {
         if fold.notes.as_ref().is_some_and(|notes| notes.notes().len() >= TRANSACTION_NOTES_MAX) {
             self.hand_over(fold);
@@ -134,7 +137,7 @@ impl Feed {
             {
                 kept.put_back(notes);
             }
-            // Full, or its thread has ended or failed: it asks again once it has made up for the rest.
+            // Full, or its thread has ended or failed: it resubscribes after catching up.
             Err(_) => {
                 self.sender = None;
                 fold.notes = None;
@@ -144,7 +147,7 @@ impl Feed {
     }
 }
 
-/// Why the projection cannot go on.
+/// Why the projection cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectorError {
     /// The file failed.
@@ -153,7 +156,7 @@ pub enum ProjectorError {
     /// The journal cannot be read.
     #[error("the journal cannot be read: {0}")]
     Read(#[from] ReadError),
-    /// The journal's files cannot be looked at.
+    /// The journal's files cannot be listed.
     #[error("the journal's files cannot be looked at: {0}")]
     Look(#[source] io::Error),
     /// A record cannot be applied.
@@ -161,15 +164,15 @@ pub enum ProjectorError {
     Fold(#[from] FoldError),
 }
 
-/// Why the thread turns to something else.
+/// Why the thread leaves the feed.
 enum Turn {
     /// The daemon stops.
     Stop,
-    /// The feed was cut, or the file is to be made again.
+    /// The feed was cut, or the file has to be rebuilt.
     CatchUp,
 }
 
-/// Opens the file at `path`; one that is broken or of another version is deleted before.
+/// Opens the file at `path`; deletes a broken one or one of another version first.
 ///
 /// Errors: it cannot be opened or deleted.
 pub(super) fn open(path: &Path) -> Result<Writer, ProjectionError> {
@@ -183,7 +186,7 @@ pub(super) fn open(path: &Path) -> Result<Writer, ProjectionError> {
     }
 }
 
-/// Goes on with a file if it tells of `journal`, else with a new one.
+/// Uses a file if it belongs to `journal`, else a new one.
 ///
 /// Errors: the file cannot be deleted or opened.
 fn of(journal: &Journal, opened: Writer, path: &Path) -> Result<Writer, ProjectionError> {
@@ -196,8 +199,8 @@ fn of(journal: &Journal, opened: Writer, path: &Path) -> Result<Writer, Projecti
     Writer::open(path)
 }
 
-/// Whether the record at the cursor is the one that was projected. After a power failure the journal may have lost records that
-/// were not synced, and have others in their place.
+/// Whether the record at the cursor is the one that was projected. After a power failure the
+/// journal may have lost unsynced records, and have others in their place.
 fn is_of(writer: &Writer, journal: &Journal) -> bool {
     let cursor = writer.cursor();
     if cursor == Seq::ZERO {
@@ -206,25 +209,26 @@ fn is_of(writer: &Writer, journal: &Journal) -> bool {
     match journal.read_at(cursor) {
         Ok(found) => found.is_some_and(|found| found.time == writer.time()),
         Err(ReadError::Gone { .. }) => true,
-        // What is wrong with the journal is said by whoever needs it.
+        // The components that need the journal report its damage.
         Err(ReadError::Io { .. } | ReadError::Damaged { .. }) => true,
     }
 }
 
-/// What a fold of one's own is made from.
+/// The sources for a separate fold.
 #[derive(Debug, Clone)]
 pub(super) struct Past {
     pub(super) journal: Journal,
     pub(super) snapshots: Arc<Snapshots>,
     pub(super) rules: RulesStore,
-    /// The last record of processes that have ended.
+    /// The last record of ended processes.
     pub(super) ended: Seq,
-    /// Those of their records that are not followed.
+    /// Those of their records that are not applied.
     pub(super) skipped: BTreeSet<Seq>,
 }
 
 impl Past {
-    /// What [`Past::fold_before`] gives for the cursor of `writer`, which takes note of what that passes over.
+    /// [`Past::fold_before`] for the cursor of `writer`; raises the floor of `writer` if records
+    /// before it are missing.
     fn fold_for(&self, writer: &mut Writer) -> Result<(Fold, Reader), ProjectorError> {
         let cursor = writer.cursor();
         let (fold, reader) = self.fold_before(cursor)?;
@@ -234,12 +238,14 @@ impl Past {
         Ok((fold, reader))
     }
 
-    /// The engine before the record after `cursor`, or earlier, and the reader that goes on from there.
+    /// The engine before the record after `cursor`, or earlier, and the reader that continues
+    /// there.
     ///
-    /// Shape: from the newest snapshot that does not pass over anything, else from the journal's first record. Where that was
-    /// deleted, from the oldest snapshot: what is before it is not told any more.
+    /// Shape: from the newest snapshot at or before the cursor, else from the journal's first
+    /// record. If that was deleted, from the oldest snapshot; earlier records are then not
+    /// projected.
     ///
-    /// Errors: the journal's files cannot be looked at.
+    /// Errors: the journal's files cannot be listed.
     fn fold_before(&self, cursor: Seq) -> Result<(Fold, Reader), ProjectorError> {
         let first = self.journal.stored().map_err(ProjectorError::Look)?.first;
         let is_whole = first <= Seq::ZERO.next();
@@ -254,7 +260,7 @@ impl Past {
     }
 }
 
-/// Makes the file at `path` again from `past`; returns the last record.
+/// Rebuilds the file at `path` from `past`; returns the last record.
 ///
 /// Errors: the file or the journal fails.
 pub(super) fn rebuild(path: &Path, past: &Past) -> Result<Seq, ProjectorError> {
@@ -266,7 +272,7 @@ pub(super) fn rebuild(path: &Path, past: &Past) -> Result<Seq, ProjectorError> {
     Ok(writer.cursor())
 }
 
-/// Applies the next records up to `until` and writes what they left; returns whether there were any.
+/// Applies the next records up to `until` and writes their notes; returns whether there were any.
 fn step(
     fold: &mut Fold,
     reader: &mut Reader,
@@ -294,25 +300,26 @@ fn step(
     }
 }
 
-/// The thread and what it works with.
+/// The thread's state.
 pub(super) struct Projector {
     projection: Projection,
     commands: mpsc::Receiver<Command>,
     wishes: mpsc::Sender<Attach>,
     past: Past,
-    /// The file as the start found it; the thread has the time to look whether it tells of this journal.
+    /// The file as the start found it; the thread checks whether it belongs to this journal.
     at_start: Option<Writer>,
-    /// What the start's replay noted of what that lacks, and what follows.
+    /// What the start's replay noted for that file, and what follows.
     fed: Option<mpsc::Receiver<Notes>>,
     writer: Option<Writer>,
-    /// An engine of its own, while the event loop does not feed.
+    /// A separate engine, while the event loop does not feed.
     own: Option<(Fold, Reader)>,
 }
 
 impl Projector {
     /// A projector, and the event loop's end of it; nothing runs yet.
     ///
-    /// `at_start` is the file as far as it is, and the notes of `fold` what it lacks: they are what is fed first.
+    /// `at_start` is the existing file, and the notes of `fold` are what it lacks: they are fed
+    /// first.
     pub(super) fn new(
         projection: Projection,
         commands: mpsc::Receiver<Command>,
@@ -326,9 +333,9 @@ impl Projector {
         (Self { projection, commands, wishes: wish, past, at_start, fed, writer: None, own: None }, feed)
     }
 
-    /// Starts the thread, which ends when the event loop has.
+    /// Starts the thread, which ends after the event loop.
     ///
-    /// Errors: the system gives no thread.
+    /// Errors: the thread cannot be started.
     pub(super) fn start(mut self) -> io::Result<JoinHandle<()>> {
         let runtime = Handle::current();
         let ended = Ended(self.projection.clone());
@@ -360,7 +367,7 @@ impl Projector {
         }
     }
 
-    /// Asks to be fed, after making up for what was missed, and writes what is fed.
+    /// Subscribes after catching up, and writes what is fed.
     async fn follow(&mut self, pause: &mut Duration) -> Result<Turn, ProjectorError> {
         self.ensure_open()?;
         let mut feed = loop {
@@ -377,7 +384,7 @@ impl Projector {
                 }
                 break feed;
             }
-            // A fold takes its time, and nothing is to be kept for so long.
+            // A fold takes long, and the loop must not keep notes for that time.
             drop(feed);
             if self.catch_up(Seq(u64::MAX))? {
                 return Ok(Turn::Stop);
@@ -405,7 +412,8 @@ impl Projector {
         }
     }
 
-    /// Asks to be fed with what comes after the cursor, and learns from where on the event loop feeds; `None` when it has ended.
+    /// Subscribes to what follows the cursor; returns where the feed begins; `None` when the event
+    /// loop has ended.
     async fn attach(&mut self) -> Result<Option<(Seq, mpsc::Receiver<Notes>)>, ProjectorError> {
         let (sender, feed) = mpsc::channel(FEED_LEN_MAX);
         let (begun, has_begun) = oneshot::channel();
@@ -416,7 +424,7 @@ impl Projector {
         Ok(has_begun.await.ok().map(|begun| (begun, feed)))
     }
 
-    /// Writes what was fed; returns whether the file has to be made again.
+    /// Writes what was fed; returns whether the file has to be rebuilt.
     fn take(&mut self, batches: &[Notes]) -> Result<bool, ProjectorError> {
         if !self.writer()?.is_in_place() {
             self.replace()?;
@@ -433,7 +441,7 @@ impl Projector {
         if let Some(opened) = self.at_start.take() {
             let cursor = opened.cursor();
             let writer = self.projection.with_no_reader(|| of(&journal, opened, &path))?;
-            // Of a file that had to be made again everything is missing.
+            // A rebuilt file lacks more than the feed has.
             self.fed = self.fed.take().filter(|_| writer.cursor() == cursor);
             self.writer = Some(writer);
         }
@@ -441,7 +449,7 @@ impl Projector {
             let writer = self
                 .projection
                 .with_no_reader(|| open(&path).and_then(|opened| of(&journal, opened, &path)))?;
-            // A fold is long: it is not begun for a disk that still takes nothing.
+            // A fold takes long, so check first that the disk can be written.
             writer.probe()?;
             self.writer = Some(writer);
         }
@@ -474,12 +482,12 @@ impl Projector {
         Ok(true)
     }
 
-    /// Does as told; returns whether the journal is to be folded again.
+    /// Executes a command; returns whether the journal has to be folded again.
     fn obey(&mut self, command: Command) -> Result<bool, ProjectorError> {
         match command {
             Command::Rebuild(reply) => {
                 let replaced = self.replace();
-                // Whoever asked may have gone.
+                // The requester may have gone.
                 drop(reply.send(replaced.as_ref().map(|_| ()).map_err(ToString::to_string)));
                 replaced?;
                 return Ok(true);
@@ -513,7 +521,7 @@ impl Projector {
         Ok(())
     }
 
-    /// Lets go of everything, so that the next try begins with opening the file; one that is broken is deleted then.
+    /// Drops all state, so that the next try starts by opening the file; deletes a broken one.
     fn give_up(&mut self, error: &ProjectorError) {
         self.projection.progress().end_feed();
         self.projection.set_failed(Some(error.to_string()));
@@ -528,7 +536,8 @@ impl Projector {
         }
     }
 
-    /// Waits before the next try; returns whether the daemon stops. An order to rebuild ends the pause.
+    /// Waits before the next try; returns whether the daemon stops. An order to rebuild ends the
+    /// wait.
     #[expect(clippy::disallowed_methods, reason = "nothing is decided by when a failed disk is tried again")]
     async fn rest(&mut self, pause: Duration) -> bool {
         tokio::select! {
@@ -557,7 +566,7 @@ impl Projector {
     }
 }
 
-/// Takes what follows `first` within [`GATHER`], at most what fills a transaction.
+/// Collects what follows `first` within [`GATHER`], at most a full transaction.
 async fn gather(first: Notes, feed: &mut mpsc::Receiver<Notes>) -> Vec<Notes> {
     let (mut count, mut bytes) = (first.notes().len(), first.bytes());
     let mut batches = vec![first];
@@ -570,12 +579,12 @@ async fn gather(first: Notes, feed: &mut mpsc::Receiver<Notes>) -> Vec<Notes> {
             batches.push(more);
         }
     };
-    // What has come by then is written.
+    // Write what arrived by then.
     timeout(GATHER, more).await.ok();
     batches
 }
 
-/// Says that the thread has ended, however it did.
+/// Reports that the thread has ended by a panic.
 struct Ended(Projection);
 
 impl Drop for Ended {

@@ -1,8 +1,9 @@
-//! What a start does about a record that its process dies of.
+//! Handles a record that crashes the process during a start.
 //!
-//! A panic is caught, and the record that was being applied is known. What cannot be caught (an abort, a process killed for its memory)
-//! leaves a file, so the next start knows that one before it did not come to its end. It then writes down each record before
-//! it is applied. Of one record a start may die by chance; the one that two of them died of is not followed any more.
+//! A panic is caught, and the record being applied is known. A crash that cannot be caught (an
+//! abort, a process killed for its memory) leaves a file, so the next start knows that the previous
+//! one did not finish. It then notes each record before it is applied. One crash on a record may be
+//! chance; a record that crashed two starts is skipped from then on.
 
 use std::{
     fs, io,
@@ -12,9 +13,9 @@ use std::{
 
 use crate::event::Seq;
 
-/// How many starts die of one record before it is skipped.
+/// How many starts crash on one record before it is skipped.
 const DEATHS_MAX: u64 = 2;
-/// What the file is called in the state folder.
+/// The file's name in the state folder.
 pub(super) const FILE_NAME: &str = "replaying";
 
 /// One start's replay, as the next start sees it.
@@ -22,19 +23,20 @@ pub(super) const FILE_NAME: &str = "replaying";
 pub(super) struct Attempt {
     path: PathBuf,
     file: fs::File,
-    /// Of which record the starts before died, and how many of them; `None` when the last one came to its end.
+    /// The record on which earlier starts crashed, and how many of them; `None` when the last one
+    /// finished.
     suspect: Option<Suspect>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Suspect {
-    /// Zero when it is not known.
+    /// Zero when unknown.
     seq: Seq,
     deaths: u64,
 }
 
 impl Attempt {
-    /// Begins one in `state`.
+    /// Begins an attempt in `state`.
     ///
     /// Errors: its file cannot be written.
     pub(super) fn begin(state: &Path) -> io::Result<Self> {
@@ -49,20 +51,20 @@ impl Attempt {
         Ok(Self { path, file, suspect })
     }
 
-    /// The record that so many starts died of that it is not followed any more.
+    /// The record that crashed so many starts that it is skipped.
     pub(super) fn culprit(&self) -> Option<Seq> {
         self.suspect.filter(|suspect| suspect.deaths >= DEATHS_MAX).map(|suspect| suspect.seq)
     }
 
-    /// Notes that `seq` is applied next, if the start before did not come to its end.
+    /// Notes that `seq` is applied next, if the previous start did not finish.
     pub(super) fn applying(&self, seq: Seq) {
         let Some(suspect) = self.suspect else { return };
         let deaths = if suspect.seq == seq { suspect.deaths + 1 } else { 1 };
-        // Where it cannot be written, the next start is as wise as this one.
+        // If it cannot be written, the next start knows no less than this one.
         self.file.write_all_at(&Suspect { seq, deaths }.encode(), 0).ok();
     }
 
-    /// Notes that the replay came to its end.
+    /// Notes that the replay finished.
     ///
     /// Errors: the file cannot be removed.
     pub(super) fn end(self) -> io::Result<()> {
@@ -79,7 +81,7 @@ impl Suspect {
         bytes
     }
 
-    /// What is too short says that there was an attempt, and no more.
+    /// A short file says only that there was an attempt.
     fn decode(bytes: &[u8]) -> Self {
         let number = |at: usize| {
             bytes
@@ -95,7 +97,8 @@ impl Suspect {
 mod tests {
     use super::*;
 
-    /// One start that applies records 5 to 9 and dies of `fatal`, if that is one of them; what it skips.
+    /// One start that applies records 5 to 9 and crashes on `fatal`, if that is one of them;
+    /// returns what it skips.
     fn start(state: &Path, fatal: u64) -> Option<Seq> {
         let attempt = Attempt::begin(state).expect("writable");
         let culprit = attempt.culprit();

@@ -1,24 +1,25 @@
-//! Rules that were compiled beside the event loop, until it comes to the record that names them.
+//! Rules that were compiled outside the event loop, kept until it reaches the record that names
+//! them.
 //!
-//! A `rules` record holds a hash. Whoever appends one has compiled the rules already, to find their errors; handed over here they
-//! spare the loop the same work, during which every exchange would wait. A replay, and a loop that meets an older record, compile
-//! the bundle.
+//! A `rules` record contains a hash. The task that appends one has already compiled the rules, to
+//! find their errors. Passing them on saves the loop that work, during which every exchange would
+//! wait. A replay, and a loop that reads an older record, compile the bundle.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::CompiledRules;
 
-/// The place of the rules that were compiled last.
+/// Holds the most recently compiled rules.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReadyRules(Arc<Mutex<Option<Arc<CompiledRules>>>>);
 
 impl ReadyRules {
-    /// Hands rules over, in place of earlier ones.
+    /// Stores rules, replacing earlier ones.
     pub(super) fn put(&self, rules: Arc<CompiledRules>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
     }
 
-    /// The rules with this hash, if they are those that were handed over last.
+    /// The rules with this hash, if they are the stored ones.
     pub(super) fn get(&self, hash: &str) -> Option<Arc<CompiledRules>> {
         let ready = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ready.as_ref().filter(|rules| &*rules.hash == hash).cloned()

@@ -1,8 +1,10 @@
-//! From the newest snapshot and the journal to the engine's state, by the same fold that serves live traffic.
+//! Rebuilds the engine's state from the newest snapshot and the journal, with the same fold as live
+//! traffic.
 //!
-//! Every record that the snapshot does not hold is applied with the time it was written at. Of the outputs only one kind can still be owed: an event of the
-//! engine's own that was not yet in the journal when the process died. Answers had a waiting request that is gone; what they
-//! released is under a lease and ends as leases end.
+//! Every record after the snapshot is applied at its original time. Of the outputs only one kind
+//! can still be pending: an event of the engine that was not yet in the journal when the process
+//! died. The requests behind answers are gone; what they released is under a lease and expires as
+//! leases do.
 
 use std::{
     any::Any,
@@ -44,20 +46,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most records that are read at a time.
+/// Most records per read.
 const BATCH_RECORDS_MAX: usize = 4_096;
 
-/// Age, at the journal's end, of an event of the engine's own that can still be owed: it is appended with the next slice, or within
-/// seconds where the disk is full.
+/// Age, at the journal's end, of an event of the engine that can still be pending: it is appended
+/// with the next slice, or within seconds if the disk is full.
 const OWED_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Most records that one start skips; more are no accident of single records.
+/// Most records that one start skips; more are not isolated failures.
 const SKIPPED_MAX: usize = 16;
 
 /// Why the state cannot be rebuilt.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
-    /// The journal's folder or that of the snapshots cannot be made.
+    /// The folder of the journal or of the snapshots cannot be created.
     #[error("make the folders of the journal and the snapshots")]
     Folder(#[source] io::Error),
     /// The journal cannot be opened.
@@ -69,7 +71,7 @@ pub enum RecoveryError {
     /// A record cannot be applied.
     #[error("follow the journal")]
     Fold(#[from] FoldError),
-    /// More records cannot be followed than are skipped.
+    /// More records would have to be skipped than allowed.
     #[error(
         "follow the journal: record {seq} cannot be followed ({why}), and {SKIPPED_MAX} before it were skipped; `aside journal verify` says what is damaged"
     )]
@@ -81,26 +83,28 @@ pub enum RecoveryError {
     },
 }
 
-/// The state as the journal has it, and the reader that goes on from there.
+/// The recovered state, and the reader that continues there.
 pub(super) struct Recovered {
     pub(super) fold: Fold,
     pub(super) journal: Journal,
     pub(super) reader: Reader,
     pub(super) clock: Arc<Clock>,
     pub(super) snapshots: Arc<Snapshots>,
-    /// The last record of the snapshot that was gone on from.
+    /// The last record of the snapshot that was used.
     pub(super) snapshot: Seq,
-    /// The projection's file, if it can be had; the notes of `fold` are what it lacks, if that is not much.
+    /// The projection's file, if it is usable; the notes of `fold` are what it lacks, if that is
+    /// not much.
     pub(super) projected: Option<Writer>,
-    /// The records that are not followed.
+    /// The skipped records.
     pub(super) skipped: BTreeSet<Seq>,
-    /// When the daemon before this one was last alive, as far as the journal says; [`Timestamp::ZERO`] if there was none.
+    /// When the previous daemon was last alive according to the journal; [`Timestamp::ZERO`] if
+    /// there was none.
     pub(super) ended_at: Timestamp,
-    /// Events of the engine's own that an earlier process did not come to append.
+    /// Events of the engine that an earlier process did not append.
     pub(super) owed: Vec<Event>,
 }
 
-/// Opens the journal in `state` and rebuilds what it says, by the rules of each time in `rules`.
+/// Opens the journal in `state` and rebuilds its state, with the rules of each time from `rules`.
 pub(super) fn recover(
     state: &Path,
     config: &JournalConfig,
@@ -138,8 +142,8 @@ pub(super) fn recover(
     })
 }
 
-/// Those of `owed` that a process which died at `end` may not have come to append; older ones, this version of the program makes of
-/// what an earlier one made nothing of.
+/// The pending events that a process which died at `end` may not have appended. Older ones are
+/// events that this version makes and an earlier one did not.
 fn newest(owed: Vec<Event>, end: Timestamp) -> Vec<Event> {
     let (newest, older): (Vec<Event>, Vec<Event>) =
         owed.into_iter().partition(|event| end.since(event.timestamp) <= OWED_AGE_MAX);
@@ -157,11 +161,11 @@ pub(super) fn open_snapshots(state: &Path) -> Result<Snapshots, RecoveryError> {
 
 /// A journal that is not open yet.
 pub struct ClosedJournal {
-    /// Where it is.
+    /// Its files.
     pub files: Arc<dyn Files>,
-    /// How it is kept.
+    /// Its settings.
     pub settings: JournalSettings,
-    /// What its records are timed by.
+    /// The clock for its records.
     pub clock: JournalClock,
     /// The idempotency key of a record.
     pub key_of: fn(Record<'_>) -> Option<u128>,
@@ -174,7 +178,7 @@ impl fmt::Debug for ClosedJournal {
 }
 
 impl ClosedJournal {
-    /// Opens it without knowing anything of it.
+    /// Opens it without a hint.
     ///
     /// Errors: those of [`Journal::open`].
     pub fn open(&self) -> Result<Opened, OpenError> {
@@ -190,7 +194,7 @@ impl ClosedJournal {
     }
 }
 
-/// The journal in `state`.
+/// The journal of `state`.
 pub(super) fn closed_journal(
     state: &Path,
     config: &JournalConfig,
@@ -212,7 +216,7 @@ pub(super) fn closed_journal(
     Ok(ClosedJournal { files, settings, clock: clock_fn(clock), key_of })
 }
 
-/// Opens a journal with the newest snapshot that can be gone on from in it, or with nothing if there is none.
+/// Opens a journal with the newest snapshot that matches it, or with none.
 ///
 /// Errors: the journal cannot be opened, and another snapshot makes no difference.
 pub fn open_after(
@@ -242,7 +246,8 @@ pub fn open_after(
     Ok((Fold::new(rules.clone()), journal.open()?))
 }
 
-/// Reads what `fold` has not applied. Without a snapshot and without its beginning, a journal is followed from the oldest record.
+/// A reader of what `fold` has not applied. Without a snapshot, a journal whose beginning was
+/// deleted is read from its oldest record.
 fn first_reader(journal: &Journal, fold: &Fold) -> Result<Reader, ReadError> {
     let is_without_snapshot = fold.applied == Seq::ZERO;
     match journal.read_at(fold.applied.next()) {
@@ -258,27 +263,28 @@ fn first_reader(journal: &Journal, fold: &Fold) -> Result<Reader, ReadError> {
     }
 }
 
-/// Where to note what the projection lacks, if a replay from `begin` to `head` tells it all and it is not much.
+/// Notes for what the projection lacks, if a replay from `begin` to `head` covers it and it is not
+/// much.
 fn missing(projected: &Writer, begin: Seq, head: Seq) -> Option<Notes> {
     let cursor = projected.cursor();
     let is_near = head.0.saturating_sub(cursor.0) <= projector::REPLAY_RECORDS_MAX;
     (begin <= cursor && is_near).then(|| Notes::after(cursor))
 }
 
-/// What a start does without: the projection's own thread tries again.
+/// A start continues without it: the projection's own thread tries again.
 fn or_later<T>(outcome: Result<T, ProjectionError>) -> Option<T> {
     outcome.inspect_err(|error| tracing::error!(%error, "the history is made up later")).ok()
 }
 
-/// The idempotency key of a record, so that what was published before is known after a restart.
+/// The idempotency key of a record, so that duplicates are detected after a restart.
 fn key_of(found: Record<'_>) -> Option<u128> {
-    // An id that the daemon made cannot come again, so no key is kept for it.
+    // An id made by the daemon cannot repeat, so no key is kept for it.
     let is_producers = found.kind.0 == record::EVENT && codec::id_origin(found.body) == IdOrigin::Producer;
     let event = is_producers.then(|| codec::decode(found.body).ok()).flatten()?;
     Some(event.idempotency_key())
 }
 
-/// What processes that have ended left.
+/// The records of ended processes.
 struct Replay<'a> {
     journal: &'a Journal,
     snapshots: &'a Snapshots,
@@ -294,17 +300,17 @@ struct Followed {
     owed: Vec<Event>,
 }
 
-/// What cannot be followed.
+/// Why the replay stopped.
 enum Stopped {
-    /// This record: it is skipped, and all is followed again.
+    /// At this record: it is skipped, and the replay starts again.
     At(Seq, String),
     /// The journal.
     Error(RecoveryError),
 }
 
 impl Replay<'_> {
-    /// Brings `fold` to the journal's head. A record that cannot be read, or of which this process or earlier ones died, is skipped
-    /// for good.
+    /// Brings `fold` to the journal's head. A record that cannot be read, or that crashed this
+    /// process or earlier ones, is skipped for good.
     fn follow(
         &self,
         state: &Path,
@@ -359,7 +365,7 @@ impl Replay<'_> {
                 attempt.applying(seq);
             }
         };
-        // What a panic leaves of the fold is dropped.
+        // A fold that panicked is dropped.
         let replayed = catch_unwind(AssertUnwindSafe(|| replay_saying(&mut reader, &mut fold, begin)));
         let owed = match replayed {
             Ok(Ok(owed)) => owed,
@@ -373,7 +379,7 @@ impl Replay<'_> {
         Ok(Followed { fold, reader, owed })
     }
 
-    /// Says in the journal that a record is not followed, so that nobody follows it later.
+    /// Records in the journal that a record is skipped, so that it stays skipped.
     fn skip(&self, seq: Seq, why: String, skipped: &mut Skipped) {
         tracing::error!(%seq, why, "a record of the journal is skipped; nothing comes of it");
         let publisher = Publisher::new(self.journal.clone());
@@ -391,12 +397,12 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
     format!("the program failed on it: {}", words.unwrap_or_else(|| "without a word".to_owned()))
 }
 
-/// Applies everything that `reader` finds to `fold`; returns the events that are still to be published.
+/// Applies everything from `reader` to `fold`; returns the events that are still to be published.
 pub fn replay(reader: &mut Reader, fold: &mut Fold) -> Result<Vec<Event>, RecoveryError> {
     replay_saying(reader, fold, |_| ())
 }
 
-/// Does the same, and says which record is applied next.
+/// The same, calling `begin` with each record before it is applied.
 fn replay_saying(
     reader: &mut Reader,
     fold: &mut Fold,

@@ -1,8 +1,9 @@
-//! Which rules hold: read at the start, and again when the daemon is asked to.
+//! Reads the rules at the start, and again on request.
 //!
-//! A reload is all or nothing: with one error in one file everything stays as it was. A start goes file by file: what has errors is used
-//! as it was when it was in force last, what never was is left out, and both is said. Files are read and compiled on a thread of their own, and the event loop gets the
-//! rules ready made, so that no exchange waits for a reload.
+//! A reload is all or nothing: one error in one file leaves everything unchanged. A start goes file
+//! by file: a file with errors is replaced by its last valid version; if there is none it is left
+//! out; both are reported. Files are read and compiled on a separate thread, and the event loop
+//! gets compiled rules, so that no exchange waits for a reload.
 
 #[cfg(test)]
 mod tests;
@@ -46,37 +47,38 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most lines about what is wrong that are shown until the next reading.
+/// Most problems that are shown until the next reading.
 const PROBLEMS_MAX: usize = 10;
-/// The event that says that files have errors.
+/// The event that reports files with errors.
 const FAILED: &str = "config.reload.failed";
-/// What is said of a file that has errors at a start.
+/// The message for a file that has errors at a start.
 const LAST_GOOD: &str = "what was in force of it before is used until its errors are mended";
-/// What is said when a start has settings that are not those of anybody.
+/// The message when a start has no valid settings.
 const NOTHING_DELETED: &str =
     "settings could not be read, so nothing of the journal is deleted; it takes a restart once they can";
 
 /// Why rules could not be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// Some file has an error; the rules stay as they were.
+    /// Some file has an error; the rules are unchanged.
     #[error("the configuration has {}", counted(.0.error_count(), "error"))]
     Broken(Report),
     /// The thread that reads and compiles them ended, by a panic or because the daemon stops.
     #[error("read and compile the configuration")]
     Ended(#[source] JoinError),
-    /// The rules cannot be kept beside the journal.
+    /// The rules cannot be stored next to the journal.
     #[error("keep the rules")]
     Rules(#[from] RulesError),
-    /// The rules of the configuration cannot be kept, and there are none of an earlier time.
+    /// The rules of the configuration cannot be stored, and there are none of an earlier time.
     #[error("keep the rules: there is no room for them, and none were in force before")]
     None,
-    /// The journal takes nothing more.
+    /// The journal accepts no more records.
     #[error("write the journal")]
     Append(#[from] AppendError),
 }
 
-/// Reads every layer; the user's folder is missed if it is not there and files of it are among those `used` before.
+/// Reads every layer. The user's folder counts as missing if it is not there and files of it are
+/// among those `used` before.
 fn read(user_folder: &Path, used: Option<&Sources>) -> Sources {
     let sources = read_layers(&layers_of(user_folder));
     match used {
@@ -89,8 +91,8 @@ fn known_types() -> Vec<&'static str> {
     catalogue::types().map(|entry| entry.event_type.as_str()).collect()
 }
 
-/// Reads and compiles the files as a start does: with the last good texts of those that have errors, and with a journal that is kept
-/// for good if settings are neither in force nor known from before.
+/// Reads and compiles the files for a start: with the last valid texts of those that have errors,
+/// and with retention off if settings are neither valid nor known from before.
 pub(super) fn read_at_start(user_folder: &Path, store: &RulesStore) -> Usable {
     let last_good = store.last_good();
     let sources = read(user_folder, last_good.as_ref());
@@ -102,7 +104,7 @@ pub(super) fn read_at_start(user_folder: &Path, store: &RulesStore) -> Usable {
     usable
 }
 
-/// Says what is wrong with the files that a start has read, and what is used in their place.
+/// Logs the problems of the files that a start read, and the replacements.
 pub(super) fn log_start(usable: &Usable) {
     log_findings(&usable.report);
     for file in &usable.replaced {
@@ -113,7 +115,7 @@ pub(super) fn log_start(usable: &Usable) {
     }
 }
 
-/// Says what is wrong with the configuration; [`Report`] drawn as text is for `aside check`.
+/// Logs the problems of the configuration; `aside check` prints the [`Report`] as text.
 pub(super) fn log_findings(report: &Report) {
     let (errors, warnings) = (report.error_count(), report.warning_count());
     if errors + warnings == 0 {
@@ -133,9 +135,9 @@ pub(super) fn log_findings(report: &Report) {
     }
 }
 
-/// Keeps the rules of `sources` in `store`, as those that are used where others are lost.
+/// Stores the rules of `sources` in `store`, as the fallback for lost ones.
 ///
-/// Shape: the hash is that of `sources`; `None` where they cannot be kept, as on a full disk.
+/// Shape: the hash of `sources`; `None` if they cannot be stored, as on a full disk.
 pub(super) fn keep(store: RulesStore, sources: &Sources) -> (RulesStore, Option<String>) {
     match store.keep(sources).and_then(|hash| store.note_current(&hash).map(|()| hash)) {
         Ok(hash) => (store.with_current(&hash), Some(hash)),
@@ -147,7 +149,7 @@ pub(super) fn keep(store: RulesStore, sources: &Sources) -> (RulesStore, Option<
     }
 }
 
-/// The rules that hold once the journal has been followed to its head.
+/// The rules in force once the journal has been replayed to its head.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InForce {
     pub(super) hash: String,
@@ -155,9 +157,10 @@ pub(super) struct InForce {
     pub(super) waits: bool,
 }
 
-/// Says in the journal which rules hold from here on: the `kept` ones, else those in force before.
+/// Records in the journal which rules are in force from here on: the `kept` ones, else those in
+/// force before.
 ///
-/// Errors: there are no rules at all, or the journal takes nothing more.
+/// Errors: there are no rules at all, or the journal accepts no more records.
 pub(super) async fn adopt(
     publisher: &Publisher,
     kept: Option<String>,
@@ -171,12 +174,12 @@ pub(super) async fn adopt(
     Ok(InForce { hash, waits })
 }
 
-/// Appends a `rules` record. One task does after the start, so that none comes after a newer one.
+/// Appends a `rules` record. After the start only one task does, so that none follows a newer one.
 async fn append(publisher: &Publisher, hash: &str) -> Result<Appended, AppendError> {
     publisher.append(Records::build(|records| records.rules(hash))).await
 }
 
-/// How the files are after the start has read them.
+/// The state of the files after the start has read them.
 pub(super) fn state_of_start(usable: &Usable, now: Timestamp) -> ConfigState {
     let has_errors = usable.report.error_count() > 0;
     let state = if has_errors { ConfigView::PARTLY } else { ConfigView::IN_FORCE };
@@ -187,7 +190,7 @@ pub(super) fn state_of_start(usable: &Usable, now: Timestamp) -> ConfigState {
     ConfigState { view, ..known_of(&usable.compiled) }
 }
 
-/// What is kept of the files for whoever asks.
+/// The settings kept for queries.
 fn known_of(compiled: &Compiled) -> ConfigState {
     ConfigState {
         view: ConfigView::default(),
@@ -218,7 +221,7 @@ fn counted(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Reads the configuration again whenever somebody asks, one reading after the other.
+/// Reads the configuration again on request, one reading at a time.
 pub(super) struct Reloader {
     pub(super) journal: Journal,
     pub(super) publisher: Publisher,
@@ -226,7 +229,7 @@ pub(super) struct Reloader {
     pub(super) user_folder: PathBuf,
     pub(super) clock: Arc<Clock>,
     pub(super) in_force: InForce,
-    /// How many rules the journal named when that was looked at.
+    /// How many rules the journal named at the last check.
     pub(super) named: usize,
     /// What the daemon was started with.
     pub(super) at_start: DaemonConfig,
@@ -234,9 +237,9 @@ pub(super) struct Reloader {
     pub(super) state: watch::Sender<Arc<ConfigState>>,
 }
 
-/// Where requests come from, and where is shown what became of the last one.
+/// The channel of requests, and the outcome of the last one.
 pub(super) struct ReloadChannels {
-    /// Holds [`RELOADS_MAX`]; whoever asks beyond them waits.
+    /// Holds [`RELOADS_MAX`]; further requesters wait.
     pub(super) asking: mpsc::Sender<ReloadRequest>,
     pub(super) requests: mpsc::Receiver<ReloadRequest>,
     pub(super) state: watch::Sender<Arc<ConfigState>>,
@@ -254,7 +257,8 @@ impl ReloadChannels {
 }
 
 impl Reloader {
-    /// Answers requests until nobody can make any, and names rules that wait for space as soon as there is some.
+    /// Answers requests until there can be none, and records rules that wait for space once there
+    /// is some.
     #[expect(clippy::disallowed_methods, reason = "nothing is decided by when a full disk is tried again")]
     pub(super) async fn run(mut self) -> Result<(), Infallible> {
         self.collect().await;
@@ -265,7 +269,7 @@ impl Reloader {
                     let outcome = self.reload().await;
                     self.show(&outcome);
                     self.publish(&outcome).await;
-                    // Whoever asked by a signal, or is gone, is answered by the log.
+                    // A requester by signal, or one that is gone, has the log.
                     reply.send(outcome.map_err(refusal)).ok();
                     self.collect().await;
                 }
@@ -278,7 +282,8 @@ impl Reloader {
         }
     }
 
-    /// Deletes rules of which the journal knows nothing any more; no others are kept meanwhile, as that is done here too.
+    /// Deletes rules that the journal does not name; none are stored meanwhile, as this task does
+    /// that too.
     async fn collect(&mut self) {
         let (store, journal, before) = (self.store.clone(), self.journal.clone(), self.named);
         match spawn_blocking(move || store.collect_unnamed(&journal, before)).await {
@@ -288,7 +293,7 @@ impl Reloader {
         }
     }
 
-    /// Reads the files, and adopts them if they are without an error and other than those that hold.
+    /// Reads the files, and adopts them if they are valid and changed.
     async fn reload(&mut self) -> Result<ReloadView, ReloadError> {
         let (folder, store) = (self.user_folder.clone(), self.store.clone());
         let in_force = self.in_force.hash.clone();
@@ -326,7 +331,7 @@ impl Reloader {
         })
     }
 
-    /// Notes for the next start which files were good last; without it that start goes on with those of before.
+    /// Notes for the next start which files were valid; without it that start uses earlier ones.
     async fn note_current(&self) {
         let (store, hash) = (self.store.clone(), self.in_force.hash.clone());
         if let Ok(Err(error)) = spawn_blocking(move || store.note_current(&hash)).await {
@@ -335,7 +340,7 @@ impl Reloader {
         }
     }
 
-    /// Keeps for whoever asks how the reading went, until the next one.
+    /// Shows the outcome of the reading until the next one.
     fn show(&self, outcome: &Result<ReloadView, ReloadError>) {
         let now = self.clock.now();
         let view = match outcome {
@@ -378,7 +383,7 @@ impl Reloader {
     }
 }
 
-/// Asks for a reload without waiting for what becomes of it. While as many wait as can, those are enough.
+/// Requests a reload without waiting for its outcome. A full channel already has enough requests.
 pub(super) fn ask(asking: &mpsc::Sender<ReloadRequest>) {
     let (reply, _) = tokio::sync::oneshot::channel();
     drop(asking.try_send(reply));
@@ -409,7 +414,7 @@ fn refusal(error: ReloadError) -> ReloadRefusal {
     }
 }
 
-/// What is published of a reload, so that whoever watches a configuration hears of it.
+/// The event about a reload, for watchers of the configuration.
 fn event(outcome: Result<&ReloadView, &ReloadError>, now: Timestamp) -> Event {
     match outcome {
         Ok(ReloadView { subscribers, rules, .. }) => {
@@ -426,7 +431,7 @@ fn event(outcome: Result<&ReloadView, &ReloadError>, now: Timestamp) -> Event {
     }
 }
 
-/// What is published of files with errors; of those that a start has read, too.
+/// The event about files with errors; also for those that a start read.
 pub(super) fn failed(report: &Report, now: Timestamp) -> Event {
     let first = report.diagnostics().first().map(line);
     let payload = json!({ "errors": report.error_count(), "message": first });

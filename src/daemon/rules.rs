@@ -1,10 +1,11 @@
-//! The rules of every time, kept by content beside the journal.
+//! The rules of every time, stored by content next to the journal.
 //!
-//! `<state>/rules/<hash>.json` is the bundle of one generation of the configuration: the list of its files, each with the hash of its
-//! text, which stands in `<sha256>.text`; the texts that came with the program stand together in `<hash>.pack`, as each file of its own
-//! costs a first start a sync. A `rules` record in the journal names the bundle whose rules hold from there on; a replay
-//! compiles the same texts again. What is read is checked against its name, and what is damaged is written anew when the
-//! configuration has it. Rules that are lost are no reason not to start: the nearest ones are used, and that is said.
+//! `<state>/rules/<hash>.json` is the bundle of one generation of the configuration: the list of
+//! its files, each with the hash of its text, which is in `<sha256>.text`. The shipped texts are
+//! together in `<hash>.pack`, as each file of its own costs a first start a sync. A `rules` record
+//! in the journal names the bundle in force from there on; a replay compiles the same texts again.
+//! What is read is checked against its name; a damaged file is written again when the configuration
+//! has it. Lost rules do not prevent a start: the nearest ones are used, and that is reported.
 
 use std::{
     cell::OnceCell,
@@ -34,26 +35,27 @@ const TEXT: &str = "text";
 /// The texts of the shipped layer: a JSON object of texts by their SHA-256.
 const PACK: &str = "pack";
 const UNFINISHED: &str = "unfinished";
-/// The file that names the bundle which was used last.
+/// The file that names the last bundle used.
 const CURRENT: &str = "current.hash";
 /// The extensions of all files but unfinished ones.
 pub(super) const EXTENSIONS: [&str; 4] = [BUNDLE, TEXT, PACK, "hash"];
-/// How many bundles are kept before it is looked which of them no record names any more: those of as many edits, some kilobytes each.
+/// How many bundles are kept before unnamed ones are looked for: those of as many edits, some
+/// kilobytes each.
 const BUNDLES_MAX: usize = 64;
-/// Most records that are read at a time.
+/// Most records per read.
 const BATCH_RECORDS_MAX: usize = 4_096;
 
-/// Where bundles are kept.
+/// The store of bundles.
 #[derive(Debug, Clone)]
 pub struct RulesStore {
     folder: PathBuf,
-    /// Names the rules that are used where those of an earlier time are lost and none hold.
+    /// The rules used when those of an earlier time are lost and none are in force.
     current: Option<Arc<str>>,
-    /// Rules that are compiled already.
+    /// Compiled rules.
     ready: ReadyRules,
 }
 
-/// Why a bundle cannot be kept or used.
+/// Why a bundle cannot be stored or used.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
     /// The file cannot be read or written.
@@ -64,13 +66,13 @@ pub enum RulesError {
         /// Why.
         source: io::Error,
     },
-    /// The file is not what its name says.
+    /// The content does not match the name.
     #[error("{} is damaged: its content has another hash", path.display())]
     Damaged {
         /// Which file.
         path: PathBuf,
     },
-    /// The bundle cannot be understood, or one of its texts is lost.
+    /// The bundle is invalid, or one of its texts is lost.
     #[error("the rules bundle {} cannot be used", path.display())]
     Bundle {
         /// Which file.
@@ -80,10 +82,10 @@ pub enum RulesError {
     },
 }
 
-/// Why it cannot be looked which bundles are still named.
+/// Why unnamed bundles cannot be collected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CollectError {
-    /// A folder cannot be listed, or a file not deleted.
+    /// A folder cannot be listed, or a file cannot be deleted.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The journal cannot be read.
@@ -97,15 +99,17 @@ impl RulesStore {
         Self { folder: state.join("rules"), current: None, ready: ReadyRules::default() }
     }
 
-    /// The same, with the rules that are used where those of an earlier time are lost and none hold.
+    /// The same, with the rules used when those of an earlier time are lost and none are in force.
     #[must_use]
     pub fn with_current(self, hash: &str) -> Self {
         Self { current: Some(hash.into()), ..self }
     }
 
-    /// Keeps `sources` under their hash, so that they are there before the journal names them; what is damaged is written anew.
+    /// Stores `sources` under their hash, so that they are there before the journal names them;
+    /// rewrites damaged files.
     ///
     /// Shape: the hash.
+    ///
     /// Errors: a file cannot be written.
     pub fn keep(&self, sources: &Sources) -> Result<String, RulesError> {
         let bundle = sources.to_bundle();
@@ -131,7 +135,8 @@ impl RulesStore {
         Ok(hash)
     }
 
-    /// Writes a file unless it is there and whole; returns whether it was written. Its name is not durable yet.
+    /// Writes a file unless it is there and whole; returns whether it was written. Its name is not
+    /// durable yet.
     fn write(&self, hash: &str, extension: &str, bytes: &[u8]) -> io::Result<bool> {
         let path = self.path(hash, extension);
         if fs::read(&path).is_ok_and(|found| found == bytes) {
@@ -142,7 +147,7 @@ impl RulesStore {
         Ok(true)
     }
 
-    /// Writes a file whole or not at all; its name is not durable yet.
+    /// Writes a file atomically; its name is not durable yet.
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let unfinished = path.with_extension(UNFINISHED);
         let mut options = fs::OpenOptions::new();
@@ -157,12 +162,13 @@ impl RulesStore {
             fs::rename(&unfinished, path)
         };
         finish().inspect_err(|_| {
-            // The error says more than that what it left could not be removed.
+            // The first error matters more than a failure to remove the rest.
             fs::remove_file(&unfinished).ok();
         })
     }
 
-    /// Notes that the rules of `hash` are those of the configuration, so that the next start knows which files were good last.
+    /// Notes that the rules of `hash` are the configuration's, so that the next start knows which
+    /// files were last valid.
     ///
     /// Errors: the file cannot be written.
     pub fn note_current(&self, hash: &str) -> Result<(), RulesError> {
@@ -177,14 +183,14 @@ impl RulesStore {
         write().map_err(|source| RulesError::Io { path: path.clone(), source })
     }
 
-    /// The hash that was noted last.
+    /// The noted hash.
     fn noted(&self) -> Option<String> {
         let hash = fs::read_to_string(self.folder.join(CURRENT)).ok()?;
         let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_hash.then_some(hash)
     }
 
-    /// The files of the rules that were noted last; `None` when there are none, or they are lost.
+    /// The files of the noted rules; `None` when there are none, or they are lost.
     pub fn last_good(&self) -> Option<Sources> {
         let hash = self.noted()?;
         let read = self.sources(&hash);
@@ -203,9 +209,9 @@ impl RulesStore {
         self.folder.parent().map_or(Ok(()), |state| fs::File::open(state)?.sync_all())
     }
 
-    /// The files that were kept under `hash`.
+    /// The files stored under `hash`.
     ///
-    /// Errors: one is not there, or is not what its name says.
+    /// Errors: one is missing, or does not match its name.
     pub fn sources(&self, hash: &str) -> Result<Sources, RulesError> {
         let bundle = self.read(hash, BUNDLE)?;
         let packs = OnceCell::new();
@@ -217,7 +223,7 @@ impl RulesStore {
             .map_err(|source| RulesError::Bundle { path: self.path(hash, BUNDLE), source })
     }
 
-    /// The texts of all packs that can be read, by their SHA-256.
+    /// The texts of all readable packs, by their SHA-256.
     fn packed(&self) -> BTreeMap<String, Arc<str>> {
         let files = self.files().unwrap_or_default();
         let packs = files.iter().filter_map(|path| name_of(path).filter(|(_, kind)| *kind == PACK));
@@ -231,12 +237,12 @@ impl RulesStore {
             .map_err(|source| RulesError::Bundle { path: self.path(hash, PACK), source: source.into() })
     }
 
-    /// Hands over rules that are compiled already, for whoever loads their hash next.
+    /// Passes on compiled rules for the next load of their hash.
     pub fn hand_over(&self, rules: Arc<CompiledRules>) {
         self.ready.put(rules);
     }
 
-    /// The rules that were kept under `hash`: those that were handed over, else compiled from the bundle.
+    /// The rules stored under `hash`: those passed on, else compiled from the bundle.
     ///
     /// Errors: those of [`RulesStore::sources`].
     pub fn load(&self, hash: &str) -> Result<Arc<CompiledRules>, RulesError> {
@@ -251,7 +257,7 @@ impl RulesStore {
         Ok(Arc::new(CompiledRules { hash: hash.into(), ..compiled.rules }))
     }
 
-    /// The rules that were kept under `hash`; where they are lost, those `in_force`, and if none are, the current ones.
+    /// The rules stored under `hash`; if they are lost, those `in_force`, or else the current ones.
     pub(super) fn load_or_nearest(
         &self,
         hash: &str,
@@ -272,7 +278,7 @@ impl RulesStore {
         nearest
     }
 
-    /// What is wrong with the files that are kept, one sentence each.
+    /// The problems of the stored files, one sentence each.
     ///
     /// Errors: the folder cannot be listed.
     pub fn verify(&self) -> io::Result<Vec<String>> {
@@ -290,11 +296,12 @@ impl RulesStore {
         Ok(wrong)
     }
 
-    /// Deletes what no record of `journal` names any more, when more than [`BUNDLES_MAX`] bundles are kept, or twice as many as were
-    /// `named_before`. Nothing may be kept meanwhile.
+    /// Deletes what no record of `journal` names, when more than [`BUNDLES_MAX`] bundles are
+    /// stored, or twice as many as were `named_before`. Nothing may be stored meanwhile.
     ///
-    /// Shape: how many bundles are named; `named_before` when it was not looked. A journal whose first record is not of rules (an
-    /// earlier version began that segment) may need rules that none of its records names: of these nothing is deleted.
+    /// Shape: how many bundles are named; `named_before` if that was not checked. A journal whose
+    /// first record is not of rules (an earlier version began that segment) may need rules that
+    /// none of its records names, so nothing is deleted then.
     pub(super) fn collect_unnamed(
         &self,
         journal: &Journal,
@@ -310,7 +317,7 @@ impl RulesStore {
         Ok(named.len())
     }
 
-    /// How many bundles are kept.
+    /// How many bundles are stored.
     ///
     /// Errors: the folder cannot be listed.
     fn count(&self) -> io::Result<usize> {
@@ -318,8 +325,8 @@ impl RulesStore {
         Ok(self.files()?.iter().filter(|path| is_bundle(path)).count())
     }
 
-    /// Deletes every bundle that is not in `named`, and every text and pack of which no kept bundle lists anything; returns how many files
-    /// went.
+    /// Deletes every bundle that is not in `named`, and every text and pack that no kept bundle
+    /// lists; returns how many files were deleted.
     ///
     /// Errors: the folder cannot be listed, or a file cannot be deleted.
     fn collect(&self, named: &BTreeSet<Arc<str>>) -> io::Result<usize> {
@@ -334,7 +341,7 @@ impl RulesStore {
             let is_kept = match name_of(&path) {
                 Some((hash, BUNDLE)) => named.contains(hash),
                 Some((hash, TEXT)) => texts.contains(hash),
-                // One that is damaged is left to be looked at.
+                // A damaged one is kept for inspection.
                 Some((hash, PACK)) => self.pack(hash).map_or(true, |pack| pack.keys().any(is_listed)),
                 Some((_, UNFINISHED)) => false,
                 Some(_) | None => true,

@@ -1,23 +1,26 @@
-//! When to stop, and the four phases of stopping.
+//! Stop signals, and the four phases of stopping.
 //!
-//! 1. Intake: listeners take nothing more; requests under way are finished.
-//! 2. Drain: open batches close and the engine comes to the journal's head.
-//! 3. Sync: everything written is made durable, and a snapshot is written, so that the next start reads no more than that.
-//! 4. Close: the socket goes, the lock is released.
+//! 1. Intake: listeners accept nothing more; running requests finish.
+//! 2. Drain: open batches close and the engine reaches the journal's head.
+//! 3. Sync: everything written is made durable, and a snapshot is written, so that the next start
+//!    reads no more than that.
+//! 4. Close: the socket is removed, the lock is released.
 //!
-//! All of it has [`GRACE`], of which the first phase has [`INTAKE_GRACE`]. A kill in any phase loses nothing: the next start replays what was written.
+//! All of it has [`GRACE`], of which the first phase has [`INTAKE_GRACE`]. A kill in any phase
+//! loses nothing: the next start replays what was written.
 
 use std::{fmt, io, time::Duration};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long stopping may take before what is left is abandoned to the next start.
+/// How long stopping may take before the rest is left to the next start.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// How long requests under way are waited for; a client that neither sends nor reads must not use up the time for the rest.
+/// How long to wait for running requests; a client that neither sends nor reads must not use up the
+/// time for the rest.
 pub(super) const INTAKE_GRACE: Duration = Duration::from_secs(2);
 
-/// Where a stop is.
+/// The phase of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Intake,
@@ -37,17 +40,17 @@ impl fmt::Display for Phase {
     }
 }
 
-/// The signals that the daemon listens to.
+/// The signals that the daemon handles.
 pub(super) struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     hang_up: tokio::signal::unix::Signal,
 }
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// By the signal of this name.
+    /// With the name of the signal.
     Stop(&'static str),
     Reload,
 }

@@ -1,8 +1,9 @@
-//! Which records of the journal are not followed, known without reading the journal.
+//! The skipped records of the journal, known without reading the journal.
 //!
-//! That a record is skipped says a later one of the kind `skipped`, anywhere behind it. A file in the state folder lists where those
-//! are. What the journal says counts: a place in the list has to be such a record. Without a list, or with that of another
-//! journal, the whole journal is read for them once, and the list is written anew.
+//! A later record of the kind `skipped`, at any position, says that a record is skipped. A file in
+//! the state folder lists the positions of those. The journal decides: a position in the list has
+//! to be such a record. Without a list, or with that of another journal, the whole journal is read
+//! for them once, and the list is written again.
 
 use std::{
     collections::BTreeSet,
@@ -18,20 +19,20 @@ use crate::{
     protocol::record::{self, RecordInput},
 };
 
-/// What the list is called in the state folder.
+/// The list's name in the state folder.
 const FILE_NAME: &str = "skipped";
 
-/// The records that are not followed.
+/// The skipped records.
 #[derive(Debug)]
 pub(super) struct Skipped {
     path: PathBuf,
-    /// Where the journal says so; the file holds them as a JSON array.
+    /// The positions of the `skipped` records; the file has them as a JSON array.
     places: BTreeSet<Seq>,
     records: BTreeSet<Seq>,
 }
 
 impl Skipped {
-    /// What `journal` says, by the list in `state` if that is of this journal.
+    /// The skipped records of `journal`, from the list in `state` if it belongs to this journal.
     pub(super) fn open(state: &Path, journal: &Journal) -> Self {
         let path = state.join(FILE_NAME);
         if let Some((places, records)) = listed(&path, journal) {
@@ -52,17 +53,17 @@ impl Skipped {
         found
     }
 
-    /// The records that are not followed.
+    /// The skipped records.
     pub(super) fn records(&self) -> &BTreeSet<Seq> {
         &self.records
     }
 
-    /// The same, for who has nothing to add.
+    /// The same, by value.
     pub(super) fn into_records(self) -> BTreeSet<Seq> {
         self.records
     }
 
-    /// Adds a record, and where the journal says so if it does.
+    /// Adds a record, and the position of its `skipped` record if there is one.
     pub(super) fn add(&mut self, record: Seq, place: Option<Seq>) {
         self.records.insert(record);
         if let Some(place) = place {
@@ -71,7 +72,7 @@ impl Skipped {
         }
     }
 
-    /// Writes the list. A torn one is no JSON, so it needs no second file.
+    /// Writes the list. A torn one is invalid JSON, so no second file is needed.
     fn write(&self) {
         let bytes = serde_json::to_vec(&self.places).expect("numbers always serialize into memory");
         let write = || -> io::Result<()> {
@@ -82,13 +83,13 @@ impl Skipped {
         };
         if let Err(error) = write() {
             tracing::warn!(%error, "the list of skipped records cannot be written");
-            // One that lacks a place would be believed.
+            // An incomplete list would be believed.
             fs::remove_file(&self.path).ok();
         }
     }
 }
 
-/// The list at `path` and what it is about; `None` when there is none of `journal`.
+/// The list at `path` and the records it refers to; `None` when there is none of `journal`.
 fn listed(path: &Path, journal: &Journal) -> Option<(BTreeSet<Seq>, BTreeSet<Seq>)> {
     let mut places: BTreeSet<Seq> = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     let mut records = BTreeSet::new();
@@ -96,7 +97,7 @@ fn listed(path: &Path, journal: &Journal) -> Option<(BTreeSet<Seq>, BTreeSet<Seq
     for place in &places {
         match journal.read_at(*place) {
             Ok(found) => records.insert(skipped_by(found?.as_record())?),
-            // So is the record that it was about.
+            // The record that it skips was deleted too.
             Err(ReadError::Gone { oldest: first, .. }) => {
                 oldest = first;
                 continue;
@@ -108,7 +109,7 @@ fn listed(path: &Path, journal: &Journal) -> Option<(BTreeSet<Seq>, BTreeSet<Seq
     Some((places, records))
 }
 
-/// The record that `record` says is not followed.
+/// The record that `record` says is skipped.
 fn skipped_by(record: Record<'_>) -> Option<Seq> {
     let is_skipped = record.kind.0 == record::SKIPPED;
     match is_skipped.then(|| record::decode(record.kind.0, record.seq, record.body))? {
@@ -127,7 +128,8 @@ mod tests {
         time::Timestamp,
     };
 
-    /// A journal of 40 records, of which those at the places given first say that those given second are skipped.
+    /// A journal of 40 records; each pair gives the position of a `skipped` record and the record
+    /// it skips.
     fn journal(skipped: &[(u64, u64)]) -> Journal {
         let settings = JournalSettings { segment_bytes: 400, seal: false, ..JournalSettings::default() };
         let clock = Arc::new(|| Timestamp::ZERO);

@@ -1,9 +1,10 @@
-//! Where snapshots are kept: the newest two, each in a file that is whole or not there.
+//! The stored snapshots: the newest two, each in a file that is whole or not there.
 //!
-//! A snapshot is what the records up to one position left, so that a start need not read them again. It never holds what the
-//! journal does not: it is written after the journal is durable up to its record and up to the events that the engine owed by then.
-//! Whatever is wrong with one is a reason to use the one before, or the journal from its beginning, and to say so; never a reason
-//! not to start. What is in a file is `file`'s business, when one is written is `writer`'s.
+//! A snapshot is the state after all records up to one position, so that a start need not read them
+//! again. It never contains what the journal does not: it is written after the journal is durable
+//! up to its record and up to the events that were pending then. If one is damaged, the one before
+//! is used, or the journal from its beginning, and that is reported; a start never fails because of
+//! it. `file` is the format, `writer` decides when to write.
 
 mod file;
 #[cfg(test)]
@@ -29,50 +30,52 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many are kept: the newest, and one for the case that something is wrong with it.
+/// How many are kept: the newest, and one in case it is damaged.
 pub const KEPT: usize = 2;
 
-/// Most snapshots of another journal that are kept beside, for somebody who put the wrong journal into the folder.
+/// Most snapshots of another journal that are kept, in case a wrong journal was put into the
+/// folder.
 const SET_ASIDE_MAX: usize = 2 * KEPT;
 
-/// What a snapshot is called while it is written.
+/// The name of a snapshot while it is written.
 const UNFINISHED: &str = "unfinished";
 const SUFFIX: &str = ".snap";
-/// What the name of one that is not of this journal ends with.
+/// The end of the name of one that belongs to another journal.
 const SET_ASIDE_SUFFIX: &str = ".snap.unmatched";
-/// The files of keys that snapshots of forms before relied on.
+/// The files of keys used by snapshots of earlier formats.
 const KEYS_SUFFIX: &str = ".keys";
 /// Digits of a position in a name, so that names sort as positions do.
 const SEQ_DIGITS: usize = 20;
 
-/// The snapshots of one state folder; shared by whoever writes them and whoever deletes what they make needless.
+/// The snapshots of one state folder; shared by the writer and the code that deletes what they
+/// replace.
 #[derive(Debug)]
 pub struct Snapshots {
     files: Arc<dyn Files>,
-    /// Those that are believed to be usable, oldest first.
+    /// Those believed to be usable, oldest first.
     kept: Mutex<Vec<Seq>>,
-    /// Where those are that were found to be of another journal.
+    /// The paths of those that belong to another journal.
     unmatched: Mutex<Vec<PathBuf>>,
 }
 
-/// What the engine was at one position, written down.
+/// The encoded engine state at one position.
 #[derive(Debug, Clone)]
 pub struct Capture {
     /// The last record that is in it.
     pub seq: Seq,
     /// The time of that record.
     pub time: Timestamp,
-    /// As [`Fold::to_state`] writes it.
+    /// As encoded by [`Fold::to_state`].
     pub state: Vec<u8>,
 }
 
-/// What a snapshot holds.
+/// The content of a snapshot.
 #[derive(Debug)]
 pub struct Loaded {
     /// The state.
     pub fold: Fold,
-    /// The newest idempotency keys of the records up to the one that the state has applied; `None` when the journal has to be
-    /// asked for them.
+    /// The newest idempotency keys of the records up to the last one applied; `None` when the
+    /// journal has to be scanned for them.
     pub keys: Option<IdempotencyKeys>,
     last: LastRecord,
 }
@@ -90,7 +93,7 @@ pub struct WriteError {
 }
 
 impl Capture {
-    /// Writes down what `fold` is; its outputs must have been drained.
+    /// Captures the state of `fold`; its outputs must have been drained.
     ///
     /// Errors: it cannot be written.
     pub fn new(fold: &Fold) -> Result<Self, Damaged> {
@@ -99,20 +102,20 @@ impl Capture {
 }
 
 impl Loaded {
-    /// What it says of the journal.
+    /// What it knows of the journal.
     pub fn hint(&self) -> RecoveryHint {
         let keys_upto = if self.keys.is_some() { self.last.seq } else { Seq::ZERO };
         RecoveryHint { seq: self.last.seq, keys_upto }
     }
 
-    /// Compares it with the journal that was scanned, which reaches as far as it does.
+    /// Compares it with a scanned journal that reaches at least as far.
     ///
-    /// Errors: it is not one to go on from in this journal.
+    /// Errors: it does not match this journal.
     pub fn check(&self, report: &ScanReport) -> Result<(), Unusable> {
         check(&self.last, report)
     }
 
-    /// Whether it is one to go on from in a journal that is open.
+    /// Whether it matches an open journal.
     fn belongs_to(&self, journal: &Journal) -> bool {
         match journal.read_at(self.last.seq) {
             Ok(Some(record)) => self.last.check(Some(record.as_record())).is_ok(),
@@ -133,32 +136,34 @@ impl Snapshots {
         Ok(Self { files, kept: Mutex::new(kept), unmatched: Mutex::default() })
     }
 
-    /// Where those are that were found to be of another journal.
+    /// The paths of those that belong to another journal.
     pub fn unmatched(&self) -> Vec<PathBuf> {
         self.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether there is none that is believed to be usable.
+    /// Whether none is believed to be usable.
     pub fn is_empty(&self) -> bool {
         self.kept().is_empty()
     }
 
-    /// The record up to which the journal is not needed any more: the last one of the older of two snapshots.
+    /// The record up to which the journal is not needed: the last one of the older of two
+    /// snapshots.
     ///
-    /// Shape: `None` while there are less than two, as then only the journal's beginning can replace one that is damaged. The
-    /// records after it are needed, so the journal may forget what is before the following one.
+    /// Shape: `None` while there are fewer than two, as then only the journal's beginning can
+    /// replace a damaged one. Later records are needed, so the journal may delete what is before
+    /// the following one.
     pub fn oldest_needed(&self) -> Option<Seq> {
         let kept = self.kept();
         kept.len().checked_sub(KEPT).and_then(|at| kept.get(at)).copied()
     }
 
-    /// The first record that a start may need; with less than two snapshots the journal's first.
+    /// The first record that a start may need; with fewer than two snapshots the journal's first.
     pub fn journal_needed_from(&self) -> Seq {
         self.oldest_needed().unwrap_or(Seq::ZERO).next()
     }
 
-    /// The newest snapshot that is whole; passes over those that are not. Whether it is one of the journal is for the caller to
-    /// ask, with [`Loaded::check`].
+    /// The newest snapshot that is whole; skips damaged ones. The caller checks with
+    /// [`Loaded::check`] whether it belongs to the journal.
     pub fn load(&self, rules: &RulesStore) -> Option<Loaded> {
         loop {
             let newest = self.kept().last().copied()?;
@@ -169,8 +174,8 @@ impl Snapshots {
         }
     }
 
-    /// Passes over those that cannot be gone on from in the journal that was scanned, as far as their headers say: they replace
-    /// nothing, so the journal must not be deleted for them.
+    /// Drops those whose headers do not match the scanned journal: they replace nothing, so the
+    /// journal must not be deleted for them.
     pub fn check_all(&self, report: &ScanReport) {
         let kept = self.kept().clone();
         for seq in kept {
@@ -180,7 +185,7 @@ impl Snapshots {
         }
     }
 
-    /// The newest snapshot of `journal` that holds nothing after `cursor`, if it can be read.
+    /// The newest snapshot of `journal` that ends at or before `cursor`, if it can be read.
     pub(super) fn load_before(&self, cursor: Seq, journal: &Journal, rules: &RulesStore) -> Option<Fold> {
         let kept = self.kept().clone();
         self.find_in(journal, rules, kept.into_iter().rev().filter(|seq| *seq <= cursor))
@@ -204,8 +209,8 @@ impl Snapshots {
         })
     }
 
-    /// Uses the snapshot at `seq` no more, and says why. One that is not of this journal gets another name, so that no later
-    /// start takes it for one when the journal has grown beyond it.
+    /// Stops using the snapshot at `seq`, and reports why. One of another journal is renamed, so
+    /// that no later start uses it when the journal has grown beyond it.
     pub fn pass_over(&self, seq: Seq, reason: &Unusable) {
         let name = name_of(seq);
         let path = self.files.path(&name);
@@ -232,7 +237,8 @@ impl Snapshots {
         self.unmatched.lock().unwrap_or_else(PoisonError::into_inner).push(renamed);
     }
 
-    /// Renames the snapshot `name`, and removes others of its kind that are too many; returns its new name.
+    /// Renames the snapshot `name`, and removes older ones of its kind beyond the maximum; returns
+    /// its new name.
     fn set_aside(&self, name: &str) -> io::Result<String> {
         let is_other = |other: &String| other.ends_with(SET_ASIDE_SUFFIX);
         let mut others: Vec<String> = self.files.list()?.into_iter().filter(is_other).collect();
@@ -247,13 +253,15 @@ impl Snapshots {
         Ok(renamed)
     }
 
-    /// Writes a snapshot and removes what the newest two do not need; returns how many bytes were written.
+    /// Writes a snapshot and removes what the newest two do not need; returns how many bytes were
+    /// written.
     ///
-    /// `record_checksum` is that of the capture's last record, see [`Record::checksum`](crate::journal::Record::checksum).
-    /// `keys` are the idempotency keys that are remembered, in order; those of records after the last one are left out. The
-    /// journal must be durable up to the capture's record, and up to the events that the engine owed when it was made.
+    /// `record_checksum` is that of the capture's last record, see
+    /// [`Record::checksum`](crate::journal::Record::checksum). `keys` are the remembered
+    /// idempotency keys, in order; those of later records are left out. The journal must be durable
+    /// up to the capture's record, and up to the events that were pending when it was made.
     ///
-    /// Errors: what is kept is as it was, or something needless is still there.
+    /// Errors: the kept ones are unchanged, or an unneeded file is still there.
     pub fn write(
         &self,
         capture: &Capture,
@@ -267,7 +275,7 @@ impl Snapshots {
         let head = [Header::encode(last, Section::new(&keys), Section::new(state)), keys].concat();
         let written = self.write_named(&name_of(seq), &head, state);
         if written.is_err() {
-            // What a full disk took of it is what others need. That it cannot be removed is the smaller trouble.
+            // On a full disk others need this space. Failing to remove it is the smaller problem.
             self.files.remove(UNFINISHED).ok();
         }
         written?;
@@ -275,7 +283,7 @@ impl Snapshots {
         Ok((head.len() + state.len()) as u64)
     }
 
-    /// Writes a file that is durable when it gets its name.
+    /// Writes a file that is durable before it gets its name.
     fn write_named(&self, name: &str, head: &[u8], state: &[u8]) -> Result<(), WriteError> {
         let file = self.files.create(UNFINISHED).map_err(self.failed("create", UNFINISHED))?;
         file.write_at(head, 0).map_err(self.failed("write", UNFINISHED))?;
@@ -285,7 +293,7 @@ impl Snapshots {
         self.files.sync_dir().map_err(self.failed("sync the folder of", name))
     }
 
-    /// Keeps the newest two of those that are usable, and removes the others and the files of keys that older forms had.
+    /// Keeps the newest two usable ones, and removes the others and the key files of older formats.
     fn note_written(&self, written: Seq) -> Result<(), WriteError> {
         let older: Vec<Seq> = self.kept().iter().copied().filter(|other| *other < written).collect();
         let mut kept = vec![written];
@@ -355,12 +363,12 @@ impl Snapshots {
     }
 }
 
-/// Compares the last record of a snapshot with the journal that was scanned, which reaches as far.
+/// Compares the last record of a snapshot with a scanned journal that reaches as far.
 fn check(last: &LastRecord, report: &ScanReport) -> Result<(), Unusable> {
     if last.seq.next() < report.first() {
         return Err(Unusable::BeforeJournal { first: report.first() });
     }
-    // What cannot be read contradicts nothing; who needs it says that it is damaged.
+    // An unreadable record contradicts nothing; its readers report the damage.
     let record = report.record(last.seq).ok().flatten();
     last.check(record.as_ref().map(|record| record.as_record()))
 }

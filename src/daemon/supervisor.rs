@@ -1,31 +1,31 @@
-//! Every task of the daemon, by name, and what its end means.
+//! Every task of the daemon, by name, and the effect of its end.
 //!
-//! A task is started here or not at all. A task that the daemon cannot do without stops it when it ends before shutdown; that
-//! a connection ended badly is written down.
+//! All tasks are started here. A required task that ends before shutdown stops the daemon; a failed
+//! connection is logged.
 use std::future::Future;
 
 use tokio::task::{JoinError, JoinSet};
 
-/// What a task is, and so what its end means.
+/// The type of a task, which decides the effect of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskKind {
-    /// Owns the engine; the daemon stops with it.
+    /// Owns the engine; required.
     EventLoop,
-    /// Reads the configuration again when asked to; the daemon stops with it.
+    /// Reads the configuration again on request; required.
     Reloads,
-    /// Looks for injections in transcripts; it has no end of its own.
+    /// Looks for injections in transcripts; never ends by itself.
     Transcripts,
-    /// Accepts connections; the daemon stops with it.
+    /// Accepts connections; required.
     Listener,
-    /// Writes snapshots until the event loop can hand over none.
+    /// Writes snapshots until the event loop cannot send any.
     Snapshots,
-    /// Writes to the message sockets of clients; the daemon stops with it.
+    /// Writes to the message sockets of clients; required.
     WakeRoutes,
-    /// Closes the sessions whose processes end; it has no end of its own.
+    /// Closes the sessions whose processes end; never ends by itself.
     Processes,
-    /// Finds sessions whose turn was stopped without a hook; it has no end of its own.
+    /// Finds sessions whose turn was stopped without a hook; never ends by itself.
     IdleSessions,
-    /// Waits for something outside; it has no end of its own.
+    /// Waits for something outside; never ends by itself.
     Source,
 }
 
@@ -47,10 +47,10 @@ impl TaskKind {
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a task ended before it was asked to.
+/// Why a task ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    /// It said why.
+    /// With an error.
     #[error("the {task} stopped")]
     Failed {
         /// Which task.
@@ -58,7 +58,7 @@ pub enum TaskError {
         /// Why.
         source: Failure,
     },
-    /// It ended without being asked to.
+    /// It ended without an error.
     #[error("the {task} ended without being asked to")]
     Ended {
         /// Which task.
@@ -69,7 +69,7 @@ pub enum TaskError {
     Panicked {
         /// Which task.
         task: &'static str,
-        /// What it said.
+        /// The panic.
         source: JoinError,
     },
 }
@@ -96,7 +96,7 @@ impl Supervisor {
 
     /// Waits until every task of `kind` has ended.
     ///
-    /// Errors: the first task of any kind that failed while it was waited for.
+    /// Errors: the first task of any kind that fails meanwhile.
     pub(super) async fn wait_for(&mut self, kind: TaskKind) -> Result<(), TaskError> {
         while self.kinds.values().any(|running| *running == kind) {
             if let Some(ended) = self.next_end().await {

@@ -1,4 +1,4 @@
-//! What is done to a state folder apart from serving: looking for damage in its journal, and repairing it.
+//! Offline maintenance of a state folder: verifying and repairing its journal.
 
 use std::{io, path::Path};
 
@@ -14,7 +14,7 @@ use crate::{
     protocol::record,
 };
 
-/// Why a state folder cannot be looked at or repaired.
+/// Why a state folder cannot be verified or repaired.
 #[derive(Debug, thiserror::Error)]
 pub enum UpkeepError {
     /// There is no journal.
@@ -29,7 +29,7 @@ pub enum UpkeepError {
     /// A daemon has the folder.
     #[error("take the state folder; stop the daemon before")]
     Lock(#[from] LockError),
-    /// The journal cannot be looked at.
+    /// The journal cannot be read.
     #[error("look at the journal")]
     Verify(#[from] VerifyError),
     /// The journal cannot be repaired.
@@ -37,19 +37,19 @@ pub enum UpkeepError {
     Repair(#[from] RepairError),
 }
 
-/// Reads the whole journal in `state`, also while a daemon writes it; changes nothing.
+/// Reads the whole journal in `state`, which a daemon may be writing; changes nothing.
 pub fn verify(state: &Path) -> Result<Verified, UpkeepError> {
     Ok(journal::verify(&files(state)?, RecordKind(record::LOST))?)
 }
 
-/// What is wrong with the rules that are kept in `state`, one sentence each; changes nothing.
+/// The problems of the rules stored in `state`, one sentence each; changes nothing.
 ///
 /// Errors: their folder cannot be listed.
 pub fn verify_rules(state: &Path) -> Result<Vec<String>, UpkeepError> {
     RulesStore::new(state).verify().map_err(UpkeepError::Rules)
 }
 
-/// Writes damaged segments of the journal in `state` anew; changes nothing when `is_rehearsal`.
+/// Rewrites damaged segments of the journal in `state`; changes nothing when `is_rehearsal`.
 ///
 /// Errors: a daemon has the folder, a newer version wrote the journal, or a file operation failed.
 pub fn repair(state: &Path, is_rehearsal: bool) -> Result<(Verified, Vec<Repaired>), UpkeepError> {
@@ -63,7 +63,7 @@ pub fn repair(state: &Path, is_rehearsal: bool) -> Result<(Verified, Vec<Repaire
 
 pub(super) fn files(state: &Path) -> Result<DirFiles, UpkeepError> {
     let folder = state.join("journal");
-    // Looking must not make what is not there.
+    // A check must not create the folder.
     if !folder.is_dir() {
         return Err(UpkeepError::Missing(state.to_owned()));
     }

@@ -1,4 +1,4 @@
-//! What the API shows of the engine, read between two records; changes nothing.
+//! The API's views of the engine, read between two records; changes nothing.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
     time::{Timestamp, duration_millis},
 };
 
-/// What does not change while the daemon runs, and who tells how far the projection is.
+/// Constants of the running daemon, and the projection with its progress.
 #[derive(Debug, Clone)]
 pub(super) struct About {
     pub(super) started_at: Timestamp,
@@ -40,7 +40,7 @@ impl About {
     }
 }
 
-/// Answers a question. That nobody waits for the answer any more is no error.
+/// Answers a query; the requester may have gone.
 pub(super) fn answer(
     query: Query,
     fold: &Fold,
@@ -68,7 +68,7 @@ pub(super) fn answer(
         }
         Query::Standing(id, reply) => {
             let standing = fold.engine.session(&id).map(|session| Standing {
-                // What it has not taken yet may be worth a look.
+                // Pending broadcasts may need a check.
                 check_before_tool: session.injector.check_before_tool() || fold.engine.is_behind(&id),
                 unconfirmed: session.injector.unconfirmed_ids(),
             });
@@ -91,7 +91,7 @@ fn status(fold: &Fold, about: &About, journal: &Journal, waiting: usize, now: Ti
         journal: journal_view(fold, about, journal),
         projection: projection(&about.projection, journal),
         rules: rules(fold),
-        // Filled in by whoever asks.
+        // The requester fills it in.
         config: ConfigView::default(),
         events: events(fold),
         notifications: notifications(fold),
@@ -107,7 +107,7 @@ fn status(fold: &Fold, about: &About, journal: &Journal, waiting: usize, now: Ti
     }
 }
 
-/// The patterns of subscribers that are types.
+/// The subscribers' patterns without wildcards.
 fn named_types(fold: &Fold) -> Vec<String> {
     let patterns = fold.engine.rules().subscribers.iter().flat_map(|rule| &rule.types);
     patterns.map(ToString::to_string).filter(|pattern| !pattern.contains('*')).collect()
@@ -128,7 +128,7 @@ fn journal_view(fold: &Fold, about: &About, journal: &Journal) -> JournalView {
         full: journal.disk_full().map(|full| full.to_string()),
         failed: journal.poisoned().map(|poisoned| poisoned.to_string()),
         problems: journal.health().sentences(),
-        // What is on the disk is looked for by whoever shows this.
+        // The requester looks up the disk usage.
         ..JournalView::default()
     }
 }
@@ -153,7 +153,8 @@ fn session(session: &OpenSession<'_>, threshold: Priority) -> SessionView {
     }
 }
 
-/// A page of what waits, and where the next one begins; costs what it shows, and a look at each session.
+/// A page of waiting notifications, and where the next one begins; costs its size plus a check per
+/// session.
 fn waiting_page(
     engine: &Engine,
     page: &WaitingPage,
@@ -176,7 +177,7 @@ fn waiting_page(
     (shown, (end < unclaimed.len()).then_some(PageStart::Unclaimed { skip: end }))
 }
 
-/// What waits in the sessions' queues, and where the next page begins if that is there.
+/// The part of the page in the sessions' queues, and where the next page begins if that is in them.
 fn in_queues(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<WaitingView>, Option<PageStart>) {
     let begin = match &page.from {
         Some(PageStart::Session { session, skip }) => Some((session, *skip)),
@@ -267,7 +268,7 @@ fn notifications(fold: &Fold) -> NotificationCounts {
     }
 }
 
-/// Every subscriber of the rules in force, and every other one that ever did something.
+/// Every subscriber in the rules, and every other one with counts.
 fn subscribers(fold: &Fold) -> BTreeMap<String, SubscriberCounts> {
     let mut shown: BTreeMap<String, SubscriberCounts> = BTreeMap::new();
     for (id, tally) in &fold.engine.tally().subscribers {

@@ -1,31 +1,32 @@
-//! Says to the service manager that the event loop still turns.
+//! Reports to the service manager that the event loop is running.
 //!
-//! A daemon whose loop waits for ever answers nobody and does not end, so nobody starts it again. A service manager that is asked
-//! to (`WatchdogSec=` of systemd) ends a process that has not said `WATCHDOG=1` for so long. The loop says it, not a thread of its
-//! own: that would go on saying it.
+//! A daemon whose loop hangs answers nobody and does not end, so nobody restarts it. A service
+//! manager with a watchdog (`WatchdogSec=` of systemd) ends a process that has not sent
+//! `WATCHDOG=1` for so long. The loop sends it, as a separate thread would go on when the loop
+//! hangs.
 
 use std::time::Duration;
 
-/// Who waits for a sign of life.
+/// The service manager's watchdog.
 #[derive(Debug, Clone, Copy)]
 pub struct Watcher {
-    /// For how long it waits.
+    /// Its timeout.
     pub limit: Duration,
-    /// Gives it one.
+    /// Sends the keep-alive.
     pub say: fn(),
 }
 
-/// When it is to be said next.
+/// When the next keep-alive is due.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    /// `None` where nobody asked for it.
+    /// `None` without a watchdog.
     watcher: Option<Watcher>,
-    /// When it was said last, by the monotonic clock.
+    /// When the last one was sent, by the monotonic clock.
     said: Duration,
 }
 
 impl Watchdog {
-    /// Half of the watcher's limit may pass from one word to the next.
+    /// A keep-alive is due after half of the watchdog's limit.
     ///
     /// Source: `sd_watchdog_enabled(3)`.
     pub(super) fn new(watcher: Option<Watcher>, now: Duration) -> Self {
@@ -36,12 +37,12 @@ impl Watchdog {
         self.watcher.map(|watcher| watcher.limit / 2)
     }
 
-    /// How long the loop may sleep that would sleep for `wait`.
+    /// Shortens a sleep of `wait` to when the next keep-alive is due.
     pub(super) fn until_next(&self, wait: Option<Duration>) -> Option<Duration> {
         wait.into_iter().chain(self.every()).min()
     }
 
-    /// Says it if it is time to.
+    /// Sends a keep-alive if it is due.
     pub(super) fn say(&mut self, now: Duration) {
         let Some(watcher) = self.watcher else { return };
         if self.every().is_some_and(|every| now.saturating_sub(self.said) >= every) {

@@ -1,6 +1,7 @@
-//! Sessions by id: found by one hash, looked through in the order of their ids.
+//! Sessions by id: one hash lookup, iterated in id order.
 //!
-//! An exchange asks for its session a dozen times, and in a tree of a thousand ids each question reads ten of them from all over memory.
+//! An exchange looks up its session a dozen times. In a tree of a thousand ids each lookup reads
+//! ten of them from all over memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::SessionId;
 
-/// What there is of each session.
+/// A value for each session.
 #[derive(Debug)]
 pub(super) struct ById<T> {
     /// Never iterated.
@@ -54,17 +55,17 @@ impl<T> ById<T> {
         self.all.remove(id)
     }
 
-    /// The ids in their order.
+    /// The ids in order.
     pub(super) fn keys(&self) -> impl Iterator<Item = &SessionId> {
         self.in_order.iter()
     }
 
-    /// All, in the order of their ids.
+    /// All, in id order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&SessionId, &T)> {
         self.keys().map(|id| (id, self.all.get(id).expect("each id has its value")))
     }
 
-    /// Changes each, in the order of their ids.
+    /// Changes each, in id order.
     pub(super) fn for_each_mut(&mut self, mut change: impl FnMut(&SessionId, &mut T)) {
         for id in &self.in_order {
             change(id, self.all.get_mut(id).expect("each id has its value"));
@@ -72,7 +73,7 @@ impl<T> ById<T> {
     }
 }
 
-/// A map, in the order of the ids.
+/// A map, in id order.
 impl<T: Serialize> Serialize for ById<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.iter().collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! Who wants to be woken when: one time a key, and the earliest first.
+//! Wake-up times: one per key, earliest first.
 
 use std::{collections::BTreeSet, hash::Hash};
 
@@ -8,12 +8,12 @@ use crate::time::Timestamp;
 
 /// At most one deadline for each key.
 ///
-/// Shape: both directions are kept, so that setting and dropping one and finding the earliest are logarithmic at most, and setting what
-/// is set already is one look.
+/// Shape: indexed in both directions. Setting, removing and finding the earliest are logarithmic at
+/// most; setting an unchanged one is one lookup.
 #[derive(Debug)]
 pub(super) struct Deadlines<K> {
     by_time: BTreeSet<(Timestamp, K)>,
-    /// Iterated in the order of the keys only.
+    /// Iterated in key order only.
     by_key: HashMap<K, Timestamp>,
 }
 
@@ -61,7 +61,7 @@ impl<K: Ord + Hash + Clone> Deadlines<K> {
         due
     }
 
-    /// Every key that has a deadline, in the order of the keys.
+    /// Every key with a deadline, in order.
     pub(super) fn keys(&self) -> Vec<K> {
         let mut keys: Vec<K> = self.by_key.keys().cloned().collect();
         keys.sort_unstable();

@@ -1,8 +1,9 @@
-//! Sessions that end: what becomes of what waits for them, and who is told.
+//! Ended sessions: what happens to their notifications, and who is notified.
 //!
-//! One that can be resumed is suspended: what is addressed to it is kept. What is for others too, and nothing proves to have been
-//! read, is left to the next session in scope ([`super::offers`]). One that is closed for good leaves the rest of its queue to its
-//! parent, and what nobody takes ends.
+//! A session that can be resumed is suspended: notifications addressed to it are kept. Those that
+//! are also for others, and were not confirmed as read, go to the next session in scope
+//! ([`super::offers`]). A session that is closed for good leaves the rest of its queue to its
+//! parent; what has no taker ends.
 
 use super::{
     Engine,
@@ -18,27 +19,28 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most sessions that have ended and may come back; the one that ended first is given up for a new one. What each of them
-/// keeps is bounded as an open one's is.
+/// Most suspended sessions; the one that ended first is evicted. The state of each is bounded like
+/// that of an open one.
 pub(super) const AWAY_MAX: usize = 1_000;
 
-/// Why a session that can be resumed has ended.
+/// Why a session was suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Suspension {
-    /// Its harness said so; what left for it can still be confirmed.
+    /// Its harness reported it; injections in flight can still be confirmed.
     ByHarness,
-    /// Its process has ended; nothing will be confirmed.
+    /// Its process has ended; nothing more will be confirmed.
     ProcessGone,
 }
 
 impl Engine {
-    /// Closes a session because its harness says so; what it leaves goes to its parent, or ends.
+    /// Closes a session at its harness's request; the rest of its queue goes to its parent, or
+    /// ends.
     pub(super) fn end_session(&mut self, id: &SessionId, now: Timestamp) {
         self.remove_session(id, now);
         self.tell_closed(id);
     }
 
-    /// Closes a session for want of a sign of life, or of room.
+    /// Closes a session for lack of a sign of life, or of room.
     pub(super) fn close_session(&mut self, id: &SessionId, now: Timestamp) {
         let was_open = self.sessions.get(id).is_some();
         self.remove_session(id, now);
@@ -75,17 +77,17 @@ impl Engine {
         self.offer_left(id, for_others, now);
     }
 
-    /// Tells whoever watches a session that nothing waits there any more.
+    /// Notifies watchers of a session that its queue is empty.
     pub(super) fn tell_gone(&mut self, id: &SessionId) {
         self.outputs.push_back(Output::Wake(Pending::nothing(id.clone())));
     }
 
-    /// Tells whoever watches a session that it has ended; also of one that was not open, where they wait for nothing.
+    /// Notifies watchers of a session that it has ended, even if it was not open.
     pub(super) fn tell_closed(&mut self, id: &SessionId) {
         self.outputs.push_back(Output::Wake(Pending { is_closed: true, ..Pending::nothing(id.clone()) }));
     }
 
-    /// Suspends the session whose process has ended, unless it is in another one by now.
+    /// Suspends the session whose process has ended, unless it is in another process by now.
     pub(super) fn process_gone(&mut self, id: &SessionId, process: Process, now: Timestamp) {
         let is_its_own = |session: &Session| session.harness.process().is_some_and(|own| own.can_be(process));
         if self.sessions.get(id).is_some_and(is_its_own) {
@@ -93,8 +95,8 @@ impl Engine {
         }
     }
 
-    /// Keeps a session that has ended, with what is addressed to it, for when it is resumed; its subagents end with it. A
-    /// subagent itself is not resumed.
+    /// Keeps an ended session, with the notifications addressed to it, until it is resumed. Its
+    /// subagents end with it. A subagent itself cannot be resumed.
     pub(super) fn suspend(&mut self, id: &SessionId, why: Suspension, now: Timestamp) {
         self.catch_up(id);
         let Some(session) = self.sessions.get(id) else {
@@ -133,7 +135,8 @@ impl Engine {
         self.offer_left(id, for_others, now);
     }
 
-    /// Gives a notification to another session; it ends if there is none, or if that one had it already.
+    /// Gives a notification to another session. It ends if there is none, or if that one had it
+    /// already.
     pub(super) fn hand_over(&mut self, from: &SessionId, to: Option<&SessionId>, left: Left) {
         let notification = left.notification.id.clone();
         if to.is_some_and(|to| self.take_over(to, left)) {

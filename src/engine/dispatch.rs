@@ -1,4 +1,5 @@
-//! From an event to the queues: the pipelines that ask for it, and the sessions that their notifications concern.
+//! From an event to the queues: the pipelines that match it, and the sessions that their
+//! notifications concern.
 
 use std::sync::Arc;
 
@@ -22,11 +23,11 @@ use crate::{
     watch::{self, Condition},
 };
 
-/// Type of the event that says that a subscriber's template or `where` failed.
+/// The type of the event that reports a failed template or `where`.
 pub const SUBSCRIBER_FAILED: &str = "subscriber.failed";
 
 impl Engine {
-    /// Hands an event to every pipeline that asks for its type.
+    /// Passes an event to every pipeline that selects its type.
     pub(super) fn dispatch(&mut self, seq: Seq, event: &EventRef<'_>, now: Timestamp) {
         self.tally.events += 1;
         self.note_turn(event, now);
@@ -74,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// Begins to follow what a watch that was set waits for, unless its session has pushed that.
+    /// Starts following what a new watch waits for, unless its session pushed that.
     fn follow_for_watch(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
         let Some(watch) = event.id.split(':').next().and_then(|id| self.watches.get(id)).cloned() else {
             return Vec::new();
@@ -94,7 +95,8 @@ impl Engine {
         ended
     }
 
-    /// Ends what tells a session of checks when what it is notified of after a pause says how they ended.
+    /// Ends notifications about single checks of a session when a summary after a pause covers
+    /// them.
     fn note_summed_up(&mut self, event: &EventRef<'_>, matched: &[u32]) {
         let is_it = event.event_type == PAUSE_ENDED && event.source == OWN_SOURCE;
         let Some(id) = event.session.filter(|_| is_it).map(SessionId::new) else { return };
@@ -115,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Lets the probes learn from an event that is trusted, and publishes what the detectors find with it.
+    /// Updates the probes with a trusted event, and publishes what the detectors find.
     fn detect(&mut self, event: &EventRef<'_>, now: Timestamp) {
         if event.session.is_some() && self.rules.wake.trusts(event.source, event.provenance) {
             self.probes.learn(event, now);
@@ -125,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// Ends what tells a session only of files whose content it knows by now.
+    /// Ends notifications that only concern files whose content the session knows by now.
     fn end_known(&mut self, event: &EventRef<'_>) {
         let Some(id) = event.session.filter(|_| event.event_type == NOTED).map(SessionId::new) else {
             return;
@@ -138,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// Whether the source of `event` has used its rate up; what the engine itself says has none.
+    /// Whether the source of `event` exceeds its rate; the engine's own events have no limit.
     fn over_rate(&mut self, event: &EventRef<'_>, now: Timestamp) -> Option<HeldBackBy> {
         let SourceSettings { rate, remote_rate } = self.rules.sources;
         if (rate.is_none() && remote_rate.is_none()) || event.source == OWN_SOURCE {
@@ -164,7 +166,7 @@ impl Engine {
         self.drain_pipeline(index, now);
     }
 
-    /// Does what a pipeline asks for, and notes when it wants to be woken.
+    /// Handles a pipeline's outputs, and sets its wake-up time.
     pub(super) fn drain_pipeline(&mut self, index: u32, now: Timestamp) {
         let Some(place) = usize::try_from(index).ok() else { return };
         let Some(pipeline) = self.pipelines.get(place) else { return };
@@ -185,8 +187,8 @@ impl Engine {
         }
     }
 
-    /// Sends a notification to its audience: into the queue of every open session in its scope, or kept for the next one, to the user's
-    /// sinks, or both.
+    /// Routes a notification to its audience: the queue of every open session in its scope (or it
+    /// is kept for the next one), the user's sinks, or both.
     pub(super) fn route(&mut self, notification: Arc<Notification>, audience: Audience, now: Timestamp) {
         self.lineage.remember_notification(&notification);
         self.outputs.push_back(Output::Made(notification.clone()));
@@ -225,9 +227,9 @@ impl Engine {
         }
     }
 
-    /// Sends a notification to the user's sinks, as one line.
+    /// Sends a notification to the user's sinks as one line.
     fn send_to_user(&mut self, notification: &Notification, audience: Audience, now: Timestamp) {
-        // Where the user is shown what the agent gets, they need not be shown it twice.
+        // A user who sees what the agent gets does not need it twice.
         let is_shown = audience == Audience::Both
             && self.rules.injection.delivery_notice
             && notification.priority > Priority::Low;
@@ -268,7 +270,8 @@ impl Engine {
         pushed.is_new
     }
 
-    /// Publishes that a template or a `where` failed. The pipeline reports a place once, so this cannot feed itself.
+    /// Publishes that a template or a `where` failed. The pipeline reports a place once, so this
+    /// cannot loop.
     fn report_failure(&mut self, subscriber: &SubscriberId, failure: &Failure, now: Timestamp) {
         let file = failure.part.file(subscriber);
         let payload = json!({

@@ -1,6 +1,6 @@
-//! What would become of an event that comes now, as far as the rules and the open sessions tell.
+//! The outcome that an event would have now, according to the rules and the open sessions.
 //!
-//! It looks at types and filters only: whether the event repeats another, is over a rate or waits in a batch is not asked.
+//! Only types and filters are checked, not deduplication, rates or open batches.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Who asks for an event, and whom what comes of it would reach.
+/// The subscribers and sessions that an event would reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The subscribers that take its type, or whose conditions it resolves, by id.
@@ -24,21 +24,21 @@ pub struct Explanation {
     pub sessions: Vec<SessionId>,
 }
 
-/// What a subscriber that takes an event's type makes of it.
+/// How a subscriber that selects an event's type handles it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It takes the event.
     Takes,
-    /// It withdraws what the event resolves, and does not take the event.
+    /// It withdraws what the event resolves, but does not take the event.
     Resolves,
-    /// Its filter refuses the event.
+    /// Its filter rejects the event.
     Filtered(FilteredBy),
-    /// It is switched off.
+    /// It is disabled.
     Off,
 }
 
 impl Engine {
-    /// Who would take `event`, and which sessions it concerns. Changes nothing.
+    /// The subscribers that would take `event`, and the sessions in its scope. Changes nothing.
     pub fn explain(&self, event: &Arc<Event>) -> Explanation {
         let selects = |types: &[Pattern]| types.iter().any(|pattern| pattern.matches(&event.event_type));
         let verdict = |rule: &Subscriber| {

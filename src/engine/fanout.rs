@@ -1,9 +1,11 @@
-//! Broadcasts: notifications for so many sessions that putting them into every queue at once would hold up the next input.
+//! Broadcasts: notifications for so many sessions that queueing them all at once would delay the
+//! next input.
 //!
-//! A broadcast is kept once, in a log. A session takes what it is behind with before anything else is done with its queue, so each
-//! decision about it is the same as if it had been given everything at once. The others take theirs in slices: while some is left
-//! the engine asks for ticks, each of which does a fixed amount of that work. What is done when depends on the inputs alone, so a
-//! replay does the same.
+//! A broadcast is kept once, in a log. A session takes its pending broadcasts before anything else
+//! is done with its queue, so every decision about it is the same as if they had been queued at
+//! once. The other sessions take theirs in slices: while some are pending the engine requests
+//! ticks, and each tick does a fixed amount of that work. The schedule depends on the inputs alone,
+//! so a replay repeats it.
 
 use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
@@ -17,21 +19,22 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most sessions that get a notification at once; one for more is a broadcast. An event for so many costs some 10 microseconds more
-/// than one for a single session.
+/// Most sessions that get a notification at once; one for more is a broadcast. An event for so many
+/// costs some 10 microseconds more than one for a single session.
 pub(super) const DIRECT_MAX: usize = 8;
-/// After how many taken notifications a tick stops: one to two milliseconds, for which an exchange waits at most. The session that
-/// is at it then takes all it is behind with.
+/// After how many taken notifications a tick stops: one to two milliseconds, the longest an
+/// exchange waits for it. The current session first takes all that is pending.
 const TAKEN_PER_TICK: usize = 1_024;
-/// From how many broadcasts on each input does as much as a broadcast adds, so that there are not many more. With many sessions publishing
-/// waits before ([`Engine::untaken`]), with few that work is little.
+/// With this many broadcasts in the log, each input does as much work as a broadcast adds, so the
+/// log stops growing. With many sessions, publishing waits before that ([`Engine::untaken`]); with
+/// few, the work is small.
 const LOG_MAX: usize = 4_000;
 
 /// The broadcasts that some session may not have taken.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Fanout {
-    /// The number of the first one in the log.
+    /// The number of the first broadcast in the log.
     first: u64,
     #[serde(with = "snapshot::shared::list")]
     log: VecDeque<Arc<Notification>>,
@@ -40,29 +43,30 @@ pub(super) struct Fanout {
     handled_at: Timestamp,
 }
 
-/// One pass over the sessions, in the order of their ids.
+/// One pass over the sessions, in id order.
 #[derive(Debug, Serialize, Deserialize)]
 struct Sweep {
-    /// The session that had its turn last.
+    /// The last session visited.
     after: Option<SessionId>,
-    /// After it, what is before this number was taken by all.
+    /// When the pass ends, all sessions have taken the broadcasts before this number.
     until: u64,
 }
 
 impl Fanout {
-    /// The number that the next broadcast gets: a session that opens has taken everything before it.
+    /// The number of the next broadcast; a session that opens counts as having taken all before it.
     pub(super) fn head(&self) -> u64 {
         self.first + self.log.len() as u64
     }
 
-    /// Whether a notification is among those that some session may not have taken.
+    /// Whether a notification is in the log.
     pub(super) fn contains(&self, id: &NotificationId) -> bool {
         self.log.iter().any(|notification| notification.id == *id)
     }
 
-    /// Notes what of the conditions in the log holds no longer.
+    /// Applies a resolution to the conditions in the log.
     ///
-    /// Shape: the notifications of which nothing is left, and whether there are some that others have to take as they are.
+    /// Shape: the notifications with no condition left, and whether some sessions have to take
+    /// others unchanged.
     pub(super) fn resolve(&mut self, resolution: &Resolution) -> (Vec<NotificationId>, bool) {
         let (mut ended, mut is_for_others) = (Vec::new(), false);
         for notification in self.log.iter_mut() {
@@ -79,12 +83,12 @@ impl Fanout {
         (ended, is_for_others)
     }
 
-    /// When sessions are to take more.
+    /// When sessions have to take more.
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
         (!self.log.is_empty()).then_some(self.handled_at)
     }
 
-    /// What a session is behind with that has taken what is before `taken`.
+    /// The pending broadcasts of a session that has taken those before `taken`.
     fn after(&self, taken: u64) -> impl Iterator<Item = &Arc<Notification>> {
         let skipped = taken.saturating_sub(self.first);
         self.log.iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX))
@@ -92,22 +96,22 @@ impl Fanout {
 }
 
 impl Engine {
-    /// Gives a notification to the sessions that it concerns, in slices.
+    /// Adds a notification for the sessions that it concerns; they take it in slices.
     pub(super) fn broadcast(&mut self, notification: Arc<Notification>) {
         self.fanout.log.push_back(notification);
     }
 
-    /// Whether the session has broadcasts to take; then its queue does not show them yet.
+    /// Whether the session has broadcasts pending, which its queue does not show yet.
     pub fn is_behind(&self, id: &SessionId) -> bool {
         self.sessions.get(id).is_some_and(|session| session.taken < self.fanout.head())
     }
 
-    /// How many notifications all sessions together are behind with, at most.
+    /// How many notifications are pending over all sessions, at most.
     pub fn untaken(&self) -> u64 {
         (self.fanout.log.len() as u64).saturating_mul(self.sessions.roots.len() as u64)
     }
 
-    /// Has the session take what it is behind with; how many broadcasts it went through.
+    /// Lets the session take its pending broadcasts; returns how many it checked.
     pub(super) fn catch_up(&mut self, id: &SessionId) -> usize {
         let head = self.fanout.head();
         let Some(session) = self.sessions.get_mut(id).filter(|session| session.taken < head) else {
@@ -130,14 +134,15 @@ impl Engine {
         looked_at
     }
 
-    /// Has every session take what it is behind with.
+    /// Lets every session take its pending broadcasts.
     pub(super) fn catch_up_all(&mut self) {
         while !self.fanout.log.is_empty() {
             self.advance_sweep();
         }
     }
 
-    /// Has sessions take broadcasts after a tick, and after any other input when there are too many.
+    /// Lets sessions take broadcasts after a tick, and after any other input when the log is too
+    /// long.
     pub(super) fn advance_fanout(&mut self, is_tick: bool, now: Timestamp) {
         self.fanout.handled_at = now;
         let mut budget = if is_tick { TAKEN_PER_TICK } else { 0 };
@@ -149,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// Has the next session take what it is behind with; how many broadcasts it went through.
+    /// Lets the next session take its pending broadcasts; returns how many it checked.
     fn advance_sweep(&mut self) -> usize {
         let until = self.fanout.head();
         let sweep = self.fanout.sweep.get_or_insert(Sweep { after: None, until });
@@ -210,7 +215,8 @@ mod tests {
         })
     }
 
-    /// An engine whose sessions have broadcasts to take: for all, and one in three for the folder of a half of them.
+    /// An engine whose sessions have broadcasts pending: for all, and one in three for the folder
+    /// of half of them.
     fn behind() -> Engine {
         let mut engine = Engine::new(Arc::new(CompiledRules::none()));
         for number in 0..SESSIONS {
@@ -275,7 +281,7 @@ mod tests {
         assert!(engine.fanout.log.is_empty() && engine.fanout.head() == BROADCASTS as u64);
     }
 
-    /// How many notifications the outputs of the last input say were put into queues.
+    /// How many notifications the outputs of the last input put into queues.
     fn queued(engine: &mut Engine) -> usize {
         outputs(engine).iter().filter(|output| output.contains("Queued")).count()
     }

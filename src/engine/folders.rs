@@ -1,7 +1,8 @@
-//! Which sessions work in, under or above a folder, without asking each of them.
+//! Finds the sessions in, under or above a folder without checking each session.
 //!
-//! Folders are ordered by their texts, so those under one stand together, and those above one are as many as it has segments.
-//! What [`Scope::concerns`](crate::event::Scope::concerns) says of two folders is what decides; this only finds it sooner.
+//! Folders are in text order, so those under one are adjacent, and those above one are as many as
+//! it has segments. [`Scope::concerns`](crate::event::Scope::concerns) defines the relation of two
+//! folders; this is only an index.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,10 +12,10 @@ use std::{
 
 use crate::event::SessionId;
 
-/// The sessions that have a folder and are to hear of it.
+/// The sessions that have a folder and get notifications for it.
 #[derive(Debug, Default)]
 pub(super) struct Folders {
-    /// Without slashes at their ends.
+    /// Without trailing slashes.
     by_folder: BTreeMap<Box<str>, BTreeSet<SessionId>>,
     of: BTreeMap<SessionId, Arc<str>>,
     /// Whether a folder was added or removed since [`Self::take_changes`].
@@ -22,7 +23,8 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// Notes where a session works; `None` when it works nowhere, is no more, or hears only of what names it.
+    /// Sets a session's folder; `None` when it has none, has ended, or gets only what is addressed
+    /// to it.
     pub(super) fn set(&mut self, id: &SessionId, folder: Option<&Arc<str>>) {
         if self.of.get(id) == folder {
             return;
@@ -45,7 +47,7 @@ impl Folders {
         }
     }
 
-    /// The folders in their order, if one was added or removed since this was asked before.
+    /// The folders in order, if one was added or removed since the last call.
     pub(super) fn take_changes(&mut self) -> Option<Arc<[Arc<str>]>> {
         let changed = std::mem::take(&mut self.has_changed);
         changed.then(|| self.by_folder.keys().map(|folder| Arc::from(&**folder)).collect())

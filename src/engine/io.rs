@@ -1,7 +1,8 @@
-//! Everything that can make the engine act, and everything it can ask for.
+//! The inputs and outputs of the engine.
 //!
-//! Every input but [`Input::RulesReplaced`]'s compiled form is a journal record, so feeding the journal again gives the same
-//! state. A variant more is a design decision and belongs in ARCHITECTURE.md.
+//! Every input except the compiled form of [`Input::RulesReplaced`] is a journal record, so
+//! replaying the journal gives the same state. A new variant is a design decision and belongs in
+//! ARCHITECTURE.md.
 
 use std::sync::Arc;
 
@@ -25,157 +26,159 @@ pub enum Input<'a> {
         /// The event, borrowed from the record.
         event: EventRef<'a>,
     },
-    /// A harness asks.
+    /// A request of a harness.
     Exchange {
         /// Its position.
         seq: Seq,
-        /// Names the request that waits for the answer; not a part of the state.
+        /// Identifies the waiting request; not a part of the state.
         request: RequestId,
-        /// What it says.
+        /// The request.
         exchange: Exchange,
-        /// What is known of what it releases.
+        /// What it releases: to be decided, or as recorded.
         release: Release,
     },
-    /// The record cannot be followed, so nothing comes of it: the process died of it, or nobody can read it.
+    /// A record that cannot be processed and has no effect: the process crashed on it, or it is
+    /// unreadable.
     Skipped {
         /// Its position, if it is an event's.
         event: Option<Seq>,
     },
-    /// An injection is known to have arrived.
+    /// An injection has arrived.
     Ack {
-        /// Whose.
+        /// The session.
         session: SessionId,
-        /// Which.
+        /// The injection.
         injection: InjectionId,
-        /// How that is known.
+        /// The evidence.
         by: ConfirmedBy,
     },
-    /// An injection is known not to have arrived: its carrier was gone before the answer.
+    /// An injection has not arrived: its carrier was gone before the answer.
     Undelivered {
-        /// Whose.
+        /// The session.
         session: SessionId,
-        /// Which.
+        /// The injection.
         injection: InjectionId,
     },
-    /// A harness says that a conversation began, or where it stands.
+    /// A harness reports that a conversation began, or its state.
     SessionOpened {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// What is known of it.
+        /// Its properties.
         harness: Harness,
     },
-    /// A harness says that a conversation ended.
+    /// A harness reports that a conversation ended.
     SessionClosed {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// Whether it can be taken up again, so that what waits for it is kept for a while.
+        /// Whether it can be resumed, so that its queue is kept for a while.
         may_return: bool,
     },
-    /// The process of a session has ended without a word: nothing confirms any more what left for it.
+    /// The process of a session ended without a report: injections in flight will not be confirmed.
     ProcessGone {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// The process that has ended; a session that is in another one by now goes on.
+        /// The process that ended; a session that is in another one by now goes on.
         process: Process,
     },
-    /// A client is attached to a session that says nothing.
+    /// A client is attached to a silent session.
     SessionSeen {
-        /// Which.
+        /// The session.
         session: SessionId,
     },
-    /// The client's own files say that no turn is under way.
+    /// The client's own files say that no turn is running.
     SessionIdle {
-        /// Whose.
+        /// The session.
         session: SessionId,
-        /// When that was so; what was heard of the session later counts more.
+        /// When that was so; later reports of the session take precedence.
         as_of: Timestamp,
     },
-    /// The user decided about a notification that waits.
+    /// The user decided about a waiting notification.
     Decided {
-        /// In whose queue; everywhere if there is none.
+        /// In which queue; `None` for all.
         session: Option<SessionId>,
         /// Which notification.
         notification: NotificationId,
-        /// What is to become of it.
+        /// The decision.
         decision: Decision,
     },
-    /// The rules are these from here on.
+    /// The rules from now on.
     RulesReplaced(Arc<CompiledRules>),
-    /// The daemon stops: open batches close, so that nothing waits for its return.
+    /// The daemon stops: open batches close, so that nothing waits for its restart.
     ShuttingDown,
-    /// Nothing but time has passed.
+    /// Only time has passed.
     Tick,
 }
 
-/// Names a waiting request of this process; meaningless in another.
+/// Identifies a waiting request of this process; meaningless in another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// What the shell must do next, in the order in which it must be done.
+/// The next thing the shell must do; the order matters.
 #[derive(Debug)]
 pub enum Output {
-    /// Write down what became of something.
+    /// Record an outcome.
     Record(LedgerEntry),
-    /// Know what a notification says, whose id entries will name; before the first of them.
+    /// Register a notification's content, before the first entry that names its id.
     Made(Arc<Notification>),
-    /// Know that a session began, ended, or said more of itself.
+    /// Register that a session began, ended, or changed.
     Session(SessionId, SessionChange),
     /// Answer a waiting request, if it still waits; otherwise report the injection as undelivered.
     Answer {
         /// Which request.
         request: RequestId,
-        /// Whose session.
+        /// The session.
         session: SessionId,
-        /// What it gets.
+        /// The answer.
         answer: Answer,
-        /// What is released with it for the first time, to be written down before it is answered.
+        /// What it releases for the first time, to be recorded before the answer.
         released: Option<ReleaseRecord>,
     },
-    /// Refuse a waiting request: its session's id is taken.
+    /// Refuse a waiting request: its session id is taken.
     Refuse {
         /// Which request.
         request: RequestId,
-        /// The harness whose open session has that id.
+        /// The harness that has the open session of that id.
         harness: Arc<str>,
     },
-    /// Publish an event that the engine itself makes; its id is deterministic, so doing it twice is harmless.
+    /// Publish an event of the engine; its id is deterministic, so publishing it twice is harmless.
     Publish(Event),
-    /// Tell whoever watches the session that its queue changed. Carries no text.
+    /// Notify watchers of a session that its queue changed. Carries no text.
     Wake(Pending),
 }
 
-/// What changed about a session besides its queue.
+/// A change of a session, apart from its queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionChange {
-    /// It began, and this is known of it.
+    /// It began, with these properties.
     Opened(Harness),
-    /// This is known of it now.
+    /// Its properties changed.
     Learned(Harness),
     /// It ended.
     Closed {
-        /// When it was last heard of.
+        /// When it was last active.
         last_seen: Timestamp,
-        /// Whether what waits is kept, because it can be taken up again; otherwise that went to another session or ended.
+        /// Whether its queue is kept because it can be resumed; otherwise the notifications went to
+        /// another session or ended.
         keeps_pending: bool,
     },
 }
 
-/// What waits in a session's queue, without its text.
+/// The state of a session's queue, without text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending {
     /// Which session.
     pub session: SessionId,
     /// How many notifications wait for the agent.
     pub count: u32,
-    /// The most urgent one's priority; `None` when there is none.
+    /// The highest priority; `None` when the queue is empty.
     pub top: Option<Priority>,
-    /// How many notifications wait for the user's word.
+    /// How many notifications wait for the user's decision.
     pub for_user: u32,
-    /// What the queue asks of the harness; `None` when it can wait for the next point.
+    /// What the queue requests of the harness; `None` when it can wait for the next point.
     pub wake: Option<Wake>,
-    /// Whether its harness has ended the session.
+    /// Whether the harness ended the session.
     pub is_closed: bool,
-    /// The session that the harness's process has gone on in; `None` while that is not known.
+    /// The session in which the harness's process continues; `None` while unknown.
     pub moved_to: Option<SessionId>,
 }
 
@@ -186,23 +189,23 @@ impl Pending {
     }
 }
 
-/// Why the engine wants to be woken.
+/// Why the engine has to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakeReason {
     /// A batch or dedupe window of a pipeline ends.
     Pipeline,
     /// A lease or notification of a session ends, or the session was silent for too long.
     Session,
-    /// A notification that nobody took expires.
+    /// An unclaimed notification expires.
     Unclaimed,
-    /// Sessions have broadcasts to take.
+    /// Sessions have broadcasts pending.
     Fanout,
-    /// It is time to say how many events of a source were held back.
+    /// The count of a source's throttled events is due.
     Throttle,
-    /// A time comes that a watch waits for, or one ends.
+    /// A watch reaches its time or ends.
     Watch,
-    /// A sink is to be tried again, or no hook came that shows a notice.
+    /// A sink retry is due, or no hook came that shows a notice.
     Sink,
-    /// A question expires, or nobody took its end.
+    /// A question expires, or its end was not fetched.
     Question,
 }

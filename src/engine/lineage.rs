@@ -1,6 +1,7 @@
-//! How long the chain of causes behind an event is, so that a loop of agents or subscribers comes to an end.
+//! The length of the chain of causes of an event, to stop loops of agents or subscribers.
 //!
-//! Only what has a cause is remembered, and only the newest [`REMEMBERED_MAX`] of those: what nobody led to costs nothing.
+//! Only items with a cause are kept, and only the newest [`REMEMBERED_MAX`]; an event without a
+//! cause costs nothing.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,25 +14,25 @@ use crate::{event::Seq, notification::Notification};
 
 /// Longest chain of causes that is dispatched.
 pub(super) const CHAIN_MAX: u32 = 8;
-/// Most ids whose chain is remembered; a loop is far shorter than this many other chained events.
+/// Most ids with a known chain; a loop is far shorter than this many other chained events.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// The lengths of recent chains, by the id of what stands at their end.
+/// The lengths of recent chains, by the id of their last item.
 #[derive(Debug, Default)]
 pub(super) struct Lineage {
     lengths: BTreeMap<Arc<str>, u32>,
     order: VecDeque<Arc<str>>,
-    /// The same of events, by their positions, which is how a notification names its events.
+    /// The same for events by position, as notifications name them.
     of_events: BTreeMap<Seq, u32>,
 }
 
 impl Lineage {
-    /// The length of the chain that ends at `id`; zero for what has no known cause.
+    /// The length of the chain that ends at `id`; zero without a known cause.
     pub(super) fn of(&self, id: &str) -> u32 {
         self.lengths.get(id).copied().unwrap_or(0)
     }
 
-    /// Remembers that the event at `seq` was led to by something whose chain has `length` links less one.
+    /// Stores the chain length of the event at `seq`; zero is not stored.
     pub(super) fn remember(&mut self, seq: Seq, id: &str, length: u32) {
         if length == 0 {
             return;
@@ -43,7 +44,7 @@ impl Lineage {
         self.keep(id, length);
     }
 
-    /// Remembers a notification: whatever names it as its cause goes on with the longest chain of its events.
+    /// Stores a notification: its chain is the longest of its events.
     pub(super) fn remember_notification(&mut self, notification: &Notification) {
         let lengths = notification.events.iter().filter_map(|seq| self.of_events.get(seq));
         if let Some(length) = lengths.max().copied() {
@@ -66,10 +67,10 @@ impl Lineage {
     }
 }
 
-/// What stands of it in a snapshot.
+/// The snapshot form.
 #[derive(Serialize, Deserialize)]
 struct LineageState<K, E> {
-    /// The ids in their order, with their lengths.
+    /// The ids in order, with their lengths.
     kept: K,
     of_events: E,
 }

@@ -1,23 +1,24 @@
-//! Sessions of several harnesses that have one id.
+//! Sessions of several harnesses with the same id.
 //!
-//! A session is its harness and its id together: `main`, `default` and `1` are ids that many loops choose. It is called by its id
-//! alone, or by `harness:id` when a session of another harness is called so already. `harness:id` names either of them.
+//! Harness and id together identify a session: `main`, `default` and `1` are ids that many loops
+//! choose. A session is called by its id alone, or by `harness:id` when a session of another
+//! harness already has that name. `harness:id` identifies either of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Engine, io::Input, sessions::Sessions};
 use crate::{event::SessionId, exchange::Harness};
 
-/// Which session is meant.
+/// The session that a name refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
-    /// The one that is called so. It may be known or not.
+    /// The session with this name, known or not.
     One(SessionId),
-    /// One of these, by their full names: the harness was not said.
+    /// One of these, by full name: the harness was not given.
     Several(Vec<SessionId>),
 }
 
-/// The sessions that are called by their full names, by their ids.
+/// The sessions called by their full names, by id.
 #[derive(Debug, Default)]
 pub(super) struct Namesakes(BTreeMap<SessionId, BTreeSet<SessionId>>);
 
@@ -26,7 +27,7 @@ impl Namesakes {
         self.0.entry(id).or_default().insert(full);
     }
 
-    /// Forgets a session that ends, if its own id is none that it is called by.
+    /// Removes a session that ends, if it is called by its full name.
     pub(super) fn remove(&mut self, own_id: Option<&SessionId>, full: &SessionId) {
         let Some(id) = own_id else { return };
         if let Some(named) = self.0.get_mut(id) {
@@ -43,9 +44,9 @@ impl Namesakes {
 }
 
 impl Engine {
-    /// The session that `harness` means by `id`, which is an id of its own or a full name.
+    /// The session that `harness` refers to by `id`, which is an id of its own or a full name.
     ///
-    /// Shape: without `harness`, the one session that has the id, or all of them.
+    /// Shape: without `harness`, the one session with that id, or all of them.
     pub fn named(&self, id: &SessionId, harness: Option<&str>) -> Named {
         match harness {
             Some(harness) => Named::One(self.sessions.named_by(harness, id)),
@@ -53,10 +54,10 @@ impl Engine {
         }
     }
 
-    /// The session to which an event is addressed by a full name that it is not called by.
+    /// The session that an event addresses by a full name that is not the session's current name.
     pub(super) fn addressed_by_full_name(&self, input: &Input<'_>) -> Option<SessionId> {
         let Input::Event { event, .. } = input else { return None };
-        // Nearly no id has one, and nothing is allocated for those.
+        // Nearly no id has a separator; skip those without allocating.
         let name = event.session.filter(|name| name.contains(SessionId::SEPARATOR))?;
         self.sessions.by_full_name(&SessionId::new(name))
     }
@@ -84,7 +85,7 @@ impl Sessions {
         }
     }
 
-    /// The session that is called by its id and that `name`, which is no session's own, is the full name of.
+    /// The session called by its id whose full name is `name`, unless a session is called `name`.
     pub(super) fn by_full_name(&self, name: &SessionId) -> Option<SessionId> {
         let mut parts = name.parts().map(|(harness, id)| (harness, SessionId::new(id))).peekable();
         if parts.peek().is_none() || self.known(name).is_some() {
@@ -93,7 +94,8 @@ impl Sessions {
         parts.find(|(harness, id)| self.harness_of(id) == Some(harness)).map(|(_, id)| id)
     }
 
-    /// Takes note of a session that is opened by its full name, and gives the id in that; `None` when `name` is its id.
+    /// Registers a session opened by its full name, and returns the id in it; `None` when `name` is
+    /// its id.
     pub(super) fn note_namesake(&mut self, name: &SessionId, harness: &Harness) -> Option<SessionId> {
         let harness = harness.name.as_deref()?;
         let id = name.own(harness).map(SessionId::new).filter(|id| self.is_of_another(id, harness))?;
@@ -101,7 +103,7 @@ impl Sessions {
         Some(id)
     }
 
-    /// Whether the session that is called so, or took the place of the one that was, is one of another harness.
+    /// Whether the session of this id, or its successor, belongs to another harness.
     fn is_of_another(&self, id: &SessionId, harness: &str) -> bool {
         let id = self.heirs.get(id).unwrap_or(id);
         self.harness_of(id).is_some_and(|known| known != harness)
@@ -152,7 +154,7 @@ mod tests {
         for (name, expected) in [("a:main", "main"), ("b:main", "b:main"), ("c:main", "c:main")] {
             assert_eq!(named(&engine, name, None), [expected]);
         }
-        // One that may come back keeps its name, and one that has ended leaves it.
+        // A suspended session keeps its name; a closed one releases it.
         close(&mut engine, "main", true);
         assert_eq!(named(&engine, "main", Some("c")), ["c:main"]);
         close(&mut engine, "main", false);

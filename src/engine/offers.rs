@@ -1,11 +1,13 @@
-//! Who gets what no open session has: notifications that are offered until a session confirms them.
+//! Notifications that no open session has: they are offered until a session confirms them.
 //!
-//! - What concerns no open session when it is made waits, and so does what a session leaves without proof that it was read.
-//! - The first session in scope that opens gets all of it, and has it until it ends: another one that opens meanwhile does not,
-//!   so that it is delivered once.
-//! - What a session leaves goes at once to the open session in scope that was heard of last and opened after it was made. One
-//!   that was open when it was made has had it by itself. If there is neither, it waits.
-//! - A confirmation by any session ends that, also one that comes after the session has ended.
+//! - A notification that concerns no open session when it is made waits. So does one that an ended
+//!   session had and did not confirm as read.
+//! - The first session in scope that opens gets all of them, and keeps them until it ends: another
+//!   session that opens meanwhile does not get them, so each is delivered once.
+//! - A notification that a session leaves goes at once to the most recently active open session in
+//!   scope that opened after it was made. A session that was open when it was made already had it.
+//!   If there is neither, it waits.
+//! - A confirmation by any session ends it, even one that arrives after the session has ended.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
@@ -23,10 +25,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// Who is to have what a session left.
+/// Where a left notification goes.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
-    /// A session that was open when it was made, and has had it since.
+    /// A session that was open when it was made has had it.
     HadIt,
     /// An open session that has not had it.
     Session(SessionId),
@@ -35,7 +37,7 @@ enum Next {
 }
 
 impl Engine {
-    /// Gives a session everything in its scope that waits for one.
+    /// Gives a session every waiting notification in its scope.
     pub(super) fn claim(&mut self, id: &SessionId) {
         let Some(audience) = self.sessions.audience(id) else {
             return;
@@ -49,7 +51,8 @@ impl Engine {
 
     /// Keeps a notification for the next session in scope.
     ///
-    /// `left_by`: the session that had it before; `earlier`: whether it may have been delivered there.
+    /// `left_by`: the session that had it before; `earlier`: whether it may have been delivered
+    /// there.
     pub(super) fn keep_unclaimed(
         &mut self,
         notification: Arc<Notification>,
@@ -75,9 +78,10 @@ impl Engine {
         }
     }
 
-    /// Offers to others what `from` left, as far as no session had it and it has not expired.
+    /// Offers what `from` left to others, unless a session had it or it expired.
     pub(super) fn offer_left(&mut self, from: &SessionId, left: Vec<Left>, now: Timestamp) {
-        // A queue holds a thousand, and its scope may concern thousands of sessions, so each scope is looked at once.
+        // A queue holds a thousand, and a scope may concern thousands of sessions, so each scope is
+        // resolved once.
         let mut others: BTreeMap<Scope, Others> = BTreeMap::new();
         for left in left {
             let notification = &left.notification;
@@ -99,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// Confirms what `session`, which is not open, had from `injection` and left: wherever it waits now.
+    /// Confirms what the closed `session` had from `injection` and left, wherever it waits now.
     pub(super) fn confirm_left(&mut self, session: &SessionId, injection: &InjectionId, by: ConfirmedBy) {
         for notification in self.unclaimed.take_delivered(session, injection) {
             let notification = notification.id.clone();
@@ -112,7 +116,8 @@ impl Engine {
         }
     }
 
-    /// Puts what another session left into this one's queue; whether it is new there.
+    /// Puts a notification left by another session into this one's queue; returns whether it is new
+    /// there.
     pub(super) fn take_over(&mut self, id: &SessionId, left: Left) -> bool {
         self.catch_up(id);
         let mut is_new = false;
@@ -120,7 +125,7 @@ impl Engine {
         is_new
     }
 
-    /// Has the next injection of a session say what was evicted elsewhere.
+    /// Reports evictions elsewhere in the session's next injection.
     pub(super) fn note_evicted(&mut self, id: &SessionId, evicted: Evicted) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.injector.note_evicted(evicted);
@@ -129,7 +134,7 @@ impl Engine {
 }
 
 impl Sessions {
-    /// The open sessions but `from` that `scope` concerns.
+    /// The open sessions that `scope` concerns, without `from`.
     fn others_concerned(&self, scope: &Scope, from: &SessionId) -> Others {
         let concerned = self.each_concerned(scope).filter(|id| *id != from);
         let mut others = Others::default();
@@ -145,17 +150,17 @@ impl Sessions {
     }
 }
 
-/// The open sessions that a scope concerns, beside the one that left something.
+/// Summary of the open sessions that a scope concerns, without the one that left something.
 #[derive(Debug, Default)]
 struct Others {
-    /// Since when the one is open that is open for longest.
+    /// When the oldest of them opened.
     open_since: Option<Timestamp>,
-    /// The one that was heard of last, the first by id of several, and when that was.
+    /// The most recently active one (the first by id on a tie), and when.
     last_heard_of: Option<(Timestamp, SessionId)>,
 }
 
 impl Others {
-    /// Who is to have `notification`, which was left.
+    /// Where a left `notification` goes.
     fn next_for(&self, notification: &Notification) -> Next {
         if self.open_since.is_some_and(|open_since| open_since <= notification.created_at) {
             return Next::HadIt;

@@ -1,25 +1,26 @@
-//! How much waits in all queues together, and whose queue gives way when it is too much.
+//! The total length of all queues, and which queue evicts when it exceeds the bound.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
 use super::{Engine, sessions::Sessions};
 use crate::{event::SessionId, injector::Injector, notification::Priority};
 
-/// How many wait in a queue, and how important the least important one is; `None` when nothing does.
+/// The lowest priority in a queue, and the queue's length; `None` when it is empty.
 pub(super) type Weight = Option<(Priority, usize)>;
 
-/// What all queues hold.
+/// The total of all queues.
 ///
-/// Shape: mostly there is room for everything, so who gives way is put into an order when there is too much, and the order is kept until
-/// half of the room is free again. It is made in the time of a look at each session, at most once for as many notifications as that half.
+/// Shape: usually there is room for everything. The eviction order is built when the bound is
+/// exceeded, and kept until half of the room is free again. Building it visits each session, at
+/// most once per as many notifications as that half.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
     total: usize,
-    /// Who gives way first.
+    /// The eviction order.
     order: Option<BTreeSet<Place>>,
 }
 
-/// Less for a session whose queue gives way before another one's.
+/// Orders queues: a lesser one evicts first.
 type Place = (Priority, Reverse<usize>, SessionId);
 
 fn place(id: &SessionId, (least, count): (Priority, usize)) -> Place {
@@ -27,7 +28,7 @@ fn place(id: &SessionId, (least, count): (Priority, usize)) -> Place {
 }
 
 impl Pressure {
-    /// Notes that what waits for a session is `now` and was `before`.
+    /// Updates the total for a session's weight, from `before` to `now`.
     pub(super) fn change(&mut self, id: &SessionId, before: Weight, now: Weight) {
         if before == now {
             return;
@@ -44,8 +45,8 @@ impl Pressure {
 }
 
 impl Sessions {
-    /// Whose queue is to give way, if there are more than `total_max`: the longest of those that hold something of the least
-    /// importance.
+    /// The queue that has to evict, if there are more than `total_max` in all: the longest of those
+    /// with a notification of the lowest priority.
     fn over(&mut self, total_max: usize) -> Option<SessionId> {
         if self.pressure.total <= total_max {
             if self.pressure.total <= total_max / 2 {
@@ -62,7 +63,7 @@ impl Sessions {
 }
 
 impl Engine {
-    /// Evicts what is over the bound for all queues together, as each queue chooses when it is full.
+    /// Evicts down to the bound for all queues together; each queue chooses as when it is full.
     pub(super) fn relieve(&mut self) {
         let total_max = usize::try_from(self.rules.sessions.pending_max).unwrap_or(usize::MAX);
         while let Some(id) = self.sessions.over(total_max) {

@@ -1,4 +1,4 @@
-//! What an exchange gets: confirm what arrived, close what is due, offer, fit, write, release.
+//! Handles an exchange: confirms arrivals, closes due batches, offers, fits, renders, releases.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ use crate::{
     tokens,
 };
 
-/// Digits of an injection's id: 32^6 names, to be told apart within one transcript.
+/// Digits of an injection's id: 32^6 names, unique within one transcript.
 const INJECTION_ID_LEN: usize = 6;
-/// Crockford's alphabet: no letter that reads like a digit.
+/// Crockford's alphabet: no letter that looks like a digit.
 const INJECTION_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 impl Engine {
@@ -66,7 +66,8 @@ impl Engine {
                 let is_late = exchange.trigger == Trigger::Wake && wake.is_none();
                 let has_released = matches!(release, Release::Recorded(Some(_)));
                 if is_late && !has_released {
-                    // Another exchange was quicker: what waits leaves with the turn that it began.
+                    // Another exchange was faster: the queue is released with the turn that it
+                    // started.
                     (session.injector.unanswered(), false)
                 } else {
                     self.close_due(exchange, now);
@@ -82,8 +83,8 @@ impl Engine {
         self.outputs.push_back(Output::Answer { request, session, answer, released });
     }
 
-    /// Closes the open batches that this point would release, so that none waits for a timer: those of high priority at any
-    /// point, all of them at the end of a turn and when the agent asks for all that waits.
+    /// Closes the open batches that this point would release, so that none waits for a timer: those
+    /// of high priority at any point, all of them at the end of a turn and on a pull.
     fn close_due(&mut self, exchange: &Exchange, now: Timestamp) {
         let Some(audience) = self.sessions.audience(&exchange.session) else {
             return;
@@ -101,8 +102,8 @@ impl Engine {
         );
     }
 
-    /// Releases what is decided, or what was released when the exchange was made. What tells of checks waits for the first prompt of a
-    /// session that is resumed, which may sum it up.
+    /// Releases what is decided, or what was released when the exchange was recorded. Notifications
+    /// about checks wait for the first prompt of a resumed session, which may summarize them.
     fn release(&mut self, seq: Seq, exchange: &Exchange, release: &Release, now: Timestamp) -> Answer {
         let (ci, id) = (&self.ci, &exchange.session);
         let waits = exchange.context == ContextChange::Resumed && ci.has_said_anything(id);
@@ -160,7 +161,7 @@ impl Engine {
     }
 }
 
-/// What is to be written down of an answer; `None` when nothing is released.
+/// The release record of an answer; `None` when nothing is released.
 fn record_of(exchange: Seq, answer: &Answer) -> Option<ReleaseRecord> {
     let injection = answer.injection.as_ref()?;
     let notifications = injection.notifications.iter().map(|released| released.id.clone()).collect();
@@ -168,14 +169,14 @@ fn record_of(exchange: Seq, answer: &Answer) -> Option<ReleaseRecord> {
     Some(ReleaseRecord { exchange, injection: injection.id.clone(), notifications, directive })
 }
 
-/// Whether what was released is what is decided now.
+/// Whether the record matches the decision made now.
 fn record_says(record: &ReleaseRecord, decided: &Decided) -> bool {
     let chosen = decided.fitted.iter().flat_map(|fitted| &fitted.chosen);
     record.notifications.iter().eq(chosen.map(|candidate| &candidate.notification.id))
         && record.directive == decided.directive
 }
 
-/// How the text of an injection is written.
+/// How the text of an injection is rendered.
 struct Text<'a> {
     format: Format,
     injection: &'a InjectionId,
@@ -211,8 +212,8 @@ fn limits(settings: &InjectionSettings) -> Limits {
     Limits::new(settings.max_notifications, settings.max_tokens, settings.max_chars)
 }
 
-/// A short name that the same exchange always gets. Positions are used again after a loss, so its time counts too: a name in a
-/// transcript must not prove what came later.
+/// A short deterministic name for an exchange. Positions are reused after a loss, so the time
+/// counts too: a name in a transcript must not confirm a later injection.
 fn injection_id(exchange: &Exchange, seq: Seq, now: Timestamp) -> InjectionId {
     let mut hash = Sha256::new();
     hash.update(exchange.session.as_str());

@@ -1,4 +1,5 @@
-//! Events that resolve conditions: what tells of one that holds no longer is withdrawn, wherever it is.
+//! Events that resolve conditions: notifications of a resolved condition are withdrawn, wherever
+//! they are.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Hands an event to a pipeline whose conditions it may resolve. One that the subscriber does not take besides ends here.
+    /// Passes an event to a pipeline whose conditions it may resolve. If the subscriber does not
+    /// also take the event, the event ends here.
     pub(super) fn resolve(&mut self, index: u32, seq: Seq, event: &Event, is_taken: bool, now: Timestamp) {
         let Some(pipeline) = usize::try_from(index).ok().and_then(|index| self.pipelines.get_mut(index))
         else {
@@ -35,8 +37,9 @@ impl Engine {
         }
     }
 
-    /// Ends what `resolution` leaves nothing of: what waits for sessions that have not taken it or not opened, and what is pending in those
-    /// that it concerns. Those that were suspended are asked too: they remember what was delivered to them.
+    /// Ends notifications with no condition left after `resolution`: broadcasts, unclaimed ones,
+    /// and those pending in the sessions concerned. Suspended sessions are included: they remember
+    /// what was delivered to them.
     pub(super) fn withdraw(&mut self, resolution: &Resolution) {
         let (mut ended, is_for_others) = self.fanout.resolve(resolution);
         ended.extend(self.unclaimed.take_resolved(resolution).iter().map(|resolved| resolved.id.clone()));
@@ -57,7 +60,7 @@ impl Engine {
 }
 
 impl Sessions {
-    /// The sessions that `scope` concerns, open or suspended, in the order of their ids.
+    /// The open or suspended sessions that `scope` concerns, in id order.
     fn known_concerned(&self, scope: &Scope) -> Vec<SessionId> {
         let mut concerned: Vec<SessionId> = self.each_concerned(scope).cloned().collect();
         match scope {

@@ -1,4 +1,4 @@
-//! Who may have a session's id, and which session is closed when there are too many.
+//! Which harness may use a session's id, and which session is evicted when there are too many.
 
 use std::sync::Arc;
 
@@ -16,30 +16,30 @@ use crate::{
     time::Timestamp,
 };
 
-/// The type of the event that says how many sessions were closed for want of room.
+/// The type of the event that reports how many sessions were evicted.
 const EVICTED_EVENT: &str = "session.limit.reached";
 
-/// The sessions that were closed for want of room.
+/// Counts of evicted sessions.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Evictions {
     /// Since the journal began.
     pub(super) count: u64,
-    /// Since an event last said how many.
+    /// Since the last event that reported them.
     unsaid: u64,
     said_at: Option<Timestamp>,
 }
 
 impl Engine {
-    /// Closes for good the suspended session of this id that is of another harness: it is no session of `harness`, so nothing of
-    /// it is its to have.
+    /// Closes the suspended session of this id if it belongs to another harness: `harness` must not
+    /// get its notifications.
     pub(super) fn give_up_of_another_harness(&mut self, id: &SessionId, harness: &Harness, now: Timestamp) {
         if self.sessions.away.get(id).is_some_and(|away| is_of_another(&away.harness, harness)) {
             self.close_session(id, now);
         }
     }
 
-    /// Closes a session where there are too many, in all or of `harness`, for one more.
+    /// Evicts a session if there are too many, in all or of `harness`, for one more.
     pub(super) fn make_room(&mut self, harness: &Harness, now: Timestamp) {
         let of_harness = |session: &Session| session.harness.name == harness.name;
         let is_full = self.sessions.open.len() >= SESSIONS_MAX;
@@ -57,7 +57,7 @@ impl Engine {
         }
     }
 
-    /// Counts a session that was closed for want of room, and says so once an hour.
+    /// Counts an evicted session, and reports the count once an hour.
     fn note_evicted_session(&mut self, harness: &Harness, now: Timestamp) {
         let evicted = &mut self.sessions.evicted;
         evicted.count += 1;
@@ -80,14 +80,14 @@ impl Engine {
 }
 
 impl Sessions {
-    /// The harness that has an open session of this id, if it is another one than `harness`.
+    /// The other harness that has an open session of this id.
     pub(super) fn taken_by(&self, id: &SessionId, harness: &Harness) -> Option<Arc<str>> {
         let open = self.get(id).filter(|open| is_of_another(&open.harness, harness))?;
         open.harness.name.clone()
     }
 }
 
-/// Whether both say who they are, and differ.
+/// Whether both name a harness, and differ.
 fn is_of_another(known: &Harness, harness: &Harness) -> bool {
     matches!((&known.name, &harness.name), (Some(known), Some(name)) if known != name)
 }

@@ -1,6 +1,6 @@
-//! The rules the engine runs by: every subscriber, every template, and the limits of an injection.
+//! The rules of the engine: every subscriber, every template, and the limits of an injection.
 //!
-//! Made by `config::compile`, never changed in place: a reload makes new ones and hands them in as an input.
+//! Built by `config::compile` and immutable: a reload builds new ones, which arrive as an input.
 
 pub mod outside;
 
@@ -21,9 +21,9 @@ use crate::{
 /// One generation of rules.
 #[derive(Debug, Clone)]
 pub struct CompiledRules {
-    /// Names the content the rules were compiled from: lower-case hex of its SHA-256.
+    /// Identifies the source of the rules: lower-case hex of its SHA-256.
     pub hash: Arc<str>,
-    /// Sorted by id, ids unique, switched-off ones included.
+    /// Sorted by unique id; includes disabled ones.
     pub subscribers: Vec<Arc<Subscriber>>,
     /// Every template that a subscriber names.
     pub templates: Arc<Templates>,
@@ -33,13 +33,13 @@ pub struct CompiledRules {
     pub sessions: SessionSettings,
     /// `[sources]` of `aside.toml`.
     pub sources: SourceSettings,
-    /// The tables of `[sources]` that are about detectors.
+    /// The tables of `[sources]` for detectors.
     pub detectors: detector::Settings,
-    /// The tables of `[sources]` that are about probes.
+    /// The tables of `[sources]` for probes.
     pub probes: Arc<probe::Settings>,
-    /// The tables of `[sources]` that are about what waits for something outside.
+    /// The tables of `[sources]` for sources that wait for something outside.
     pub outside: Arc<outside::Settings>,
-    /// Whether `[webhooks]` lets anybody send.
+    /// Whether `[webhooks]` has a sender.
     pub takes_webhooks: bool,
     /// `[sinks]` of `aside.toml`.
     pub sinks: Arc<sink::Settings>,
@@ -47,13 +47,13 @@ pub struct CompiledRules {
     pub wake: Arc<WakeSettings>,
 }
 
-/// Most notifications that wait in all queues together, unless the configuration says otherwise: at some 550 bytes each 220 MB, and as much
-/// again while the history folds the journal with an engine of its own. With what the servers may hold that stays within the
-/// 1 GB that the installed unit allows the daemon.
+/// Most notifications in all queues together, unless configured: at some 550 bytes each 220 MB, and
+/// as much again while the history folds the journal with an engine of its own. With the servers'
+/// memory that stays within the 1 GB that the installed unit allows the daemon.
 pub const PENDING_MAX: u32 = 400_000;
 
 impl CompiledRules {
-    /// No subscriber at all: what holds before the journal's first record says otherwise.
+    /// Rules without subscribers: in force before the journal's first record.
     pub fn none() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
@@ -85,16 +85,16 @@ impl CompiledRules {
     }
 }
 
-/// How many events of one source are dispatched in a time; what is over it is kept and counted.
+/// How many events of one source are dispatched per period; more are journaled and counted only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSettings {
-    /// Of any source; `None` when there is no limit.
+    /// For any source; `None` for no limit.
     pub rate: Option<Rate>,
-    /// Of a source whose events came from elsewhere and that is not trusted, in place of `rate`.
+    /// For an untrusted source of remote events, instead of `rate`.
     pub remote_rate: Option<Rate>,
 }
 
-/// What one injection may hold, and how long it is waited for.
+/// The limits of one injection, and its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InjectionSettings {
     /// Most notifications (10 unless set).
@@ -103,23 +103,23 @@ pub struct InjectionSettings {
     pub max_tokens: Tokens,
     /// Most characters, wrapper included (8,000 unless set).
     pub max_chars: u32,
-    /// How an injection is written when the exchange does not say.
+    /// The format when the exchange does not give one.
     pub format: Format,
     /// How long a released injection may stay unconfirmed.
     pub lease: Duration,
-    /// Whether the user is shown a line about what was delivered, where the harness can show one.
+    /// Whether the user sees a line about each delivery, where the harness can show one.
     pub delivery_notice: bool,
 }
 
-/// How long sessions and what waits for them are kept.
+/// How long sessions and their notifications are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionSettings {
     /// Most notifications in one session's queue.
     pub queue_len_max: u32,
     /// Most notifications in all queues together.
     pub pending_max: u32,
-    /// A session that has been silent for this long is closed.
+    /// How long a silent session stays open.
     pub idle_close: Duration,
-    /// How long a notification without a `ttl` waits for a session that is not open yet.
+    /// How long a notification without a `ttl` waits for a session to open.
     pub unclaimed_ttl: Duration,
 }

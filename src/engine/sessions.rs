@@ -1,8 +1,9 @@
-//! The sessions: who they are, where they work, and what each one's queue wants.
+//! The sessions: their identity, their folders, and the state of their queues.
 //!
-//! One that has ended and can be taken up again is away: nothing new is for it, and what waits for it is kept until it comes
-//! back or was gone for as long as a session may be silent. A subagent is a session with a parent. It gets only what is
-//! addressed to it; what it leaves behind when it ends goes to its parent.
+//! A session that ended and can be resumed is suspended: it gets nothing new, and its queue is kept
+//! until it is resumed or was suspended for as long as a session may be silent. A subagent is a
+//! session with a parent. It gets only what is addressed to it; when it ends, the rest of its queue
+//! goes to its parent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,53 +34,54 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most open sessions. For a new one that goes which was silent for longest: first of those for which nothing waits and to which
-/// nobody is attached.
+/// Most open sessions. A new one evicts the session that was silent for longest, preferring those
+/// with an empty queue and no client attached.
 pub(super) const SESSIONS_MAX: usize = 10_000;
-/// Most open sessions of one harness, so that one that makes a session of every request closes its own. Goes as above.
+/// Most open sessions of one harness, so that a harness that opens a session for every request
+/// evicts its own. Evicted as above.
 pub(super) const SESSIONS_PER_HARNESS_MAX: usize = SESSIONS_MAX / 2;
-/// For how long a client counts as attached that was said to be: it is said every hour.
+/// How long a client reported as attached counts as attached; the report repeats every hour.
 const ATTACHED_FOR: Duration = Duration::from_secs(2 * 60 * 60);
-/// Least time between two events that say how many sessions were closed for want of room.
+/// Least time between two events that report how many sessions were evicted.
 pub(super) const EVICTED_SAID_EVERY: Duration = Duration::from_secs(60 * 60);
 
-/// One session that is open or may come back.
+/// One open or suspended session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Session {
     pub(super) harness: Harness,
-    /// The id that its harness gave it, where it is called by its full name.
+    /// The id given by its harness, if it is called by its full name.
     #[serde(default)]
     pub(super) own_id: Option<SessionId>,
     pub(super) opened_at: Timestamp,
-    /// Since when it has been open without a break.
+    /// Since when it has been open without interruption.
     #[serde(default)]
     pub(super) open_since: Timestamp,
     pub(super) last_seen: Timestamp,
     pub(super) injector: Injector,
-    /// The sessions whose place it took: what concerns one of them concerns it. Oldest first.
+    /// The sessions that it continues: what concerns one of them concerns it. Oldest first.
     pub(super) former: Vec<SessionId>,
     pub(super) state: SessionState,
     /// The number of the first broadcast that it has not taken.
     #[serde(default)]
     pub(super) taken: u64,
-    /// When its harness last said where it stands.
+    /// When its harness last reported its state.
     #[serde(default)]
     pub(super) state_at: Timestamp,
-    /// When a client was last said to be attached.
+    /// When a client was last reported as attached.
     #[serde(default)]
     pub(super) attached_at: Option<Timestamp>,
-    /// It was said to begin, and no turn has begun since.
+    /// Its start was reported, and no turn has started since.
     pub(super) is_opening: bool,
-    /// It was said to end because its user emptied the conversation.
+    /// Its end was reported because its user cleared the conversation.
     pub(super) is_cleared: bool,
-    /// What watchers were told last.
+    /// The queue state last published to watchers.
     pub(super) told: Told,
-    /// What its queue held when that was last added to [`Sessions::pressure`].
+    /// Its queue's weight when that was last added to [`Sessions::pressure`].
     #[serde(skip)]
     pub(super) weight: Weight,
 }
 
-/// What watchers are told of a session's queue: as [`Pending`].
+/// The published state of a session's queue: as [`Pending`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Told {
@@ -89,22 +91,22 @@ pub(super) struct Told {
     wake: Option<Wake>,
 }
 
-/// What is shown of a session.
+/// The public view of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionView<'a> {
     /// Its id.
     pub id: &'a SessionId,
-    /// Whether it is open; otherwise it has ended and may come back.
+    /// Whether it is open; otherwise it is suspended.
     pub is_open: bool,
-    /// What is known of its harness.
+    /// The properties of its harness.
     pub harness: &'a Harness,
-    /// When it was first heard of.
+    /// When it was first seen.
     pub opened_at: Timestamp,
-    /// When it was last heard of.
+    /// When it was last active.
     pub last_seen: Timestamp,
     /// Its queue and leases.
     pub injector: &'a Injector,
-    /// Where it stands.
+    /// The state of its turn.
     pub state: SessionState,
 }
 
@@ -113,27 +115,27 @@ pub struct SessionView<'a> {
 #[serde(default)]
 pub(super) struct Sessions {
     pub(super) open: ById<Session>,
-    /// Those that have ended and may come back. Nothing new is for them; what waits for them expires as it does for others.
+    /// The suspended ones. They get nothing new; what they keep expires as usual.
     pub(super) away: ById<Session>,
-    /// Who took the place of a session that is gone: the reverse of [`Session::former`].
+    /// The successor of each continued session: the reverse of [`Session::former`].
     #[serde(skip)]
     pub(super) heirs: BTreeMap<SessionId, SessionId>,
-    /// Those that are not open and were said to begin, oldest first.
+    /// Sessions that are not open and whose start was reported, oldest first.
     pub(super) announced: Vec<SessionId>,
     #[serde(skip)]
     pub(super) deadlines: Deadlines<SessionId>,
-    /// Those that were closed for want of room.
+    /// The evicted ones.
     pub(super) evicted: Evictions,
-    /// The open ones that are no subagents.
+    /// The open ones that are not subagents.
     #[serde(skip)]
     pub(super) roots: BTreeSet<SessionId>,
-    /// How much waits for each.
+    /// The total of all queues.
     #[serde(skip)]
     pub(super) pressure: Pressure,
-    /// Where those work that are open and are no subagents.
+    /// The folders of the open ones that are not subagents.
     #[serde(skip)]
     folders: Folders,
-    /// Those that are called by their full names.
+    /// Those called by their full names.
     #[serde(skip)]
     pub(super) namesakes: Namesakes,
 }
@@ -147,7 +149,7 @@ impl Sessions {
         self.open.get(id)
     }
 
-    /// The session, whether it is open or away.
+    /// The session, whether open or suspended.
     pub(super) fn known_mut(&mut self, id: &SessionId) -> Option<&mut Session> {
         match self.open.get_mut(id) {
             Some(open) => Some(open),
@@ -155,7 +157,7 @@ impl Sessions {
         }
     }
 
-    /// Removes the session; says whether it was open.
+    /// Removes the session; returns it and whether it was open.
     pub(super) fn take(&mut self, id: &SessionId) -> Option<(Session, bool)> {
         let open = self.open.remove(id).map(|session| (session, true));
         let session = open.or_else(|| self.away.remove(id).map(|session| (session, false)));
@@ -168,7 +170,7 @@ impl Sessions {
         })
     }
 
-    /// Takes note of where a session works, when that or its parent may have changed.
+    /// Updates the index of a session's folder, when the folder or the parent may have changed.
     pub(super) fn place(&mut self, id: &SessionId) {
         let root = self.open.get(id).filter(|session| session.harness.parent.is_none());
         if root.is_some() {
@@ -179,12 +181,12 @@ impl Sessions {
         self.folders.set(id, root.and_then(|session| session.harness.workspace.as_ref()));
     }
 
-    /// The folders of open sessions, if they changed since this was asked before.
+    /// The folders of open sessions, if they changed since the last call.
     pub(super) fn take_folders(&mut self) -> Option<Arc<[Arc<str>]>> {
         self.folders.take_changes()
     }
 
-    /// The session, whether it is open or away.
+    /// The session, whether open or suspended.
     pub(super) fn known(&self, id: &SessionId) -> Option<&Session> {
         self.open.get(id).or_else(|| self.away.get(id))
     }
@@ -194,7 +196,7 @@ impl Sessions {
         open.chain(self.away.iter().map(|(id, session)| session.view(id, false)))
     }
 
-    /// The same in the order of their ids.
+    /// The same in id order.
     pub(super) fn views_by_id(&self) -> impl Iterator<Item = SessionView<'_>> {
         let mut open = self.open.iter().peekable();
         let mut away = self.away.iter().peekable();
@@ -217,8 +219,8 @@ impl Sessions {
         self.deadlines.first()
     }
 
-    /// The open sessions that `scope` concerns, in the order of their ids; `None` if they are more than `count`, and then it looks at
-    /// no more than that.
+    /// The open sessions that `scope` concerns, in id order; `None` if there are more than `count`,
+    /// after visiting no more than that.
     pub(super) fn concerned(&self, scope: &Scope, count: usize) -> Option<Vec<SessionId>> {
         let mut concerned: Vec<SessionId> =
             self.each_concerned(scope).take(count.saturating_add(1)).cloned().collect();
@@ -248,7 +250,7 @@ impl Sessions {
         }
     }
 
-    /// The open sessions that are no subagents and that `scope` concerns, each of them asked.
+    /// The same for open sessions that are not subagents, by checking each; verifies the index.
     fn roots_of(&self, scope: &Scope) -> Vec<SessionId> {
         let roots = self.open.iter().filter(|(_, session)| session.harness.parent.is_none());
         let concerned =
@@ -256,7 +258,7 @@ impl Sessions {
         concerned.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Whom the scope of an event has to concern to reach the session `id`.
+    /// What decides whether the scope of an event concerns the session `id`.
     pub(super) fn audience(&self, id: &SessionId) -> Option<Audience> {
         self.open.get(id).map(|session| Audience {
             id: id.clone(),
@@ -266,7 +268,8 @@ impl Sessions {
         })
     }
 
-    /// Hands new limits to every queue, and what was `switched_off`; returns the sessions, which are to be settled.
+    /// Applies new limits and `switched_off` subscribers to every queue; returns the sessions,
+    /// which the caller has to settle.
     pub(super) fn apply(
         &mut self,
         settings: &SessionSettings,
@@ -282,7 +285,7 @@ impl Sessions {
     }
 }
 
-/// Who a session is, for deciding what concerns it.
+/// The identity of a session, for scope checks.
 #[derive(Debug)]
 pub(super) struct Audience {
     id: SessionId,
@@ -292,7 +295,7 @@ pub(super) struct Audience {
 }
 
 impl Audience {
-    /// Whether `scope` concerns the session; a subagent only by its own name.
+    /// Whether `scope` concerns the session; a subagent only by its own id.
     pub(super) fn is_concerned_by(&self, scope: &Scope) -> bool {
         match scope {
             Scope::Session(id) if self.former.contains(id) => true,
@@ -317,20 +320,20 @@ impl Session {
         }
     }
 
-    /// Whether it is the one conversation of its process at its time; a subagent is none.
+    /// Whether it is the one conversation of its process; never true for a subagent.
     pub(super) fn is_of_some_process(&self) -> bool {
         let is_only_one = self.harness.conversations == Some(Conversations::OnePerProcess);
         is_only_one && self.harness.parent.is_none() && self.harness.pid.is_some()
     }
 
-    /// Whether it is a conversation of the same user in the process of `other`.
+    /// Whether it is a conversation of the same user in the same process as `other`.
     pub(super) fn is_of_process_of(&self, other: &Self) -> bool {
         let (own, other) = (&self.harness, &other.harness);
         let is_same = own.process() == other.process() && own.name == other.name && own.user == other.user;
         self.is_of_some_process() && is_same
     }
 
-    /// Whether something waits for it or is on its way, or a client was attached to it lately.
+    /// Whether it has pending or unconfirmed notifications, or a recently attached client.
     pub(super) fn is_of_use(&self, now: Timestamp) -> bool {
         let (pending, _) = self.injector.pending();
         let is_attached = self.attached_at.is_some_and(|at| now.since(at) <= ATTACHED_FOR);
@@ -364,10 +367,12 @@ impl Session {
 }
 
 impl Engine {
-    /// Opens the session if it is not open, learns what `harness` adds, and hands it what waited for it.
+    /// Opens the session if needed, updates its properties from `harness`, and gives it the
+    /// notifications that wait for it.
     ///
-    /// What waits concerned no open session when it came, so only a session that is new, or is learned to be elsewhere, can
-    /// take some of it; any other is not asked. The session is to be settled afterwards, as it was heard of.
+    /// Those concerned no open session when they were made, so only a session that is new, or has a
+    /// new folder, can take some; others are not checked. The caller has to settle the session
+    /// afterwards, as it was active.
     pub(super) fn meet_session(&mut self, id: &SessionId, harness: &Harness, now: Timestamp) {
         let is_new = self.sessions.get(id).is_none();
         if is_new {
@@ -404,7 +409,7 @@ impl Engine {
         }
     }
 
-    /// Does what the user decided about a notification: in one queue, or wherever it waits.
+    /// Applies the user's decision about a notification: in one queue, or wherever it waits.
     pub(super) fn decide(
         &mut self,
         session: Option<&SessionId>,
@@ -418,7 +423,8 @@ impl Engine {
             let (notification, reason) = (dismissed.id.clone(), Reason::Dismissed);
             self.record(LedgerEntry::NotificationEnded { notification, session: None, reason });
         }
-        // One look into a table for each session, some hundred nanoseconds: an index of ids would cost what each of a million holds.
+        // One table lookup per session, some hundred nanoseconds: an index of ids would cost memory
+        // for each of a million notifications.
         let waits = |view: &SessionView<'_>| view.injector.waits(notification);
         let concerned: Vec<SessionId> = match session {
             Some(id) => vec![id.clone()],
@@ -432,7 +438,8 @@ impl Engine {
         }
     }
 
-    /// Expires what is due in the sessions whose deadline is `at`, and closes those that were silent for too long.
+    /// Expires what is due in the sessions whose deadline is `at`, and closes those that were
+    /// silent for too long.
     pub(super) fn fire_sessions(&mut self, at: Timestamp) {
         for id in self.sessions.deadlines.take_due(at) {
             self.catch_up(&id);
@@ -448,7 +455,8 @@ impl Engine {
         }
     }
 
-    /// Takes over what a session's queue has to say, after anything that may have changed it.
+    /// Publishes the outputs and state of a session's queue, after anything that may have changed
+    /// it.
     pub(super) fn settle_session(&mut self, id: &SessionId) {
         let settings = &self.rules.sessions;
         let open = self.sessions.open.get_mut(id);
@@ -480,7 +488,7 @@ impl Engine {
     }
 }
 
-/// Takes over the number of a process together with its start.
+/// Updates the process id together with its start time.
 fn take_process(known: &mut Harness, harness: &Harness) -> bool {
     let is_other = match (known.process(), harness.process()) {
         (_, None) => false,
@@ -493,15 +501,15 @@ fn take_process(known: &mut Harness, harness: &Harness) -> bool {
     is_other
 }
 
-/// What a harness said that was not known before.
+/// What a harness reported that was not known.
 #[derive(Debug, Clone, Copy)]
 struct Learned {
     is_news: bool,
-    /// It changes what concerns the session.
+    /// It changes which scopes concern the session.
     is_elsewhere: bool,
 }
 
-/// Takes over what `harness` says; what it leaves out stays as it was.
+/// Updates `known` from `harness`; absent fields stay unchanged.
 fn learn(known: &mut Harness, harness: &Harness) -> Learned {
     fn take<T: Clone + PartialEq>(known: &mut Option<T>, said: &Option<T>) -> bool {
         let is_other = said.is_some() && known != said;
@@ -521,7 +529,7 @@ fn learn(known: &mut Harness, harness: &Harness) -> Learned {
 }
 
 impl Sessions {
-    /// Makes again what is left out of a snapshot, waiting for what `settings` make the sessions wait for.
+    /// Rebuilds the indices that a snapshot omits; `settings` give the deadlines.
     pub(super) fn restore_indices(&mut self, settings: &SessionSettings) {
         let Self {
             open,

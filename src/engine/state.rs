@@ -1,4 +1,4 @@
-//! The engine as it stands in a snapshot, to go on from there as if it had not stopped.
+//! The engine's state in a snapshot, to continue from as if it had not stopped.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,7 +23,7 @@ use crate::{
     watch::Watches,
 };
 
-/// Everything that the inputs left in an engine, but for the rules: whoever keeps it keeps their hash beside it.
+/// The state of an engine except its rules; store their hash with it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EngineState<'a> {
@@ -43,7 +43,7 @@ pub struct EngineState<'a> {
 }
 
 impl Engine {
-    /// What the inputs left in it. Its outputs must have been drained.
+    /// The state after all inputs. The outputs must have been drained.
     pub fn state(&self) -> EngineState<'_> {
         let Self {
             rules: _,
@@ -83,10 +83,10 @@ impl Engine {
         }
     }
 
-    /// Goes on from `state` by `rules`: those that it was made by, as they are understood now.
+    /// Continues from `state` with `rules`: those the state was made with, as compiled now.
     ///
-    /// A subscriber that the state does not know begins with nothing. What waits in an open batch of one that the rules lack ends as of a
-    /// subscriber that is off; the entries are the engine's first outputs.
+    /// A subscriber that is not in the state starts empty. An open batch of a subscriber that is
+    /// not in the rules ends as if it were disabled; those entries are the engine's first outputs.
     pub fn from_state(rules: Arc<CompiledRules>, state: EngineState<'_>) -> Self {
         let EngineState {
             pipelines: mut memories,
@@ -143,7 +143,7 @@ impl Engine {
         engine
     }
 
-    /// Ends what waits for a subscriber that is not there any more.
+    /// Ends the waiting events of a subscriber that no longer exists.
     fn end_waiting(&mut self, subscriber: &SubscriberId, memory: Memory<'_>) {
         for seq in memory.into_waiting() {
             let (subscriber, reason) = (subscriber.clone(), Reason::SubscriberOff);

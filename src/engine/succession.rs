@@ -1,4 +1,5 @@
-//! A session whose context is another one: it was compacted, it took the place of a session, or it is a copy of one.
+//! A session with the context of another: it was compacted, it continues a session, or it is a fork
+//! of one.
 
 use super::{
     Engine,
@@ -12,18 +13,19 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Most sessions whose place one session can have taken; what concerns an older one concerns nobody. Each is a conversation
-/// that its user cleared.
+/// Most sessions that one session can continue; older ones concern no session. Each is a
+/// conversation that its user cleared.
 const FORMER_MAX: usize = 16;
-/// For how long after its end a session can be the one that the same process goes on from: a client starts the next one at
-/// once, and the number of a process is given to another one some day.
+/// For how long after its end a session can be continued by the same process: a client starts the
+/// next one at once, and process ids are reused.
 const SAME_PROCESS_MAX: Duration = Duration::from_secs(60);
 
 impl Engine {
-    /// Does what an exchange says of its session's context; `is_new`: it opened the session.
+    /// Applies what an exchange says about its session's context; `is_new`: it opened the session.
     ///
-    /// Shape: of a client that clears a conversation the first hook may be lost. What it would have said follows from the end
-    /// of the session before, so the next hook does as well; and when it comes late, or twice, it takes no other session's place.
+    /// Shape: when a client clears a conversation, its first hook may be lost. The end of the
+    /// previous session implies the same transition, so the next hook applies it. A late or
+    /// repeated hook continues no other session.
     pub(super) fn begin(&mut self, exchange: &Exchange, is_new: bool, now: Timestamp) {
         let session = &exchange.session;
         if exchange.context == ContextChange::Unchanged && !is_new {
@@ -74,13 +76,14 @@ impl Engine {
         }
     }
 
-    /// Tells whoever watches `from` that the process of its harness is in another session now.
+    /// Notifies watchers of `from` that its harness's process is in another session now.
     fn tell_moved(&mut self, from: &SessionId, to: &SessionId) {
         let moved = Pending { moved_to: Some(to.clone()), ..Pending::nothing(from.clone()) };
         self.outputs.push_back(Output::Wake(moved));
     }
 
-    /// Lets `heir` take the place of `from`: it gets what was never delivered there, and what is yet to come.
+    /// Makes `heir` the successor of `from`: it gets what was never delivered there, and what is
+    /// addressed to it later.
     fn succeed(&mut self, from: &SessionId, heir: &SessionId) {
         self.catch_up(from);
         let Some((Session { mut injector, mut former, last_seen, own_id, .. }, _)) = self.sessions.take(from)
@@ -108,7 +111,7 @@ impl Engine {
         self.claim(heir);
     }
 
-    /// Gives `copy` what waits for `from` as it waits there, and the memory of what was delivered there.
+    /// Copies the queue of `from`, and the memory of what was delivered there, to `copy`.
     fn copy(&mut self, from: &SessionId, copy: &SessionId) {
         self.catch_up(from);
         let Some(original) = self.sessions.known(from) else {
@@ -123,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// Lets a session be itself again after another one had taken its place.
+    /// Removes a session's alias, so that it gets its own notifications again.
     pub(super) fn give_back_place(&mut self, id: &SessionId) {
         let Some(heir) = self.sessions.heirs.remove(id) else {
             return;
@@ -135,7 +138,8 @@ impl Engine {
 }
 
 impl Sessions {
-    /// The session that the process of `id` was last heard of in before it, where a process has one conversation at a time.
+    /// The session that the process of `id` was in before, for a process with one conversation at a
+    /// time.
     fn left_for(&self, id: &SessionId, now: Timestamp) -> Option<SessionId> {
         let own = self.open.get(id).filter(|own| own.is_of_some_process())?;
         let just_ended =
@@ -145,30 +149,30 @@ impl Sessions {
         of_process.max_by_key(|(_, session)| session.last_seen).map(|(of, _)| of.clone())
     }
 
-    /// `of`, if it is known, no subagent, and not `id` itself.
+    /// `of`, if it is known, not a subagent, and not `id` itself.
     fn other_root(&self, id: &SessionId, of: &SessionId) -> Option<SessionId> {
         let session = self.known(of)?;
         (of != id && session.harness.parent.is_none()).then(|| of.clone())
     }
 
-    /// Whether the open session has taken the place of another one.
+    /// Whether the open session continues another one.
     fn has_taken_a_place(&self, id: &SessionId) -> bool {
         self.open.get(id).is_some_and(|session| !session.former.is_empty())
     }
 
-    /// Whether two sessions work in the same folder, or neither says where.
+    /// Whether two sessions have the same folder, or both none.
     fn work_in_one_folder(&self, one: &SessionId, other: &SessionId) -> bool {
         let folder = |id: &SessionId| self.known(id).map(|session| session.harness.workspace.as_deref());
         folder(one) == folder(other)
     }
 
-    /// Whether the session ended because its user emptied the conversation.
+    /// Whether the session ended because its user cleared the conversation.
     fn was_cleared(&self, id: &SessionId) -> bool {
         self.away.get(id).is_some_and(|session| session.is_cleared)
     }
 
-    /// The session in which the process goes on that was in `id`: the one that took its place, else the open one that the
-    /// process was last heard of in, else `id` itself.
+    /// The current session of the process that was in `id`: its successor, else the open one that
+    /// the process was last active in, else `id` itself.
     pub(super) fn now_in<'s>(&'s self, id: &'s SessionId) -> &'s SessionId {
         let id = self.heirs.get(id).unwrap_or(id);
         let Some(own) = self.known(id).filter(|own| own.is_of_some_process()) else {
@@ -178,7 +182,7 @@ impl Sessions {
         of_process.max_by_key(|(_, session)| session.last_seen).map_or(id, |(newest, _)| newest)
     }
 
-    /// Notes that `heir` stands for `former` and that their subagents are its.
+    /// Makes `heir` the alias of all of `former`, and the parent of their subagents.
     fn take_place(&mut self, heir: &SessionId, former: Vec<SessionId>) {
         self.open.for_each_mut(|id, session| {
             if session.harness.parent.as_ref().is_some_and(|parent| former.contains(parent)) {

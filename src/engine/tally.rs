@@ -1,6 +1,7 @@
-//! How many events and notifications came to which end, in all and for each subscriber.
+//! Counts of the outcomes of events and notifications, in all and per subscriber.
 //!
-//! Counted from the ledger's entries as they are made, so the numbers and the entries cannot disagree.
+//! Counted from the ledger's entries as they are made, so the numbers and the entries cannot
+//! disagree.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -8,32 +9,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::{injector::Fitted, ledger::LedgerEntry, notification::SubscriberId};
 
-/// The word of a [`crate::ledger::Reason`], also of one that only an earlier version knew.
+/// The text of a [`crate::ledger::Reason`], also of one that only an earlier version had.
 pub type Word = Cow<'static, str>;
 
 /// The counts since the journal began.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tally {
-    /// Events taken in.
+    /// Events received.
     pub events: u64,
-    /// Events that no subscriber asked for.
+    /// Events that no subscriber selected.
     pub unmatched: u64,
-    /// Events that were not dispatched because their chain of causes is too long or their source was over its rate.
+    /// Events not dispatched because their chain of causes is too long or their source exceeded its
+    /// rate.
     pub held_back: u64,
     /// Notifications made.
     pub created: u64,
-    /// Notifications handed to a carrier; once for each session and release.
+    /// Notifications handed to a carrier; once per session and release.
     pub injected: u64,
-    /// Notifications known to have arrived; once for each session.
+    /// Notifications known to have arrived; once per session.
     pub confirmed: u64,
-    /// Answers that were asked for so often and for so long that their carrier seems never to change.
+    /// Answers requested so often and for so long that their carrier seems never to change.
     pub fixed_carriers: u64,
     /// Estimated tokens of all injections, wrappers included.
     pub injected_tokens: u64,
-    /// Bytes of JSON of the payloads that the injected notifications stand for; a redelivery adds none.
+    /// Bytes of JSON of the payloads behind the injected notifications; a redelivery adds none.
     pub raw_bytes: u64,
-    /// Notifications that ended otherwise, by the word of the reason.
+    /// Notifications with another outcome, by the text of the reason.
     pub notifications_ended: BTreeMap<Word, u64>,
     /// Each subscriber's own counts.
     pub subscribers: BTreeMap<SubscriberId, SubscriberTally>,
@@ -45,15 +47,15 @@ pub struct Tally {
 pub struct SubscriberTally {
     /// Events that waited in an open batch.
     pub batched: u64,
-    /// Events behind the rows of its notifications.
+    /// Events in the rows of its notifications.
     pub rows: u64,
     /// Notifications made.
     pub created: u64,
     /// Estimated tokens of its notifications in all injections, without the wrappers.
     pub injected_tokens: u64,
-    /// Bytes of JSON of the payloads that these stand for; a redelivery adds none.
+    /// Bytes of JSON of the payloads behind these; a redelivery adds none.
     pub raw_bytes: u64,
-    /// Events that ended otherwise, by the word of the reason.
+    /// Events with another outcome, by the text of the reason.
     pub events_ended: BTreeMap<Word, u64>,
 }
 
@@ -89,7 +91,7 @@ impl Tally {
         }
     }
 
-    /// Counts what an injection costs, and what it stands for.
+    /// Counts the tokens of an injection, and the payload bytes behind it.
     pub(super) fn count_injection(&mut self, fitted: &Fitted) {
         self.injected_tokens += u64::from(fitted.tokens.0);
         for candidate in &fitted.chosen {
@@ -103,7 +105,7 @@ impl Tally {
         }
     }
 
-    /// Changes the counts of one subscriber; its name is shared only when it is counted for the first time.
+    /// Changes the counts of one subscriber; clones its name only for the first count.
     fn of(&mut self, id: &SubscriberId, count: impl FnOnce(&mut SubscriberTally)) {
         match self.subscribers.get_mut(id) {
             Some(own) => count(own),

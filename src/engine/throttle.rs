@@ -1,8 +1,8 @@
-//! Events that are journaled but not dispatched, because they are too far down a chain of causes or their source is over its
-//! rate, and the one event that says how many.
+//! Events that are journaled but not dispatched, because their chain of causes is too long or their
+//! source exceeded its rate, and the one event that reports their count.
 //!
-//! The first one that a source has held back opens a window; when it ends, a `source.throttled` event gives the count. So a
-//! loop of a thousand events is one line to whoever listens, not a thousand.
+//! The first throttled event of a source opens a window; when it ends, a `source.throttled` event
+//! gives the count. So a loop of a thousand events is one line for a listener, not a thousand.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,13 +17,13 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long held-back events of one source are counted before it is said.
+/// How long throttled events of one source are counted before they are reported.
 pub(super) const THROTTLE_WINDOW: Duration = Duration::from_secs(1);
 
-/// Most sources whose rate is watched. Beyond it the table begins anew, with full rates.
+/// Most sources whose rate is tracked. Beyond it the table is cleared, with full rates.
 const SOURCES_MAX: usize = 1_024;
 
-/// The sources that have events held back at the moment, and what is left of each source's rate.
+/// The sources with throttled events, and what is left of each source's rate.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "ThrottleState")]
 pub(super) struct Throttle {
@@ -33,7 +33,7 @@ pub(super) struct Throttle {
     rates: BTreeMap<Arc<str>, TokenBucket>,
 }
 
-/// What is counted together: the source, and why.
+/// The key of a count: the source, and the reason.
 type Window = (Arc<str>, HeldBackBy);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ struct HeldBack {
 }
 
 impl Throttle {
-    /// Takes one event of what `rate` allows `source`; whether that was left.
+    /// Takes one event from the rate of `source`; returns whether the rate allowed it.
     pub(super) fn try_take(&mut self, source: &str, rate: Rate, now: Timestamp) -> bool {
         if let Some(bucket) = self.rates.get_mut(source) {
             return bucket.try_take(now).is_ok();
@@ -56,7 +56,7 @@ impl Throttle {
         self.rates.entry(source.into()).or_insert(TokenBucket::new(rate, now)).try_take(now).is_ok()
     }
 
-    /// Forgets what was taken, because the rates are others from here on.
+    /// Resets all rates, because the settings changed.
     pub(super) fn forget_rates(&mut self) {
         self.rates.clear();
     }
@@ -79,7 +79,7 @@ impl Throttle {
         self.deadlines.first()
     }
 
-    /// The events that say how many were held back in the windows that end at or before `at`.
+    /// The events that report the counts of the windows that end at or before `at`.
     pub(super) fn take_due(&mut self, at: Timestamp) -> Vec<Event> {
         let due = self.deadlines.take_due(at);
         due.into_iter()
@@ -95,7 +95,7 @@ fn throttled_event(source: &str, by: HeldBackBy, held_back: HeldBack, at: Timest
     Event { session: held_back.session, ..Event::own("source.throttled", id, Severity::Warning, payload, at) }
 }
 
-/// What stands of it in a snapshot; the deadlines are made again.
+/// The snapshot form; the deadlines are rebuilt.
 #[derive(Deserialize)]
 struct ThrottleState {
     open: BTreeMap<Window, HeldBack>,

@@ -1,4 +1,4 @@
-//! Where each session's turn stands: what its harness's events and exchanges say of it.
+//! The state of each session's turn, from its harness's events and exchanges.
 
 use serde::Deserialize;
 
@@ -11,11 +11,12 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most sessions that were said to begin and have not asked yet; of an older one the first exchange counts as a turn.
+/// Most sessions whose start was reported before their first exchange; beyond that the first
+/// exchange of the oldest counts as a turn.
 const ANNOUNCED_MAX: usize = 64;
 
 impl Engine {
-    /// Learns from an event where its session stands.
+    /// Updates the turn state of an event's session.
     pub(super) fn note_turn(&mut self, event: &EventRef<'_>, now: Timestamp) {
         let is_of_an_agent = event.event_type.starts_with("agent.");
         let is_of_a_tool = event.event_type.starts_with("tool.call.");
@@ -29,7 +30,8 @@ impl Engine {
             }
             return;
         };
-        // Anyone may tell of a tool that failed or of an agent that is done; where the turn stands is known to its harness.
+        // Anyone may report a failed tool or a finished agent; only the harness knows the turn
+        // state.
         let is_own = match session.harness.name.as_deref() {
             Some(harness) => is_trusted && harness == event.source,
             None => is_trusted && is_of_an_agent,
@@ -53,13 +55,13 @@ impl Engine {
         }
     }
 
-    /// Notes where the session stands after an exchange that was no repetition.
+    /// Updates the turn state after an exchange that was not a repetition.
     pub(super) fn note_point(&mut self, exchange: &Exchange, answer: &Answer, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(&exchange.session) else { return };
         match exchange.trigger {
             Trigger::Pull => return,
             Trigger::Wake if answer.injection.is_none() => return,
-            // What a wake route takes begins a turn, also in a session that has had none.
+            // What a wake route takes starts a turn, even in a session that has had none.
             Trigger::Wake => session.is_opening = false,
             Trigger::Agent => {
                 session.state_at = now;
@@ -73,7 +75,8 @@ impl Engine {
         session.state_at = now;
     }
 
-    /// Takes the word of a client's own files that no turn was under way at `as_of`, unless its harness said something since.
+    /// Accepts a client's own files as evidence that no turn was running at `as_of`, unless its
+    /// harness reported later.
     pub(super) fn note_idle(&mut self, id: &SessionId, as_of: Timestamp) {
         let Some(session) = self.sessions.get_mut(id).filter(|session| session.state_at <= as_of) else {
             return;
@@ -83,7 +86,7 @@ impl Engine {
         self.settle_session(id);
     }
 
-    /// Takes a client that is attached for a sign of life.
+    /// Counts an attached client as activity.
     pub(super) fn note_attached(&mut self, id: &SessionId, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.last_seen = now;
@@ -93,8 +96,9 @@ impl Engine {
 }
 
 impl Sessions {
-    /// Learns from an event of a session that is not open whether its next exchange opens it or begins a turn. A harness tells of
-    /// a start and asks in one call, so that the event comes first.
+    /// Notes from an event of a session that is not open whether its next exchange opens it or
+    /// starts a turn. A harness reports a start and makes its exchange in one call, so the event
+    /// comes first.
     fn note_before_opening(&mut self, id: &SessionId, event_type: &str) {
         let is_start = event_type == OPENING_EVENT;
         if is_start || SessionState::default().after_event(event_type, None).is_in_turn() {
@@ -108,14 +112,14 @@ impl Sessions {
         }
     }
 
-    /// Whether the session was said to begin before it was open; the next one to ask is not told so.
+    /// Whether the session's start was reported before it was open; forgets the report.
     pub(super) fn take_announced(&mut self, id: &SessionId) -> bool {
         let at = self.announced.iter().position(|announced| announced == id);
         at.map(|at| self.announced.remove(at)).is_some()
     }
 }
 
-/// The `reason` that a payload gives, if it gives one in words.
+/// The `reason` of a payload, if it is a string.
 fn reason_of(payload: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Reason {

@@ -1,10 +1,11 @@
 //! Notifications that no open session has.
 //!
-//! One waits here because no open session was in its scope when it was made, or because the sessions that had it ended
-//! without proof that it was read. The first session in scope that opens gets it. What nobody takes expires.
+//! One waits here because no open session was in its scope when it was made, or because the
+//! sessions that had it ended without a confirmation that it was read. The first session in scope
+//! that opens gets it. Otherwise it expires.
 //!
-//! Shape: bounded for each scope and in all. What goes first is the oldest of the least important; it is counted, and the session
-//! that gets the rest says how many went.
+//! Shape: bounded per scope and in total. The oldest of the lowest priority is evicted first and
+//! counted; the session that gets the rest reports the count.
 
 use std::{
     cmp::Reverse,
@@ -24,12 +25,12 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most notifications that wait in one scope: as many as the queue of the session that takes them.
+/// Most notifications that wait in one scope: the length of the queue that takes them.
 pub(super) const SCOPE_MAX: usize = 1_000;
-/// Most notifications that wait in all.
+/// Most notifications that wait in total.
 pub(super) const UNCLAIMED_MAX: usize = 10_000;
-/// Most notifications of which it is remembered that a session confirmed them. One that is forgotten may be delivered again, to the
-/// session after one that ended without confirming it.
+/// Most remembered confirmations. A forgotten one may be delivered again, to the session after one
+/// that ended without confirming it.
 const CONFIRMED_MAX: usize = 4_096;
 
 /// One notification that waits for a session.
@@ -54,13 +55,13 @@ impl Waiting {
     }
 }
 
-/// What goes first when there are too many: the least important, and of those the oldest.
+/// The eviction order: lowest priority first, then oldest.
 type Key = (Priority, u64);
 
-/// How many events of each subscriber stood in what was evicted.
+/// How many events of each subscriber were in evicted notifications.
 pub(super) type Evicted = BTreeMap<SubscriberId, u32>;
 
-/// What waits for a session.
+/// The waiting notifications.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "UnclaimedState")]
 pub(super) struct Unclaimed {
@@ -71,15 +72,16 @@ pub(super) struct Unclaimed {
     #[serde(skip)]
     by_expiry: BTreeSet<(Timestamp, Key)>,
     arrivals: u64,
-    /// What had to go from the scopes in which something waits.
+    /// What was evicted from scopes that are not empty.
     evicted: BTreeMap<Scope, Evicted>,
     confirmed: Confirmed,
 }
 
 impl Unclaimed {
-    /// Keeps `notification` until `expires_at`; returns what had to go for it, possibly itself.
+    /// Keeps `notification` until `expires_at`; returns the evicted one, possibly itself.
     ///
-    /// `left_by`: the session that had it before; `earlier`: whether it may have been delivered there.
+    /// `left_by`: the session that had it before; `earlier`: whether it may have been delivered
+    /// there.
     pub(super) fn keep(
         &mut self,
         notification: Arc<Notification>,
@@ -106,7 +108,7 @@ impl Unclaimed {
         Some(evicted)
     }
 
-    /// Removes what is superseded by `newer` in its scope, in order.
+    /// Removes those that `newer` supersedes in its scope, in order.
     pub(super) fn take_superseded(&mut self, newer: &Notification) -> Vec<Arc<Notification>> {
         if newer.states.is_empty() {
             return Vec::new();
@@ -119,7 +121,7 @@ impl Unclaimed {
         keys.into_iter().map(|key| self.remove(key).notification).collect()
     }
 
-    /// Removes that of which `resolution` leaves nothing for anybody.
+    /// Removes those that `resolution` leaves with no condition for anybody.
     pub(super) fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Arc<Notification>> {
         let covered = self.by_scope.iter().filter(|(scope, _)| resolution.scope.covers(scope));
         let mut resolved = Vec::new();
@@ -133,7 +135,8 @@ impl Unclaimed {
         resolved.into_iter().map(|key| self.remove(key).notification).collect()
     }
 
-    /// Removes what `concerns` picks, in the order in which it came, with the counts of what went from there.
+    /// Removes those in the scopes that `concerns` selects, in order of arrival, with the eviction
+    /// counts of those scopes.
     pub(super) fn claim(&mut self, concerns: impl Fn(&Scope) -> bool) -> (Vec<Waiting>, Evicted) {
         let scopes: Vec<Scope> = self.by_scope.keys().filter(|scope| concerns(scope)).cloned().collect();
         let (mut keys, mut evicted) = (Vec::new(), Evicted::new());
@@ -147,7 +150,7 @@ impl Unclaimed {
         (keys.into_iter().map(|key| self.remove(key)).collect(), evicted)
     }
 
-    /// All of them in the order in which they would be delivered.
+    /// All of them in delivery order.
     pub(super) fn in_order(&self) -> Vec<&Notification> {
         let mut all: Vec<_> =
             self.waiting.iter().map(|(key, waiting)| (*key, &*waiting.notification)).collect();
@@ -155,7 +158,7 @@ impl Unclaimed {
         all.into_iter().map(|(_, notification)| notification).collect()
     }
 
-    /// Removes what expires at or before `now`, soonest first.
+    /// Removes those that expire at or before `now`, soonest first.
     pub(super) fn take_expired(&mut self, now: Timestamp) -> Vec<Arc<Notification>> {
         let mut expired = Vec::new();
         while let Some((_, key)) = self.by_expiry.first().copied().filter(|(at, _)| *at <= now) {
@@ -164,17 +167,18 @@ impl Unclaimed {
         expired
     }
 
-    /// Removes what one of `subscribers` made.
+    /// Removes those made by one of `subscribers`.
     pub(super) fn take_of(&mut self, subscribers: &BTreeSet<SubscriberId>) -> Vec<Arc<Notification>> {
         self.take_that(|waiting| subscribers.contains(&waiting.notification.subscriber))
     }
 
-    /// Removes the notification named `id`, if it waits.
+    /// Removes the notification `id`, if it waits.
     pub(super) fn take(&mut self, id: &NotificationId) -> Option<Arc<Notification>> {
         self.take_that(|waiting| waiting.notification.id == *id).pop()
     }
 
-    /// Removes what `session` left and may have had from `injection`, which is now known to have arrived.
+    /// Removes what `session` left and may have had from `injection`, which is now known to have
+    /// arrived.
     pub(super) fn take_delivered(
         &mut self,
         session: &SessionId,
@@ -183,7 +187,7 @@ impl Unclaimed {
         self.take_that(|waiting| waiting.is_from(session, injection))
     }
 
-    /// Notes that `injection` did not reach `session`: what it held has not been delivered.
+    /// Notes that `injection` did not reach `session`: its notifications were not delivered.
     pub(super) fn note_undelivered(&mut self, session: &SessionId, injection: &InjectionId) {
         for waiting in self.waiting.values_mut().filter(|waiting| waiting.is_from(session, injection)) {
             waiting.earlier = Earlier::Not;
@@ -195,7 +199,7 @@ impl Unclaimed {
         self.confirmed.insert(id.clone());
     }
 
-    /// Whether a session confirmed the notification, as far as is remembered.
+    /// Whether a session confirmed the notification, as far as remembered.
     pub(super) fn is_confirmed(&self, id: &NotificationId) -> bool {
         self.confirmed.ids.contains(id)
     }
@@ -241,7 +245,7 @@ impl Unclaimed {
     }
 }
 
-/// The notifications that were confirmed last.
+/// The most recently confirmed notifications.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "ConfirmedState")]
 struct Confirmed {
@@ -265,11 +269,11 @@ impl Confirmed {
     }
 }
 
-/// What stands of the store in a snapshot; the indices are made again.
+/// The snapshot form; the indices are rebuilt.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct UnclaimedState {
-    /// By expiry and arrival: how it stood before it was known who had left what.
+    /// The earlier form, by expiry and arrival, without the session that left it.
     #[serde(with = "snapshot::shared::map")]
     waiting: BTreeMap<(Timestamp, u64), Arc<Notification>>,
     kept: BTreeMap<Key, Waiting>,
@@ -294,7 +298,7 @@ impl From<UnclaimedState> for Unclaimed {
     }
 }
 
-/// What stands of the confirmed ones in a snapshot.
+/// The snapshot form of the confirmed ones.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ConfirmedState {

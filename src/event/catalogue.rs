@@ -1,8 +1,8 @@
 //! The event types that aside knows, each with a default severity and an example of its payload.
 //!
-//! Read once from `config/events.toml`, which is a part of the binary and is sorted by type. The catalogue is open: a type
-//! that is not in it is as good as any other and has [`SEVERITY_DEFAULT`]. Whether an event may be published, and who asked
-//! for it, is decided elsewhere.
+//! Read once from `config/events.toml`, which is embedded in the binary and sorted by type. The
+//! catalogue is open: a type that is not in it is equally valid and has [`SEVERITY_DEFAULT`]. Other
+//! modules decide whether an event may be published and who selects it.
 //!
 //! ```
 //! use aside::event::{Severity, catalogue};
@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use crate::event::{EventType, Payload, Severity};
 
-/// The severity of an event whose producer names none and whose type the catalogue does not know.
+/// The severity of an event without one whose type is not in the catalogue.
 pub const SEVERITY_DEFAULT: Severity = Severity::Info;
 
 static TEXT: &str = include_str!("../../config/events.toml");
@@ -28,15 +28,15 @@ static CATALOGUE: LazyLock<Vec<CatalogueEntry>> = LazyLock::new(|| read(TEXT));
 pub struct CatalogueEntry {
     /// The type.
     pub event_type: EventType,
-    /// What an event of this type gets when its producer names none.
+    /// The severity of an event of this type without one.
     pub severity: Severity,
     /// One sentence: when it is published.
     pub description: String,
-    /// What of aside publishes it, by name; empty if others have to.
+    /// The parts of aside that publish it, by name; empty if others have to.
     pub producers: Vec<String>,
     /// A payload as producers send it.
     pub example: Payload,
-    /// Other names under which producers send a field of the example, each with that field.
+    /// Other names of example fields that producers use, each with the field's name.
     pub aliases: BTreeMap<String, String>,
 }
 
@@ -51,14 +51,14 @@ pub fn find(event_type: &str) -> Option<&'static CatalogueEntry> {
     CATALOGUE.get(found)
 }
 
-/// The severity that the catalogue gives to a type; `None` if it does not know the type.
+/// The catalogue's severity of a type; `None` if it is not in the catalogue.
 ///
-/// Allocates nothing: it is asked for each event that comes without a severity.
+/// Allocates nothing: called for each event without a severity.
 pub fn default_severity(event_type: &str) -> Option<Severity> {
     find(event_type).map(|entry| entry.severity)
 }
 
-/// Default severities of types that the `events.toml` of a layer names; the other types have those of the catalogue.
+/// Default severities of types in a layer's `events.toml`; other types use the catalogue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnSeverities(BTreeMap<Box<str>, Severity>);
 
@@ -68,7 +68,8 @@ impl OwnSeverities {
         Self(entries.iter().map(|entry| (entry.event_type.as_str().into(), entry.severity)).collect())
     }
 
-    /// What an event of a type gets when its producer names none: the layers' word, else the catalogue's, else [`SEVERITY_DEFAULT`].
+    /// The severity of an event without one: from the layers, else the catalogue, else
+    /// [`SEVERITY_DEFAULT`].
     pub fn default_severity(&self, event_type: &str) -> Severity {
         let own = self.0.get(event_type).copied();
         own.or_else(|| default_severity(event_type)).unwrap_or(SEVERITY_DEFAULT)
@@ -94,7 +95,8 @@ struct RawEntry {
     aliases: BTreeMap<String, String>,
 }
 
-/// Reads the embedded text; a test reads it too, so a binary whose catalogue is broken cannot be released.
+/// Reads the embedded text; a test reads it too, so a binary with an invalid catalogue cannot be
+/// released.
 fn read(text: &str) -> Vec<CatalogueEntry> {
     let raw: RawCatalogue = toml::from_str(text).expect("the embedded catalogue is valid TOML");
     let entry = |raw: RawEntry| CatalogueEntry {

@@ -1,31 +1,33 @@
-//! How an event is written in a journal record: length-prefixed fields, so that reading one is slicing.
+//! The encoding of an event in a journal record: length-prefixed fields, so that decoding is
+//! slicing.
 //!
-//! Shape: a version byte, the severity as its rank with the provenance and who gave the id in the same byte, the timestamp as 8 bytes
-//! little-endian, then `id`, `type`, `source`, `dedupe_key`, `session`, `workspace`, `cause` and `payload`, each as a 4-byte
-//! little-endian length and its UTF-8 bytes. An absent optional field has the length `u32::MAX`. The payload stays JSON
-//! text. JSON for the whole envelope would cost a parse per event and reader; this costs none.
+//! Shape: a version byte, a byte with the severity's rank, the provenance and the origin of the id,
+//! the timestamp as 8 bytes little-endian, then `id`, `type`, `source`, `dedupe_key`, `session`,
+//! `workspace`, `cause` and `payload`, each as a 4-byte little-endian length and its UTF-8 bytes.
+//! An absent optional field has the length `u32::MAX`. The payload stays JSON text. JSON for the
+//! whole envelope would cost a parse per event and reader; this costs none.
 
 use crate::{
     event::{EventRef, EventType, Provenance, Severity},
     time::Timestamp,
 };
 
-/// Version 1 had no provenance: what it holds is read as local.
+/// Version 1 had no provenance; its events are read as local.
 const VERSION: u8 = 2;
 const VERSIONS: [u8; 2] = [1, VERSION];
 const ABSENT: u32 = u32::MAX;
-/// Added to the severity's rank when the id is the daemon's own.
+/// Added to the severity's rank when the daemon made the id.
 const GENERATED_ID: u8 = 0x80;
-/// The bits beside the severity's rank that hold the provenance's number, and where they begin.
+/// The bits next to the severity's rank that hold the provenance's number, and their position.
 const PROVENANCE: u8 = 0x30;
 const PROVENANCE_SHIFT: u32 = PROVENANCE.trailing_zeros();
 
-/// Who gave an event its id.
+/// The origin of an event's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdOrigin {
     /// Its producer, who may publish it again.
     Producer,
-    /// The daemon, for an event that had none: it occurs once, so nobody needs to remember it.
+    /// The daemon, for an event without one: it occurs once, so no key needs to be remembered.
     Daemon,
 }
 
@@ -37,7 +39,7 @@ pub struct EventCodecError {
     pub at: usize,
 }
 
-/// Who gave the event of a record body its id; the body need not be read for it.
+/// The origin of the event's id in a record body, without decoding it.
 pub fn id_origin(body: &[u8]) -> IdOrigin {
     match body.get(1) {
         Some(rank) if rank & GENERATED_ID != 0 => IdOrigin::Daemon,
@@ -72,7 +74,7 @@ pub fn encode(event: &EventRef<'_>, id: IdOrigin, body: &mut Vec<u8>) {
 
 /// Reads the event of a record body.
 ///
-/// Errors: where the body is damaged; it then was not written by [`encode`].
+/// Errors: the offset of the damage; [`encode`] did not write such a body.
 pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
     let mut fields = Fields { body, at: 0 };
     let [version] = fields.array()?;

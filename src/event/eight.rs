@@ -1,14 +1,14 @@
-//! Eight bytes at a time: what short texts are searched with, which end before a wider search would have begun.
+//! SWAR: processes eight bytes at a time, for texts too short for a wider search.
 
-/// How many bytes are looked at together.
+/// How many bytes are processed together.
 const EIGHT: usize = 8;
-/// How many are, where there are fewer.
+/// How many if there are fewer.
 const FOUR: usize = 4;
 /// The lowest and the highest bit of each byte.
 const LOWEST: u64 = u64::from_le_bytes([0x01; EIGHT]);
 const HIGHEST: u64 = u64::from_le_bytes([0x80; EIGHT]);
 
-/// Where the first byte is that is `one` or `other`.
+/// The index of the first byte that is `one` or `other`.
 pub(super) fn find_either(bytes: &[u8], one: u8, other: u8) -> Option<usize> {
     let mut at = 0;
     while let Some(eight) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -38,14 +38,14 @@ pub(super) fn is_printable_without<const N: usize>(bytes: &[u8], unwanted: [u8; 
     let (eights, rest) = bytes.as_chunks::<EIGHT>();
     let mut all = eights.iter().fold(0, |all, eight| all | found(u64::from_le_bytes(*eight)));
     if !rest.is_empty() {
-        // The last eight, some of them for the second time; where there are fewer, spaces follow.
+        // The last eight, which may overlap; a shorter text is padded with spaces.
         let few = || beginning(rest) | (LOWEST * u64::from(b' ')) << bits(rest.len());
         all |= found(bytes.last_chunk().map_or_else(few, |last| u64::from_le_bytes(*last)));
     }
     all & HIGHEST == 0
 }
 
-/// The first eight of `bytes` as a number, as if zeroes followed those that are missing.
+/// The first eight of `bytes` as a number, padded with zeros.
 pub(super) fn beginning(bytes: &[u8]) -> u64 {
     if let Some(eight) = bytes.first_chunk() {
         return u64::from_le_bytes(*eight);
@@ -63,7 +63,7 @@ fn bits(count: usize) -> u32 {
     count as u32 * u8::BITS
 }
 
-/// The highest bit of each byte that is `wanted`; of those behind the first one that is, others may be set too.
+/// The highest bit of each byte that equals `wanted`; bits of later bytes may be set wrongly.
 fn equal(eight: u64, wanted: u8) -> u64 {
     let differs = eight ^ (LOWEST * u64::from(wanted));
     differs.wrapping_sub(LOWEST) & !differs & HIGHEST

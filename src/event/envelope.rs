@@ -1,7 +1,7 @@
-//! The event itself: who says what happened, when, how bad it is, and whom it concerns.
+//! The event: source, type, time, severity and scope.
 //!
-//! [`EventRef`] borrows its parts from the bytes of a request or of the journal, so that an event nobody subscribed to
-//! costs no allocation; [`Event`] owns them once a pipeline keeps the event.
+//! [`EventRef`] borrows its parts from the bytes of a request or of the journal, so that an
+//! unmatched event costs no allocation; [`Event`] owns them once a pipeline keeps the event.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -22,12 +22,12 @@ impl Seq {
     /// Before the first record.
     pub const ZERO: Self = Self(0);
 
-    /// The position after this one; the last one that can be said is its own, as clients name positions too.
+    /// The next position; saturates, as clients send positions too.
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The position before this one; that of the first is [`Seq::ZERO`], which stays.
+    /// The previous position; that of the first is [`Seq::ZERO`], which stays.
     pub const fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
@@ -39,14 +39,15 @@ impl fmt::Display for Seq {
     }
 }
 
-/// What one agent conversation is called; a subagent's is its own.
+/// The name of one agent conversation; a subagent has its own.
 ///
-/// Shape: the harness's id of it, or the full name `harness:id` where a session of another harness is called by that id already.
+/// Shape: the harness's id of it, or the full name `harness:id` if a session of another harness
+/// already has that id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(#[serde(deserialize_with = "snapshot::text::read")] Arc<str>);
 
 impl SessionId {
-    /// What stands between the harness and the id of a full name.
+    /// Separates the harness and the id in a full name.
     pub const SEPARATOR: char = ':';
 
     /// Wraps the harness's own id of a conversation, or a full name.
@@ -59,12 +60,13 @@ impl SessionId {
         Self(format!("{harness}{}{self}", Self::SEPARATOR).into())
     }
 
-    /// The id in the full name of a session of `harness`; `None` when it is none.
+    /// The id in the full name of a session of `harness`; `None` if it is not one.
     pub fn own(&self, harness: &str) -> Option<&str> {
         self.0.strip_prefix(harness)?.strip_prefix(Self::SEPARATOR)
     }
 
-    /// The harness and the id of which it can be the full name; several when one of them has a colon itself.
+    /// The harness and id that this may be the full name of; several if one of them contains a
+    /// colon.
     pub fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.match_indices(Self::SEPARATOR).filter_map(|(at, _)| {
             let (harness, id) = self.0.split_at(at);
@@ -84,11 +86,11 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// How bad an event is; ordered, so a minimum is a comparison.
+/// The severity of an event; ordered, so a minimum is a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Of interest when looking into something.
+    /// Useful for debugging.
     Debug,
     /// Normal.
     Info,
@@ -104,7 +106,7 @@ impl Severity {
     /// All severities, least first.
     pub const ALL: [Self; 5] = [Self::Debug, Self::Info, Self::Warning, Self::Error, Self::Critical];
 
-    /// The word for it.
+    /// The severity's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",
@@ -122,7 +124,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A word that is no severity.
+/// A text that is not a severity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no severity; there are debug, info, warning (or warn), error and critical")]
 pub struct SeverityError(pub String);
@@ -155,10 +157,10 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether a session that works in the folder `workspace` is concerned.
+    /// Whether it includes a session with the folder `workspace`.
     ///
-    /// Folders are compared segment by segment, so `/a/bc` is not under `/a/b`. A session without a folder is concerned by
-    /// what names it and by what names nobody.
+    /// Folders are compared by segment, so `/a/bc` is not under `/a/b`. A session without a folder
+    /// is included only by its own id and by `All`.
     pub fn concerns(&self, session: &SessionId, workspace: Option<&str>) -> bool {
         match self {
             Self::Session(id) => id == session,
@@ -167,7 +169,7 @@ impl Scope {
         }
     }
 
-    /// Whether everybody whom `other` concerns is concerned, as far as the two tell: who works in which folder is not asked.
+    /// Whether it includes every session that `other` includes, judged by the two scopes alone.
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::All, _) => true,
@@ -177,7 +179,7 @@ impl Scope {
         }
     }
 
-    /// Whether somebody can be concerned by both.
+    /// Whether a session can be in both.
     pub fn meets(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Session(id), Self::Session(other)) => id == other,
@@ -187,7 +189,7 @@ impl Scope {
     }
 }
 
-/// Whether one of two folders is within the other.
+/// Whether one of two folders is in the other.
 fn are_around(a: &str, b: &str) -> bool {
     is_within(a, b) || is_within(b, a)
 }
@@ -197,24 +199,24 @@ fn is_within(inner: &str, outer: &str) -> bool {
     inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// An event that borrows its parts; every part is known to be valid.
+/// An event that borrows its parts; every part is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventRef<'a> {
     /// The producer's own id, or a UUIDv7; unique per source.
     pub id: &'a str,
-    /// The dotted type, known to be valid.
+    /// The dotted type, valid.
     pub event_type: &'a str,
     /// The component it comes from.
     pub source: &'a str,
-    /// By which way it came in.
+    /// How it arrived.
     pub provenance: Provenance,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// When it happened, by the producer's clock.
     pub timestamp: Timestamp,
-    /// The payload's JSON text, known to be a valid object.
+    /// The payload's JSON text, a valid object.
     pub payload: &'a str,
-    /// The producer's own key of sameness.
+    /// The producer's own deduplication key.
     pub dedupe_key: Option<&'a str>,
     /// The session it is addressed to.
     pub session: Option<&'a str>,
@@ -255,15 +257,15 @@ pub struct Event {
     pub event_type: EventType,
     /// The component it comes from.
     pub source: Arc<str>,
-    /// By which way it came in.
+    /// How it arrived.
     pub provenance: Provenance,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// When it happened, by the producer's clock.
     pub timestamp: Timestamp,
-    /// What it says.
+    /// Its content.
     pub payload: Payload,
-    /// The producer's own key of sameness.
+    /// The producer's own deduplication key.
     pub dedupe_key: Option<Arc<str>>,
     /// The session it is addressed to.
     pub session: Option<SessionId>,
@@ -274,9 +276,9 @@ pub struct Event {
 }
 
 impl Event {
-    /// One that aside itself publishes, for nobody in particular.
+    /// An event published by aside itself, for all sessions.
     ///
-    /// Shape: `event_type` is a literal; one that is no type is a bug.
+    /// Shape: `event_type` is a literal; an invalid one is a bug.
     pub fn own(
         event_type: &str,
         id: impl Into<Arc<str>>,
@@ -299,7 +301,8 @@ impl Event {
         }
     }
 
-    /// The sessions it concerns: the one it names, else those around its folder, else all.
+    /// The sessions it concerns: the one it names, else those in, under or above its folder, else
+    /// all.
     pub fn scope(&self) -> Scope {
         match (&self.session, &self.workspace) {
             (Some(session), _) => Scope::Session(session.clone()),
@@ -308,7 +311,7 @@ impl Event {
         }
     }
 
-    /// Lends its parts.
+    /// Borrows its parts.
     pub fn as_ref(&self) -> EventRef<'_> {
         EventRef {
             id: &self.id,

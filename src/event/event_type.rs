@@ -1,8 +1,8 @@
-//! The dotted name of what happened, and the patterns that select such names.
+//! Dotted event types, and the patterns that select them.
 //!
-//! A type such as `tool.call.failure` is 2 to 8 segments of `[A-Za-z0-9_-]+`. A pattern is a type in which `*` stands for
-//! exactly one segment and a final `**` for one or more. Both are checked once, where they enter; afterwards they cannot
-//! be invalid. How many subscribers there are and how patterns are indexed is the business of `matcher`.
+//! A type such as `tool.call.failure` is 2 to 8 segments of `[A-Za-z0-9_-]+`. A pattern is a type
+//! in which `*` matches exactly one segment and a final `**` one or more. Both are validated once,
+//! on entry; afterwards they cannot be invalid. `matcher` indexes patterns.
 //!
 //! ```
 //! use aside::event::{EventType, Pattern};
@@ -64,7 +64,7 @@ pub struct Pattern {
     text: Arc<str>,
 }
 
-/// What one segment of a pattern asks for.
+/// What one segment of a pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatternSegment<'a> {
     /// Exactly this segment.
@@ -76,7 +76,7 @@ pub enum PatternSegment<'a> {
 }
 
 impl Pattern {
-    /// The text as it was written.
+    /// The text as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -90,12 +90,12 @@ impl Pattern {
         })
     }
 
-    /// Whether `event_type` is among what this pattern selects.
+    /// Whether this pattern selects `event_type`.
     pub fn matches(&self, event_type: &EventType) -> bool {
         self.matches_text(event_type.as_str())
     }
 
-    /// As [`Pattern::matches`], for text that is known to be a valid type.
+    /// Like [`Pattern::matches`], for text that is a valid type.
     pub fn matches_text(&self, event_type: &str) -> bool {
         let mut rest = event_type.split('.');
         for segment in self.segments() {
@@ -136,35 +136,36 @@ impl FromStr for Pattern {
     }
 }
 
-/// Which rule a type or pattern breaks.
+/// The rule that a type or pattern breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventTypeError {
     /// Longer than [`TYPE_BYTES_MAX`].
     #[error("an event type has at most {TYPE_BYTES_MAX} bytes, this one has {0}")]
     TooLong(usize),
-    /// Fewer or more segments than are allowed.
+    /// Too few or too many segments.
     #[error(
         "an event type has {SEGMENTS_MIN} to {SEGMENTS_MAX} segments separated by dots, `{text}` has {segments}"
     )]
     Segments {
-        /// The type as it was written.
+        /// The type as written.
         text: String,
         /// How many segments it has.
         segments: usize,
     },
-    /// A segment that is empty or has a character that is not allowed.
+    /// An empty segment, or one with an invalid character.
     #[error(
         "segment `{segment}` of event type `{text}` is not made of letters, digits, `_` and `-` (in a pattern `*` is one segment, a final `**` the rest)"
     )]
     Segment {
-        /// The type as it was written.
+        /// The type as written.
         text: String,
-        /// The segment at fault.
+        /// The invalid segment.
         segment: String,
     },
 }
 
-/// Whether `text` breaks no rule, in one pass: it is asked twice for each event, and `check_shape` then for the reason.
+/// Whether `text` is valid, in one pass: called twice for each event; `check_shape` then finds the
+/// reason.
 fn is_type(text: &str) -> bool {
     let (mut segments, mut segment_bytes) = (1, 0);
     for byte in text.bytes() {

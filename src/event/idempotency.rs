@@ -1,16 +1,17 @@
-//! The key by which an event is known to be published already.
+//! The idempotency key of an event, which detects that it was already published.
 
 use sha2::{Digest, Sha256};
 
 use crate::event::EventRef;
 
 impl EventRef<'_> {
-    /// The key of its source and its id.
+    /// The key of its source and id.
     ///
-    /// Shape: the first 128 bits of a SHA-256, so that no producer can find an id that collides with another one's event.
+    /// Shape: the first 128 bits of a SHA-256, so that a producer cannot find an id that collides
+    /// with another one's event.
     pub fn idempotency_key(&self) -> u128 {
         let mut hash = Sha256::new();
-        // The length keeps ("ab", "c") and ("a", "bc") apart.
+        // The length distinguishes ("ab", "c") from ("a", "bc").
         hash.update((self.source.len() as u64).to_le_bytes());
         hash.update(self.source);
         hash.update(self.id);
@@ -44,7 +45,7 @@ mod tests {
             };
             event.idempotency_key()
         };
-        // Computed apart from this program: sha256(u64 2, "fs1"), the first 16 bytes, little-endian.
+        // Computed independently: sha256(u64 2, "fs1"), the first 16 bytes, little-endian.
         assert_eq!(key("fs", "1"), 0xdcd7_d900_8321_0523_03b7_9bb7_6259_0db2);
         assert_ne!(key("ab", "c"), key("a", "bc"));
     }

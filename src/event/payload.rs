@@ -1,8 +1,8 @@
-//! What an event says: a JSON object of bounded size and depth, whose text is not trusted.
+//! Payloads: JSON objects of bounded size and depth, with untrusted text.
 //!
-//! The text is kept as it came, because most events are never looked into; the parsed form is made on first use. What
-//! reaches an agent passes [`clean_text`] first: control and invisible characters and terminal escapes go, long fields
-//! are cut with a visible mark. The journal keeps the original.
+//! The text is kept as received, because most payloads are never read; it is parsed on first use.
+//! Text for an agent passes [`clean_text`] first, which removes control and invisible characters
+//! and terminal escapes, and cuts long fields with a visible mark. The journal keeps the original.
 
 use std::{
     borrow::Cow,
@@ -22,13 +22,14 @@ use super::{
 pub const EVENT_BYTES_MAX: usize = 64 * 1024;
 /// Deepest nesting of a payload, the payload itself being the first level.
 pub const NESTING_MAX: usize = 16;
-/// Longest text field that is shown to an agent, in characters; the rest is replaced by a mark.
+/// Longest text field shown to an agent, in characters; the rest is replaced by a mark.
 pub const FIELD_CHARS_MAX: usize = 2_000;
 
-/// A number of no more digits and without an exponent is in the range of a double, which ends at about 1.8e308.
+/// A number with no more digits and no exponent is in the range of a double, which ends at about
+/// 1.8e308.
 const DIGITS_PLAIN_MAX: usize = 300;
 
-/// A payload that is known to be a JSON object within the limits.
+/// A JSON object within the limits.
 #[derive(Debug, Clone)]
 pub struct Payload {
     text: Arc<str>,
@@ -36,11 +37,11 @@ pub struct Payload {
     value: OnceLock<Arc<Value>>,
 }
 
-/// A key of the payload is written with an escape, so fields are not found by their text.
+/// A key of the payload contains an escape, so fields cannot be found by text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WithEscape;
 
-/// Why a text is no payload.
+/// Why a text is not a payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
     /// Not JSON.
@@ -62,46 +63,46 @@ impl Payload {
         check_kind(text)
     }
 
-    /// Does what [`Payload::check`] does, for text whose grammar was checked when it was taken from its surroundings.
+    /// Like [`Payload::check`], for text whose grammar is already checked.
     ///
-    /// Shape: one pass that steps over strings; what that leaves open (half surrogates, numbers out of range) is read in full,
-    /// which few payloads need.
+    /// Shape: one pass that skips strings. The rest of the checks (half surrogates, numbers out of
+    /// range) needs a full read, for few payloads.
     pub fn check_raw(raw: &RawValue) -> Result<(), PayloadError> {
         let text = raw.get();
         if is_plain(text)? { check_kind(text) } else { Self::check(text) }
     }
 
-    /// Keeps `text` if it is a payload.
+    /// Keeps `text` if it is valid.
     pub fn parse(text: &str) -> Result<Self, PayloadError> {
         Self::check(text)?;
         Ok(Self::from_valid(text))
     }
 
-    /// Keeps text that has been checked before.
+    /// Keeps text that is already checked.
     pub fn from_valid(text: &str) -> Self {
         Self { text: text.into(), spots: OnceLock::new(), value: OnceLock::new() }
     }
 
-    /// The JSON text as it came.
+    /// The JSON text as received.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The field `name` at the top of the object, read where it stands.
+    /// The top-level field `name`, read from the text.
     ///
-    /// Shape: `Err` when only the parsed object tells, because a key is written with an escape.
+    /// Shape: `Err` when a key contains an escape, so the object has to be parsed.
     pub fn field(&self, name: &str) -> Result<Option<Field<'_>>, WithEscape> {
         self.spots().map(|spots| spots.get(&self.text, name)).ok_or(WithEscape)
     }
 
-    /// The keys at the top of the object, as often as they stand there.
+    /// The top-level keys, with repetitions.
     ///
     /// Shape: as in [`Payload::field`].
     pub fn keys(&self) -> Result<impl Iterator<Item = &str>, WithEscape> {
         self.spots().map(|spots| spots.keys(&self.text)).ok_or(WithEscape)
     }
 
-    /// Whether its JSON is printable ASCII and spaces from end to end; what escapes stand for is not looked at.
+    /// Whether its JSON is only printable ASCII and spaces; escapes are not decoded.
     pub fn is_printable(&self) -> bool {
         eight::is_printable(self.text.as_bytes())
     }
@@ -110,21 +111,22 @@ impl Payload {
         self.spots.get_or_init(|| Spots::find(&self.text)).as_ref()
     }
 
-    /// The parsed object; keys in the producer's order. Parsed on first use, `null` never.
+    /// The parsed object, with keys in the producer's order. Parsed on first use; never `null`.
     pub fn value(&self) -> &Arc<Value> {
         self.value.get_or_init(|| Arc::new(serde_json::from_str(&self.text).unwrap_or(Value::Null)))
     }
 }
 
 impl From<Value> for Payload {
-    /// Takes an object that the program itself made.
+    /// Takes an object made by the program.
     fn from(value: Value) -> Self {
         let text = value.to_string().into();
         Self { text, spots: OnceLock::new(), value: OnceLock::from(Arc::new(value)) }
     }
 }
 
-/// Any JSON value, read as strictly as building it would (half surrogates, numbers out of range) and not kept.
+/// Any JSON value, checked as strictly as by building it (half surrogates, numbers out of range),
+/// but not kept.
 struct Readable;
 
 impl<'de> Deserialize<'de> for Readable {
@@ -212,7 +214,7 @@ fn check_kind(text: &str) -> Result<(), PayloadError> {
     }))
 }
 
-/// Whether nothing in `text`, which is JSON, can be unreadable although its grammar is right.
+/// Whether `text`, which is valid JSON, can have no unreadable value.
 ///
 /// Errors: it is nested too deep.
 fn is_plain(text: &str) -> Result<bool, PayloadError> {
@@ -244,7 +246,8 @@ fn is_plain(text: &str) -> Result<bool, PayloadError> {
     Ok(true)
 }
 
-/// What follows the string that `rest` is the inside of; `None` when it has a `\u`, which may be half of a surrogate pair.
+/// What follows the string that begins before `rest`; `None` if it has a `\u`, which may be half of
+/// a surrogate pair.
 fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         let found = memchr::memchr2(b'"', b'\\', rest)?;
@@ -260,7 +263,8 @@ fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows a number's digits; `None` when it has so many, or an exponent, that it may be out of range.
+/// What follows a number's digits; `None` if it has too many, or an exponent, and may be out of
+/// range.
 fn after_digits(rest: &[u8]) -> Option<&[u8]> {
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let after = rest.get(digits..)?;
@@ -270,17 +274,18 @@ fn after_digits(rest: &[u8]) -> Option<&[u8]> {
 
 /// A path to one field of an event, such as `type` or `payload.tool_name`.
 ///
-/// Shape: an envelope field (`id`, `type`, `source`, `severity`, `session`, `workspace`), or `payload` and the keys below it.
+/// Shape: an envelope field (`id`, `type`, `source`, `severity`, `session`, `workspace`), or
+/// `payload` and the keys below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldPath {
     segments: Vec<String>,
 }
 
 impl FieldPath {
-    /// The envelope fields a path may begin with.
+    /// The roots of paths.
     pub const ROOTS: [&str; 7] = ["type", "source", "severity", "session", "workspace", "id", "payload"];
 
-    /// Reads a path; `None` when it begins with no known root or has an empty segment.
+    /// Parses a path; `None` for an unknown root or an empty segment.
     pub fn parse(text: &str) -> Option<Self> {
         let segments: Vec<String> = text.split('.').map(str::to_owned).collect();
         let root = segments.first()?;
@@ -290,12 +295,13 @@ impl FieldPath {
         (is_known && segments.iter().all(|segment| !segment.is_empty())).then_some(Self { segments })
     }
 
-    /// Whether it is a field of the payload.
+    /// Whether it is a payload field.
     pub fn is_of_payload(&self) -> bool {
         self.segments.len() > 1
     }
 
-    /// The text of the field in `event`; strings bare, anything else as JSON, empty when absent or null.
+    /// The text of the field in `event`: strings bare, other values as JSON, empty when absent or
+    /// null.
     pub fn text<'e>(&self, event: &'e super::Event) -> Cow<'e, str> {
         match self.value(event) {
             FieldValue::Absent | FieldValue::Null => "".into(),
@@ -303,7 +309,7 @@ impl FieldPath {
         }
     }
 
-    /// What the field is in `event`.
+    /// The field's value in `event`.
     pub fn value<'e>(&self, event: &'e super::Event) -> FieldValue<'e> {
         let text = match self.segments.first().map(String::as_str) {
             Some("type") => event.event_type.as_str(),
@@ -339,7 +345,7 @@ impl FieldPath {
     }
 }
 
-/// What a field of an event is, so far as two of them are compared: `1` is not `"1"`, and null is not absence.
+/// The value of an event's field, for comparisons: `1` is not `"1"`, and null is not absence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FieldValue<'e> {
     /// The event has no such field.
@@ -348,7 +354,7 @@ pub enum FieldValue<'e> {
     Null,
     /// A string.
     Text(Cow<'e, str>),
-    /// The JSON of anything else.
+    /// The JSON of any other value.
     Json(Cow<'e, str>),
 }
 
@@ -373,23 +379,25 @@ impl<'e> FieldValue<'e> {
     }
 }
 
-/// Removes what must not reach an agent or a terminal from untrusted text, and cuts it to [`FIELD_CHARS_MAX`].
+/// Removes what must not reach an agent or a terminal from untrusted text, and cuts it to
+/// [`FIELD_CHARS_MAX`].
 ///
-/// It is [`strip_text`], then [`cut_text`].
+/// Same as [`strip_text`], then [`cut_text`].
 pub fn clean_text(text: &str) -> Cow<'_, str> {
     cut_text(strip_text(text), FIELD_CHARS_MAX)
 }
 
 /// Removes what must not reach an agent or a terminal from untrusted text.
 ///
-/// Terminal escape sequences go whole; newlines and tabs stay, as they mean something; other control characters, zero-width and
-/// bidirectional ones go.
+/// Removes whole terminal escape sequences, and control, zero-width and bidirectional characters.
+/// Newlines and tabs stay.
 pub fn strip_text(text: &str) -> Cow<'_, str> {
     let is_plain = eight::is_printable(text.as_bytes()) || !text.chars().any(is_unwanted);
     if is_plain { text.into() } else { strip(text).into() }
 }
 
-/// Cuts a text that is longer than `chars_max` characters, marked `\u{2026} [+N chars]`, N being what is missing.
+/// Cuts a text that is longer than `chars_max` characters, and appends `\u{2026} [+N chars]`, where
+/// N is the number removed.
 pub fn cut_text(text: Cow<'_, str>, chars_max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars_max) {
         None => text,
@@ -400,10 +408,11 @@ pub fn cut_text(text: Cow<'_, str>, chars_max: usize) -> Cow<'_, str> {
     }
 }
 
-/// Whether `c` shows nothing, or steers a terminal or the direction of text.
+/// Whether `c` is invisible, or controls a terminal or the direction of text.
 ///
-/// Source: the default-ignorable code points and format controls of Unicode 16, with the fillers and blanks that render as nothing
-/// (Hangul fillers, the Braille blank, the controls of musical notation).
+/// Source: the default-ignorable code points and format controls of Unicode 16, with the fillers
+/// and blanks that render as nothing (Hangul fillers, the Braille blank, the controls of musical
+/// notation).
 fn is_unwanted(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
@@ -431,7 +440,8 @@ fn strip(text: &str) -> String {
     kept
 }
 
-/// Skips what follows ESC: a control sequence to its final byte, a string sequence to its terminator, else one character.
+/// Skips what follows ESC: a control sequence to its final byte, a string sequence to its
+/// terminator, else one character.
 fn skip_escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     match rest.next() {
         Some('[') => skip_until_final(rest),

@@ -1,9 +1,10 @@
-//! By which way an event came in, which says how far its source can be believed.
+//! How an event arrived, which decides how far its source is trusted.
 
-/// The way by which an event reached the daemon.
+/// How an event reached the daemon.
 ///
-/// Source: semantics of trust: the command line of the user, harness adapters and aside itself are believed; what came over the
-/// network, as a CloudEvent, from a webhook, a file or another agent is believed only if the user names its source.
+/// Source: the trust rules. The user's command line, harness adapters and aside itself are trusted.
+/// Events from the network, a CloudEvent, a webhook, a file or another agent are trusted only if
+/// the user names their source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Provenance {
     /// Over the Unix socket, from a process of the daemon's user, or from the daemon itself.
@@ -11,7 +12,7 @@ pub enum Provenance {
     Local,
     /// With a hook or an exchange, over the Unix socket: what a harness saw its own agent do.
     Harness,
-    /// Over TCP, or as a CloudEvent: anybody can have written it, whatever source it names.
+    /// Over TCP, or as a CloudEvent: anybody may have written it, whatever source it names.
     Remote,
 }
 

@@ -1,19 +1,19 @@
-//! Masks what looks like a credential, so that a leaked key does not travel on into a context or a log.
+//! Masks likely credentials, so that a leaked key does not reach a context or a log.
 //!
-//! Only shapes that are hardly ever anything else are masked: the prefixes that issuers put before their tokens, and private key blocks. It
-//! is a net for accidents, not a proof of absence.
+//! Only unambiguous forms are masked: the prefixes that issuers put before their tokens, and
+//! private key blocks. It catches accidents; it does not prove absence.
 
 use std::borrow::Cow;
 
 use super::eight;
 
-/// What stands in place of a secret; its recognisable beginning is kept.
+/// Replaces a secret; its recognizable beginning is kept.
 const MASK: &str = "[masked]";
 
-/// A token's beginning and how many characters must follow for it to be one.
+/// A token's prefix and the minimum number of characters after it.
 ///
-/// Source: the formats that the issuers document: OpenAI and Anthropic (`sk-`), GitHub, GitLab, Slack, AWS, Google, npm, Stripe, Hugging
-/// Face.
+/// Source: the formats that the issuers document: OpenAI and Anthropic (`sk-`), GitHub, GitLab,
+/// Slack, AWS, Google, npm, Stripe, Hugging Face.
 const PREFIXES: [(&str, usize); 18] = [
     ("github_pat_", 20),
     ("glpat-", 16),
@@ -34,20 +34,22 @@ const PREFIXES: [(&str, usize); 18] = [
     ("AIza", 30),
     ("sk-", 16),
 ];
-/// The schemes of an `Authorization` header, and how many characters of credentials must follow; fewer are taken for prose.
+/// The schemes of an `Authorization` header, and the minimum number of credential characters; fewer
+/// count as prose.
 const SCHEMES: [(&str, usize); 2] = [("bearer ", 16), ("basic ", 16)];
-/// How a JSON Web Token begins: the base64 of `{"`.
+/// The prefix of a JSON Web Token: the base64 of `{"`.
 ///
-/// Source: RFC 7519; three base64url parts with dots between them, the last one empty when nothing is signed.
+/// Source: RFC 7519; three base64url parts with dots between them, the last one empty when
+/// unsigned.
 const JWT: &str = "eyJ";
 /// Fewest characters of a JSON Web Token's first two parts together.
 const JWT_CHARS_MIN: usize = 24;
-/// What comes before the authority of a URL, whose part up to `@` can hold a password (RFC 3986, 3.2.1).
+/// Precedes the authority of a URL, whose part up to `@` can contain a password (RFC 3986, 3.2.1).
 const AUTHORITY: &str = "://";
 const KEY_BEGIN: &str = "-----BEGIN ";
 const KEY_END: &str = "-----END ";
 
-/// Replaces credentials in `text` by their recognisable beginning and a mark.
+/// Replaces credentials in `text` by their recognizable beginning and a mark.
 pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     if is_harmless(text) {
         return text.into();
@@ -72,16 +74,17 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     masked.into()
 }
 
-/// The shortest secret but a password in a URL, with its beginning.
+/// The shortest secret other than a password in a URL, with its beginning.
 const SECRET_BYTES_MIN: usize = 15;
 /// Every secret has one of these bytes.
 const SECRET_BYTES: [u8; 7] = *b"-_ABbJ@";
 /// Every secret that is shorter than [`SECRET_BYTES_MIN`] has this one.
 const SHORT_SECRET_BYTES: [u8; 1] = *b"@";
 
-/// Whether `text` needs neither stripping nor masking, which one pass over its bytes shows for most texts.
+/// Whether `text` needs neither stripping nor masking; one pass over its bytes proves that for most
+/// texts.
 ///
-/// Shape: true only for printable ASCII without a byte that every secret has; false says nothing.
+/// Shape: true only for printable ASCII without a byte that every secret has; false proves nothing.
 pub fn is_harmless(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.len() < SECRET_BYTES_MIN {
@@ -91,13 +94,13 @@ pub fn is_harmless(text: &str) -> bool {
     }
 }
 
-/// Byte offsets from where the secret begins.
+/// Byte offsets from the beginning of the secret.
 struct Secret {
     kept: usize,
     end: usize,
 }
 
-/// The distance to the next place at which any secret can begin.
+/// The distance to the next possible beginning of a secret.
 fn next_candidate(rest: &str) -> usize {
     let found = rest.as_bytes().windows(3).position(|around| match around {
         [before, first, second] => can_begin(*before, *first, *second),
@@ -106,7 +109,8 @@ fn next_candidate(rest: &str) -> usize {
     found.map_or(rest.len(), |at| at + 1)
 }
 
-/// Whether a secret can begin with these two bytes: a key block, the authority of a URL, or a token that no word byte precedes.
+/// Whether a secret can begin with these two bytes: a key block, the authority of a URL, or a token
+/// that no word byte precedes.
 fn can_begin(before: u8, first: u8, second: u8) -> bool {
     match (first, second) {
         (b'-', b'-') | (b':', b'/') => true,
@@ -157,7 +161,7 @@ fn token(rest: &str, kept: usize, chars_min: usize) -> Option<Secret> {
     (following >= chars_min).then_some(Secret { kept, end: kept + following })
 }
 
-/// A JSON Web Token; base64 that only begins like one has no dots.
+/// A JSON Web Token; other base64 with this prefix has no dots.
 fn web_token(rest: &str) -> Option<Secret> {
     let end = rest.bytes().take_while(|byte| is_word_byte(*byte) || matches!(byte, b'-' | b'.')).count();
     let mut parts = rest.get(..end)?.splitn(3, '.');

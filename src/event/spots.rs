@@ -1,7 +1,8 @@
-//! Where the fields of a payload stand in its text, so that one of them can be read without building the others.
+//! An index of the fields of a payload in its text, so that one field can be read without parsing
+//! the others.
 //!
-//! Most events are asked for a handful of plain fields. Finding them takes one pass over the text and one allocation; a tree takes a few
-//! for every field.
+//! Most events are read for a handful of plain fields. Finding them takes one pass over the text
+//! and one allocation; a tree takes a few per field.
 
 use std::ops::Range;
 
@@ -10,17 +11,18 @@ use super::eight;
 /// Every integer of so many digits fits 64 bits.
 const INTEGER_DIGITS_MAX: usize = 18;
 
-/// A field at the top of a payload.
+/// A top-level field of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field<'p> {
-    /// A string that is written without an escape.
+    /// A string without escapes.
     Text(&'p str),
-    /// The JSON of anything else.
+    /// The JSON of any other value.
     Json(&'p str),
 }
 
 impl<'p> Field<'p> {
-    /// The text of a boolean or of an integer as any writer of JSON or TOON writes it, so that it need not be read.
+    /// The text of a boolean or integer whose JSON and TOON forms are the same, so that it need not
+    /// be parsed.
     pub fn literal(self) -> Option<&'p str> {
         match self {
             Self::Json(json) if matches!(json, "true" | "false") || is_short_integer(json) => Some(json),
@@ -29,30 +31,31 @@ impl<'p> Field<'p> {
     }
 }
 
-/// Whether `json`, which is a JSON value, is an integer of 64 bits in its only form; a few long ones are passed over.
+/// Whether the JSON value `json` is a 64-bit integer in its only form; a few long ones are not
+/// recognized.
 fn is_short_integer(json: &str) -> bool {
     let digits = json.strip_prefix('-').unwrap_or(json);
     digits.len() <= INTEGER_DIGITS_MAX && digits.bytes().all(|byte| byte.is_ascii_digit()) && json != "-0"
 }
 
-/// The fields of one object, in the order of its text.
+/// The fields of one object, in text order.
 #[derive(Debug, Clone)]
 pub(super) struct Spots {
     fields: Vec<Spot>,
 }
 
-/// Where one field stands, in bytes of the text.
+/// The position of one field, in bytes of the text.
 #[derive(Debug, Clone)]
 struct Spot {
-    /// The first bytes of the key, so that few keys have to be looked up in the text.
+    /// The first bytes of the key, so that few keys have to be compared in the text.
     beginning: u64,
-    /// Where the key begins and how long it is, without its quotes.
+    /// The offset and length of the key, without quotes.
     key: u32,
     key_length: u32,
-    /// Where the value begins and ends.
+    /// The offsets of the value's beginning and end.
     value: u32,
     end: u32,
-    /// Whether the value is a string without an escape.
+    /// Whether the value is a string without escapes.
     is_plain_text: bool,
 }
 
@@ -69,13 +72,13 @@ impl Spot {
     }
 }
 
-/// How many bytes of a key are kept beside its place.
+/// How many bytes of a key are stored in the index.
 const BEGINNING: usize = size_of::<u64>();
 
 impl Spots {
-    /// Finds the fields of `text`, which is known to be a JSON object; `None` when a key is written with an escape.
+    /// Finds the fields of `text`, a valid JSON object; `None` when a key contains an escape.
     pub(super) fn find(text: &str) -> Option<Self> {
-        // Whatever stands in the text is then within 32 bits.
+        // All offsets then fit in 32 bits.
         u32::try_from(text.len()).ok()?;
         let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
         let mut fields = Vec::with_capacity(FIELDS);
@@ -104,7 +107,7 @@ impl Spots {
         }
     }
 
-    /// The field named `key` in `text`, the last one if there are several.
+    /// The field `key` in `text`; the last one if there are several.
     pub(super) fn get<'p>(&self, text: &'p str, key: &str) -> Option<Field<'p>> {
         let beginning = eight::beginning(key.as_bytes());
         let spot = self.fields.iter().rev().find(|spot| spot.is_named(beginning, key, text))?;
@@ -122,23 +125,23 @@ impl Spots {
     }
 }
 
-/// How many fields there is room for at first; few payloads have more.
+/// Initial capacity; few payloads have more fields.
 const FIELDS: usize = 12;
 
-/// What is between the quotes of a string.
+/// The inside of a string.
 struct Quoted {
     inside: Range<usize>,
     has_escape: bool,
 }
 
-/// A position in JSON that is known to be valid.
+/// A position in valid JSON.
 struct Scan<'p> {
     bytes: &'p [u8],
     at: usize,
 }
 
 impl Scan<'_> {
-    /// The next byte that is no white space.
+    /// The next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         while matches!(self.bytes.get(self.at)?, b' ' | b'\t' | b'\n' | b'\r') {
             self.at += 1;
@@ -146,12 +149,12 @@ impl Scan<'_> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Steps over `wanted`, if it is next.
+    /// Skips `wanted`, if it is next.
     fn take(&mut self, wanted: u8) -> Option<()> {
         (self.peek()? == wanted).then(|| self.at += 1)
     }
 
-    /// Steps over a string.
+    /// Skips a string.
     fn string(&mut self) -> Option<Quoted> {
         self.take(b'"')?;
         let (start, mut has_escape) = (self.at, false);
@@ -166,7 +169,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Steps over a value; gives its place, and whether it is a string without an escape.
+    /// Skips a value; returns its range, and whether it is a string without escapes.
     fn value(&mut self) -> Option<(Range<usize>, bool)> {
         let first = self.peek()?;
         let start = self.at;
@@ -182,7 +185,7 @@ impl Scan<'_> {
         Some((start..self.at, is_plain_text))
     }
 
-    /// Steps over an object or a list with all that is in it.
+    /// Skips an object or a list.
     fn nested(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -210,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// What must hold of every field that is found.
+    /// Checks every field that is found.
     fn check(text: &str) {
         let Ok(Value::Object(object)) = serde_json::from_str(text) else { panic!("{text} is an object") };
         let Some(spots) = Spots::find(text) else {

@@ -1,4 +1,4 @@
-//! How an event stands in a snapshot: as it stands in the journal.
+//! The snapshot form of an event: as in the journal.
 
 use super::{
     Event,

@@ -1,4 +1,5 @@
-//! What a critical notification asks of a harness besides being carried: to let the agent go on, or to give way instead of a tool call.
+//! What a critical notification requests of a harness: to continue the turn, or to cancel a tool
+//! call.
 
 use std::sync::Arc;
 
@@ -9,17 +10,17 @@ use crate::{
 
 use super::Candidate;
 
-/// What is asked, before anyone has written down why.
+/// The request, before its reason is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks {
-    /// To let the agent go on at the end of its turn.
+    /// To let the agent continue at the end of its turn.
     ToContinue,
-    /// To put the text in place of a tool call.
+    /// To deliver the text in place of a tool call.
     ToCancel,
 }
 
 impl Asks {
-    /// Whether `candidate` is a reason for it.
+    /// Whether `candidate` is a reason for the request.
     pub(super) fn is_asked_by(self, candidate: &Candidate) -> bool {
         let is_critical = candidate.notification.priority == Priority::Critical;
         match self {
@@ -28,7 +29,7 @@ impl Asks {
         }
     }
 
-    /// The same as it is said to the harness.
+    /// The directive to the harness.
     pub(super) fn for_reason(self, reason: Arc<str>) -> Directive {
         match self {
             Self::ToContinue => Directive::Continue { reason },
@@ -37,7 +38,7 @@ impl Asks {
     }
 }
 
-/// Whether the carrier cannot take text because nothing asks for what it does besides.
+/// Whether the carrier cannot take text because nothing requests its effect.
 pub(super) fn is_withheld(exchange: &Exchange, asks: Option<Asks>) -> bool {
     let is_bound = match exchange.carrier_effect {
         CarrierEffect::None => false,

@@ -1,9 +1,10 @@
 //! How much of what a point releases goes into one injection.
 //!
-//! The wrapper and the overflow line count too, so the text is written and measured as it will be sent. As many as fit are chosen,
-//! the most urgent first; the rest stays pending. Critical notifications may exceed the budget, nothing exceeds what the carrier
-//! holds. One that does not fit even alone is cut, so that every exchange with any room at all makes the queue shorter. How text is
-//! written, measured and cut is the caller's.
+//! The wrapper and the overflow line count too, so the text is rendered and measured as it will be
+//! sent. As many as fit are chosen, the highest priority first; the rest stays pending. Critical
+//! notifications may exceed the budget, but nothing exceeds the carrier's capacity. One that does
+//! not fit even alone is cut, so every exchange with any room makes the queue shorter. The caller
+//! renders, measures and cuts text.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,12 +15,12 @@ use crate::{
     notification::{Counts, Cut, Detail, Notification, Priority, SubscriberId, Tokens},
 };
 
-/// Most characters of a carrier that does not say how many it holds, unless more are configured.
+/// Capacity of a carrier that does not state one, in characters, unless more are configured.
 ///
 /// Source: about 8,000 tokens, which every model that uses tools takes in one message.
 pub const CARRIER_CHARS_MAX: u32 = 32_000;
 
-/// The most an injection may hold.
+/// The limits of an injection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The budget: notifications. Critical ones may exceed it.
@@ -28,19 +29,19 @@ pub struct Limits {
     pub max_tokens: Tokens,
     /// The budget: characters of the whole text. Critical ones may exceed it.
     pub max_chars: u32,
-    /// What the carrier holds, in characters of the whole text. Nothing exceeds it.
+    /// The carrier's capacity, in characters of the whole text. Nothing exceeds it.
     pub carrier_chars_max: u32,
 }
 
 impl Limits {
-    /// The limits that are configured, for a carrier that does not say what it holds.
+    /// The configured limits, for a carrier that does not state its capacity.
     pub fn new(max_notifications: u32, max_tokens: Tokens, max_chars: u32) -> Self {
         let carrier_chars_max = max_chars.max(CARRIER_CHARS_MAX);
         Self { max_notifications, max_tokens, max_chars, carrier_chars_max }
     }
 
-    /// These limits, lowered to what an exchange asks for; a higher wish changes no budget. The characters it states are what its
-    /// carrier holds.
+    /// These limits, lowered to what an exchange requests; a higher value changes no budget. The
+    /// characters it states are its carrier's capacity.
     #[must_use]
     pub fn lowered_to(self, budget: &Budget) -> Self {
         let lower = |wish: Option<u32>, own: u32| wish.map_or(own, |wish| wish.min(own));
@@ -63,82 +64,84 @@ impl Limits {
     }
 }
 
-/// Which of the limits hold for a text.
+/// Which limits apply to a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Allowance {
     /// All: something in it is not critical.
     Budget,
-    /// What the carrier holds: all in it is critical.
+    /// The carrier's capacity only: all of it is critical.
     Carrier,
 }
 
 /// A notification that could be released.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// What it is.
+    /// The notification.
     pub notification: Arc<Notification>,
-    /// Why it is delivered once more, if it may have been delivered before.
+    /// Why it is redelivered, if it may have been delivered before.
     pub redelivered: Option<Redelivered>,
-    /// Whether it came in place of a tool call before.
+    /// Whether it already cancelled a tool call.
     pub has_cancelled: bool,
-    /// The part of it that there is room for; `None` when that is all.
+    /// The part that fits; `None` for all of it.
     pub cut: Option<Cut>,
 }
 
-/// What a point would release if there were room.
+/// What a point would release with unlimited room.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Offer {
-    /// By priority, then oldest first; no more than may be chosen by number. Empty when nothing is to be said.
+    /// By priority, then oldest first; no more than may be chosen by number. Empty when nothing is
+    /// released.
     pub candidates: Vec<Candidate>,
     /// How many of each subscriber are due at the point, the candidates included.
     pub due: BTreeMap<SubscriberId, u32>,
-    /// What some of the candidates ask the harness to do if it gets them.
+    /// What some of the candidates request of the harness.
     pub asks: Option<Asks>,
-    /// What it is asked to do otherwise.
+    /// The directive if none of them is released.
     pub standing: Option<Directive>,
 }
 
-/// What an exchange is to get. It is decided, and not done yet.
+/// The decision for an exchange, not yet applied.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decided {
-    /// What leaves; `None` when nothing does.
+    /// What is released; `None` for nothing.
     pub fitted: Option<Fitted>,
-    /// What the harness is asked to do besides.
+    /// The directive to the harness.
     pub directive: Option<Directive>,
 }
 
-/// What goes into one injection.
+/// The content of one injection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fitted {
     /// The chosen ones, in the order of the text; never empty.
     pub chosen: Vec<Candidate>,
-    /// The text, as it will be sent.
+    /// The text to send.
     pub text: String,
-    /// What is in it, in one sentence for a person.
+    /// Its content in one sentence for the user.
     pub sentence: String,
     /// Its estimated size.
     pub tokens: Tokens,
 }
 
-/// How text is made of notifications.
+/// Renders notifications.
 pub trait Writer {
-    /// Writes the chosen ones, and how many are left out, in as much detail as it says.
+    /// Renders the chosen ones, and how many are left out, in the given detail.
     fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String;
 
-    /// What these tell of, in one sentence for a person; they are in the order of a text.
+    /// The content of these in one sentence for the user; they are in text order.
     fn sentence(&self, about: &[&Candidate]) -> String;
 
     /// Counts the tokens of a text.
     fn tokens(&self, text: &str) -> Tokens;
 
-    /// The part of a notification's content that about `chars_max` characters hold.
+    /// The part of a notification's content that fits in about `chars_max` characters.
     fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut;
 }
 
-/// Chooses from `offer` what `limits` leave room for.
+/// Chooses from `offer` what fits in `limits`.
 ///
-/// Shape: the first of the candidates, as many as fit. Where the first alone is too large, the line about those left out is made
-/// shorter, and then the notification is cut. Nothing leaves when there is no candidate, or no room for a frame and a mark.
+/// Shape: the first candidates, as many as fit. If the first alone is too large, the line about
+/// those left out is shortened, and then the notification is cut. Nothing is released without a
+/// candidate, or without room for a frame and a mark.
 pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Decided {
     let Offer { candidates, due, asks, standing } = offer;
     let directive = asks.map(|asks| {
@@ -183,8 +186,8 @@ struct Written {
 impl<W: Writer> Fitting<'_, W> {
     /// As many of the first candidates as fit, at least one.
     ///
-    /// All are tried first, as mostly all fit; then the number is found by halving, since a text grows with what is in it. Where a
-    /// shorter overflow line makes room for one more all the same, that one is added.
+    /// Tries all first, as usually all fit; then a binary search, since a text grows with its
+    /// content. A shorter overflow line may make room for one more, which is then added.
     fn most(&self, candidates: &[Candidate]) -> Option<(usize, Written)> {
         let try_first = |count: usize| self.written(candidates.get(..count)?, Detail::Subscribers);
         if candidates.is_empty() {
@@ -227,7 +230,7 @@ impl<W: Writer> Fitting<'_, W> {
         }
     }
 
-    /// The text of `chosen`, if it is within the limits that hold for them.
+    /// The text of `chosen`, if it is within the limits that apply.
     fn written(&self, chosen: &[Candidate], detail: Detail) -> Option<Written> {
         let text = self.writer.write(chosen, &self.left_out(chosen, detail), detail);
         let tokens = self.writer.tokens(&text);
@@ -259,7 +262,8 @@ mod tests {
     use super::*;
     use crate::{injector::tests::notification, notification::InjectionPoint};
 
-    /// An offer of notifications by name, of which `!name` is critical; every one is due, and `more` of `late` besides.
+    /// An offer of notifications by name, of which `!name` is critical; all are due, and `more` of
+    /// `late`.
     fn offer(names: &[&str], more: u32) -> Offer {
         let candidates: Vec<Candidate> = names
             .iter()
@@ -280,7 +284,8 @@ mod tests {
         Offer { candidates, due, asks: None, standing: None }
     }
 
-    /// Contents joined by spaces, then how many are left out; a token is a byte, and a cut content ends with `~`.
+    /// Contents joined by spaces, then the number left out; a token is a byte, and a cut content
+    /// ends with `~`.
     struct Plain;
 
     impl Writer for Plain {

@@ -1,8 +1,9 @@
-//! What is delivered once more because the context that it was in is gone.
+//! Redelivery of conditions whose context was lost.
 //!
-//! A session remembers the newest [`TOLD_MAX`] conditions that reached it, or may have. When its context is compacted, those that
-//! have not expired wait once more, marked as redelivered. Something that happened is delivered once: when it was confirmed it does
-//! not come back, whatever becomes of the context. What is on its way meanwhile is not known to have arrived and goes back.
+//! A session remembers the newest [`TOLD_MAX`] conditions that reached it, or may have. When its
+//! context is compacted, those that have not expired are queued again, marked as redelivered. A
+//! confirmed occurrence is delivered once and does not return, whatever happens to the context.
+//! Unconfirmed injections return to the queue.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -20,11 +21,11 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most conditions of a session that are remembered: as many as three injections hold, since what comes after the first one is
-/// delivered in the midst of the work that follows.
+/// Most remembered conditions of a session: as many as three injections hold, since everything
+/// after the first one is delivered during the work that follows.
 pub const TOLD_MAX: usize = 32;
 
-/// The conditions that were delivered, each once.
+/// The delivered conditions, each once.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "ToldState")]
 pub(super) struct Told {
@@ -36,7 +37,8 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Remembers a condition; beyond [`TOLD_MAX`] the oldest one is forgotten. What is low is not worth a second delivery.
+    /// Remembers a condition; beyond [`TOLD_MAX`] the oldest is forgotten. Low priority is not
+    /// worth a second delivery.
     pub(super) fn insert(&mut self, notification: Arc<Notification>) {
         if notification.unresolved.is_empty() || notification.priority == Priority::Low {
             return;
@@ -52,7 +54,7 @@ impl Told {
         }
     }
 
-    /// Forgets what one of `subscribers` made.
+    /// Forgets those of `subscribers`.
     pub(super) fn forget_of(&mut self, subscribers: &BTreeSet<SubscriberId>) {
         let ids = &mut self.ids;
         self.newest_last.retain(|told| {
@@ -64,7 +66,7 @@ impl Told {
         });
     }
 
-    /// Forgets what of the conditions holds no longer.
+    /// Forgets resolved conditions.
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
         let ids = &mut self.ids;
         self.newest_last.retain_mut(|delivered| {
@@ -78,14 +80,14 @@ impl Told {
         });
     }
 
-    /// Takes out all, and gives those that are still true at `now`, in the order in which they were told.
+    /// Takes all out, and returns those not expired at `now`, in delivery order.
     fn take_true(&mut self, now: Timestamp) -> Vec<Arc<Notification>> {
         let told = std::mem::take(self).newest_last;
         told.into_iter().filter(|told| told.expires_at.is_none_or(|at| at > now)).collect()
     }
 }
 
-/// What stands of it in a snapshot.
+/// The snapshot form.
 #[derive(Deserialize)]
 struct ToldState {
     #[serde(with = "snapshot::shared::list")]
@@ -100,7 +102,8 @@ impl From<ToldState> for Told {
 }
 
 impl Injector {
-    /// The context was compacted: what is on its way waits once more, and so do the conditions that still hold.
+    /// The context was compacted: unconfirmed injections and conditions that still hold are queued
+    /// again.
     pub fn lose_context(&mut self, now: Timestamp) {
         self.take_back_leased();
         for notification in self.told.take_true(now) {
@@ -112,13 +115,14 @@ impl Injector {
         self.begin_context(now);
     }
 
-    /// The conversation was resumed with its history: what is on its way waits once more, as it may not stand there.
+    /// The conversation was resumed with its history: unconfirmed injections are queued again, as
+    /// the history may lack them.
     pub fn resume_context(&mut self, now: Timestamp) {
         self.take_back_leased();
         self.begin_context(now);
     }
 
-    /// Puts back what nothing shows to have arrived, as returned from its injection; low ones end.
+    /// Puts unconfirmed notifications back, as returned from their injection; low ones end.
     fn take_back_leased(&mut self) {
         for lease in self.leases.take_all() {
             for mut entry in lease.entries {
@@ -138,14 +142,15 @@ impl Injector {
         self.held = None;
     }
 
-    /// Remembers what was or is being delivered to `other`: the context of this session is a copy of that one's.
+    /// Remembers what was or is being delivered to `other`: this session's context is a copy of
+    /// that one's.
     pub fn remember_told(&mut self, other: &Self) {
         let leased = other.leases.iter().flat_map(|lease| &lease.entries).map(|entry| &entry.notification);
         for notification in other.told.newest_last.iter().chain(leased) {
             self.recent.insert(notification.id.clone());
             self.told.insert(notification.clone());
         }
-        // What left and came back waits in the copy too.
+        // Notifications that were released and returned wait in the copy too.
         let left = other.recent.oldest_first().filter(|id| !other.queue.contains(id));
         left.for_each(|id| self.recent.insert(id.clone()));
     }

@@ -1,5 +1,6 @@
-//! A flood leaves: whatever is pending, however large, and whatever there is room for, every exchange takes some of it, and nothing
-//! that leaves is larger than its limits. Fewer exchanges than leases can be open, so that none runs out.
+//! A flood drains: whatever is pending, and whatever room there is, every exchange releases some of
+//! it, and no release exceeds its limits. There are fewer exchanges than leases, so that none
+//! expires.
 
 use proptest::prelude::*;
 
@@ -9,10 +10,10 @@ use super::{
 };
 use crate::notification::{Counts, Cut, Detail, Tokens};
 
-/// Room for the frame, the mark of what is cut, and the line about what is left out as a total.
+/// Room for the frame, the mark of a cut, and the total of those left out.
 const FRAME: usize = 40;
 
-/// Contents in a frame, each on a line, and a line about what is left out. A token is four characters.
+/// Contents in a frame, one per line, and a line about those left out. A token is four characters.
 struct Framed;
 
 impl Writer for Framed {

@@ -1,7 +1,7 @@
-//! What a session leaves to others when it ends, and what it takes of that.
+//! What a session leaves to others when it ends, and what it takes over.
 //!
-//! A notification for a folder or for all sessions is not one session's own: while nothing proves that it was read, it is left to
-//! the next session. What is addressed to the session stays.
+//! A notification for a folder or for all sessions is not one session's own: until it is confirmed
+//! as read, it goes to the next session. Those addressed to the session stay.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,25 +15,25 @@ use crate::{
     notification::{Notification, NotificationId, Priority, SubscriberId},
 };
 
-/// A notification that a session left without proof that it was read.
+/// A notification that a session left without a confirmation that it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
-    /// What it is.
+    /// The notification.
     pub notification: Arc<Notification>,
-    /// What happened to it there.
+    /// Its state there.
     pub marks: Marks,
 }
 
-/// What happened to a notification in the queue that it comes from, and holds where the same conversation goes on.
+/// The state of a notification in its previous queue, kept if the same conversation continues.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
     /// Whether it may have been delivered.
     pub earlier: Earlier,
-    /// It came in place of a tool call, which it does once.
+    /// It cancelled a tool call, which it may once.
     pub(super) has_cancelled: bool,
     /// The user wants it delivered to the agent.
     pub(super) is_released_by_user: bool,
-    /// The user was shown that it waits.
+    /// It was shown to the user as waiting.
     pub(super) is_shown: bool,
 }
 
@@ -44,9 +44,9 @@ pub enum Earlier {
     /// It was not released, or is known not to have arrived.
     #[default]
     Not,
-    /// It may have been, into a context that is gone.
+    /// Possibly, into a context that is gone.
     Perhaps,
-    /// It may have been, by this injection, which can still be confirmed.
+    /// Possibly, by this injection, which can still be confirmed.
     By(InjectionId),
 }
 
@@ -61,12 +61,12 @@ impl Earlier {
 }
 
 impl Left {
-    /// One that goes to another agent, where no call gave way to it and no user said anything of it.
+    /// One for another agent: it cancelled no call there, and the user decided nothing.
     pub fn for_another(notification: Arc<Notification>, earlier: Earlier) -> Self {
         Self { notification, marks: Marks { earlier, ..Marks::default() } }
     }
 
-    /// The same of one that waited for an agent.
+    /// The same for one that waited for an agent.
     pub fn to_another(self) -> Self {
         Self::for_another(self.notification, self.marks.earlier)
     }
@@ -84,12 +84,13 @@ impl Left {
 }
 
 impl Injector {
-    /// What waits, in the order in which it would be delivered.
+    /// The pending notifications, in delivery order.
     pub fn waiting(&self) -> Vec<Left> {
         self.queue.in_order().into_iter().map(Left::of).collect()
     }
 
-    /// Ends the session: what is on its way ends as uncertain, and what waits is left, in order, for the caller to pass on or to end.
+    /// Ends the session: leased notifications end as uncertain, and pending ones are returned in
+    /// order, for the caller to pass on or to end.
     pub fn close(&mut self) -> Vec<Left> {
         for lease in self.leases.take_all() {
             lease.entries.into_iter().for_each(|entry| self.end_uncertain(entry));
@@ -99,10 +100,11 @@ impl Injector {
         waiting
     }
 
-    /// Ends here what other sessions can have: what waits as `session_gone`, what is under a lease as `uncertain`.
+    /// Ends here what other sessions may have: pending notifications as `session_gone`, leased ones
+    /// as `uncertain`.
     ///
-    /// Shape: what was released first, then what waits in its order. The session may take it back later with
-    /// [`Injector::take_over`].
+    /// Shape: the released ones first, then the pending ones in order. The session may take them
+    /// back later with [`Injector::take_over`].
     pub fn leave(&mut self) -> Vec<Left> {
         let is_for_others = |entry: &Entry| !matches!(entry.notification.scope, Scope::Session(_));
         let released = self.leases.take_entries(is_for_others);
@@ -119,14 +121,16 @@ impl Injector {
         left
     }
 
-    /// Says that a notification ended here. It is not remembered as one that left: the session can get it again.
+    /// Records that a notification ended here. It is not remembered as released: the session can
+    /// get it again.
     fn note_left(&mut self, notification: &Notification, reason: Reason) {
         self.recent.forget(&notification.id);
         let (notification, session) = (notification.id.clone(), Some(self.session.clone()));
         self.outputs.push_back(LedgerEntry::NotificationEnded { notification, session, reason });
     }
 
-    /// Takes in a notification that waited elsewhere, with what happened to it there; also one that this session had and left.
+    /// Accepts a notification that waited elsewhere, with its state there; also one that this
+    /// session had and left.
     pub fn take_over(&mut self, Left { notification, marks }: Left) -> Pushed {
         let id = &notification.id;
         if self.queue.contains(id) || self.recent.contains(id) || self.leases.contains(id) {
@@ -141,14 +145,14 @@ impl Injector {
         Pushed { is_new: true, evicted: self.evict_overflow() }
     }
 
-    /// Adds to what the next injection says was evicted.
+    /// Adds to the evictions that the next injection reports.
     pub fn note_evicted(&mut self, counts: BTreeMap<SubscriberId, u32>) {
         for (subscriber, count) in counts {
             self.add_evicted(subscriber, count);
         }
     }
 
-    /// Whether the notification waits here.
+    /// Whether the notification is pending here.
     pub fn waits(&self, notification: &NotificationId) -> bool {
         self.queue.contains(notification)
     }
@@ -159,19 +163,20 @@ impl Injector {
             || self.queue.has_returned_from(injection)
     }
 
-    /// How important the least important one is that waits, and how many wait, those for the user among them; `None` when none does.
+    /// The lowest priority in the queue, and the length of the queue, with those for the user;
+    /// `None` when it is empty.
     pub fn weight(&self) -> Option<(Priority, usize)> {
         self.queue.least_priority().map(|least| (least, self.queue.len()))
     }
 
-    /// Ends the one that a full queue lets go of first, because all queues together are full.
+    /// Evicts the first one by queue order, because all queues together are full.
     pub fn evict_least(&mut self) {
         if let Some(entry) = self.queue.evict() {
             self.end_evicted(&entry);
         }
     }
 
-    /// Ends every lease as if it had run out: nothing will confirm it any more.
+    /// Expires every lease: nothing will confirm it any more.
     pub fn end_leases(&mut self) {
         for lease in self.leases.take_all() {
             self.run_out(lease);

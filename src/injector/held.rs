@@ -1,7 +1,9 @@
-//! Tool calls that a model makes together: when one gives way to something critical, all of them do.
+//! Tool calls that a model makes together: when a critical notification cancels one, all are
+//! cancelled.
 //!
-//! The text leaves with the first call; the others are cancelled with its reason alone, since what they were decided on was decided
-//! before anyone had read it. The batch is over with the next exchange that comes after tools have run, or with the turn.
+//! The first call carries the text. The others are cancelled with its reason alone, since the model
+//! decided on them before it read the text. The batch is over with the next exchange after tools
+//! have run, or with the turn.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,15 +15,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// For how long calls are taken for those of one batch where nothing says that it is over. They come within a second, as none of them
-/// runs; a model that has read the reason takes longer for its next one.
+/// How long calls count as one batch when nothing says that it is over. They come within a second,
+/// as none of them runs; a model that has read the reason takes longer for its next call.
 pub(super) const BATCH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A batch of which a call was cancelled.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) reason: Arc<str>,
-    /// What left in place of the first call.
+    /// The injection that replaced the first call.
     pub(super) injection: InjectionId,
     turn: Option<Arc<str>>,
     since: Timestamp,
@@ -38,7 +40,7 @@ impl Held {
         Self { reason: reason.clone(), injection: injection.clone(), turn: exchange.turn.clone(), since: now }
     }
 
-    /// Whether `exchange` shows that the batch is over.
+    /// Whether `exchange` proves that the batch is over.
     pub(super) fn is_over(&self, exchange: &Exchange, now: Timestamp) -> bool {
         let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(own), Some(other)) if own != other);
         let is_later = match exchange.point {

@@ -1,7 +1,8 @@
-//! What was released and is not known to have arrived, and what each carrier was answered.
+//! Leases of unconfirmed injections, and the answers kept for carriers.
 //!
-//! A lease is confirmed, called back because its carrier was gone, or runs out; what that means for the notifications is
-//! the injector's decision. Answers are kept so that a harness that asks again with the same carrier reads the same bytes.
+//! A lease is confirmed, called back because its carrier was gone, or expires; the injector decides
+//! what that means for the notifications. Answers are kept so that a harness that asks again with
+//! the same carrier reads the same bytes.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,17 +21,18 @@ use crate::{
 
 use super::queue::Entry;
 
-/// For how long after a release an exchange at the same point and turn counts as a parallel one, which proves nothing: the
-/// deadline after which a hook gives up waiting for an answer.
+/// How long after a release an exchange at the same point and turn counts as a parallel one, which
+/// proves nothing: the deadline after which a hook gives up waiting for an answer.
 pub const PARALLEL_MS: u64 = 150;
-/// How many carriers' answers a session keeps for a harness that asks again; the oldest is forgotten first.
+/// How many carriers' answers a session keeps for a harness that asks again; the oldest is evicted
+/// first.
 pub const CARRIERS_MAX: usize = 64;
 
-/// Most injections of a session that are on their way; beyond it the oldest one counts as run out. As many as answers are
-/// kept: a harness that confirms nothing for so many carriers does not come back to the first.
+/// Most open leases of a session; beyond it the oldest expires. As many as answers are kept: a
+/// harness that confirms nothing for so many carriers does not return to the first.
 pub(super) const LEASES_MAX: usize = CARRIERS_MAX;
 
-/// An injection on its way.
+/// An unconfirmed injection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Lease {
     pub(super) injection: InjectionId,
@@ -39,15 +41,15 @@ pub(super) struct Lease {
     pub(super) turn: Option<Arc<str>>,
     pub(super) released_at: Timestamp,
     pub(super) expires_at: Timestamp,
-    /// How many answers hold it that are not known to have been lost.
+    /// How many answers that hold it are not known to be lost.
     pub(super) answers: u32,
     pub(super) entries: Vec<Entry>,
-    /// How many events of each subscriber its text says were evicted.
+    /// How many evicted events of each subscriber its text reports.
     pub(super) evicted: BTreeMap<SubscriberId, u32>,
 }
 
 impl Lease {
-    /// Whether `exchange` could not have been made if this injection had not arrived before.
+    /// Whether `exchange` proves that this injection arrived.
     fn is_confirmed_by(&self, exchange: &Exchange, now: Timestamp) -> bool {
         let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(own), Some(other)) if own != other);
         let is_parallel =
@@ -59,16 +61,16 @@ impl Lease {
 
 /// The open leases of one session, oldest first.
 ///
-/// Shape: what is under a lease and when the next one runs out are asked for with every notification that is pushed, so
-/// neither looks at the leases; only closing one does.
+/// Shape: every push asks what is leased and when the next lease expires, so both are indexed; only
+/// closing a lease scans them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "LeasesState")]
 pub(super) struct Leases {
     open: Vec<Lease>,
-    /// What is in `open`; never iterated.
+    /// The notifications in `open`; never iterated.
     #[serde(skip)]
     held: HashSet<NotificationId>,
-    /// The earliest end of those in `open`.
+    /// The earliest expiry in `open`.
     #[serde(skip)]
     ends_at: Option<Timestamp>,
 }
@@ -102,7 +104,8 @@ impl Leases {
         }
     }
 
-    /// Notes that an answer with `injection` was lost, and closes its lease if that was the last one.
+    /// Notes that an answer with `injection` was lost, and closes its lease if that was the last
+    /// one.
     pub(super) fn take_undelivered(&mut self, injection: &InjectionId) -> Option<Lease> {
         let lease = self.open.iter_mut().find(|lease| lease.injection == *injection)?;
         lease.answers = lease.answers.saturating_sub(1);
@@ -112,7 +115,8 @@ impl Leases {
         self.take(injection)
     }
 
-    /// Closes those that `exchange` proves to have arrived; `unread` is known not to have been read before it.
+    /// Closes those that `exchange` proves to have arrived; `unread` is known not to have been read
+    /// before it.
     pub(super) fn take_confirmed(
         &mut self,
         exchange: &Exchange,
@@ -122,7 +126,7 @@ impl Leases {
         self.take_all_that(|lease| Some(&lease.injection) != unread && lease.is_confirmed_by(exchange, now))
     }
 
-    /// Closes those that have run out.
+    /// Closes the expired ones.
     pub(super) fn take_expired(&mut self, now: Timestamp) -> Vec<Lease> {
         if self.ends_at.is_none_or(|at| at > now) {
             return Vec::new();
@@ -130,7 +134,8 @@ impl Leases {
         self.take_all_that(|lease| lease.expires_at <= now)
     }
 
-    /// Takes what `is_wanted` picks out of the leases, each with its injection, oldest first; a lease that holds nothing more closes.
+    /// Takes the entries that `is_wanted` selects out of the leases, each with its injection,
+    /// oldest first; an empty lease closes.
     pub(super) fn take_entries(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<(InjectionId, Entry)> {
         let mut taken = Vec::new();
         for lease in &mut self.open {
@@ -145,7 +150,7 @@ impl Leases {
         taken
     }
 
-    /// Notes what of the conditions in them holds no longer.
+    /// Applies a resolution to the conditions in them.
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
         for entry in self.open.iter_mut().flat_map(|lease| &mut lease.entries) {
             if let Some(left) = resolution.applied_to(&entry.notification) {
@@ -167,7 +172,7 @@ impl Leases {
         self.open.iter()
     }
 
-    /// When the next one runs out.
+    /// When the next one expires.
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
         self.ends_at
     }
@@ -188,24 +193,24 @@ impl Leases {
     }
 }
 
-/// How often a carrier has come again, and over what time, for it to count as one that does not change: a harness that asks again
-/// because an answer was lost does so a few times within seconds.
+/// How often, and over what time, a carrier has to repeat to count as one that never changes: a
+/// harness that retries because an answer was lost does so a few times within seconds.
 pub const REPEATS_OF_A_FIXED_CARRIER: u32 = 10;
 /// See [`REPEATS_OF_A_FIXED_CARRIER`].
 pub const TIME_OF_A_FIXED_CARRIER: Duration = Duration::from_secs(60);
 
-/// An answer, and for which message it is kept.
+/// An answer, and the message it is kept for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Kept {
     carrier: Arc<str>,
-    /// `None` in the state of a program that did not keep it: then the carrier alone decides.
+    /// `None` in the state of an older program; then the carrier alone decides.
     #[serde(default)]
     point: Option<InjectionPoint>,
     #[serde(default)]
     turn: Option<Arc<str>>,
     #[serde(default)]
     answered_at: Timestamp,
-    /// `None` in the state of a program that kept it without an end.
+    /// `None` in the state of an older program, which kept it without limit.
     #[serde(default)]
     kept_until: Option<Timestamp>,
     #[serde(default)]
@@ -216,7 +221,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Whether `exchange` asks for the message that this answered.
+    /// Whether `exchange` is a repetition of the answered message.
     fn is_for(&self, exchange: &Exchange, now: Timestamp) -> bool {
         let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(own), Some(other)) if own != other);
         let is_other_point = self.point.is_some_and(|point| point != exchange.point);
@@ -225,27 +230,28 @@ impl Kept {
     }
 }
 
-/// An answer that was given before.
+/// A repeated answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replayed {
     /// The answer.
     pub answer: Answer,
-    /// Whether this repetition shows that the harness never changes its carrier; so once for each answer.
+    /// Whether this repetition shows that the harness never changes its carrier; true once per
+    /// answer.
     pub shows_fixed_carrier: bool,
 }
 
-/// What the newest carriers were answered.
+/// The answers to the newest carriers.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "AnswersState")]
 pub(super) struct Answers {
     newest_last: VecDeque<Kept>,
-    /// The carriers among them; never iterated. Most that are asked for are not there.
+    /// Their carriers; never iterated. Most lookups find nothing.
     #[serde(skip)]
     carriers: HashSet<Arc<str>>,
 }
 
 impl Answers {
-    /// What the message that `exchange` asks for was answered, counted as one more time.
+    /// The answer to the message of `exchange`; counts the repetition.
     pub(super) fn replay(&mut self, exchange: &Exchange, now: Timestamp) -> Option<Replayed> {
         if !self.carriers.contains(&exchange.carrier) {
             return None;
@@ -258,8 +264,8 @@ impl Answers {
         Some(Replayed { answer: kept.answer.clone(), shows_fixed_carrier })
     }
 
-    /// Keeps the answer for `lease`; beyond [`CARRIERS_MAX`] the oldest one is forgotten. What the carrier was answered before at
-    /// another point, or in another turn, is forgotten too.
+    /// Keeps the answer for the time of `lease`; beyond [`CARRIERS_MAX`] the oldest is evicted. The
+    /// carrier's answer at another point, or in another turn, is removed too.
     pub(super) fn insert(&mut self, exchange: &Exchange, answer: Answer, lease: Duration, now: Timestamp) {
         let carrier = Arc::clone(&exchange.carrier);
         if !self.carriers.insert(Arc::clone(&carrier)) {
@@ -282,7 +288,7 @@ impl Answers {
         }
     }
 
-    /// Forgets the answer with `injection`, so that its carrier is answered again.
+    /// Removes the answer with `injection`, so that its carrier gets a new one.
     pub(super) fn forget(&mut self, injection: &InjectionId) {
         let holds = |kept: &Kept| kept.answer.injection.as_ref().is_some_and(|own| own.id == *injection);
         if let Some(at) = self.newest_last.iter().position(holds)
@@ -293,7 +299,7 @@ impl Answers {
     }
 }
 
-/// What stands of the answers in a snapshot; the set of their carriers is made again.
+/// The snapshot form; the set of carriers is rebuilt.
 #[derive(Deserialize)]
 struct AnswersState {
     newest_last: VecDeque<Kept>,
@@ -306,7 +312,7 @@ impl From<AnswersState> for Answers {
     }
 }
 
-/// What stands of the leases in a snapshot; what is made of them is made again.
+/// The snapshot form; the indices are rebuilt.
 #[derive(Deserialize)]
 struct LeasesState {
     open: Vec<Lease>,

@@ -1,4 +1,5 @@
-//! The queue against a list that is scanned and sorted at every step: random inputs must end the same in both.
+//! Compares the queue with a list that is scanned and sorted at every step: random inputs must have
+//! the same result in both.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +57,7 @@ fn step() -> impl Strategy<Value = (u64, Step)> {
     (0_u64..200, step)
 }
 
-/// One notification of the reference, with where it is.
+/// One notification of the reference, and its place.
 #[derive(Debug, Clone)]
 struct Known {
     notification: Notification,
@@ -64,7 +65,7 @@ struct Known {
     place: Place,
     is_redelivered: bool,
     has_cancelled: bool,
-    /// The user said that the agent may have it.
+    /// The user released it to the agent.
     is_discussed: bool,
 }
 
@@ -100,7 +101,7 @@ enum Place {
     Ended,
 }
 
-/// What a carrier was answered, with the release.
+/// The answer to a carrier, and its release.
 #[derive(Debug)]
 struct Answered {
     exchange: Exchange,
@@ -118,14 +119,14 @@ struct Released {
     answers: u32,
 }
 
-/// The reference: every notification that ever came, in one list, and every release.
+/// The reference: every notification in one list, and every release.
 #[derive(Debug, Default)]
 struct Naive {
     known: Vec<Known>,
     releases: Vec<Released>,
     answered: Vec<Answered>,
     is_woken: bool,
-    /// The release that came in place of the first call of a batch, and when.
+    /// The release that replaced the first call of a batch, and when.
     held: Option<(usize, u64)>,
     turn: Option<Arc<str>>,
     continuations: u32,
@@ -203,7 +204,7 @@ impl Naive {
         one.is_some() && other.is_some() && one != other
     }
 
-    /// The batch of calls that gives way is over with its turn, with the next results, or after a while.
+    /// A batch that is being cancelled ends with its turn, with the next results, or after a while.
     fn end_batch(&mut self, exchange: &Exchange, now: u64) {
         let Some((release, at)) = self.held else { return };
         let other_turn = Self::is_other_turn(self.releases[release].turn.as_ref(), exchange.turn.as_ref());
@@ -236,7 +237,7 @@ impl Naive {
         }
     }
 
-    /// The names that `exchange` releases, in order, and whether the harness is asked to do something besides.
+    /// The names that `exchange` releases, in order, and whether the harness gets a directive.
     fn exchange(&mut self, exchange: &Exchange, now: u64) -> (Vec<NotificationId>, bool) {
         self.end_batch(exchange, now);
         let pulls = exchange.trigger == Trigger::Pull;
@@ -325,7 +326,7 @@ impl Naive {
     }
 }
 
-/// The injector and the reference, taken through the same steps.
+/// The injector and the reference, driven through the same steps.
 struct Pair {
     injector: Injector,
     naive: Naive,
@@ -434,7 +435,7 @@ impl Pair {
         if is_open {
             return;
         }
-        // A release that was lost counts as if it had not been.
+        // A lost release counts as if it had not been made.
         let is_lost = |name: &InjectionId| {
             let release = name.as_str().strip_prefix('i').and_then(|number| number.parse::<usize>().ok());
             release.is_some_and(|release| self.naive.releases[release].answers == 0)
@@ -509,7 +510,8 @@ impl Pair {
         assert_eq!(self.injector.poll_timeout().map(Timestamp::as_millis), next);
     }
 
-    /// Every notification that came is queued once and ends at most once; those that ended have an entry that says so.
+    /// Every notification is queued once and ends at most once; those that ended have an entry for
+    /// it.
     fn check_ledger(&self) {
         let mut endings: BTreeMap<&NotificationId, (u32, u32)> = BTreeMap::new();
         for entry in &self.ledger {
@@ -545,7 +547,8 @@ fn run(steps: impl IntoIterator<Item = (u64, Step)>) {
     pair.check_ledger();
 }
 
-/// What came back after a lease left again, and that was lost: then the first release is confirmed all the same.
+/// A notification returned from a lease and was released again, and that release was lost: the
+/// first one can still be confirmed.
 #[test]
 fn a_late_confirmation_counts_although_a_later_release_was_lost() {
     let exchange = |carrier| Step::Exchange {

@@ -1,4 +1,5 @@
-//! The line that a harness shows to its user: what waits for their word, and what the agent has just been given.
+//! The line that a harness shows to its user: what waits for their decision, and what was just
+//! delivered.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use crate::{
     notification::{Priority, SubscriberId},
 };
 
-/// What the user is shown of what leaves; nothing of what is of low priority only, nor where the harness shows the reason of a
-/// directive.
+/// The text for the user about a delivery; `None` if all of it is of low priority, or if the
+/// harness shows the reason of a directive.
 pub(super) fn of_delivery<'f>(fitted: Option<&'f Fitted>, directive: Option<&Directive>) -> Option<&'f str> {
     let fitted = fitted.filter(|_| directive.is_none())?;
     let is_worth_it = |priority: Priority| priority > Priority::Low;
@@ -20,7 +21,7 @@ pub(super) fn of_delivery<'f>(fitted: Option<&'f Fitted>, directive: Option<&Dir
         .then_some(fitted.sentence.as_str())
 }
 
-/// The line with its parts; `None` when there is nothing to say. What waits is said of each notification once.
+/// The line from its parts; `None` when it is empty. Each waiting notification is announced once.
 pub(super) fn line(queue: &mut Queue, delivered: Option<&str>, for_user: Option<&str>) -> Option<Arc<str>> {
     let shown = queue.show_to_user();
     let subscribers: Vec<&str> = shown.iter().map(SubscriberId::as_str).collect();
@@ -30,10 +31,10 @@ pub(super) fn line(queue: &mut Queue, delivered: Option<&str>, for_user: Option<
         (None, None) => None,
         (Some(waiting), None) => Some(waiting),
         (None, Some(delivered)) => Some(delivered.to_owned()),
-        // What waits goes first: a payload has no part in it.
+        // What waits comes first, as it contains no payload.
         (Some(waiting), Some(delivered)) => Some(format!("{waiting}; delivered: {delivered}")),
     };
-    // What somebody else wrote goes last, whole.
+    // Text that others wrote comes last, whole.
     let parts: Vec<&str> = said.as_deref().into_iter().chain(for_user).collect();
     (!parts.is_empty()).then(|| format!("{LINE_BEGIN}{}", parts.join("; ")).into())
 }

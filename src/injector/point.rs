@@ -1,6 +1,7 @@
-//! Which pending notifications an injection point releases, and in whose name they are said there.
+//! Which pending notifications an injection point releases, and the role of the carrying message.
 //!
-//! The table of "What a point releases" in `docs/api.md` as one function. Critical ones are released at every point, so they never wait for theirs.
+//! The table of "What a point releases" in `docs/api.md` as one function. Critical ones are
+//! released at every point, so they never wait for theirs.
 
 use crate::{
     exchange::Role,
@@ -9,7 +10,7 @@ use crate::{
 
 use super::queue::{Hold, Lane};
 
-/// Whether `point` releases a notification meant for `inject_at`.
+/// Whether `point` releases a notification for `inject_at`.
 pub fn releases(point: InjectionPoint, inject_at: InjectionPoint, priority: Priority) -> bool {
     use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
     if priority == Priority::Critical {
@@ -24,7 +25,7 @@ pub fn releases(point: InjectionPoint, inject_at: InjectionPoint, priority: Prio
     }
 }
 
-/// Whether `point` lets out what waits in `lane`; `releases_all` is so after a wake.
+/// Whether `point` releases those in `lane`; `releases_all` is true after a wake.
 pub(super) fn lets_out(point: InjectionPoint, lane: Lane, releases_all: bool) -> bool {
     match lane.hold {
         Hold::Cancels | Hold::Free | Hold::Asked => {
@@ -48,7 +49,7 @@ pub(super) fn role(point: InjectionPoint) -> Role {
 mod tests {
     use super::*;
 
-    /// What `point` releases, as `priority:inject_at` words in the order of the two enums.
+    /// What `point` releases, as `priority:inject_at` in the order of the two enums.
     fn released_at(point: InjectionPoint) -> Vec<String> {
         let every = Priority::ALL.into_iter().flat_map(|p| InjectionPoint::ALL.map(|at| (p, at)));
         every

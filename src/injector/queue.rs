@@ -1,7 +1,9 @@
-//! What waits for one session: ordered by priority and age, bounded, each with its expiry.
+//! The pending notifications of one session: ordered by priority and age, bounded, each with its
+//! expiry.
 //!
-//! Every index is ordered, so taking what a point releases, expiring and evicting cost the logarithm of the length, never
-//! the length. A notification that is not in the queue is either under a lease or has ended; the queue does not know which.
+//! Every index is ordered, so releasing, expiring and evicting are logarithmic in the length. A
+//! notification that is not in the queue is under a lease or has ended; the queue does not know
+//! which.
 
 mod states;
 
@@ -27,7 +29,7 @@ use crate::{
 
 use super::handover::{Earlier, Marks};
 
-/// Notifications that are released alike.
+/// Notifications that are released together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lane {
     pub(super) urgency: Reverse<Priority>,
@@ -35,10 +37,10 @@ pub(super) struct Lane {
     pub(super) inject_at: InjectionPoint,
 }
 
-/// What keeps a notification back, beside its point.
+/// What delays a notification besides its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Hold {
-    /// Nothing, and it is worth cancelling the step under way.
+    /// Nothing, and it may cancel the current step.
     Cancels,
     /// Nothing.
     Free,
@@ -46,18 +48,18 @@ pub(super) enum Hold {
     Asked,
     /// It is critical and waits for the next turn.
     NextTurn,
-    /// The user decides whether the agent is told.
+    /// The user decides whether it is delivered.
     User,
 }
 
-/// The place of a notification in the queue: its lane, and in each the oldest first.
+/// The position of a notification in the queue: its lane, then oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     lane: Lane,
     age: Age,
 }
 
-/// How old a notification is: by creation, then by arrival.
+/// The age of a notification: by creation, then by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Age {
     created_at: Timestamp,
@@ -83,34 +85,34 @@ impl Key {
         age: Age::NEWEST,
     };
 
-    /// What decides who is told first: priority, then age, whatever the lane.
+    /// The delivery order: priority, then age, in any lane.
     fn rank(self) -> (Reverse<Priority>, Age) {
         (self.lane.urgency, self.age)
     }
 }
 
-/// A notification that waits or is under a lease.
+/// A pending or leased notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// What it is.
+    /// The notification.
     #[serde(with = "snapshot::shared")]
     pub(super) notification: Arc<Notification>,
-    /// The injection it left with before without proof that it arrived.
+    /// The earlier injection that released it and was not confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) returned_from: Option<InjectionId>,
-    /// Whether it was told in a context that is gone.
+    /// Whether it was delivered in a context that is gone.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_recalled: bool,
-    /// Whether it came in place of a tool call, which it does once.
+    /// Whether it already cancelled a tool call, which it may once.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) has_cancelled: bool,
     /// The user wants it delivered to the agent.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_released_by_user: bool,
-    /// The user was shown that it waits.
+    /// It was shown to the user as waiting.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_shown: bool,
-    /// Its place among those of its age, kept when it comes back.
+    /// Its order within its age, kept when it returns.
     arrival: u64,
 }
 
@@ -129,7 +131,7 @@ impl Entry {
             match (self.is_released_by_user, self.is_recalled) {
                 (false, _) => return Hold::User,
                 (true, false) => return Hold::Asked,
-                // What was delivered once is not asked for again.
+                // A delivered notification needs no second request.
                 (true, true) => {}
             }
         }
@@ -141,17 +143,17 @@ impl Entry {
         }
     }
 
-    /// Whether it waits for the user's word.
+    /// Whether it waits for the user's decision.
     pub(super) fn is_for_user(&self) -> bool {
         self.hold() == Hold::User
     }
 
-    /// Whether it wakes the agent, if it is urgent enough or asked for.
+    /// Whether it wakes the agent, given enough priority or a user's request.
     fn is_active(&self) -> bool {
         self.notification.activation == Activation::Active || self.hold() == Hold::Asked
     }
 
-    /// Why it is delivered once more; `None` when it was not delivered before.
+    /// Why it is redelivered; `None` when it was not delivered before.
     pub(super) fn redelivered(&self) -> Option<Redelivered> {
         match self.returned_from {
             Some(_) => Some(Redelivered::Unconfirmed),
@@ -172,11 +174,12 @@ pub(super) struct Queue {
     active: BTreeSet<Key>,
     /// Those that wait for the user and were not shown yet.
     unshown: BTreeSet<Key>,
-    /// Those that a newer one may supersede or an event resolve, by each of their states and conditions.
+    /// Those that a newer one may supersede or an event may resolve, by each of their states and
+    /// conditions.
     by_state: BTreeSet<(StateKey, Key)>,
     /// How many wait for the user.
     for_user: usize,
-    /// How many of each subscriber wait in each lane; no zeroes.
+    /// How many of each subscriber are in each lane; no zeroes.
     counts: BTreeMap<Lane, BTreeMap<SubscriberId, u32>>,
     arrivals: u64,
 }
@@ -187,12 +190,12 @@ impl Queue {
         self.add(notification, false);
     }
 
-    /// Adds one that was told in a context that is gone.
+    /// Adds one that was delivered in a context that is gone.
     pub(super) fn recall(&mut self, notification: Arc<Notification>) {
         self.add(notification, true);
     }
 
-    /// Adds one that another session left, with what happened to it there.
+    /// Adds one that another session left, with its state there.
     pub(super) fn push_left(&mut self, notification: Arc<Notification>, marks: Marks) {
         let Marks { earlier, has_cancelled, is_released_by_user, is_shown } = marks;
         self.arrivals += 1;
@@ -213,21 +216,21 @@ impl Queue {
     fn add(&mut self, notification: Arc<Notification>, is_recalled: bool) {
         self.arrivals += 1;
         let arrival = self.arrivals;
-        // What was told once does not come in place of a call again.
+        // A redelivery does not cancel a call again.
         let has_cancelled = is_recalled;
         self.restore(Entry {
             notification,
             returned_from: None,
             is_recalled,
             has_cancelled,
-            // What the agent was told once needs no word of the user to be told again.
+            // Redelivery needs no user approval.
             is_released_by_user: is_recalled,
             is_shown: is_recalled,
             arrival,
         });
     }
 
-    /// Puts back what was taken, in its old place.
+    /// Returns an entry to its old place.
     pub(super) fn restore(&mut self, entry: Entry) {
         let key = entry.key();
         let notification = &entry.notification;
@@ -253,18 +256,18 @@ impl Queue {
         self.entries.insert(key, entry);
     }
 
-    /// The notification named `id`, if it waits.
+    /// The notification `id`, if it is pending.
     pub(super) fn get(&self, id: &NotificationId) -> Option<&Entry> {
         self.entries.get(self.by_id.get(id)?)
     }
 
-    /// Takes out the notification named `id`, if it waits.
+    /// Removes the notification `id`, if it is pending.
     pub(super) fn take(&mut self, id: &NotificationId) -> Option<Entry> {
         let key = *self.by_id.get(id)?;
         self.remove(key)
     }
 
-    /// Takes out the oldest of the least important ones.
+    /// Removes the oldest one of the lowest priority.
     pub(super) fn evict(&mut self) -> Option<Entry> {
         let (least, _) = self.entries.last_key_value()?;
         let urgency = least.lane.urgency;
@@ -274,19 +277,19 @@ impl Queue {
         self.remove(key)
     }
 
-    /// Takes out the one that expires first, if it has expired at `now`.
+    /// Removes the next one to expire, if it has expired at `now`.
     pub(super) fn take_expired(&mut self, now: Timestamp) -> Option<Entry> {
         let (_, key) = *self.by_expiry.first().filter(|(at, _)| *at <= now)?;
         self.remove(key)
     }
 
-    /// Takes out those that had left with `injection` and came back without proof of their arrival.
+    /// Removes those that `injection` released and that returned unconfirmed.
     pub(super) fn take_returned_from(&mut self, injection: &InjectionId) -> Vec<Entry> {
         let keys: Vec<Key> = self.returned_from(injection).copied().collect();
         keys.into_iter().filter_map(|key| self.remove(key)).collect()
     }
 
-    /// Whether [`Self::take_returned_from`] would take out something.
+    /// Whether [`Self::take_returned_from`] would remove any.
     pub(super) fn has_returned_from(&self, injection: &InjectionId) -> bool {
         self.returned_from(injection).next().is_some()
     }
@@ -297,9 +300,10 @@ impl Queue {
         })
     }
 
-    /// The first of those that `is_due` lets out: every critical one, and others up to `others_max` in all.
+    /// The first of those in lanes that `is_due` selects: every critical one, and others up to
+    /// `others_max` in all.
     ///
-    /// Shape: by priority, then oldest first; costs `others_max` for each lane, whatever the length.
+    /// Shape: by priority, then oldest first; costs `others_max` per lane, for any length.
     pub(super) fn first_due(&self, others_max: usize, is_due: impl Fn(Lane) -> bool) -> Vec<&Entry> {
         let mut due: Vec<&Entry> = Vec::new();
         for priority in Priority::ALL.into_iter().rev() {
@@ -319,7 +323,7 @@ impl Queue {
         due
     }
 
-    /// Removes what one of `subscribers` made, in the order in which it would be told.
+    /// Removes those made by one of `subscribers`, in delivery order.
     pub(super) fn take_of(&mut self, subscribers: &BTreeSet<SubscriberId>) -> Vec<Entry> {
         let of_them = |entry: &&Entry| subscribers.contains(&entry.notification.subscriber);
         let ids: Vec<NotificationId> =
@@ -327,7 +331,7 @@ impl Queue {
         ids.iter().filter_map(|id| self.take(id)).collect()
     }
 
-    /// Removes what `is_wanted` picks, in the order in which it would be delivered.
+    /// Removes those that `is_wanted` selects, in delivery order.
     pub(super) fn take_all_that(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         let wanted = self.entries.iter().filter(|(_, entry)| is_wanted(entry));
         let mut keys: Vec<Key> = wanted.map(|(key, _)| *key).collect();
@@ -335,7 +339,7 @@ impl Queue {
         keys.into_iter().filter_map(|key| self.remove(key)).collect()
     }
 
-    /// How many of each subscriber `is_due` lets out.
+    /// How many of each subscriber are in lanes that `is_due` selects.
     pub(super) fn count_due(&self, is_due: impl Fn(Lane) -> bool) -> BTreeMap<SubscriberId, u32> {
         let mut due = BTreeMap::new();
         for (lane, of_lane) in &self.counts {
@@ -348,17 +352,18 @@ impl Queue {
         due
     }
 
-    /// Whether `is_due` lets anything out.
+    /// Whether `is_due` selects any lane in use.
     pub(super) fn has_due(&self, is_due: impl Fn(Lane) -> bool) -> bool {
         self.counts.keys().any(|lane| is_due(*lane))
     }
 
-    /// Whether `is_due` lets out a critical one.
+    /// Whether `is_due` selects a lane with a critical one.
     pub(super) fn has_critical(&self, is_due: impl Fn(Lane) -> bool) -> bool {
         self.lanes_of(Reverse(Priority::Critical)).any(is_due)
     }
 
-    /// Marks the notification named `id` as one that the agent is to be told of; whether it waited for that.
+    /// Releases the notification `id` to the agent; returns whether it waited for the user's
+    /// decision.
     pub(super) fn release_to_agent(&mut self, id: &NotificationId) -> bool {
         let waits = |key: &&Key| key.lane.hold == Hold::User;
         let Some(mut entry) = self.by_id.get(id).filter(waits).copied().and_then(|key| self.remove(key))
@@ -370,7 +375,8 @@ impl Queue {
         true
     }
 
-    /// Marks as shown what waits for the user and was not shown before; the subscribers, in order.
+    /// Marks those that wait for the user as shown; returns the subscribers of the new ones, in
+    /// order.
     pub(super) fn show_to_user(&mut self) -> BTreeSet<SubscriberId> {
         let keys = std::mem::take(&mut self.unshown);
         let mut subscribers = BTreeSet::new();
@@ -383,7 +389,8 @@ impl Queue {
         subscribers
     }
 
-    /// The most urgent of those that may wake the agent, within the lanes that `is_wanted` picks.
+    /// The highest in rank of those that may wake the agent, within the lanes that `is_wanted`
+    /// selects.
     pub(super) fn most_urgent_active(&self, is_wanted: impl Fn(Lane) -> bool) -> Option<&Notification> {
         let mut from = None;
         loop {
@@ -396,7 +403,7 @@ impl Queue {
         }
     }
 
-    /// All of them in the order in which they would be told.
+    /// All of them in delivery order.
     pub(super) fn in_order(&self) -> Vec<&Entry> {
         let mut all: Vec<(&Key, &Entry)> = self.entries.iter().collect();
         all.sort_unstable_by_key(|(key, _)| key.rank());
@@ -411,12 +418,12 @@ impl Queue {
         self.entries.len()
     }
 
-    /// How many wait for the user's word.
+    /// How many wait for the user's decision.
     pub(super) fn len_for_user(&self) -> usize {
         self.for_user
     }
 
-    /// The priority of the most urgent one that does not wait for the user.
+    /// The highest priority of those that do not wait for the user.
     pub(super) fn top_priority(&self) -> Option<Priority> {
         let for_agent = self.counts.keys().find(|lane| lane.hold != Hold::User);
         for_agent.map(|lane| lane.urgency.0)
@@ -429,7 +436,7 @@ impl Queue {
         lanes.flat_map(|(_, counts)| counts.values()).sum()
     }
 
-    /// The priority of the least urgent one.
+    /// The lowest priority.
     pub(super) fn least_priority(&self) -> Option<Priority> {
         self.counts.last_key_value().map(|(lane, _)| lane.urgency.0)
     }
@@ -439,7 +446,7 @@ impl Queue {
         self.by_expiry.first().map(|(at, _)| *at)
     }
 
-    /// Every lane of a priority in which something waits.
+    /// Every lane of a priority that is in use.
     fn lanes_of(&self, urgency: Reverse<Priority>) -> impl Iterator<Item = Lane> {
         let first = Lane { urgency, hold: Hold::Cancels, inject_at: InjectionPoint::Immediate };
         let last = Lane { urgency, hold: Hold::User, inject_at: InjectionPoint::TurnEnd };
@@ -481,7 +488,7 @@ impl Queue {
     }
 }
 
-/// What stands of a queue in a snapshot; its indices are made again.
+/// The snapshot form; the indices are rebuilt.
 #[derive(Serialize, Deserialize)]
 struct QueueState<E> {
     entries: E,

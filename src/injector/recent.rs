@@ -1,4 +1,4 @@
-//! Which notifications have left a session's queue lately, so that none of them is taken in again.
+//! The notifications that recently left a session's queue, so that none is accepted again.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::notification::NotificationId;
 
-/// How many ids of notifications that have left are remembered, so that none of them is taken in again. A notification
-/// comes twice only when two inputs lead to it close together; the newest few suffice.
+/// How many such ids are kept. A notification comes twice only when two inputs lead to it close
+/// together, so the newest few suffice.
 pub(super) const RECENT_IDS_MAX: usize = 256;
 
 /// The ids of the notifications that left last.
@@ -22,7 +22,7 @@ pub(super) struct RecentIds {
 }
 
 impl RecentIds {
-    /// Remembers `id`; beyond [`RECENT_IDS_MAX`] the oldest one is forgotten.
+    /// Adds `id`; beyond [`RECENT_IDS_MAX`] the oldest is evicted.
     pub(super) fn insert(&mut self, id: NotificationId) {
         if !self.all.insert(id.clone()) {
             return;
@@ -35,7 +35,7 @@ impl RecentIds {
         }
     }
 
-    /// Forgets `id`, so that it can come again.
+    /// Removes `id`, so that it can be accepted again.
     pub(super) fn forget(&mut self, id: &NotificationId) {
         if self.all.remove(id) {
             self.newest_last.retain(|known| known != id);
@@ -51,7 +51,7 @@ impl RecentIds {
     }
 }
 
-/// What stands of the ids in a snapshot.
+/// The snapshot form.
 #[derive(Deserialize)]
 struct RecentIdsState {
     newest_last: VecDeque<NotificationId>,

@@ -1,7 +1,7 @@
-//! What an exchange released once is released again, whatever would be decided now.
+//! Repeats a recorded release, whatever the current program would decide.
 //!
-//! A replay by a later version of the program decides nothing that has happened: what the journal says was released is what the
-//! agent has.
+//! A replay by a later version must not change the past: the agent has what the journal says was
+//! released.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,10 @@ use crate::{
 };
 
 impl Injector {
-    /// What `record` says was released. Those of it that do not wait here are not delivered when they come later.
+    /// The release in `record`. Notifications in it that are not pending here are not delivered
+    /// when they come later.
     ///
-    /// Shape: the text is written anew, as all that the journal keeps of it is what was in it.
+    /// Shape: the text is rendered again, as the journal keeps only the ids.
     pub fn repeat(&mut self, record: &ReleaseRecord, writer: &impl Writer) -> Decided {
         let mut chosen: Vec<Candidate> = Vec::with_capacity(record.notifications.len());
         for id in &record.notifications {
@@ -32,8 +33,8 @@ impl Injector {
         Decided { fitted, directive: record.directive.clone() }
     }
 
-    /// The answer to an exchange with which nothing leaves, as the process died before, or as it is for a wake that nothing asks for any
-    /// more: nothing is released, and nothing is kept for its carrier.
+    /// The answer that releases nothing, because the process died before, or because the wake is no
+    /// longer needed. Nothing is kept for its carrier.
     pub fn unanswered(&self) -> Answer {
         let (pending, _) = self.pending();
         let check_before_tool = self.check_before_tool();

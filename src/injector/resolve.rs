@@ -1,13 +1,15 @@
-//! A condition holds no longer: what is pending about it is withdrawn, and what was delivered is not delivered again.
+//! A condition no longer holds: pending notifications of it are withdrawn, and delivered ones are
+//! not redelivered.
 
 use super::Injector;
 use crate::{ledger::Reason, notification::Resolution};
 
 impl Injector {
-    /// Does what `resolution` means here; it concerns the session. Says whether something that was pending ended.
+    /// Applies a `resolution` that concerns the session; returns whether a pending notification
+    /// ended.
     ///
-    /// Shape: a notification of several conditions ends with the last of them. What is on its way is not called back, and ends if it
-    /// comes back.
+    /// Shape: a notification of several conditions ends with the last of them. Leased ones are not
+    /// called back, and end if they return.
     pub fn resolve(&mut self, resolution: &Resolution) -> bool {
         let resolved = self.queue.take_resolved(resolution);
         for entry in &resolved {

@@ -1,5 +1,5 @@
-//! What is delivered once more and what is not, calls that give way together, and what a user is shown, told as short stories in simulated
-//! time.
+//! Redelivery, calls that are cancelled together, and lines for the user, as short stories in
+//! simulated time.
 
 use super::{
     tests::{Brief, Story, TERMS, continuing, exchange, in_turn, limits, names, notification},
@@ -23,7 +23,8 @@ fn push(story: &mut Story, name: &str, priority: Priority, nature: Nature) {
     story.injector.push(Arc::new(made));
 }
 
-/// A session to which an occurrence and a condition were delivered, and arrived; something is on its way, and something waits.
+/// A session to which an occurrence and a condition were delivered and confirmed; one notification
+/// is leased, one pending.
 fn in_the_midst() -> Story {
     let mut story = Story::new();
     push(&mut story, "happened", High, Nature::Occurrence);
@@ -71,7 +72,7 @@ fn a_condition_that_is_lost_after_its_context_was_goes_back_once() {
     assert_eq!(story.ledger(), ["holds i4 unconfirmed", "holds uncertain"]);
 }
 
-/// The end of the condition that [`push`] gives.
+/// Resolves the condition of [`push`].
 fn resolve(story: &mut Story) {
     let keys = vec![StateKey(1)];
     let resolution =

@@ -1,12 +1,13 @@
-//! A notification takes the place of pending ones whose states it gives anew.
+//! A notification replaces pending ones whose states it repeats.
 
 use super::Injector;
 use crate::{ledger::Reason, notification::Notification};
 
 impl Injector {
-    /// Ends what is pending and superseded by `notification`, or that one itself if it is superseded; whether it is.
+    /// Ends pending notifications that `notification` supersedes, or that one itself if it is
+    /// superseded; returns whether it is.
     ///
-    /// Shape: what is on its way to the agent is not called back, and what comes back from there may be superseded meanwhile.
+    /// Shape: leased ones are not called back, and may be superseded when they return.
     pub(super) fn supersede(&mut self, notification: &Notification) -> bool {
         for older in self.queue.take_superseded(notification) {
             self.end(&older.notification, Reason::Superseded);

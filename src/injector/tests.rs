@@ -1,4 +1,4 @@
-//! What one session's exchanges release, confirm and end, told as short stories in simulated time.
+//! What one session's exchanges release, confirm and end, as short stories in simulated time.
 
 use super::*;
 use crate::{
@@ -14,7 +14,7 @@ pub(super) const TERMS: Terms<'_> =
     Terms { lease: Duration::from_millis(2_000), has_delivery_notice: true, for_user: None };
 const QUEUE_LEN_MAX: u32 = 100;
 
-/// An injector with the verbs of a story: times in milliseconds, notifications by name, `subscriber#n` being made by
+/// An injector for stories: times in milliseconds, notifications by name, `subscriber#n` made by
 /// `subscriber`.
 pub(super) struct Story {
     pub(super) injector: Injector,
@@ -32,7 +32,7 @@ impl Story {
         self.injector.push(Arc::new(notification(name, priority, inject_at)))
     }
 
-    /// Makes an exchange without limits on the text, and gives the names of what it releases.
+    /// Makes an exchange without limits on the text, and returns the names of what it releases.
     pub(super) fn exchange(&mut self, exchange: &Exchange, now: u64) -> Vec<String> {
         names(self.answer(exchange, now).injection.as_ref())
     }
@@ -62,7 +62,7 @@ impl Story {
     }
 }
 
-/// Texts that take no room, and sentences that name subscribers.
+/// Empty texts, and sentences that name subscribers.
 pub(super) struct Brief;
 
 impl Writer for Brief {

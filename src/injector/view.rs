@@ -1,4 +1,4 @@
-//! What waits for a session and what is on its way to it, for whoever looks; changes nothing.
+//! The pending and leased notifications of a session, for display; changes nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,49 +16,49 @@ use super::{
 /// One session's notifications at a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InjectorView {
-    /// What waits, in the order in which it would be told.
+    /// The pending ones, in delivery order.
     pub pending: Vec<PendingView>,
-    /// What was released and is not confirmed, oldest release first.
+    /// The unconfirmed ones, oldest release first.
     pub leases: Vec<LeaseView>,
 }
 
-/// A notification that waits.
+/// A pending notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingView {
     /// Its id.
     pub id: NotificationId,
-    /// Who made it.
+    /// The subscriber that made it.
     pub subscriber: SubscriberId,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: Priority,
-    /// What it says, as TOON.
+    /// Its content, as TOON.
     pub content: Arc<str>,
-    /// Whether it waits for the user to say that the agent may have it.
+    /// Whether it waits for the user to release it to the agent.
     pub is_for_user: bool,
-    /// Where it may enter the context.
+    /// Its injection point.
     pub inject_at: InjectionPoint,
     /// How long ago it was made.
     pub age: Duration,
-    /// When it is no longer worth telling.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
-    /// Whether it may have been told before.
+    /// Whether it may have been delivered before.
     pub redelivered: bool,
 }
 
-/// An injection on its way.
+/// An unconfirmed injection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseView {
     /// Its short name.
     pub injection: InjectionId,
-    /// Where it was released.
+    /// The point that released it.
     pub point: InjectionPoint,
-    /// The message it rides on.
+    /// The message that carries it.
     pub carrier: Arc<str>,
     /// How long ago it was released.
     pub age: Duration,
-    /// When it stops being waited for.
+    /// When its lease expires.
     pub expires_at: Timestamp,
-    /// What is in it.
+    /// Its notifications.
     pub notifications: Vec<NotificationId>,
 }
 

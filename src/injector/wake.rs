@@ -1,7 +1,8 @@
-//! Whether what waits is worth waking an agent for, or interrupting it.
+//! Whether the queue justifies waking or interrupting an agent.
 //!
-//! An idle session is woken by an active notification of at least the threshold's priority, and by whatever its user wants discussed. A turn under way is disturbed by
-//! critical ones alone, as each of them says; one that waits for the next turn disturbs nothing.
+//! An idle session is woken by an active notification of at least the threshold's priority, and by
+//! any that its user wants discussed. A running turn is interrupted only by critical ones, each as
+//! it specifies; one that waits for the next turn interrupts nothing.
 
 use crate::{
     notification::{Notification, Priority},
@@ -10,7 +11,7 @@ use crate::{
 
 use super::queue::{Hold, Lane, Queue};
 
-/// What the queue asks for while its session is in `state`; `None` when it can wait.
+/// The wake that the queue requests while its session is in `state`; `None` when it can wait.
 pub(super) fn wanted(queue: &Queue, state: SessionState, threshold: Priority) -> Option<Wake> {
     if state == SessionState::Idle {
         let is_worth_a_turn = |lane: Lane| lane.urgency.0 >= threshold || lane.hold == Hold::Asked;

@@ -1,4 +1,4 @@
-//! Waiting for a future on a thread that may block.
+//! Waits for a future on a thread that may block.
 
 use std::{
     pin::pin,
@@ -9,7 +9,7 @@ use std::{
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Whether this thread is one of a runtime that has others do its work while it blocks.
+/// Whether this is a thread of a multi-thread runtime, which moves other tasks while it blocks.
 pub(crate) fn can_block() -> bool {
     Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }

@@ -1,7 +1,9 @@
-//! How a batch gets into the log and onto the disk: admitted, written by the leader of a group, and synced for all of it.
+//! How a batch reaches the disk: admission, writing by a group's leader, and one sync for the
+//! group.
 //!
-//! `leader` decides who writes, `writer` puts records into segments, and `sync` makes them durable. A leader may have to sync what
-//! its group waits for: `sync` hands it that as a duty, and whoever drops one undone leaves it to the flusher's thread.
+//! `leader` decides which thread writes, `writer` puts records into segments, and `sync` makes them
+//! durable. `sync` may give a leader the duty to sync for its group. If the duty is dropped undone,
+//! the flusher thread takes it.
 
 pub(crate) mod admission;
 pub(crate) mod append;

@@ -1,4 +1,4 @@
-//! What is on the disk: files, records in segments, and how they are read, scanned and recovered.
+//! The journal on the disk: files, records in segments, reading, scanning and recovery.
 
 pub(crate) mod clock;
 pub(crate) mod cursor;

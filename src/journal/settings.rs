@@ -1,43 +1,47 @@
-//! How a journal is kept.
+//! The settings of a journal.
 
 use std::time::Duration;
 
 use crate::journal::{log::record::RecordKind, maintenance::retention::Retention};
 
-/// How large a segment is, in bytes, unless set otherwise.
+/// The default size of a segment, in bytes.
 ///
-/// Source: opening and pruning work by segment; at 400 bytes an event this is about 160,000 of them.
+/// Source: opening and pruning work by segment; at 400 bytes an event this is about 160,000 of
+/// them.
 pub const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// How long what nobody waits for stays unsynced, unless set otherwise: what a power loss may take of the exchanges.
+/// The default time that a record nobody waits for stays unsynced: what a power loss may take of
+/// the exchanges.
 ///
-/// Source: a sync takes 0.1 to 5 ms of a thread that nobody waits for, so one a second is no load; Redis' `everysec` is the same.
+/// Source: a sync takes 0.1 to 5 ms of a background thread, so one a second is no load; Redis'
+/// `everysec` is the same.
 pub const SYNC_WITHIN: Duration = Duration::from_secs(1);
 
-/// When what is written is made durable.
+/// When written records are made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// Before an append at [`Level::Synced`] is answered.
     Sync,
-    /// Later: every append is answered before, so a power loss can take what is younger than `sync_within`.
+    /// Later: every append is answered before, so a power loss can take records younger than
+    /// `sync_within`.
     Interval,
 }
 
 /// How the journal is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalSettings {
-    /// How large a segment is; a record that is larger gets one of its own.
+    /// The size of a segment; a larger record gets a segment of its own.
     pub segment_bytes: u64,
-    /// When what is written is made durable.
+    /// When written records are made durable.
     pub durability: Durability,
-    /// How long what is written stays unsynced when nobody waits for a sync.
+    /// How long a record that nobody waits for stays unsynced.
     pub sync_within: Duration,
-    /// Whether full segments are sealed in the background; those that are not are read through at every start.
+    /// Whether full segments are sealed in the background; every start reads unsealed ones through.
     pub seal: bool,
-    /// What is deleted of that which nobody needs, see `Journal::set_needed_from`.
+    /// What to delete of records that are not needed, see `Journal::set_needed_from`.
     pub retention: Retention,
-    /// The kind of record that every segment begins with: the newest one is written again in front of each, so that a
-    /// reader of any of them knows it. `None` for no such kind.
+    /// The kind of record that every segment begins with: the newest one is written again at the
+    /// beginning, so that a reader of any segment knows it. `None` for no such kind.
     pub preface: Option<RecordKind>,
 }
 

@@ -1,4 +1,4 @@
-//! From what was found on the disk to a journal that runs: its shared state, its writer, and its threads.
+//! From a scan report to a running journal: its shared state, its writer, and its threads.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -34,7 +34,8 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many appends of one level are under way at once; the one after waits, which those of the other level do not notice.
+/// How many appends of one level may be in flight; further ones wait, without delaying the other
+/// level.
 pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
 
 /// A journal whose threads run, until it is dropped.
@@ -52,7 +53,7 @@ pub(crate) struct Running {
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What a start found.
+/// What recovery found.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) cuts: Vec<Cut>,
@@ -60,14 +61,15 @@ pub(crate) struct Found {
     pub(crate) time: Timestamp,
 }
 
-/// The threads that help the writer, and where prepared files come from.
+/// The threads that help the writer, and the channel of prepared files.
 struct Helpers {
     threads: Vec<JoinHandle<()>>,
     next: NextFile,
 }
 
 impl Running {
-    /// Starts the threads of a journal that was scanned, with the idempotency keys of the records up to those that were known.
+    /// Starts the threads of a scanned journal. `keys` are the idempotency keys of the records up
+    /// to the hint's.
     ///
     /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
     pub(crate) fn start(
@@ -151,7 +153,8 @@ fn start_helpers(
     clock: &Clock,
     synced: &watch::Receiver<Seq>,
 ) -> Result<Helpers, OpenError> {
-    // Both hold one and are never full: a file is ordered when the one before was taken, the first one by the writer.
+    // Both hold one and are never full: a file is ordered when the one before was taken; the writer
+    // orders the first.
     let (orders_sender, orders) = sync_channel(1);
     let (prepared_sender, prepared) = sync_channel(1);
     let preparing = Arc::clone(shared);
@@ -179,7 +182,7 @@ fn start_helpers(
     let mut threads = vec![flusher, preparer];
     match start("journal-sealer", move || sealer.run()) {
         Ok(sealer) => threads.push(sealer),
-        // Nothing waits for it, so its lack is no reason not to start.
+        // Nothing waits for it, so the journal starts without it.
         Err(error) => {
             let what = format!("nothing is sealed or deleted until the next start: {error}");
             tracing::warn!(error = &error as &dyn std::error::Error, "the journal seals and deletes nothing");
@@ -190,11 +193,11 @@ fn start_helpers(
     Ok(Helpers { threads, next })
 }
 
-/// Starts the thread that writes what others leave; it ends last and takes the others with it.
+/// Starts the writer thread, which ends last and stops the others.
 fn start_writer(group: &Arc<GroupCommit>) -> Result<JoinHandle<()>, OpenError> {
     let group = Arc::clone(group);
     start("journal-writer", move || {
-        // After a panic there is nothing to end in order: what waits is refused as the channels go.
+        // After a panic there is no orderly end: dropped channels refuse what waits.
         if let Some(writer) = group.run() {
             writer.end();
         }

@@ -1,4 +1,5 @@
-//! What the tests of the journal share: a small journal on files in memory, and records that tell their own number.
+//! Shared by the tests of the journal: a small journal on files in memory, and records that contain
+//! their number.
 
 use std::{
     sync::{
@@ -27,10 +28,10 @@ use crate::{
 /// Small enough that a few records fill a segment.
 pub(crate) const SEGMENT_BYTES: u64 = 400;
 
-/// Longer than any test: what nobody waits for stays unsynced.
+/// Longer than any test: records nobody waits for stay unsynced.
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Opens with small segments and a clock that stands still.
+/// Opens with small segments and a constant clock.
 pub(crate) fn open(files: &MemoryFiles) -> Opened {
     try_open(files).expect("opened")
 }
@@ -45,7 +46,7 @@ pub(crate) fn open_with(
     durability: Durability,
     clock: Clock,
 ) -> Result<Opened, OpenError> {
-    // What is sealed, and when, would be another thread's choice.
+    // Otherwise the timing of sealing would depend on another thread.
     let settings = JournalSettings {
         segment_bytes,
         durability,
@@ -56,7 +57,7 @@ pub(crate) fn open_with(
     open_set(files, settings, clock, RecoveryHint::default())
 }
 
-/// Opens a journal that syncs by itself what nobody waits for, at once.
+/// Opens a journal that soon syncs records that nobody waits for.
 pub(crate) fn open_syncing(files: &MemoryFiles, durability: Durability) -> Journal {
     let sync_within = Duration::from_millis(1);
     let settings = JournalSettings {
@@ -70,7 +71,7 @@ pub(crate) fn open_syncing(files: &MemoryFiles, durability: Durability) -> Journ
     open_set(files, settings, clock, RecoveryHint::default()).expect("opened").journal
 }
 
-/// Opens without asking for idempotency keys, as bodies may be any.
+/// Opens without idempotency keys, so that bodies may be anything.
 pub(crate) fn try_open_plainly(files: &MemoryFiles) -> Result<Opened, OpenError> {
     let settings =
         JournalSettings { segment_bytes: SEGMENT_BYTES, seal: false, ..JournalSettings::default() };
@@ -110,11 +111,11 @@ fn open_set(
     Journal::open_scanned(Arc::new(files.clone()), settings, clock, report, IdempotencyKeys::default())
 }
 
-/// Opens such that from now on every write and sync is the test's: the next segment is prepared.
+/// Opens with the next segment prepared, so that all later writes and syncs are the test's.
 pub(crate) fn open_prepared(files: &MemoryFiles, segment_bytes: u64) -> Journal {
     let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
     let journal = open_with(files, segment_bytes, Durability::Sync, clock).expect("opened").journal;
-    // The file and the folder.
+    // One of the file, one of the folder.
     let syncs = files.operations().syncs + 2;
     journal.prepare_next_file();
     while files.operations().syncs < syncs {
@@ -130,7 +131,7 @@ pub(crate) fn set_clock() -> (Arc<AtomicU64>, Clock) {
     (millis, Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst))))
 }
 
-/// One record with a body that depends on `number` alone, in its length too, and an idempotency key.
+/// One record with an idempotency key, whose body and length depend on `number` alone.
 pub(crate) fn batch(number: u64) -> AppendBatch {
     batch_of([number])
 }
@@ -147,7 +148,7 @@ pub(crate) fn body(number: u64) -> String {
     format!("{number} {}", "x".repeat(usize::try_from(number * 7 % 40).expect("small")))
 }
 
-/// The number that a record was made of.
+/// The number in a record's body.
 pub(crate) fn number_of(body: &[u8]) -> u64 {
     let text = std::str::from_utf8(body).expect("text");
     let number = text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
@@ -167,7 +168,7 @@ pub(crate) fn filled(count: u64, seals: bool) -> MemoryFiles {
     files
 }
 
-/// All records from `seq` on, as they are read in batches of three.
+/// All records from `seq` on, read in batches of three.
 pub(crate) fn read_all(journal: &Journal, seq: Seq) -> Vec<RecordBuf> {
     let mut reader = journal.read_from(seq);
     let mut all = Vec::new();
@@ -180,7 +181,7 @@ pub(crate) fn read_all(journal: &Journal, seq: Seq) -> Vec<RecordBuf> {
     }
 }
 
-/// The numbers of all records, after checking that positions have no gap.
+/// The numbers of all records; checks that positions have no gap.
 pub(crate) fn numbers(journal: &Journal) -> Vec<u64> {
     let records = read_all(journal, Seq(1));
     for (record, seq) in records.iter().zip(1..) {

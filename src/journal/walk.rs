@@ -1,8 +1,9 @@
-//! A random walk over all that can happen to a journal, on a disk as unkind as a real one, checked against a model.
+//! A random walk over everything that can happen to a journal, on a faulty disk, checked against a
+//! model.
 //!
-//! After every start, what was answered as durable is there, nothing is there that was never appended, and what was only written
-//! is there after a mere kill. Or the start was refused, with a cause, and what it advises leads to a start. One number decides
-//! the whole walk.
+//! After every start, records answered as durable are there, nothing is there that was never
+//! appended, and records that were only written are there after a mere kill. Or the start is
+//! refused with a cause, and its advice leads to a start. One number determines the whole walk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,23 +25,26 @@ use crate::journal::{
 };
 use crate::{event::Seq, time::Timestamp};
 
-/// How many walks there are, unless `ASIDE_WALK_SEEDS` says otherwise. `ASIDE_WALK_SEED` is the first one; alone, the only one.
+/// How many walks there are; `ASIDE_WALK_SEEDS` overrides it. `ASIDE_WALK_SEED` is the first one;
+/// alone, the only one.
 const SEEDS: u64 = 200;
 const STEPS: usize = 14;
-/// How many records one flipped byte can cost: all of a segment of the smallest ones, or those that a damaged seal hides.
+/// How many records one flipped byte can lose: all of a segment of the smallest ones, or those that
+/// a damaged seal hides.
 const LOST_MAX: usize = 16;
 const FILLER: Filler<'static> = Filler { kind: RecordKind(255), body: b"lost" };
 
 /// What was promised.
 #[derive(Debug, Default)]
 struct Model {
-    /// Every number below it was handed over once.
+    /// Every number below it was appended once.
     next_number: u64,
-    /// The records that were answered as durable, or that a start found.
+    /// Records that were answered as durable, or that a start found.
     durable: BTreeMap<u64, u64>,
-    /// Those that were answered as written since.
+    /// Records answered as written since.
     written: BTreeMap<u64, u64>,
-    /// What records say: their position, and how far the journal was durable; those of a mark have position 0.
+    /// The positions of records, and how far each says the journal was durable; a mark has position
+    /// 0.
     said: Vec<(u64, u64)>,
     /// Everything before it may have been deleted.
     forgotten: u64,
@@ -141,7 +145,7 @@ impl Walk {
         self.steps.push(format!("forget before {before}: {forgotten:?}"));
     }
 
-    /// Has something fail soon.
+    /// Makes something fail soon.
     fn fail(&mut self) {
         const OPERATIONS: [Operation; 7] = [
             Operation::Open,
@@ -161,7 +165,7 @@ impl Walk {
         self.files.fail(operation, name, times, kind);
     }
 
-    /// Ends a life, and may flip a byte then; returns how, and whether it did.
+    /// Ends a life, and may flip a byte then; returns how it ended, and whether a byte was flipped.
     fn end(&mut self, journal: Journal) -> (End, bool) {
         let ends = [End::Closed, End::Killed, End::Evicted, End::PowerLost];
         let mut end = ends[self.random.below(ends.len())];
@@ -184,7 +188,7 @@ impl Walk {
                 } else {
                     self.files.after_kill()
                 };
-                // Its threads end on the disk that is left behind.
+                // The old journal's threads end on the abandoned disk.
                 self.files.fail_no_more();
                 journal.close_blocking().ok();
                 self.files = left;
@@ -214,13 +218,13 @@ impl Walk {
         file.write_at(&[byte[0] ^ (1 << bit)], at).and_then(|()| file.sync_data()).expect("written");
         self.steps.push(format!("flip bit {bit} of byte {at} of {name}"));
         if name == MARK_NAME {
-            // It says nothing until the next orderly end.
+            // Without it nothing is said until the next orderly end.
             self.model.said.retain(|(seq, _)| *seq > 0);
         }
         true
     }
 
-    /// Starts, whatever it takes, and checks what is there.
+    /// Starts, with retries and repairs, and checks the records.
     fn start(&mut self, end: End, is_flipped: bool) -> Result<Journal, String> {
         let must = self.promised(end, is_flipped);
         if self.random.below(6) == 0 {
@@ -233,19 +237,19 @@ impl Walk {
             if self.random.below(2) == 0 {
                 let seed = self.random.below(1 << 30) as u64;
                 self.files = self.files.after_power_loss(seed);
-                // A start makes durable what it finds; one that failed promised nothing.
+                // A successful start makes durable what it finds; a failed one promised nothing.
                 return self.start_checked(&self.promised(End::PowerLost, is_flipped), is_flipped);
             }
         }
         self.start_checked(&must, is_flipped)
     }
 
-    /// What has to be there.
+    /// The records that must be there.
     fn promised(&self, end: End, is_flipped: bool) -> BTreeMap<u64, u64> {
         let Model { durable, written, said, .. } = &self.model;
         let mut must = durable.clone();
         if is_flipped {
-            // What nothing speaks for is what a crash may leave, as far as anybody can tell.
+            // Without evidence of durability, damage cannot be told from a torn end.
             let durable_to = durable.last_key_value().map_or(0, |(seq, _)| *seq);
             let survives = |(seq, _): &&(u64, u64)| end == End::Killed || *seq <= durable_to;
             let said_to = said.iter().filter(survives).map(|(_, said)| *said).max().unwrap_or(0);
@@ -297,7 +301,7 @@ impl Walk {
         Journal::open(files, settings, Arc::new(|| Timestamp::from_millis(5)), &|_| None)
     }
 
-    /// Compares all that is there with what has to be, and takes it for promised.
+    /// Compares all records with those that must be there, and adds them to the promised ones.
     fn check(&mut self, journal: &Journal, must: &BTreeMap<u64, u64>) -> Result<(), Wrong> {
         let first = journal.stored().expect("in memory").first;
         let mut reader = journal.read_from(first);
@@ -353,13 +357,13 @@ enum Wrong {
     Read(ReadError),
 }
 
-/// Waits until the journal's threads have nothing to do, so that the same number makes the same walk.
+/// Waits until the journal's threads are idle, so that the same number gives the same walk.
 fn idle(files: &MemoryFiles, journal: &Journal) {
     let inner = &journal.inner;
     let (mut quiet, mut before) = (0, files.operations());
     loop {
         std::thread::yield_now();
-        // Where there is no next file, there will be none, or it is tried again and again.
+        // Without a next file, there will be none, or the preparer retries.
         let has_next = files.list().expect("listed").iter().any(|name| name == "next.seg");
         if quiet == if has_next { 2 } else { 20 } {
             break;

@@ -1,22 +1,23 @@
-//! How many there are of some subscribers, in a text of bounded length.
+//! Counts by subscriber, in a text of bounded length.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::SubscriberId;
 
-/// Most subscribers that a count names; the others are a number. Five names of usual length cost about 40 tokens.
+/// Most subscribers named in a count; the others are a number. Five names of usual length cost
+/// about 40 tokens.
 pub const NAMED_MAX: usize = 5;
 
-/// How much a count says.
+/// The detail of a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// The total, and the subscribers with most.
+    /// The total, and the subscribers with the largest counts.
     Subscribers,
     /// The total alone.
     Total,
 }
 
-/// A total, and the subscribers with the largest part of it.
+/// A total, and the subscribers with the largest counts.
 ///
 /// ```
 /// use aside::notification::{Counts, Detail, SubscriberId};
@@ -45,17 +46,18 @@ impl Counts {
         Self { total, named }
     }
 
-    /// How many there are of all subscribers.
+    /// The count of all subscribers.
     pub fn total(&self) -> u32 {
         self.total
     }
 
-    /// The subscribers with most, most first; at most [`NAMED_MAX`], none where only the total is said.
+    /// The subscribers with the largest counts, in descending order; at most [`NAMED_MAX`], none
+    /// for only the total.
     pub fn named(&self) -> &[(SubscriberId, u32)] {
         &self.named
     }
 
-    /// How many there are of the subscribers that are not named.
+    /// The count of the subscribers that are not named.
     pub fn others(&self) -> u32 {
         let named = self.named.iter().map(|(_, count)| *count).fold(0, u32::saturating_add);
         self.total.saturating_sub(named)
@@ -63,7 +65,8 @@ impl Counts {
 }
 
 impl fmt::Display for Counts {
-    /// Writes the named ones and how many more there are, which needs no quotes in TOON; nothing when none is named.
+    /// Writes the named ones and the count of the others, without characters that TOON would quote;
+    /// nothing when none is named.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (subscriber, count)) in self.named.iter().enumerate() {
             let separator = if index == 0 { "" } else { "; " };

@@ -1,31 +1,31 @@
-//! What an event resolves: conditions that hold no longer.
+//! The resolution of conditions by an event.
 
 use std::sync::Arc;
 
 use super::{Nature, Notification, StateKey, SubscriberId};
 use crate::event::{Scope, Seq};
 
-/// The end of conditions that one subscriber tells of.
+/// The end of conditions of one subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolution {
     /// Whose conditions.
     pub subscriber: SubscriberId,
-    /// The event that resolves them; those that a later event gives hold.
+    /// The event that resolves them; conditions of later events still hold.
     pub seq: Seq,
-    /// For whom.
+    /// The sessions concerned.
     pub scope: Scope,
     /// The conditions.
     pub keys: Vec<StateKey>,
 }
 
 impl Resolution {
-    /// Whether `notification` tells of something that this resolves.
+    /// Whether this resolves a condition of `notification`.
     pub fn changes(&self, notification: &Notification) -> bool {
         notification.subscriber == self.subscriber
             && notification.unresolved.iter().any(|state| self.ends(state))
     }
 
-    /// What is left of `notification` where this holds; `None` if nothing changes.
+    /// `notification` without the resolved conditions; `None` if nothing changes.
     pub fn applied_to(&self, notification: &Notification) -> Option<Arc<Notification>> {
         self.changes(notification).then(|| {
             let mut left = notification.clone();
@@ -40,7 +40,7 @@ impl Resolution {
 }
 
 impl Notification {
-    /// Whether everything that it tells of is resolved.
+    /// Whether everything that it reports is resolved.
     pub fn is_resolved(&self) -> bool {
         self.nature == Nature::Condition && self.unresolved.is_empty()
     }

@@ -1,4 +1,4 @@
-//! How a notification stands in a snapshot: in a table, as it may wait in many queues.
+//! The snapshot form of a notification: in a table, as it may be in many queues.
 
 use super::Notification;
 use crate::snapshot::{self, Damaged, Shared};

@@ -1,4 +1,5 @@
-//! What is to be appended: each record with its kind, the body that `protocol` gives it, and the key that makes publishing idempotent.
+//! The records to append: each with its kind, its body encoded by `protocol`, and its idempotency
+//! key.
 
 use crate::{
     engine::io::RequestId,
@@ -13,7 +14,7 @@ use crate::{
 
 /// Records that get consecutive positions and one time.
 ///
-/// Shape: an event or an exchange, which others write, can be larger than a record may be; nothing else can.
+/// Shape: only an event or an exchange, which come from outside, can exceed the size of a record.
 #[derive(Debug, Default)]
 pub struct Records {
     batch: AppendBatch,
@@ -25,7 +26,7 @@ impl Records {
         Self::default()
     }
 
-    /// What `add` adds, which is one record as a rule.
+    /// The records added by `add`, usually one.
     pub fn build(add: impl FnOnce(&mut Self)) -> Self {
         let mut records = Self::new();
         add(&mut records);
@@ -45,7 +46,8 @@ impl Records {
         self.batch.push_with(RecordKind(record::EVENT), key, |body| record::encode_event(event, body))
     }
 
-    /// Adds an event whose id was just made: nobody can publish it again, so no key is kept for it.
+    /// Adds an event whose id was just made: it cannot be published again, so no key is kept for
+    /// it.
     ///
     /// Errors: it is too large; nothing was added.
     pub fn event_with_new_id(&mut self, event: &EventRef<'_>) -> Result<(), BodyTooLarge> {
@@ -53,7 +55,7 @@ impl Records {
         self.batch.push_with(RecordKind(record::EVENT), None, write)
     }
 
-    /// Adds an exchange, to be answered under the number `request`.
+    /// Adds an exchange, to be answered as `request`.
     ///
     /// Errors: it is too large; nothing was added.
     pub fn exchange(&mut self, request: RequestId, exchange: &Exchange) -> Result<(), BodyTooLarge> {
@@ -61,12 +63,12 @@ impl Records {
         self.batch.push_with(RecordKind(record::EXCHANGE), None, write)
     }
 
-    /// Adds an event of the daemon's own.
+    /// Adds an event of the daemon.
     pub fn own_event(&mut self, event: &Event) {
         self.event(&event.as_ref()).expect("the daemon's own events are small");
     }
 
-    /// Adds that injections have arrived, as `by` shows.
+    /// Adds that injections have arrived, with the evidence `by`.
     pub fn acks(&mut self, session: &SessionId, injections: &[InjectionId], by: ConfirmedBy) {
         for injection in injections {
             self.push(record::ACK, |body| record::encode_ack(session, injection, by, body));
@@ -78,32 +80,33 @@ impl Records {
         self.push(record::UNDELIVERED, |body| record::encode_undelivered(session, injection, body));
     }
 
-    /// Adds that a session began, or where it is now.
+    /// Adds that a session began or changed.
     pub fn session_opened(&mut self, session: &SessionId, harness: &Harness) {
         self.push(record::SESSION_OPENED, |body| record::encode_session_opened(session, harness, body));
     }
 
-    /// Adds that a session ended, as its harness says, and whether it can be resumed.
+    /// Adds that a session ended, as reported by its harness, and whether it can be resumed.
     pub fn session_closed(&mut self, session: &SessionId, may_return: bool) {
         self.push(record::SESSION_CLOSED, |body| record::encode_session_closed(session, may_return, body));
     }
 
-    /// Adds that a session's process has ended; it can be resumed in another one.
+    /// Adds that a session's process has ended; the session can be resumed in another one.
     pub fn process_gone(&mut self, session: &SessionId, process: Process) {
         self.push(record::SESSION_CLOSED, |body| record::encode_process_gone(session, process, body));
     }
 
-    /// Adds that a session which says nothing has a client attached.
+    /// Adds that a silent session has a client attached.
     pub fn session_seen(&mut self, session: &SessionId) {
         self.push(record::SESSION_SEEN, |body| record::encode_session_seen(session, body));
     }
 
-    /// Adds that a session was idle at the time `as_of`; `source` names where that stands.
+    /// Adds that a session was idle at `as_of`; `source` names the evidence.
     pub fn session_idle(&mut self, session: &SessionId, source: &str, as_of: Timestamp) {
         self.push(record::SESSION_STATE, |body| record::encode_session_idle(session, source, as_of, body));
     }
 
-    /// Adds what the user decided about a notification; without a session it holds wherever that is pending.
+    /// Adds the user's decision about a notification; without a session it applies wherever that is
+    /// pending.
     pub fn decided(
         &mut self,
         session: Option<&SessionId>,
@@ -113,7 +116,7 @@ impl Records {
         self.push(record::DECIDED, |body| record::encode_decided(session, notification, decision, body));
     }
 
-    /// Adds which rules hold from here on, by their content hash.
+    /// Adds which rules are in force from here on, by their content hash.
     pub fn rules(&mut self, hash: &str) {
         self.push(record::RULES, |body| record::encode_rules(hash, body));
     }
@@ -123,7 +126,7 @@ impl Records {
         self.push(record::RELEASED, |body| record::encode_released(release, body));
     }
 
-    /// Adds that the record at `seq` is not followed.
+    /// Adds that the record at `seq` is skipped.
     pub fn skipped(&mut self, seq: Seq) {
         self.push(record::SKIPPED, |body| record::encode_skipped(seq, body));
     }
@@ -138,7 +141,7 @@ impl Records {
         self.push(record::TICK, record::encode_bare);
     }
 
-    /// The journal's own form of it.
+    /// The batch for the journal.
     pub fn into_batch(self) -> AppendBatch {
         self.batch
     }

@@ -1,15 +1,15 @@
-//! Bytes of no meaning here, for `#[serde(with = "snapshot::bytes")]`: as one block, not as a list of numbers.
+//! Opaque bytes, for `#[serde(with = "snapshot::bytes")]`: one block instead of a list of numbers.
 
 use std::{fmt, marker::PhantomData};
 
 use serde::{Deserializer, Serializer, de};
 
-/// Writes the bytes.
+/// Encodes the bytes.
 pub fn serialize<T: AsRef<[u8]>, S: Serializer>(bytes: &T, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_bytes(bytes.as_ref())
 }
 
-/// Reads what [`serialize`] wrote.
+/// Decodes the output of [`serialize`].
 pub fn deserialize<'de, T: for<'a> From<&'a [u8]>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     from.deserialize_bytes(Visitor(PhantomData))
 }

@@ -1,11 +1,14 @@
-//! Reads the state of snapshots of the form before names: values in the order of their fields, without names.
+//! Reads the state of snapshots of format 3: values in the order of their fields, without names.
 //!
-//! Shape: `STATE` says as data which values follow each other, and by which names the present form has them. Unsigned numbers take seven
-//! bits a byte, low bits first, the eighth saying that more follow. A text is its length and its bytes; an optional value follows a byte
-//! that is 1; a list, map or set is its length and its items; an enum is the number of its variant, a byte, and what is in it. A name that stood
-//! in several places, and what is shared, stands once after the number 0; where it stands again, it is its number from 1.
+//! Shape: `STATE` describes as data which values follow each other, and their names in the present
+//! format. Unsigned numbers have seven bits a byte, low bits first; the eighth bit says that more
+//! follow. A text is its length and its bytes. An optional value follows a byte that is 1. A list,
+//! map or set is its length and its items. An enum is the number of its variant, a byte, and its
+//! content. A repeated name or shared value is written once after the number 0; each repetition is
+//! its number, from 1.
 //!
-//! What is left out of the present form has no entry here, so the ledger's newest entries, which stood last, are not read.
+//! Values without a place in the present format have no entry here, so the ledger's newest entries,
+//! which came last, are not read.
 
 use std::ops::Range;
 
@@ -13,33 +16,33 @@ use rmp::encode;
 
 use super::{Damaged, LENGTH_BYTES, join, shared::WrittenTables};
 
-/// What a value is.
+/// The type of a value.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Number,
     /// A number of 16 bytes, little-endian.
     Wide,
     Flag,
-    /// A text where it stands.
+    /// A text in place.
     Text,
-    /// A text that may have stood before.
+    /// A text that may be a repetition.
     Name,
     Bytes,
     Optional(&'static Kind),
-    /// Optional in the old form, always there in the present one.
+    /// Optional in the old format, always present in the new one.
     Always(&'static Kind),
     List(&'static Kind),
     Map(&'static Kind, &'static Kind),
     Pair(&'static Kind, &'static Kind),
     Struct(&'static [(&'static str, Kind)]),
     Enum(&'static [(&'static str, Option<Kind>)]),
-    /// In a table of this name; a block is there as its bytes.
+    /// In a table of this name; a block is in it as bytes.
     Shared(&'static str, &'static Kind),
 }
 
 use Kind::{Always, Bytes, Enum, Flag, List, Map, Name, Number, Optional, Pair, Shared, Struct, Text, Wide};
 
-/// An enum whose variants hold nothing.
+/// An enum whose variants have no content.
 macro_rules! words {
     ($($word:literal),+ $(,)?) => { Enum(&[$(($word, None)),+]) };
 }
@@ -267,9 +270,9 @@ const ENGINE: Kind = Struct(&[
 const STATE: Kind =
     Struct(&[("rules", Text), ("applied", Number), ("applied_at", Number), ("engine", ENGINE)]);
 
-/// The same state in the present form.
+/// Converts a state to the present format.
 ///
-/// Errors: the bytes are not a state of form 3.
+/// Errors: the bytes are not a state of format 3.
 pub fn to_present(bytes: &[u8]) -> Result<Vec<u8>, Damaged> {
     let mut old =
         Old { bytes, at: 0, texts: Vec::new(), shared: Vec::new(), tables: WrittenTables::default() };
@@ -282,9 +285,9 @@ pub fn to_present(bytes: &[u8]) -> Result<Vec<u8>, Damaged> {
 struct Old<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Where the names stand that were met.
+    /// The ranges of the names read so far.
     texts: Vec<Range<usize>>,
-    /// In which table what was met is, and its number there.
+    /// The table and the number of each shared value read so far.
     shared: Vec<(&'static str, u32)>,
     tables: WrittenTables,
 }
@@ -292,7 +295,7 @@ struct Old<'a> {
 const IN_MEMORY: &str = "a vector takes every byte";
 
 impl Old<'_> {
-    /// Reads a value of `kind` and appends it in the present form.
+    /// Reads a value of `kind` and appends it in the present format.
     fn pass_on(&mut self, kind: &Kind, to: &mut Vec<u8>) -> Result<(), Damaged> {
         match kind {
             Number => write_number(to, self.number()?),
@@ -378,7 +381,7 @@ impl Old<'_> {
         Ok(())
     }
 
-    /// The number in `table` of what follows, or stood before.
+    /// The number in `table` of the next value, new or repeated.
     fn shared(&mut self, table: &'static str, kind: &Kind) -> Result<u32, Damaged> {
         if let Some(index) = self.known()? {
             let (of, number) = *self.shared.get(index).ok_or_else(|| self.damaged())?;
@@ -406,7 +409,7 @@ impl Old<'_> {
         Ok(at)
     }
 
-    /// Which of those before it follows; `None` if it follows itself.
+    /// The index of the repeated value; `None` if a new one follows.
     fn known(&mut self) -> Result<Option<usize>, Damaged> {
         let number = self.number()?;
         Ok(number.checked_sub(1).map(|number| usize::try_from(number).unwrap_or(usize::MAX)))
@@ -424,7 +427,7 @@ impl Old<'_> {
         Ok(begin..self.at)
     }
 
-    /// How many follow; no more than there are bytes left.
+    /// The number of items; no more than there are bytes left.
     fn count(&mut self) -> Result<u32, Damaged> {
         let count = self.number()?;
         let left = (self.bytes.len() - self.at) as u64;

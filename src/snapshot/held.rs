@@ -1,21 +1,22 @@
-//! A part of a state that is borrowed when it is written and owned when it was read.
+//! A part of a state: borrowed for encoding, owned after decoding.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A value or a reference to one; written as the value.
+/// A value or a reference to one; encoded as the value.
 #[derive(Debug)]
 pub enum Held<'a, T> {
-    /// To be written.
+    /// For encoding.
     Borrowed(&'a T),
-    /// Was read.
+    /// After decoding.
     Owned(T),
 }
 
 impl<T> Held<'_, T> {
-    /// What was read.
+    /// The decoded value.
     ///
     /// # Panics
-    /// When it was not read but is to be written.
+    ///
+    /// When it is borrowed.
     pub fn into_owned(self) -> T {
         match self {
             Self::Owned(value) => value,

@@ -1,7 +1,8 @@
-//! What stands in several places of a state: written once, and one value again when it is read.
+//! Values in several places of a state: encoded once, and one value again after decoding.
 //!
-//! A derived implementation passes nothing on from field to field, so the tables of the state that is being written or read are found by the
-//! thread that does it. They are there only while [`super::write`] or [`super::read`] runs.
+//! A derived implementation passes no context from field to field, so a thread-local variable holds
+//! the tables of the state that is being encoded or decoded. They exist only while [`super::write`]
+//! or [`super::read`] runs.
 
 use std::{
     any::Any,
@@ -17,29 +18,29 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 use super::Damaged;
 
-/// A type whose values stand in several places. It shares nothing of its own.
+/// A type whose values occur in several places. It contains no shared values itself.
 pub trait Shared: Any + Send + Sync + Sized {
-    /// The name of the table that its values are written into.
+    /// The name of the table for its values.
     const TABLE: &'static str;
 
     /// Appends the value.
     ///
-    /// Errors: it cannot be written.
+    /// Errors: it cannot be encoded.
     fn append_to(&self, bytes: &mut Vec<u8>) -> Result<(), Damaged>;
 
-    /// Reads what [`Shared::append_to`] appended.
+    /// Decodes the output of [`Shared::append_to`].
     ///
-    /// Errors: the bytes are not that.
+    /// Errors: the bytes are invalid.
     fn from_bytes(bytes: &[u8]) -> Result<Self, Damaged>;
 }
 
-/// Writes a reference: the number of the value in its table.
+/// Encodes a reference: the number of the value in its table.
 pub fn serialize<T: Shared, S: Serializer>(thing: &Arc<T>, to: S) -> Result<S::Ok, S::Error> {
     let number = TABLES.with_borrow_mut(|tables| tables.written.number(thing)).map_err(ser::Error::custom)?;
     number.serialize(to)
 }
 
-/// Reads a reference.
+/// Decodes a reference.
 pub fn deserialize<'de, T: Shared, D: Deserializer<'de>>(from: D) -> Result<Arc<T>, D::Error> {
     resolve(u32::deserialize(from)?).map_err(de::Error::custom)
 }
@@ -48,19 +49,19 @@ pub fn deserialize<'de, T: Shared, D: Deserializer<'de>>(from: D) -> Result<Arc<
 pub mod list {
     use super::{Arc, Deserialize, Deserializer, Ref, Serializer, Shared};
 
-    /// Writes the references in their order.
+    /// Encodes the references in order.
     pub fn serialize<'a, C, T, S>(things: &'a C, to: S) -> Result<S::Ok, S::Error>
     where
         &'a C: IntoIterator<Item = &'a Arc<T>>,
         T: Shared,
         S: Serializer,
     {
-        // A list is written with its length, which not every iterator knows.
+        // A list is encoded with its length, which not every iterator knows.
         let things: Vec<Ref<T>> = things.into_iter().map(|thing| Ref(Arc::clone(thing))).collect();
         to.collect_seq(things)
     }
 
-    /// Reads what `serialize` wrote.
+    /// Decodes the output of `serialize`.
     pub fn deserialize<'de, C, T, D>(from: D) -> Result<C, D::Error>
     where
         C: FromIterator<Arc<T>>,
@@ -76,7 +77,7 @@ pub mod list {
 pub mod map {
     use super::{Arc, BTreeMap, Deserialize, Deserializer, Ref, Serialize, Serializer, Shared};
 
-    /// Writes the map in the order of its keys.
+    /// Encodes the map in key order.
     pub fn serialize<K, T, S>(things: &BTreeMap<K, Arc<T>>, to: S) -> Result<S::Ok, S::Error>
     where
         K: Serialize,
@@ -86,7 +87,7 @@ pub mod map {
         to.collect_map(things.iter().map(|(key, thing)| (key, Ref(Arc::clone(thing)))))
     }
 
-    /// Reads what `serialize` wrote.
+    /// Decodes the output of `serialize`.
     pub fn deserialize<'de, K, T, D>(from: D) -> Result<BTreeMap<K, Arc<T>>, D::Error>
     where
         K: Deserialize<'de> + Ord,
@@ -117,26 +118,26 @@ thread_local! {
     static TABLES: RefCell<Tables> = RefCell::default();
 }
 
-/// What is shared by the state that is being written, and by the one that is being read.
+/// The shared values of the state being encoded, and of the one being decoded.
 #[derive(Default)]
 struct Tables {
     written: WrittenTables,
-    /// `None` while nothing is read.
+    /// `None` while nothing is decoded.
     read: Option<ReadTables>,
 }
 
-/// The tables of a state that is being written, by their names.
+/// The tables of a state being encoded, by name.
 #[derive(Debug, Default)]
 pub(super) struct WrittenTables(BTreeMap<&'static str, WrittenTable>);
 
 #[derive(Debug, Default)]
 struct WrittenTable {
-    /// The number of each value, by its address; the values outlive the writing.
+    /// The number of each value, by its address; the values outlive the encoding.
     numbers: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
     count: u32,
     /// The values, each as a block.
     blocks: Vec<u8>,
-    /// Where a value is written before its length is known.
+    /// Holds an encoded value before its length is known.
     scratch: Vec<u8>,
 }
 
@@ -154,7 +155,7 @@ impl WrittenTables {
         Ok(number)
     }
 
-    /// Adds a value that is written already; returns its number.
+    /// Adds an encoded value; returns its number.
     pub(super) fn push(&mut self, table: &'static str, value: &[u8]) -> u32 {
         let table = self.0.entry(table).or_default();
         table.scratch.clear();
@@ -182,21 +183,21 @@ impl WrittenTable {
     }
 }
 
-/// The tables of a state that is being read.
+/// The tables of a state being decoded.
 pub(super) struct ReadTables {
     bytes: Vec<u8>,
     tables: BTreeMap<String, Vec<Slot>>,
     texts: HashSet<Arc<str>>,
 }
 
-/// A value of a table: where it is written, and what was read of it.
+/// A value of a table: its range, and the decoded value.
 struct Slot {
     at: Range<usize>,
     read: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ReadTables {
-    /// Finds the values; reads none of them.
+    /// Finds the values; decodes none of them.
     pub(super) fn of(bytes: &[u8]) -> Result<Self, Damaged> {
         let damaged = |_| Damaged::new("its tables cannot be read");
         let mut rest = bytes;
@@ -227,7 +228,7 @@ impl ReadTables {
     }
 }
 
-/// The value of a reference; read when it is met for the first time.
+/// The value of a reference; decoded at its first use.
 fn resolve<T: Shared>(number: u32) -> Result<Arc<T>, Damaged> {
     let no_state = || Damaged::new("there is no state around it");
     let known = TABLES.with_borrow_mut(|tables| {
@@ -240,7 +241,7 @@ fn resolve<T: Shared>(number: u32) -> Result<Arc<T>, Damaged> {
         }
         Err(at) => at,
     };
-    // Taken out meanwhile, as reading the value looks for texts in the tables.
+    // Taken out meanwhile, as decoding the value looks up texts in the tables.
     let bytes =
         TABLES.with_borrow_mut(|tables| tables.read.as_mut().map(|read| std::mem::take(&mut read.bytes)));
     let bytes = bytes.ok_or_else(no_state)?;
@@ -254,7 +255,7 @@ fn resolve<T: Shared>(number: u32) -> Result<Arc<T>, Damaged> {
     })
 }
 
-/// The text that equal ones are, while a state is read.
+/// Returns one shared text for equal ones, while a state is decoded.
 pub(super) fn text(text: &str) -> Arc<str> {
     TABLES.with_borrow_mut(|tables| {
         let Some(read) = &mut tables.read else { return text.into() };
@@ -267,14 +268,14 @@ pub(super) fn text(text: &str) -> Arc<str> {
     })
 }
 
-/// Does `write`; returns what it shared.
+/// Runs `write`; returns the tables of shared values.
 pub(super) fn while_writing<R>(write: impl FnOnce() -> R) -> (R, WrittenTables) {
     TABLES.with_borrow_mut(|tables| tables.written = WrittenTables::default());
     let written = write();
     (written, TABLES.with_borrow_mut(|tables| std::mem::take(&mut tables.written)))
 }
 
-/// Does `read` with what the state shares.
+/// Runs `read` with the tables of shared values.
 pub(super) fn while_reading<R>(shared: ReadTables, read: impl FnOnce() -> R) -> R {
     TABLES.with_borrow_mut(|tables| tables.read = Some(shared));
     let read = read();
@@ -282,7 +283,7 @@ pub(super) fn while_reading<R>(shared: ReadTables, read: impl FnOnce() -> R) -> 
     read
 }
 
-/// Spreads addresses, which nobody chooses and of which the low bits say little.
+/// Hashes addresses, which are not attacker-controlled and whose low bits vary little.
 #[derive(Debug, Default)]
 struct AddressHasher(u64);
 
@@ -298,7 +299,8 @@ impl Hasher for AddressHasher {
     }
 
     fn write_usize(&mut self, address: usize) {
-        // An odd number with about as many ones as zeros; the high half of the product depends on every bit.
+        // An odd number with about as many ones as zeros; the high half of the product depends on
+        // every bit.
         let mixed = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ (mixed >> 32);
     }

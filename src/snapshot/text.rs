@@ -1,4 +1,5 @@
-//! Texts that stand in many places, for `#[serde(deserialize_with = "snapshot::text::read")]`: equal ones are one text after reading.
+//! Repeated texts, for `#[serde(deserialize_with = "snapshot::text::read")]`: equal ones are one
+//! text after decoding.
 
 use std::{fmt, sync::Arc};
 
@@ -6,7 +7,7 @@ use serde::{Deserializer, de};
 
 use super::shared;
 
-/// Reads a text; the same one as before if an equal one was read in this way from the same state.
+/// Decodes a text; shares an equal one read this way from the same state.
 pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
     from.deserialize_str(Visitor)
 }

@@ -1,4 +1,4 @@
-//! The loop with a clock that a test moves, and a journal in memory.
+//! The loop with a clock that a test sets, and a journal in memory.
 #![expect(clippy::disallowed_methods, reason = "the test runs the loop's task and lets simulated time pass")]
 
 use std::{
@@ -27,11 +27,11 @@ use crate::{
     server::EngineHandle,
 };
 
-/// Milliseconds of the wall clock and of the steady one.
+/// Milliseconds of the wall clock and of the monotonic one.
 static WALL: AtomicU64 = AtomicU64::new(1_000_000);
 static STEADY: AtomicU64 = AtomicU64::new(0);
 
-/// When the wall clock is put back, in steady milliseconds, and by how much.
+/// When the wall clock is set back, in monotonic milliseconds, and by how much.
 const BACK_AT: u64 = 59_990;
 const BACK_BY: u64 = 1_000;
 
@@ -49,7 +49,7 @@ fn advance_and_read() -> Duration {
     Duration::from_millis(READS.fetch_add(1, Ordering::SeqCst))
 }
 
-/// Lets both clocks go on with the runtime's, and puts the wall clock back once.
+/// Advances both clocks with the runtime's, and sets the wall clock back once.
 async fn turn_clocks() {
     let mut every = tokio::time::interval(Duration::from_millis(1));
     every.tick().await;
@@ -69,18 +69,18 @@ fn kinds(journal: &Journal) -> Vec<u8> {
     batch.iter().map(|record| record.kind.0).collect()
 }
 
-/// A loop that does not run yet, with one session, and what it works on.
+/// A loop that is not running yet, with one session, and its surroundings.
 struct Prepared {
     event_loop: EventLoop,
     journal: Journal,
     engine: EngineHandle,
     drain: watch::Sender<bool>,
-    /// Dropped last: the rules' folder, and the other ends of what the loop speaks to.
+    /// Dropped last: the rules' folder, and the other ends of the loop's channels.
     others: Box<dyn Any + Send>,
 }
 
 impl Prepared {
-    /// Prepares it by the rules that `files` make, each a name and a text.
+    /// Prepares it with the rules in `files`, each a name and a text.
     async fn new(files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let clock = Arc::new(Clock::reading(read, Timestamp::ZERO));
@@ -130,7 +130,7 @@ impl Prepared {
     }
 }
 
-/// A loop that runs.
+/// A running loop.
 struct Running {
     journal: Journal,
     engine: EngineHandle,
@@ -142,7 +142,7 @@ struct Running {
 }
 
 impl Running {
-    /// Starts it by the rules that `files` make.
+    /// Starts it with the rules in `files`.
     async fn start(files: &[(&str, &str)]) -> Self {
         let Prepared { event_loop, journal, engine, drain, others: _others } = Prepared::new(files).await;
         let registry = Arc::clone(&event_loop.registry);
@@ -151,7 +151,7 @@ impl Running {
         Self { journal, engine, drain, ended, registry, clocks, _others }
     }
 
-    /// Ends it; gives the kinds of the records.
+    /// Stops it; returns the kinds of the records.
     async fn stop(self) -> Vec<u8> {
         self.drain.send_replace(true);
         self.ended.await.expect("it ends").expect("without an error");
@@ -168,7 +168,8 @@ async fn open_session(journal: &Journal, id: &str) {
     append(journal, |records| records.session_opened(&SessionId::new(id), &Harness::default())).await;
 }
 
-/// Runs a loop with one session for a time, and gives the kinds of the records that this leaves; `is_followed`: by a client.
+/// Runs a loop with one session for a time, and returns the kinds of the records; `is_followed`: by
+/// a client.
 async fn run_for(time: Duration, idle_close: &str, is_followed: bool) -> Vec<u8> {
     let settings = format!("[sessions]\nidle_close = \"{idle_close}\"\n");
     let running = Running::start(&[("aside.toml", &settings)]).await;
@@ -221,7 +222,8 @@ async fn what_is_due_is_done_while_records_keep_coming() {
         cause: None,
     };
     append(&running.journal, |records| records.own_event(&event)).await;
-    // Timers stand still while a task is ready; one that was begun between two milliseconds does not end here.
+    // Timers do not advance while a task is ready; one that started between two milliseconds does
+    // not end here.
     tokio::time::advance(Duration::from_micros(500)).await;
     for _ in 0..100 {
         for clock in [&WALL, &STEADY] {

@@ -1,4 +1,5 @@
-//! However the file came to be, it is the same: fed live, in pieces, after a crash, or folded again from the journal.
+//! The file is the same whether it is fed live, in pieces, after a crash, or folded again from the
+//! journal.
 
 use std::{
     path::{Path, PathBuf},
@@ -58,7 +59,7 @@ const TYPES: [(&str, Severity); 8] = [
     ("nobody.asks.at.all", Severity::Info),
 ];
 
-/// A small generator of numbers, so that the records are the same in every run.
+/// A small number generator, so that every run has the same records.
 struct Numbers(u64);
 
 impl Numbers {
@@ -132,11 +133,12 @@ impl World {
 
     /// Appends `count` records.
     fn go_on(&mut self, count: u64) {
-        // On a thread that is no runtime's: a task that never yields is held back there for good.
+        // On a separate thread: a task of a runtime that never yields would be stopped there for
+        // good.
         thread::scope(|scope| scope.spawn(|| self.append_any(count)).join().expect("no panic"));
     }
 
-    /// Mostly events, some exchanges, now and then something else.
+    /// Mostly events, some exchanges, rarely something else.
     fn append_any(&mut self, count: u64) {
         for _ in 0..count {
             let pause = if self.numbers.below(40) == 0 { 30_000 } else { 400 };
@@ -177,7 +179,7 @@ impl World {
 
     fn append_exchange(&mut self, session: SessionId) {
         let point = self.numbers.one_of(&InjectionPoint::ALL);
-        // Few enough names that some carriers ask again.
+        // Few enough names that some carriers repeat.
         let carrier = format!("c{}", self.numbers.below(400));
         let workspace = self.numbers.one_of(&["/w", "/w/src", "/elsewhere"]);
         let exchange = Exchange {
@@ -188,7 +190,7 @@ impl World {
         self.append(record::EXCHANGE, |body| record::encode_exchange(RequestId(1), &exchange, body));
     }
 
-    /// A file beside the one that is fed, made from the journal alone.
+    /// A second file, made from the journal alone.
     fn made_again(&self) -> PathBuf {
         let path = self.folder.path().join("again.db");
         rebuild(&path, &self.past()).expect("rebuilt");
@@ -207,7 +209,7 @@ impl World {
     }
 }
 
-/// The event loop without an engine's other consumers.
+/// The event loop without the engine's other consumers.
 struct Loop {
     fold: Fold,
     reader: Reader,
@@ -219,7 +221,8 @@ impl Loop {
         Self { fold: Fold::new(world.rules.clone()), reader: world.journal.read_from(Seq(1)), feed }
     }
 
-    /// Takes wishes and one slice of at most `records_max`; returns whether there was one.
+    /// Handles subscription requests and one slice of at most `records_max`; returns whether there
+    /// was one.
     fn turn(&mut self, records_max: usize) -> bool {
         while let Some(Some(attach)) = self.feed.wish().now_or_never() {
             self.feed.begin(attach, &mut self.fold);
@@ -233,7 +236,7 @@ impl Loop {
         self.fold.applied > before
     }
 
-    /// Turns until everything in the journal is projected.
+    /// Runs until everything in the journal is projected.
     async fn settle(&mut self, world: &World, projection: &Projection) {
         while self.turn(64) || projection.progress().projected() < *world.journal.written().borrow() {
             tokio::task::yield_now().await;
@@ -247,7 +250,7 @@ impl Loop {
     }
 }
 
-/// Every kind of question, answered as JSON.
+/// Every kind of query, answered as JSON.
 fn answers(path: &Path) -> Vec<String> {
     let (projection, _commands) = Projection::new(path);
     let ask = |view: &View<'_>| {
@@ -426,7 +429,7 @@ async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_
         let past = world.past();
         let (projector, feed) = Projector::new(projection.clone(), commands, past, Some(writer), &mut fold);
         let mut looped = Loop { fold, reader, feed };
-        // What comes before the thread has begun joins on to what the start noted.
+        // Records appended before the thread starts join the notes of the start.
         world.go_on(50);
         while looped.turn(64) {}
         let thread = projector.start().expect("started");
@@ -480,7 +483,7 @@ fn a_file_that_is_broken_of_another_version_or_of_another_journal_is_made_again(
     }
 }
 
-/// Overwrites the page where the table of events begins, below what SQLite has of it in memory.
+/// Overwrites the page where the table of events begins, bypassing SQLite's cache.
 fn break_events(path: &Path) {
     execute(path, "PRAGMA wal_checkpoint(TRUNCATE)");
     let mut bytes = std::fs::read(path).expect("read");
@@ -505,7 +508,7 @@ async fn a_file_that_only_a_reader_finds_broken_is_made_again() {
     let ask = || projection.read(|view| view.events(&EventFilter::default(), 200).map(|_| view.projected));
     let error = ask().await.expect_err("broken");
     assert!(error.is_damage(), "{error}");
-    // Nothing comes that would be written; that it was read is enough.
+    // Nothing is appended; the failed read alone triggers the repair.
     while ask().await.is_err() {
         looped.turn(64);
         tokio::task::yield_now().await;
@@ -537,7 +540,7 @@ async fn a_folder_that_is_not_there_is_said_and_tried_again() {
     looped.settle(&world, &projection).await;
     drop(orders.join_next().await);
     looped.settle(&world, &projection).await;
-    // It is well again once it is fed again.
+    // It is healthy once it is fed again.
     while projection.failed().is_some() {
         looped.turn(64);
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Reloads over a journal in memory, followed by a fold that the test moves.
+//! Reloads over a journal in memory, followed by a fold that the test drives.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::{
 
 const SUBSCRIBER: &str = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"ci.check.failed\"]\n";
 
-/// A configuration and a state folder, and who reads the one.
+/// A configuration, a state folder, and the reloader.
 struct Bench {
     folder: tempfile::TempDir,
     reloader: Reloader,
@@ -61,7 +61,7 @@ async fn the_event_loop_is_handed_rules_that_are_compiled() {
     let mut reader = journal.read_from(Seq(1));
     let event_loop = async {
         reader.wait().await.expect("open");
-        // Without its bundle nobody can compile the rules that the record names.
+        // Without its bundle the rules of the record cannot be compiled.
         for entry in
             fs::read_dir(folder.path().join("state/rules")).expect("kept before the record was appended")
         {
@@ -134,7 +134,8 @@ async fn rules_that_wait_for_space_are_named_and_never_after_those_of_a_reload()
         let reloaded = if has_reload { reloader.reload().await.expect("reloaded").rules } else { waiting };
         let elapsed = tokio::time::timeout(2 * FULL_RETRY, reloader.run()).await;
         assert!(elapsed.is_err(), "somebody may still ask");
-        // Time that is paused does not wait for the journal's threads; what is appended now comes after all that was begun.
+        // Paused time does not wait for the journal's threads; a new append comes after all earlier
+        // ones.
         publisher.append(Records::build(Records::tick)).await.expect("appended");
         assert_eq!(named(&journal), [reloaded]);
     }

@@ -1,12 +1,13 @@
-//! The form of a snapshot's file: a header, the idempotency keys, the state.
+//! The format of a snapshot's file: a header, the idempotency keys, the state.
 //!
-//! The header, little-endian: `asidesnp`, the form's version (4 bytes), the checksum of the last record that is in it (4, see
-//! [`Record::checksum`]), the number of that record (8), its time (8), the lengths of keys and state in bytes (8 each), their
-//! CRC-32C (4 each), and the CRC-32C of the header before (4). A key is 16 bytes and the record of its event 8, oldest first.
-//! What the state is, is the business of `Fold`. Nothing in a file is believed before its checksum was.
+//! The header, little-endian: `asidesnp`, the format version (4 bytes), the checksum of the last
+//! record that is in it (4, see [`Record::checksum`]), the number of that record (8), its time (8),
+//! the lengths of keys and state in bytes (8 each), their CRC-32C (4 each), and the CRC-32C of the
+//! preceding header (4). A key is 16 bytes and the record of its event 8, oldest first. `Fold`
+//! defines the state. Nothing in a file is used before its checksum is verified.
 //!
-//! Forms 3 and 4 do not say a checksum of the record, say after its time where it is in the journal (16), which nobody asks any
-//! more, and name files of keys where this one has the keys.
+//! Formats 3 and 4 have no checksum of the record. After its time they have its place in the
+//! journal (16), which is unused now, and where this one has the keys they name files of keys.
 
 use crate::{
     event::Seq,
@@ -16,29 +17,29 @@ use crate::{
     time::Timestamp,
 };
 
-/// The version of the form, and of the state in it; to be raised when one of them changes so that an earlier program would
-/// misread it. A state with other fields is of the same form.
+/// The version of the format, and of the state in it. Raise it when a change would make an earlier
+/// program misread either. A state with other fields has the same format.
 pub const FORMAT_VERSION: u32 = 5;
 
-/// The version of the form before, which is read too: its keys are in files of their own.
+/// The version before, still readable: its keys are in files of their own.
 const KEYLESS_VERSION: u32 = 4;
 
-/// The version before that one, which is read too: its state has no names.
+/// The version before that one, still readable: its state has no names.
 const NAMELESS_VERSION: u32 = 3;
 
-/// The longest header that there is.
+/// The longest header.
 pub(super) const HEADER_BYTES_MAX: usize = 76;
 
 const MAGIC: [u8; 8] = *b"asidesnp";
-/// How long the header is.
+/// The header's length.
 const HEADER_BYTES: usize = 60;
-/// How long a key with its record is.
+/// The length of a key with its record.
 const KEY_BYTES: usize = 24;
 
-/// What a snapshot's file begins with.
+/// The header of a snapshot's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// How the rest is to be read; what is written has the present form.
+    /// How to read the rest; new files have the present format.
     pub(super) form: Form,
     pub(super) last: LastRecord,
     pub(super) keys: Section,
@@ -50,16 +51,16 @@ pub(super) struct Header {
 pub(super) struct LastRecord {
     pub(super) seq: Seq,
     pub(super) time: Timestamp,
-    /// See [`Record::checksum`]; forms before do not say it.
+    /// See [`Record::checksum`]; earlier formats lack it.
     pub(super) checksum: Option<u32>,
 }
 
-/// How the content is written.
+/// The format of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// With the keys.
+    /// With keys.
     Present,
-    /// With the names of files of keys.
+    /// With the names of key files.
     Keyless,
     /// The same, and the state has its fields in order and without names.
     Nameless,
@@ -72,13 +73,13 @@ pub(super) struct Section {
     checksum: u32,
 }
 
-/// Why a snapshot is passed over.
+/// Why a snapshot is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     /// It cannot be read.
     #[error("it cannot be read")]
     Io(#[from] std::io::Error),
-    /// It does not begin as a snapshot does.
+    /// It has no snapshot header.
     #[error("it is not a snapshot")]
     NotASnapshot,
     /// A later program wrote it, or one that is too old.
@@ -87,32 +88,32 @@ pub enum Unusable {
         /// Its format.
         found: u32,
     },
-    /// Its name says another record.
+    /// Its name refers to another record.
     #[error("it is named {named} and holds what was up to record {seq}")]
     Name {
-        /// As its name says.
+        /// According to its name.
         named: Seq,
-        /// As it says itself.
+        /// According to its header.
         seq: Seq,
     },
-    /// It is shorter or longer than it says.
+    /// Its length does not match its header.
     #[error("it has {found} bytes instead of {expected}")]
     Length {
-        /// How long it is.
+        /// Its length.
         found: usize,
-        /// How long it says that it is.
+        /// Its length according to the header.
         expected: usize,
     },
-    /// Its content was changed.
+    /// Its content does not match the checksum.
     #[error("its checksum is wrong")]
     Checksum,
-    /// Its content is not state.
+    /// Its content is not a valid state.
     #[error("its state cannot be gone on from")]
     State(#[from] Damaged),
     /// The journal is shorter.
     #[error("it is ahead of the journal")]
     Ahead(#[source] OpenError),
-    /// The journal went on otherwise after an earlier record.
+    /// The journal has other records after an earlier one.
     #[error("the journal's record {seq} is not the one that it holds")]
     OtherRecord {
         /// Its last record.
@@ -127,16 +128,16 @@ pub enum Unusable {
 }
 
 impl Unusable {
-    /// Whether the snapshot is not one of this journal.
+    /// Whether the snapshot belongs to another journal.
     pub(super) fn is_of_another_journal(&self) -> bool {
         matches!(self, Self::Ahead(_) | Self::OtherRecord { .. })
     }
 }
 
 impl LastRecord {
-    /// Compares it with what the journal has in its place, if it has that.
+    /// Compares it with the record at its position, if there is one.
     ///
-    /// Shape: the record that a repair put in the place of a lost one could have been any.
+    /// Shape: a repair's tombstone could have been any record.
     ///
     /// Errors: it is another record.
     pub(super) fn check(&self, found: Option<Record<'_>>) -> Result<(), Unusable> {
@@ -156,7 +157,7 @@ impl Form {
         }
     }
 
-    /// How long its header is.
+    /// The length of its header.
     pub(super) fn header_bytes(self) -> usize {
         match self {
             Self::Present => HEADER_BYTES,
@@ -177,7 +178,7 @@ impl Section {
 }
 
 impl Header {
-    /// In the present form.
+    /// Encodes a header of the present format.
     pub(super) fn encode(record: LastRecord, keys: Section, state: Section) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend_from_slice(&MAGIC);
@@ -195,7 +196,7 @@ impl Header {
 
     /// Reads the header of a file of `size` bytes.
     ///
-    /// Errors: it is not one that this program can go on from.
+    /// Errors: this program cannot use it.
     pub(super) fn decode(bytes: &[u8], size: usize) -> Result<Self, Unusable> {
         if !bytes.starts_with(&MAGIC) {
             return Err(Unusable::NotASnapshot);
@@ -219,7 +220,7 @@ impl Header {
     }
 
     fn read(form: Form, fields: &mut Fields<'_>) -> Option<Self> {
-        // Forms before had here how the engine behaves.
+        // Earlier formats had the engine's behavior here.
         let checksum = Some(fields.u32()?).filter(|_| form == Form::Present);
         let seq = Seq(fields.u64()?);
         let time = Timestamp::from_millis(fields.u64()?);
@@ -233,7 +234,7 @@ impl Header {
     }
 }
 
-/// Writes keys as they stand in a file.
+/// Encodes keys in the file format.
 pub(super) fn encode_keys(keys: &[IdempotencyKey]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(keys.len() * KEY_BYTES);
     for key in keys {
@@ -243,7 +244,7 @@ pub(super) fn encode_keys(keys: &[IdempotencyKey]) -> Vec<u8> {
     bytes
 }
 
-/// Reads what [`encode_keys`] wrote.
+/// Decodes the output of [`encode_keys`].
 pub(super) fn decode_keys(bytes: &[u8]) -> impl Iterator<Item = IdempotencyKey> {
     bytes.as_chunks::<KEY_BYTES>().0.iter().map(|bytes| {
         let mut numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));

@@ -1,4 +1,4 @@
-//! What is kept of many snapshots with many idempotency keys, and what a crash leaves of them.
+//! What is kept of many snapshots with many idempotency keys, and after a crash.
 
 use super::*;
 use crate::journal::{
@@ -16,7 +16,7 @@ fn rules() -> RulesStore {
     RulesStore::new(std::path::Path::new("none are asked for"))
 }
 
-/// An engine that has done nothing but to come to `seq`.
+/// An engine that has only advanced to `seq`.
 fn capture(seq: u64) -> Capture {
     let mut fold = Fold::new(rules());
     fold.applied = Seq(seq);
@@ -50,7 +50,7 @@ fn a_snapshot_has_the_newest_keys_of_the_records_up_to_it() {
     let files = MemoryFiles::new();
     let snapshots = open(&files);
     let newest = 2 * IDEMPOTENCY_KEYS_MAX as u64;
-    // Those of later records may be lost with these.
+    // Keys of later records may be lost with those records.
     let remembered = keys(newest - IDEMPOTENCY_KEYS_MAX as u64 + 8..=newest + 7);
     let bytes = write(&snapshots, newest, &remembered).expect("written");
     assert_eq!(bytes, files.open(&name_of(Seq(newest))).and_then(|file| file.size()).expect("sized"));
@@ -72,7 +72,7 @@ fn the_newest_two_are_kept_and_what_older_forms_needed_goes() {
     assert_eq!(loaded(&files), Some((20, keys([2, 4]))));
 }
 
-/// A file as the program before wrote it: a longer header, and the names of files of keys.
+/// A file of the previous format: a longer header, and the names of key files.
 fn form_4(seq: u64, state: &[u8]) -> Vec<u8> {
     let list = [7; 32];
     let mut bytes = b"asidesnp\x04\0\0\0\0\0\0\0".to_vec();
@@ -202,7 +202,7 @@ fn a_cut_or_a_failure_at_any_write_or_sync_leaves_the_newest_that_was_written() 
             assert!(least == 0 || seq >= ENDS[least - 1], "{faults:?}: {seq} of {least}");
             let is_whole = found.is_none_or(|(seq, found)| found == keys(1..=seq));
             assert!(is_whole, "{faults:?}: the keys are others");
-            // Whatever it left, life goes on from there, and one more snapshot is whole.
+            // Whatever is left, the next start uses it, and one more snapshot is whole.
             let again = open(&left);
             again.load(&rules());
             write(&again, 7_000, &keys(1..=7_000)).expect("written");

@@ -1,9 +1,10 @@
 //! When a snapshot is taken, and the task that writes it.
 //!
-//! The event loop takes one between two slices, as that is the only moment at which the engine stands still; that costs it the
-//! time of writing the state into memory. Everything else happens elsewhere: the journal's writer copies the idempotency keys, the
-//! task waits until the journal is durable as far as it must be and writes the file. There is one under way at most; while it
-//! is, none is taken. One that cannot be written is said and does no harm.
+//! The event loop captures the state between two slices, the only time when the engine does not
+//! change; that costs the time of encoding the state in memory. The rest happens elsewhere: the
+//! journal's writer copies the idempotency keys; the task waits until the journal is durable far
+//! enough and writes the file. At most one is in progress; meanwhile none is captured. A failure to
+//! write one is reported and harmless.
 
 use std::{convert::Infallible, error::Error, io, sync::Arc};
 
@@ -22,20 +23,20 @@ use crate::{
     projection::Projection,
 };
 
-/// How many bytes of records one is taken after, also if they are few: half a segment.
+/// Take a snapshot after this many bytes of records, even if they are few: half a segment.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
 
-/// A snapshot on its way, and the record up to which the journal must be durable before.
+/// A snapshot to write, and the record up to which the journal must be durable before.
 #[derive(Debug)]
 pub(crate) struct Order {
     capture: Capture,
     durable: Seq,
     keys: oneshot::Receiver<Vec<IdempotencyKey>>,
-    /// Where it is said how many bytes it became; nothing is if it could not be written.
+    /// Receives the number of bytes written; dropped if it could not be written.
     written: oneshot::Sender<u64>,
 }
 
-/// Where the event loop hands its snapshots to, and when it does.
+/// When the event loop takes snapshots, and where it sends them.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     orders: mpsc::Sender<Order>,
@@ -43,25 +44,27 @@ pub(crate) struct Schedule {
     records_max: u64,
     last: Seq,
     bytes_since: u64,
-    /// How many bytes the last one took. Snapshots together are never more than the journal, so state that is large is written less often.
+    /// The size of the last one, in bytes. Snapshots together are never larger than the journal, so
+    /// a large state is written less often.
     last_bytes: u64,
     under_way: Option<oneshot::Receiver<u64>>,
 }
 
 impl Schedule {
-    /// Hands over to `orders`; the first one comes when `records_max` records follow `last`, the last one that a snapshot
-    /// holds; what a start read counts, so that daemons that are killed early do not leave ever more of it.
+    /// Sends to `orders`; the first one is due when `records_max` records follow `last`, the last
+    /// record of a snapshot. Records read by a start count, so that daemons that are killed early
+    /// do not leave ever more of them.
     pub(crate) fn new(orders: mpsc::Sender<Order>, records_max: u32, last: Seq) -> Self {
         let records_max = u64::from(records_max);
         Self { orders, records_max, last, bytes_since: 0, last_bytes: 0, under_way: None }
     }
 
-    /// Takes note of records that were applied, by the bytes of their bodies.
+    /// Counts applied records, by the bytes of their bodies.
     pub(crate) fn note_applied(&mut self, bytes: u64) {
         self.bytes_since += bytes;
     }
 
-    /// Whether a snapshot is due when the engine has applied everything up to `applied`.
+    /// Whether a snapshot is due after applying everything up to `applied`.
     pub(crate) fn is_due(&mut self, applied: Seq) -> bool {
         match self.under_way.as_mut().map(oneshot::Receiver::try_recv) {
             Some(Err(TryRecvError::Empty)) => return false,
@@ -74,26 +77,28 @@ impl Schedule {
         is_much && self.bytes_since >= self.last_bytes
     }
 
-    /// Hands one over, to be written when `journal` is durable up to what it has. Waits while another one is under way.
+    /// Sends one to be written when `journal` is durable up to its record. Waits while another one
+    /// is in progress.
     ///
-    /// What the engine owed was appended before, so a journal that is durable up to its end has that too.
+    /// Pending events were appended before, so a journal that is durable up to its end includes
+    /// them.
     pub(crate) async fn hand_over(&mut self, capture: Capture, journal: &Journal) {
         let durable = *journal.written().borrow();
-        // Asked for here, as the journal may be closed by the time at which the task comes to it.
+        // Requested here, as the journal may be closed when the task needs them.
         let keys = journal.begin_idempotency_keys();
         let (written, under_way) = oneshot::channel();
         (self.last, self.bytes_since, self.under_way) = (capture.seq, 0, Some(under_way));
-        // The task that takes it ends after everyone who can send.
+        // The task that receives it ends after all senders.
         let _ = self.orders.send(Order { capture, durable, keys, written }).await;
     }
 }
 
-/// Where orders go: one waits while another is written; who comes then waits too, which only the last one at the end may.
+/// Capacity 1: one waits while another is written. Only the last one, at shutdown, may block on it.
 pub(crate) fn orders() -> (mpsc::Sender<Order>, mpsc::Receiver<Order>) {
     mpsc::channel(1)
 }
 
-/// Writes what is handed over, one after the other, until nothing more can come.
+/// Writes snapshots one by one until the channel is closed.
 pub(crate) async fn run(
     mut orders: mpsc::Receiver<Order>,
     snapshots: Arc<Snapshots>,
@@ -103,7 +108,7 @@ pub(crate) async fn run(
     while let Some(Order { capture, durable, keys, written }) = orders.recv().await {
         let Ok(keys) = keys.await else { continue };
         if journal.synced().wait_for(|synced| *synced >= durable).await.is_err() {
-            // The journal failed before it came that far.
+            // The journal failed before it was durable that far.
             continue;
         }
         let (kept, seq) = (&snapshots, capture.seq);
@@ -112,7 +117,8 @@ pub(crate) async fn run(
             Ok(Ok(bytes)) => {
                 tracing::debug!(%seq, bytes, "a snapshot was written");
                 journal.set_needed_from(kept.journal_needed_from());
-                // What retention has deleted by now. A size that cannot be read is no reason to stop.
+                // Forget what retention has deleted by now. A size that cannot be read is no reason
+                // to stop.
                 if let Ok(stored) = journal.stored() {
                     projection.forget_before(stored.first).await;
                 }

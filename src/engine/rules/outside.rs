@@ -1,4 +1,4 @@
-//! `[sources]` of `aside.toml`, as far as it is about sources that wait for something outside. To add one, add a row.
+//! `[sources]` of `aside.toml` for sources that wait for something outside. To add one, add a row.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::{
 };
 
 sources! {
-    // Module, its name in `[sources]`, what its events are about, and without what it finds nothing.
+    // Module, name in `[sources]`, subject of its events, and what it requires.
     watch "watch" "what somebody waits for" "`aside watch CONDITION`";
     ci "ci" "checks of what was pushed" "`gh`, logged in";
     lsp "lsp" "what language servers find" "`enabled = true` in `[sources.lsp]`, and the servers";

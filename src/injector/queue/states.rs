@@ -1,4 +1,4 @@
-//! What is found by the states and conditions that it tells of.
+//! Finds notifications by their states and conditions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use super::{Entry, Key, Queue};
 use crate::notification::{Notification, Resolution, StateKey};
 
 impl Queue {
-    /// Takes out those that are superseded by `newer`, in order.
+    /// Removes those that `newer` supersedes, in order.
     pub(in crate::injector) fn take_superseded(&mut self, newer: &Notification) -> Vec<Entry> {
         let candidates = newer.states.iter().flat_map(|state| self.with_state(state.key));
         let superseded: BTreeSet<Key> = candidates
@@ -25,7 +25,7 @@ impl Queue {
         self.with_state(state.key).any(|(_, entry)| older.is_superseded_by(&entry.notification))
     }
 
-    /// Takes out those of which `resolution` leaves nothing, in order.
+    /// Removes those that `resolution` leaves empty, in order.
     pub(in crate::injector) fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Entry> {
         let candidates = resolution.keys.iter().flat_map(|key| self.with_state(*key));
         let changed: BTreeMap<Key, Arc<Notification>> = candidates

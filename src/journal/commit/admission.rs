@@ -1,5 +1,6 @@
-//! Back-pressure: publishing waits while the consumer of the journal is far behind, so that what never waits here, an exchange,
-//! is handled soon after it is appended also in the midst of a burst. The journal is the buffer, so there is no queue.
+//! Back-pressure: publishing waits while the consumer of the journal is far behind. So an exchange,
+//! which never waits here, is handled soon after its append even during a burst. The journal is the
+//! buffer; there is no queue.
 
 use std::{
     sync::{
@@ -13,21 +14,23 @@ use tokio::sync::{Mutex, watch};
 
 use crate::{event::Seq, journal::commit::append::AppendBatch};
 
-/// How much work the consumer may have before it when publishing waits: what an exchange waits at most behind events. A batch that
-/// is more than that by itself comes on top of half of it, and who publishes takes the processor from the consumer meanwhile: so a
-/// tenth of the 20 ms that an exchange may take. In a burst of events that all match, 5 ms gave twice the p99 of an exchange and a
+/// How much work the consumer may have pending before publishing waits: the longest an exchange
+/// waits behind events. A batch larger than this is admitted once the lag is half of it, and
+/// publishers compete with the consumer for the processor: so a tenth of the 20 ms that an exchange
+/// may take. In a burst of events that all match, 5 ms gave twice the p99 of an exchange and a
 /// tenth more events a second.
 const LAG: Duration = Duration::from_millis(2);
-/// Fewest and most records that this can be, however slow or fast the consumer is. An event for four templates that all reach their
-/// bounds takes 1 ms (`scripts/hostile-templates`), and a lag of 64 such events kept exchanges waiting for up to 148 ms.
+/// Bounds of the lag in records, for a slow and a fast consumer. An event for four templates that
+/// all reach their bounds takes 1 ms (`scripts/hostile-templates`), and a lag of 64 such events
+/// kept exchanges waiting for up to 148 ms.
 const LAG_RECORDS: (u64, u64) = (4, 16_384);
-/// The same until the consumer's pace is known, which is after `PACE_AFTER`; few, as it may be slow.
+/// The lag until the consumer's pace is known (`PACE_AFTER`); few, as the consumer may be slow.
 const LAG_RECORDS_AT_FIRST: u64 = 8;
-/// How many notifications for many sessions may be untaken, over all sessions, when publishing waits: sessions take some 700,000 a second,
-/// and one that asks takes its own at once, as many as there are divided by the sessions.
+/// How many notifications may be untaken over all sessions before publishing waits. Sessions take
+/// some 700,000 a second, and one session takes its share (untaken divided by sessions) at once.
 const UNTAKEN_MAX: u64 = 262_144;
-/// How long the consumer has to work before its pace counts. It is one slice of the event loop: when records become expensive, publishers
-/// wait before many of them are written.
+/// How long the consumer has to work before its pace counts: one slice of the event loop. When
+/// records become expensive, publishers wait before many of them are written.
 const PACE_AFTER: Duration = Duration::from_millis(2);
 
 /// How fast the consumer handles records.
@@ -38,7 +41,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Counts some records and how long they took; gives from time to time how many records take `LAG`.
+    /// Counts records and the time they took; from time to time returns how many records take
+    /// `LAG`.
     pub fn note(&mut self, records: u64, took: Duration) -> Option<u64> {
         self.records += records;
         self.took += took;
@@ -52,22 +56,22 @@ impl Pace {
     }
 }
 
-/// Whether a batch of so many records may follow `lag` others that the consumer has before it; one that would never fit, once
-/// half of what may be is handled.
+/// Whether a batch of so many records may follow `lag` pending ones. A batch that never fits is
+/// admitted once at most half of `lag_max` is pending.
 fn has_room(records: u64, lag: u64, lag_max: u64) -> bool {
     lag + records <= lag_max || lag <= lag_max / 2
 }
 
-/// How far the consumer is, and what it may have before it.
+/// The consumer's position, and how far behind it may be.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// Each value replaces the one before; who waits looks at the newest.
+    /// Only the newest value matters to a waiter.
     consumed: watch::Sender<Seq>,
     /// How many records the consumer may be behind before publishing waits.
     lag_max: AtomicU64,
-    /// What sessions have yet to take of what the consumer has handled.
+    /// Notifications that the consumer handled and sessions have not taken.
     untaken: AtomicU64,
-    /// Held by the one publisher that is next, so that two that wait do not take the same room.
+    /// Held by the one publisher that is next, so that two waiters do not take the same room.
     next: Arc<Mutex<()>>,
 }
 
@@ -82,7 +86,8 @@ impl Admission {
         }
     }
 
-    /// Waits until the consumer is near enough for a batch; the next one is admitted when this one is written.
+    /// Waits until the consumer is near enough for a batch. The next publisher is admitted when
+    /// this batch is written.
     pub(crate) async fn admit(&self, batch: AppendBatch, written: &watch::Receiver<Seq>) -> AppendBatch {
         let records = batch.len() as u64;
         let is_near = |consumed: &Seq| {
@@ -91,7 +96,7 @@ impl Admission {
                 && self.untaken.load(Ordering::Relaxed) <= UNTAKEN_MAX
         };
         let next = Arc::clone(&self.next).lock_owned().await;
-        // The sender is a part of this, so waiting does not fail while someone can wait.
+        // `self` owns the sender, so waiting cannot fail.
         let _ = self.consumed.subscribe().wait_for(is_near).await;
         batch.holding(next)
     }
@@ -115,7 +120,7 @@ impl Admission {
 
     /// Waits until the consumer has handled everything up to `seq`.
     pub(crate) async fn handled(&self, seq: Seq) {
-        // The sender is a part of this, so waiting does not fail while someone can wait.
+        // `self` owns the sender, so waiting cannot fail.
         let _ = self.consumed.subscribe().wait_for(|consumed| *consumed >= seq).await;
     }
 
@@ -124,7 +129,7 @@ impl Admission {
         written.0.saturating_sub(self.consumed.borrow().0)
     }
 
-    /// Admits all that waits, to be refused by a closed journal.
+    /// Admits all waiters; a closed journal then refuses them.
     pub(crate) fn release(&self) {
         self.untaken.store(0, Ordering::Relaxed);
         self.consumed(Seq(u64::MAX));

@@ -1,4 +1,4 @@
-//! What is handed to the journal, and what it answers.
+//! What is submitted to the journal, and its answers.
 
 use tokio::sync::OwnedMutexGuard;
 
@@ -11,24 +11,25 @@ use crate::{
     time::Timestamp,
 };
 
-/// What has to be true of a batch when it is answered.
+/// The durability of a batch when it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// The operating system has it: survives the death of the process, not of the power.
+    /// The operating system has it: it survives the death of the process, not a power loss.
     Written,
-    /// The disk has it: survives a power loss.
+    /// The disk has it: it survives a power loss.
     Synced,
 }
 
 /// Records that get consecutive positions and one time.
 ///
-/// Shape: one buffer of bodies, in order; a push allocates nothing once the buffers are large enough.
+/// Shape: one buffer of bodies, in order; a push allocates nothing once the buffers are large
+/// enough.
 #[derive(Debug, Default)]
 pub struct AppendBatch {
     bodies: Vec<u8>,
     drafts: Vec<Draft>,
     uses_reserve: bool,
-    /// Released when the batch is written, or will not be.
+    /// Released when the batch is written or refused.
     held: Option<OwnedMutexGuard<()>>,
 }
 
@@ -40,7 +41,7 @@ struct Draft {
     key: Option<u128>,
 }
 
-/// Why a body is not taken.
+/// Why a body is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("record body has {bytes} bytes, at most {BODY_BYTES_MAX} fit")]
 pub struct BodyTooLarge {
@@ -48,7 +49,7 @@ pub struct BodyTooLarge {
     pub bytes: usize,
 }
 
-/// What became of one record of a batch.
+/// The outcome of one record of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It is at this position.
@@ -57,32 +58,33 @@ pub enum Outcome {
     Duplicate(Seq),
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appended {
-    /// The time that its records have.
+    /// The time of its records.
     pub time: Timestamp,
-    /// What is true of it, which `Durability::Interval` may make less than what was asked.
+    /// The level it reached; `Durability::Interval` may make it lower than requested.
     pub level: Level,
     pub(crate) records: usize,
     /// The position of the first record that was written.
     pub(crate) begin: Seq,
-    /// Which records were not written, in order, and where each was first.
+    /// Indexes of the records that were duplicates, in order, and the position of each original.
     pub(crate) duplicates: Vec<(usize, Seq)>,
-    /// Which records after the first written one began a segment, in order: the position before each is that of the segment's preface.
+    /// Indexes of the records after the first written one that began a segment, in order: the
+    /// position before each is that of the segment's preface.
     pub(crate) prefaced: Vec<usize>,
 }
 
-/// Why a batch was not taken.
+/// Why a batch was refused.
 ///
-/// A batch that was refused because of [`Poisoned`] may be in the journal after a restart, as may one whose caller did not
-/// wait: what has an idempotency key can be published again without harm.
+/// A batch refused because of [`Poisoned`] may be in the journal after a restart, as may one whose
+/// caller stopped waiting. A record with an idempotency key can safely be published again.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
     /// An earlier write or sync failed.
     #[error(transparent)]
     Poisoned(#[from] Poisoned),
-    /// There is no room for the next segment, and what is left is kept for others.
+    /// The next segment has no space, and the rest of this one is reserved.
     #[error(transparent)]
     Full(#[from] DiskFull),
     /// The journal was closed.
@@ -107,7 +109,7 @@ impl AppendBatch {
 
     /// Adds a record; one with an idempotency key is written only if that key was not seen before.
     ///
-    /// Errors: the body is larger than `BODY_BYTES_MAX`; the batch is as it was.
+    /// Errors: the body is larger than `BODY_BYTES_MAX`; the batch is unchanged.
     pub fn push(&mut self, kind: RecordKind, body: &[u8], key: Option<u128>) -> Result<(), BodyTooLarge> {
         if body.len() > BODY_BYTES_MAX {
             return Err(BodyTooLarge { bytes: body.len() });
@@ -115,9 +117,9 @@ impl AppendBatch {
         self.push_with(kind, key, |bodies| bodies.extend_from_slice(body))
     }
 
-    /// Adds a record whose body `write` appends to the buffer, so that it need not be copied there.
+    /// Adds a record whose body `write` appends to the buffer, which saves a copy.
     ///
-    /// Errors: the body is larger than `BODY_BYTES_MAX`; the batch is as it was.
+    /// Errors: the body is larger than `BODY_BYTES_MAX`; the batch is unchanged.
     pub fn push_with(
         &mut self,
         kind: RecordKind,
@@ -136,22 +138,23 @@ impl AppendBatch {
         Ok(())
     }
 
-    /// As it is, and taken to the last byte of the last segment when the disk is full, where others leave a quarter of it.
+    /// Lets the batch use the last segment to its last byte when the disk is full. Others leave a
+    /// quarter.
     pub fn with_reserve(self) -> Self {
         Self { uses_reserve: true, ..self }
     }
 
-    /// As it is, and has the lock released as soon as it can be read; whoever comes next then sees how much there is.
+    /// Holds `lock` until the batch can be read, so that the next publisher sees the true lag.
     pub fn holding(self, lock: OwnedMutexGuard<()>) -> Self {
         Self { held: Some(lock), ..self }
     }
 
-    /// Takes the lock that is to be released when it is written.
+    /// Takes the lock to release when the batch is written.
     pub(crate) fn take_held(&mut self) -> Option<OwnedMutexGuard<()>> {
         self.held.take()
     }
 
-    /// Whether it may take what others leave.
+    /// Whether it may use the reserve.
     pub(crate) fn uses_reserve(&self) -> bool {
         self.uses_reserve
     }
@@ -194,7 +197,7 @@ impl Appended {
         (self.written() > 0).then(|| Seq(self.begin.0 + positions - 1))
     }
 
-    /// What became of each record, in the order of the batch.
+    /// The outcome of each record, in the order of the batch.
     pub fn outcomes(&self) -> impl Iterator<Item = Outcome> {
         let (mut next, mut duplicates) = (self.begin, self.duplicates.iter().peekable());
         let mut prefaced = self.prefaced.iter().peekable();

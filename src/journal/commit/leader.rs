@@ -1,8 +1,9 @@
-//! Group commit: the caller that appends while nobody writes leads, so that a lone append is handed to no other thread.
+//! Group commit: a caller that appends while nobody writes becomes the leader, so a lone append
+//! needs no other thread.
 //!
-//! What is handed over while a leader writes waits for it; its callers follow. A caller that leads writes a few groups, stops as
-//! soon as it has to sync, and does not wait for the next file. What is left then, what comes from those that append more at
-//! once, and the journal's end are for the writer thread.
+//! Commands submitted while a leader writes wait for it; their callers are followers. A leading
+//! caller writes a few groups. It stops as soon as it has to sync, and does not wait for the next
+//! file. The writer thread does the rest: what a leader leaves, pipelined appends, and closing.
 
 use std::{
     collections::VecDeque,
@@ -19,22 +20,22 @@ use crate::journal::{
     log::reader::Closed,
 };
 
-/// Most groups that a caller writes as leader. A caller that appends now and then leaves nothing to the thread, and one among
-/// many is not kept from its own work.
+/// Most groups that a caller writes as leader. An occasional caller leaves nothing to the thread,
+/// and a busy one is not kept from its own work.
 const CALLER_GROUPS_MAX: usize = 4;
 
-/// Where commands wait, and where the writer is while nobody leads.
+/// Waiting commands, and the writer while nobody leads.
 pub(crate) struct GroupCommit {
     state: Mutex<State>,
-    /// Wakes the thread.
+    /// Wakes the writer thread.
     wake: Condvar,
 }
 
 struct State {
     waiting: VecDeque<Command>,
-    /// Absent while somebody leads, and at the end.
+    /// `None` while somebody leads, and at the end.
     writer: Option<Box<Writer>>,
-    /// The thread has to write.
+    /// The writer thread has work.
     is_left_to_thread: bool,
     phase: Phase,
 }
@@ -42,13 +43,13 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Nothing more is taken; what waits is written.
+    /// New commands are refused; waiting ones are written.
     Closing,
-    /// A leader panicked, so a group may be half done: nothing more is taken or written.
+    /// A leader panicked, so a group may be half done: nothing more is accepted or written.
     Broken,
 }
 
-/// The one that writes; it alone has the writer. One that is dropped with the writer has panicked.
+/// The thread that has the writer. One dropped while it has the writer has panicked.
 struct Leader<'a> {
     group: &'a GroupCommit,
     role: Role,
@@ -66,8 +67,8 @@ impl GroupCommit {
         Self { state: Mutex::new(state), wake: Condvar::new() }
     }
 
-    /// Gives a command its place after those before, and leads if nobody does. Returns the sync that the caller then owes to those
-    /// that wait for it.
+    /// Queues a command, and leads if nobody does. Returns the sync that the caller then has to do
+    /// for all that wait for it.
     ///
     /// Errors: the journal was closed.
     pub(crate) fn submit(&self, command: Command, role: Role) -> Result<Option<SyncDuty>, Closed> {
@@ -87,7 +88,7 @@ impl GroupCommit {
         Ok(Leader { group: self, role, writer: Some(writer) }.lead())
     }
 
-    /// Takes nothing more; the thread writes what was submitted and ends.
+    /// Refuses new commands; the thread writes what was submitted and ends.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         if state.phase == Phase::Open {
@@ -97,8 +98,8 @@ impl GroupCommit {
         self.wake.notify_one();
     }
 
-    /// Writes what others leave, and syncs it if nobody does, until the journal is closed. Returns the writer, unless a panic
-    /// took it.
+    /// Writes what others leave, and syncs it if nobody does, until the journal is closed. Returns
+    /// the writer, unless a panic took it.
     pub(crate) fn run(&self) -> Option<Box<Writer>> {
         loop {
             let state = self.wake.wait_while(self.lock(), State::is_idle);
@@ -134,7 +135,8 @@ impl State {
 }
 
 impl Leader<'_> {
-    /// Writes what waits, group by group, until nothing does, the role's share is done, or it has to sync; then steps down.
+    /// Writes waiting groups until there are none, the role's share is done, or a sync is due; then
+    /// steps down.
     fn lead(mut self) -> Option<SyncDuty> {
         let groups_max = if self.role == Role::Background { usize::MAX } else { CALLER_GROUPS_MAX };
         let mut duty = None;
@@ -152,7 +154,7 @@ impl Leader<'_> {
         duty
     }
 
-    /// Gives the writer back, with what still waits.
+    /// Returns the writer to the group, with what still waits.
     fn step_down(&mut self, mut state: MutexGuard<'_, State>) {
         state.writer = self.writer.take();
         state.is_left_to_thread |= state.writer.as_ref().is_some_and(|writer| !writer.waiting.is_empty());
@@ -280,12 +282,12 @@ mod tests {
         }
         assert_eq!(*journal.synced().borrow(), Seq(3));
         let syncs = files.operations().syncs - before;
-        // The last two may come to the flusher one after the other.
+        // The last two may reach the flusher one after the other.
         assert!((2..=3).contains(&syncs), "{syncs} syncs");
     }
 
-    /// A batch larger than a segment needs two files, and the second one is prepared only after a sync. It is handed over while
-    /// somebody writes who will have to sync.
+    /// A batch larger than a segment needs two files, and the second is prepared only after a sync.
+    /// It is submitted while the current leader will have to sync.
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
     async fn a_batch_of_several_segments_waits_for_no_file_on_a_thread_that_has_to_sync() {
         let (entered, has_entered) = mpsc::sync_channel(1);

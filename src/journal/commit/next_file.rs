@@ -1,8 +1,9 @@
-//! The file after the present segment: ordered in time, waited for when it is needed, and taken.
+//! The file after the present segment: ordered ahead, awaited when needed, and taken.
 //!
-//! A thread of its own prepares it ([`prepare_files`]), as filling it with zeros keeps the disk busy for long. The first
-//! one after a start is ordered when the start is over, see [`Journal::prepare_next_file`](super::Journal::prepare_next_file), or when
-//! it is needed before; the flusher orders each after it, when the one before is named.
+//! A thread of its own prepares it ([`prepare_files`]), as filling it with zeros keeps the disk
+//! busy for long. The first one is ordered when the start is over, see
+//! [`Journal::prepare_next_file`](super::Journal::prepare_next_file), or when it is needed before.
+//! The flusher orders each later one when the one before gets its name.
 
 use std::{
     io,
@@ -20,31 +21,33 @@ use crate::journal::log::{
     store::Store,
 };
 
-/// Time between two looks at whether the file is there or will not be; it is long prepared when it is needed, as a rule.
+/// Time between two polls for the file or its failure; usually the file was prepared long before.
 const PREPARED_WAIT: Duration = Duration::from_millis(5);
 
-/// Time between two tries to prepare a segment on a full disk: soon enough for who has made room, and no load.
+/// Time between two tries to prepare a segment on a full disk: soon after space is freed, without
+/// load.
 const FULL_RETRY: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(5) };
 
-/// The writer's side of the thread that prepares files; that thread ends some time after this is dropped.
+/// The writer's side of the thread that prepares files; that thread ends some time after this is
+/// dropped.
 pub(crate) struct NextFile {
-    /// Present until it was used.
+    /// `None` once it was used.
     first_order: Option<SyncSender<()>>,
-    /// The file, as soon as it is there; ends when the flusher has given up.
+    /// The prepared file; disconnected when the flusher has given up.
     prepared: Receiver<io::Result<Arc<dyn File>>>,
-    /// The file, once it was looked for.
+    /// A file that was received and not taken yet.
     found: Option<Arc<dyn File>>,
 }
 
-/// Whether a look for the file waits.
+/// Whether [`NextFile::look_for`] waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     No,
-    /// Until the file is there, or it is known that there is no space for it.
+    /// Until the file is there, or the disk is known to be full.
     UntilKnown,
 }
 
-/// The result of a look for the file.
+/// The result of [`NextFile::look_for`].
 pub(crate) enum Next {
     There,
     /// It is still being prepared.
@@ -57,7 +60,7 @@ impl NextFile {
         Self { first_order: Some(first_order), prepared, found: None }
     }
 
-    /// Looks whether the file is there.
+    /// Checks whether the file is there.
     pub(crate) fn look_for(&mut self, shared: &Store, wait: Wait) -> Result<Next, Poisoned> {
         self.order();
         while self.found.is_none() {
@@ -85,23 +88,23 @@ impl NextFile {
         Ok(Next::There)
     }
 
-    /// The file, if it was found and not taken yet.
+    /// The file, if it is there and was not taken yet.
     pub(crate) fn take(&mut self) -> Option<Arc<dyn File>> {
         self.found.take()
     }
 
-    /// Orders the first file, unless that was done.
+    /// Orders the first file, once.
     pub(crate) fn order(&mut self) {
         if let Some(first) = self.first_order.take() {
-            // The channel holds one, and nobody else orders before a file was taken.
+            // The channel holds one order, and nobody else orders before a file was taken.
             let _ = first.try_send(());
         }
     }
 }
 
-/// Prepares a file for every order, until no more can come.
+/// Prepares a file for every order, until the channel is closed.
 ///
-/// While the disk is full it tries again and again; the one thing that others see of it is [`Store::disk_full`].
+/// While the disk is full it retries; others see only [`Store::disk_full`].
 pub(crate) fn prepare_files(
     shared: &Store,
     size: u64,
@@ -135,7 +138,8 @@ mod tests {
         settings::Durability,
     };
 
-    /// Whether the next file is there after a journal with segments of 4 KiB was opened, asked for it, filled, and closed.
+    /// Whether the next file is there after a journal with segments of 4 KiB was opened, asked for
+    /// it, filled, and closed.
     fn is_there_after(times_asked: usize, filled: std::ops::Range<u64>) -> bool {
         let files = MemoryFiles::new();
         let journal = open_with(&files, 4_096, Durability::Sync, set_clock().1).expect("opened").journal;

@@ -1,13 +1,14 @@
-//! The record that every segment begins with: the newest one of its kind, written again.
+//! The first record of every segment: a copy of the newest record of one kind.
 //!
-//! Whoever reads a segment of which all before was deleted so knows what that record says. It takes a position of its own.
+//! So a reader still has that record when all earlier segments were deleted. It has its own
+//! position.
 
 use crate::journal::log::record::{self, RecordKind};
 
-/// Which record that is.
+/// The kind of that record, and its newest body.
 #[derive(Debug, Default)]
 pub(crate) struct Preface {
-    /// `None` when segments begin with whatever comes.
+    /// `None` when segments begin without a preface.
     kind: Option<RecordKind>,
     /// The body of the newest record of that kind; empty until the first one is appended.
     body: Vec<u8>,
@@ -19,7 +20,7 @@ impl Preface {
         Self { kind, body: Vec::new() }
     }
 
-    /// Takes note of a record that is written.
+    /// Remembers a record that is written.
     pub(crate) fn note(&mut self, kind: RecordKind, body: &[u8]) {
         if self.kind == Some(kind) {
             self.body.clear();
@@ -27,13 +28,13 @@ impl Preface {
         }
     }
 
-    /// What is to be written now, and noted then.
+    /// The preface to write now; the write notes it again.
     pub(crate) fn take(&mut self) -> Option<(RecordKind, Vec<u8>)> {
         let kind = self.kind.filter(|_| !self.body.is_empty())?;
         Some((kind, std::mem::take(&mut self.body)))
     }
 
-    /// How many bytes it takes of each segment.
+    /// Its size in each segment, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         if self.body.is_empty() { 0 } else { record::size_of(self.body.len()) as u64 }
     }

@@ -1,13 +1,14 @@
 //! What a thread that writes may wait for.
 
-/// Who writes a group.
+/// The thread that writes a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A caller that waits for the sync anyway, so it may sync itself.
     Blocking,
-    /// A caller that has other things to do.
+    /// A caller that must not block.
     Inline,
-    /// A caller that has more to append: the thread writes this while the caller prepares that.
+    /// A caller that has more to append: the thread writes while the caller prepares the next
+    /// batch.
     Pipelined,
     /// The writer thread.
     Background,

@@ -1,10 +1,11 @@
-//! Makes written records durable, so that nobody who does not ask for it waits for the disk.
+//! Makes written records durable. Only callers that ask for durability wait for the disk.
 //!
-//! One sync covers all that waits when it begins; while it runs, the next group gathers, and one more follows for that. Who
-//! wrote, and waits for that or has nothing else to do, syncs itself when nobody else does ([`SyncDuty`]), so a lone append is
-//! handed to no other thread. All else is the flusher's: it gives the prepared file its name as a segment once the segment before it is
-//! synced, has the next one prepared by a thread of its own, and syncs what nobody waits for within `sync_within`, by the only timer
-//! there is. That runs only while something is unsynced.
+//! One sync covers all that waits when it begins. While it runs the next group gathers, and one
+//! more sync follows for that. A leader that waits for the sync, or has nothing else to do, syncs
+//! itself when nobody else does ([`SyncDuty`]), so a lone append needs no other thread. The flusher
+//! does the rest. It renames the prepared file to a segment once the segment before it is synced,
+//! and orders the next file. It syncs what nobody waits for within `sync_within`, with the only
+//! timer, which runs only while something is unsynced.
 
 use std::{
     io, mem,
@@ -30,9 +31,9 @@ use crate::{
 /// Where the answer to an append goes.
 pub(crate) type Reply = oneshot::Sender<Result<Appended, AppendError>>;
 
-/// A caller who is answered when what it appended is durable.
+/// A caller that is answered when its records are durable.
 ///
-/// How many there are at once is limited by the permits of `IN_FLIGHT_MAX`.
+/// The permits of `IN_FLIGHT_MAX` limit their number.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) appended: Appended,
@@ -40,7 +41,7 @@ pub(crate) struct Waiter {
     pub(crate) permit: OwnedSemaphorePermit,
 }
 
-/// What is written and waits to be durable.
+/// Records that are written and not yet durable.
 #[derive(Debug)]
 pub(crate) struct Commits {
     state: Mutex<State>,
@@ -48,7 +49,7 @@ pub(crate) struct Commits {
     wake: Condvar,
     shared: Arc<Store>,
     synced: watch::Sender<Seq>,
-    /// What the mark said at the start.
+    /// The durable position in the mark at the start.
     marked: Seq,
 }
 
@@ -57,11 +58,11 @@ struct State {
     waiters: Vec<Waiter>,
     /// The last record written.
     written: Seq,
-    /// The segment it is in.
+    /// The segment of that record.
     segment: Arc<Segment>,
-    /// The segment before, when it is full and `segment` has no name yet.
+    /// The previous segment, when it is full and `segment` has no name yet.
     full: Option<Arc<Segment>>,
-    /// A thread syncs, and looks again before it ends.
+    /// A thread syncs, and checks for more before it ends.
     is_syncing: bool,
     /// Why nothing is synced any more.
     failed: Option<Poisoned>,
@@ -70,14 +71,14 @@ struct State {
     has_no_timer: bool,
 }
 
-/// What the flusher does next.
+/// The next step of the flusher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// A round, at once.
+    /// A round at once.
     Round,
-    /// A round when what is unsynced is old enough, unless somebody else syncs it.
+    /// A round when the oldest unsynced record is due, unless another thread syncs it.
     Timer,
-    /// Nothing, until it is woken.
+    /// Nothing until it is woken.
     Wait,
 }
 
@@ -91,7 +92,7 @@ struct Commit {
     is_last: bool,
 }
 
-/// The duty of one caller to sync once, at once; when it is dropped, what is not synced is the flusher's.
+/// The duty of one caller to sync once, at once; when it is dropped, the flusher syncs the rest.
 #[derive(Debug)]
 #[must_use = "others wait for this sync"]
 pub(crate) struct SyncDuty {
@@ -102,14 +103,14 @@ pub(crate) struct SyncDuty {
 #[derive(Debug)]
 pub(crate) struct Flusher {
     pub(crate) commits: Arc<Commits>,
-    /// How long what nobody waits for stays unsynced.
+    /// How long a record that nobody waits for stays unsynced.
     pub(crate) sync_within: Duration,
-    /// Asks for the next prepared file; the channel holds one order and there is never a second one.
+    /// Orders the next prepared file; the channel holds one order and never needs a second.
     pub(crate) orders: Option<SyncSender<()>>,
 }
 
 impl Commits {
-    /// Nothing waits; all up to what `synced` says is written and durable.
+    /// Nothing waits; all up to `synced` is written and durable.
     pub(crate) fn new(
         shared: Arc<Store>,
         segment: Arc<Segment>,
@@ -134,9 +135,10 @@ impl Commits {
         *self.synced.borrow()
     }
 
-    /// Has the mark say how far the journal is durable, if that is further than what records say.
+    /// Writes the mark if the journal is durable further than its records say.
     ///
-    /// Without it a damaged record at the very end is taken for torn, which is no reason not to end.
+    /// Without a mark, a damaged record at the very end counts as torn. That is no reason to fail a
+    /// close.
     pub(crate) fn mark(&self) {
         let durable = self.durable();
         if self.shared.poisoned().is_some() || durable <= self.marked {
@@ -147,9 +149,9 @@ impl Commits {
         }
     }
 
-    /// Takes note of what was written, and of who waits for it to be durable.
+    /// Registers what was written, and the callers that wait for it to be durable.
     ///
-    /// Returns the duty to sync that, if it is the writer's; never unless its role may sync.
+    /// Returns the duty to sync it if the writer has that duty; never unless its role may sync.
     pub(crate) fn add(
         self: &Arc<Self>,
         written: Seq,
@@ -166,11 +168,11 @@ impl Commits {
         is_writers.then(|| SyncDuty { commits: Arc::clone(self) })
     }
 
-    /// Wakes the flusher if it has something to do, or a timer to begin.
+    /// Wakes the flusher if it has work, or a timer to set.
     fn wake_if_needed(&self, mut state: MutexGuard<'_, State>) {
         let needs_flusher = match state.next(self.durable()) {
             Next::Round => true,
-            // Once is enough: it looks for itself whether it is still so.
+            // Once is enough: the flusher checks the state itself.
             Next::Timer => mem::take(&mut state.has_no_timer),
             Next::Wait => false,
         };
@@ -180,12 +182,12 @@ impl Commits {
         }
     }
 
-    /// Syncs what waits now; what comes meanwhile is the flusher's.
+    /// Syncs what waits now; the flusher syncs what comes later.
     fn sync_once(&self) {
         let mut waiters = Vec::new();
         let mut state = self.lock();
         if state.full.is_some() {
-            // The segment has changed since, and what was full comes first.
+            // The segment has changed since, and the full one has to be synced first.
             return;
         }
         let commit = state.take(&mut waiters);
@@ -194,7 +196,7 @@ impl Commits {
         self.answer(&mut waiters, result.err());
     }
 
-    /// Syncs the segment that is being filled.
+    /// Syncs the current segment.
     fn sync_written(&self, commit: &Commit) -> Result<(), Poisoned> {
         if let Some(poisoned) = &commit.failed {
             return Err(poisoned.clone());
@@ -217,7 +219,7 @@ impl Commits {
     fn answer(&self, waiters: &mut Vec<Waiter>, failed: Option<Poisoned>) {
         for Waiter { appended, reply, permit } in waiters.drain(..) {
             let answer = failed.clone().map_or(Ok(appended), |poisoned| Err(poisoned.into()));
-            // A caller that no longer waits has lost interest, not the record.
+            // A caller that stopped waiting does not need the answer; the record stays.
             let _ = reply.send(answer);
             drop(permit);
         }
@@ -230,7 +232,7 @@ impl Commits {
         })
     }
 
-    /// Takes note that `full` is full and what follows is in `segment`.
+    /// Registers that `full` is full and later records are in `segment`.
     pub(crate) fn rotate(&self, full: Arc<Segment>, segment: Arc<Segment>) {
         let mut state = self.lock();
         debug_assert!(
@@ -243,13 +245,14 @@ impl Commits {
         self.wake.notify_one();
     }
 
-    /// Has everything synced and the thread end.
+    /// Makes the flusher sync everything and end.
     pub(crate) fn close(&self) {
         self.lock().is_closing = true;
         self.wake.notify_one();
     }
 
-    /// Waits for the flusher's work and moves who waits into `waiters`; [`Commits::end_round`] has to follow.
+    /// Waits for the flusher's work and moves the waiting callers into `waiters`.
+    /// [`Commits::end_round`] has to follow.
     fn next_of_flusher(&self, sync_within: Duration, waiters: &mut Vec<Waiter>) -> Commit {
         let mut state = self.lock();
         loop {
@@ -275,20 +278,20 @@ impl Commits {
         state.take(waiters)
     }
 
-    /// Whether nothing is being synced or waits for that.
+    /// Whether nothing is being synced or waits for a sync.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.lock();
         state.waiters.is_empty() && state.full.is_none() && !state.is_syncing
     }
 
-    /// Whether nothing but a call can wake the flusher.
+    /// Whether only a call can wake the flusher.
     #[cfg(test)]
     fn has_no_timer(&self) -> bool {
         self.lock().has_no_timer
     }
 
-    /// Lets the next one sync.
+    /// Lets another thread sync.
     fn end_round(&self) {
         let mut state = self.lock();
         state.is_syncing = false;
@@ -300,7 +303,7 @@ impl Commits {
     }
 }
 
-/// Syncs a file that has a name; what is synced into one without a name is gone with the process.
+/// Syncs a file that has a name; data in a file without one is lost with the process.
 fn sync_named(file: &dyn File) -> io::Result<()> {
     file.sync_data()?;
     if file.is_linked()? { Ok(()) } else { Err(io::Error::other("the file was deleted from its folder")) }
@@ -320,7 +323,7 @@ impl Drop for SyncDuty {
 }
 
 impl State {
-    /// What the flusher does when all up to `durable` is synced.
+    /// The flusher's next step when all up to `durable` is synced.
     fn next(&self, durable: Seq) -> Next {
         if self.is_syncing {
             return Next::Wait;
@@ -351,7 +354,8 @@ impl Flusher {
             let commit = self.commits.next_of_flusher(self.sync_within, &mut waiters);
             let failed = self.begin_segment(&commit).and_then(|()| self.commits.sync_written(&commit)).err();
             if failed.is_some() {
-                // Without orders nothing is prepared, so that a writer that waits for a file is told.
+                // Without orders nothing is prepared, so a writer that waits for a file gets an
+                // error.
                 self.orders = None;
             }
             self.commits.answer(&mut waiters, failed);
@@ -362,7 +366,7 @@ impl Flusher {
         }
     }
 
-    /// Ends the full segment and gives the one after it its name.
+    /// Syncs the full segment and names the one after it.
     fn begin_segment(&self, commit: &Commit) -> Result<(), Poisoned> {
         let Some(full) = &commit.full else { return Ok(()) };
         if let Some(poisoned) = &commit.failed {
@@ -383,10 +387,10 @@ impl Flusher {
     }
 }
 
-/// Empties `waiters` with the answer that nothing was appended.
+/// Answers all `waiters` that nothing was appended.
 pub(crate) fn refuse(waiters: &mut Vec<Waiter>, poisoned: &Poisoned) {
     for waiter in mem::take(waiters) {
-        // A caller that no longer waits has lost interest, not the record.
+        // A caller that stopped waiting does not need the answer.
         let _ = waiter.reply.send(Err(poisoned.clone().into()));
     }
 }
@@ -424,7 +428,7 @@ mod tests {
             assert_eq!(files.operations().syncs, before);
             files.open_gate();
         });
-        // One may have begun before all were written, and one before the last were handed over.
+        // One may begin before all were written, and one before the last were submitted.
         let syncs = files.operations().syncs - before;
         assert!((1..=3).contains(&syncs), "{syncs} syncs");
         assert_eq!(*journal.synced().borrow(), Seq(64));
@@ -452,7 +456,7 @@ mod tests {
         let files = MemoryFiles::new();
         let journal = open_prepared(&files, SEGMENT_BYTES);
         files.close_gate();
-        // The first segment takes seven of them, the second one the rest.
+        // The first segment takes seven batches, the second one the rest.
         for number in 1..=12 {
             journal.append_blocking(batch(number), Level::Written).expect("appended");
         }
@@ -568,7 +572,7 @@ mod tests {
         journal.append_blocking(batch(1), Level::Synced).expect("appended");
         let before = files.operations();
         journal.close_blocking().expect("closed");
-        // The mark, which says that it is durable, and its name.
+        // The mark, and the name of its file.
         let after = files.operations();
         assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (1, 2));
         let again = open_prepared(&files, 1 << 20);

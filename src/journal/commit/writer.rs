@@ -1,9 +1,10 @@
 //! Puts records into segments: one writer at a time, one buffer, one write for all that waits.
 //!
-//! The writer gives every record its position and time, leaves out what was published before, writes the group, says how far
-//! it is written, and answers those who asked for no more. `leader` decides who that is at a time. No writing waits for a
-//! sync, with one bound: the file after next is prepared only when the segment before is durable, so it can be at most one
-//! segment ahead of the disk.
+//! The writer gives every record its position and time, drops duplicates, writes the group,
+//! publishes the written position, and answers callers that asked for [`Level::Written`]. `leader`
+//! decides which thread has the writer. Writing waits for no sync, with one bound: the file after
+//! next is prepared only when the segment before is durable, so writing is at most one segment
+//! ahead of the disk.
 
 use std::{collections::VecDeque, sync::Arc, thread::JoinHandle};
 
@@ -34,26 +35,27 @@ use crate::{
     time::Timestamp,
 };
 
-/// How much is gathered before it is written, in bytes.
+/// How much is gathered before a write, in bytes.
 ///
-/// Copying this much into the page cache takes about a millisecond, which is what the next group waits at most.
+/// Copying this much into the page cache takes about a millisecond, which bounds the next group's
+/// wait.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
-/// How much of a segment is left to what may use the reserve when the disk is full: one part in so many.
+/// The reserve of a segment when the disk is full: one part in so many.
 const RESERVE_PART: u64 = 4;
 
-/// What the writer is asked.
+/// A command to the writer.
 #[derive(Debug)]
 pub(crate) enum Command {
     Append(Append),
     IdempotencyKeys {
         reply: oneshot::Sender<Vec<IdempotencyKey>>,
     },
-    /// Asks for the next file, unless it was ordered before.
+    /// Orders the next file, once.
     OrderNext,
 }
 
-/// A batch and who waits for it.
+/// A batch and the caller that waits for it.
 #[derive(Debug)]
 pub(crate) struct Append {
     pub(crate) batch: AppendBatch,
@@ -62,10 +64,10 @@ pub(crate) struct Append {
     pub(crate) permit: OwnedSemaphorePermit,
 }
 
-/// What a leader hands to the next one.
+/// The state that a leader passes to the next one.
 pub(crate) struct Writer {
     pub(crate) shared: Arc<Store>,
-    /// What was handed over and is not written, in order.
+    /// Submitted commands that are not written, in order.
     pub(crate) waiting: VecDeque<Command>,
     pub(crate) clock: Clock,
     pub(crate) durability: Durability,
@@ -80,36 +82,37 @@ pub(crate) struct Writer {
     pub(crate) threads: Vec<JoinHandle<()>>,
 }
 
-/// Where the next record goes, and what precedes it.
+/// The position of the next record, and what precedes it.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) segment: Arc<Segment>,
-    /// Where in the segment the group's buffer goes.
+    /// The offset in the segment where the group's buffer goes.
     pub(crate) offset: u64,
-    /// How large the segment is.
+    /// The size of the segment.
     pub(crate) capacity: u64,
     pub(crate) segment_bytes: u64,
     pub(crate) last: Seq,
-    /// The last record that was known to be durable when the group was begun.
+    /// The last record known to be durable when the group began.
     pub(crate) durable: Seq,
     pub(crate) time: Timestamp,
 }
 
-/// What will be written, and who is answered when it is.
+/// The records to write, and the callers to answer afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     buffer: Vec<u8>,
     on_write: Vec<Waiter>,
     on_sync: Vec<Waiter>,
-    /// What is released when it is written.
+    /// Released when the group is written.
     held: Vec<OwnedMutexGuard<()>>,
 }
 
 impl Writer {
-    /// Writes the next group of what waits, and answers; what then still waits is for the next one. Returns the sync
-    /// that is then the duty of who has this role.
+    /// Writes the next group of what waits, and answers; the rest is for the next group. Returns
+    /// the sync that this role then has to do.
     ///
-    /// Shape: only the thread waits for the next file; others leave a batch for which it is not there yet.
+    /// Shape: only the thread waits for the next file; others leave a batch whose file is not there
+    /// yet.
     pub(crate) fn write_group(&mut self, role: Role) -> Option<SyncDuty> {
         self.place.durable = self.commits.durable();
         while self.group.buffer.len() < GROUP_BYTES_MAX
@@ -123,7 +126,7 @@ impl Writer {
                     }
                 }
                 Command::IdempotencyKeys { reply } => {
-                    // Who no longer waits does not need them.
+                    // A caller that stopped waiting does not need them.
                     let _ = reply.send(self.keys.to_vec());
                 }
                 Command::OrderNext => self.next.order(),
@@ -132,12 +135,12 @@ impl Writer {
         self.commit(role)
     }
 
-    /// Has everything synced and the other threads end.
+    /// Syncs everything and ends the other threads.
     pub(crate) fn end(self) {
         let Self { shared, commits, next, threads, written, .. } = self;
         commits.close();
         shared.maintenance.close();
-        // The thread that prepares waits for orders, or is about to hand over a file that nobody will take.
+        // The preparer waits for orders, or is about to send a file that nobody will take.
         drop(next);
         for thread in threads {
             background::join(thread);
@@ -146,13 +149,13 @@ impl Writer {
         drop(written);
     }
 
-    /// Encodes a batch into the group; gives it back if the next file is needed for it and not there yet.
+    /// Encodes a batch into the group; returns it if the next file is needed and not there yet.
     fn take(&mut self, append: Append, role: Role) -> Option<Append> {
         match self.has_room(&append.batch, role) {
             Ok(true) => {}
             Ok(false) => return Some(append),
             Err(refused) => {
-                // A caller that no longer waits has lost interest.
+                // A caller that stopped waiting does not need the answer.
                 let _ = append.reply.send(Err(refused));
                 return None;
             }
@@ -163,7 +166,7 @@ impl Writer {
         let mut begin = self.place.last.next();
         let (mut duplicates, mut prefaced) = (Vec::new(), Vec::new());
         for (at, (kind, body, key)) in batch.records().enumerate() {
-            // What it could not write poisons the journal, and the whole group is refused for it.
+            // A failed write poisons the journal, and then the whole group is refused.
             let Ok(has_preface) = self.make_room(body.len()) else { break };
             if has_preface && at == duplicates.len() {
                 begin = begin.next();
@@ -190,10 +193,11 @@ impl Writer {
         None
     }
 
-    /// Sees to it that the next file is there if a batch needs it, before anything of the batch is written; returns whether
-    /// it is.
+    /// Ensures that the next file is there if a batch needs it, before any of the batch is written;
+    /// returns whether there is room.
     ///
-    /// Errors: the disk is full and the batch does not fit in what is left for its like, or the journal is poisoned.
+    /// Errors: the disk is full and the batch does not fit outside the reserve, or the journal is
+    /// poisoned.
     fn has_room(&mut self, batch: &AppendBatch, role: Role) -> Result<bool, AppendError> {
         let used = self.place.offset + self.group.buffer.len() as u64;
         let (left, bytes) = (self.place.capacity.saturating_sub(used), batch.framed_bytes());
@@ -202,7 +206,7 @@ impl Writer {
         if bytes + reserve <= left || batch.is_empty() {
             return Ok(true);
         }
-        // The file after next is there only after a sync, which somebody else may have to do on this very thread.
+        // The file after next comes only after a sync, which this very thread may have to do.
         if is_needed && !role.may_wait_for_file() && self.needs_two_files(batch, left) {
             return Ok(false);
         }
@@ -214,7 +218,7 @@ impl Writer {
         }
     }
 
-    /// Whether a batch goes beyond the segment after this one, of which `left` bytes are free.
+    /// Whether a batch goes beyond the next segment; `left` bytes of this one are free.
     fn needs_two_files(&self, batch: &AppendBatch, left: u64) -> bool {
         let is_first = self.place.offset + self.group.buffer.len() as u64 == HEADER_BYTES;
         let (mut left, mut is_empty, mut files) = (left, is_first, 0);
@@ -229,7 +233,8 @@ impl Writer {
         files > 1
     }
 
-    /// Sees to it that the next record, with a body of `bytes`, has its place; returns whether that is behind a new segment's preface.
+    /// Makes room for the next record, with a body of `bytes`; returns whether a new segment's
+    /// preface precedes it.
     fn make_room(&mut self, bytes: usize) -> Result<bool, Poisoned> {
         let used = self.place.offset + self.group.buffer.len() as u64;
         if used > HEADER_BYTES && used + record::size_of(bytes) as u64 > self.place.capacity {
@@ -242,7 +247,7 @@ impl Writer {
         Ok(false)
     }
 
-    /// Begins a segment with its preface, if there is one.
+    /// Writes the preface of a new segment, if there is one.
     fn write_preface(&mut self) -> bool {
         let Some((kind, body)) = self.preface.take() else { return false };
         self.encode(kind, self.place.last.next(), &body);
@@ -258,7 +263,7 @@ impl Writer {
         self.preface.note(kind, body);
     }
 
-    /// Writes what the group has so far.
+    /// Writes the group's buffer.
     fn write(&mut self) -> Result<(), Poisoned> {
         if let Some(poisoned) = self.shared.poisoned() {
             return Err(poisoned);
@@ -278,10 +283,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Goes on in the prepared file; in the same one, beyond its size, when a batch of several segments fills the disk. Returns
-    /// whether it is another file.
+    /// Goes on in the prepared file. When a batch of several segments fills the disk, goes on in
+    /// the same file, beyond its size. Returns whether it is another file.
     ///
-    /// Shape: waits for the file only on the journal's own thread, as nobody else is let so far without it; see `has_room`.
+    /// Shape: only the journal's own thread waits here for the file; `has_room` stops other callers
+    /// earlier.
     fn rotate(&mut self) -> Result<bool, Poisoned> {
         self.next.look_for(&self.shared, Wait::UntilKnown)?;
         let Some(file) = self.next.take() else { return Ok(false) };
@@ -294,7 +300,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// Writes the group and answers; returns the sync that is then this role's duty.
+    /// Writes the group and answers; returns the sync that this role then has to do.
     fn commit(&mut self, role: Role) -> Option<SyncDuty> {
         if let Err(poisoned) = self.write() {
             self.group.buffer.clear();
@@ -309,7 +315,7 @@ impl Writer {
         }
         self.group.held.clear();
         for Waiter { appended, reply, permit } in self.group.on_write.drain(..) {
-            // A caller that no longer waits has lost interest, not the record.
+            // A caller that stopped waiting does not need the answer; the record stays.
             let _ = reply.send(Ok(appended));
             drop(permit);
         }
@@ -463,7 +469,7 @@ mod tests {
                 })
                 .expect("refused at last")
         };
-        // Enough for the prepared segment, and for the one after it there is no space.
+        // Enough for the prepared segment; there is no space for the one after it.
         journal.append_blocking(batch_of(1..=100), Level::Synced).expect("appended");
         while journal.disk_full().is_none() {
             std::thread::yield_now();

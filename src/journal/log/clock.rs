@@ -4,5 +4,5 @@ use std::sync::Arc;
 
 use crate::time::Timestamp;
 
-/// Reads the time; what it says is used only where it does not step back.
+/// Reads the time; a time before the last one is not used.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

@@ -1,7 +1,7 @@
 //! Steps through the records of one file with large reads into one buffer.
 //!
-//! Used by the scan at the start and by every reader. It knows where it stands in the file and nothing of other segments;
-//! what may be read is told to it as an end.
+//! Used by the scan at the start and by every reader. It knows its offset in the file and nothing
+//! of other segments; the caller gives the end of what may be read.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// How much one read asks for, in bytes: some hundred events, and little beside the cost of a system call.
+/// The size of one read, in bytes: some hundred events, with little cost for the system call.
 pub(crate) const READ_BYTES: usize = 256 << 10;
 
 /// A record in the cursor's buffer, valid until the next [`Cursor::refill`].
@@ -28,10 +28,10 @@ pub(crate) struct Entry {
     body: Range<usize>,
 }
 
-/// What comes next in the buffer.
+/// The next item in the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A record; the cursor stands behind it.
+    /// A record; the cursor is now after it.
     Record(Entry),
     /// The buffer ends before a whole record.
     Short,
@@ -41,7 +41,7 @@ pub(crate) enum Step {
     Damaged(Damage),
 }
 
-/// A place in a file, and what was read from there on.
+/// An offset in a file, and the bytes read from there.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     file: Arc<dyn File>,
@@ -92,24 +92,24 @@ impl Cursor {
         }
     }
 
-    /// The record that `entry` stands for.
+    /// The record of `entry`.
     pub(crate) fn record(&self, entry: &Entry) -> Record<'_> {
         let Entry { kind, seq, time, ref body, .. } = *entry;
         Record { kind, seq, time, body: self.buffer.get(body.clone()).unwrap_or_default() }
     }
 
-    /// Reads on, not beyond `end` of the file; returns whether there was anything.
+    /// Reads more, up to `end` of the file; returns whether there was any.
     pub(crate) fn refill(&mut self, end: u64) -> io::Result<bool> {
         self.buffer.copy_within(self.position..self.filled, 0);
         self.base += self.position as u64;
         self.filled -= self.position;
         self.position = 0;
         let from = self.base + self.filled as u64;
-        // A record longer than what one read brings needs the rest it has, and as much again.
+        // For a record longer than one read, read as much again as is buffered.
         let wanted = READ_BYTES.max(self.filled) as u64;
         let wanted = usize::try_from(end.saturating_sub(from).min(wanted)).unwrap_or(READ_BYTES);
         if self.buffer.is_empty() {
-            // Zeros of the system's, of which only those are touched that are read into.
+            // Zeroed pages of the system; only those that are read into are touched.
             self.buffer = vec![0; wanted];
         } else if self.buffer.len() < self.filled + wanted {
             self.buffer.resize(self.filled + wanted, 0);
@@ -120,14 +120,14 @@ impl Cursor {
         Ok(count > 0)
     }
 
-    /// Moves on by a byte; returns whether there was one.
+    /// Skips one byte; returns whether there was one.
     pub(crate) fn skip_byte(&mut self) -> bool {
         let has_byte = self.position < self.filled;
         self.position += usize::from(has_byte);
         has_byte
     }
 
-    /// Moves over zeros of the buffer that no record begins with; returns whether it moved.
+    /// Skips buffered zeros that no record begins with; returns whether it moved.
     pub(crate) fn skip_zeros(&mut self) -> bool {
         let zeros = self.rest().iter().take_while(|byte| **byte == 0).count();
         // A record's length is little-endian, so its first three bytes can be zero.

@@ -1,8 +1,10 @@
-//! What stops the journal from taking records: a full disk for a while, a failed write or sync for good.
+//! What stops the journal from accepting records: temporarily a full disk, permanently a failed
+//! write or sync.
 
 use std::{io, path::PathBuf, sync::Arc};
 
-/// There is no space for the next segment. It is tried again by itself, and nothing that was appended is lost.
+/// There is no space for the next segment. The journal retries by itself; nothing that was appended
+/// is lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the disk is full: the journal needs {bytes} bytes in {} for its next file; until they are there it keeps what room it has \
@@ -10,14 +12,14 @@ use std::{io, path::PathBuf, sync::Arc};
     folder.display()
 )]
 pub struct DiskFull {
-    /// Where.
+    /// The folder of the journal.
     pub folder: PathBuf,
     /// What a segment needs, in bytes.
     pub bytes: u64,
 }
 
 impl DiskFull {
-    /// Whether a file operation failed for want of space.
+    /// Whether a file operation failed for lack of space.
     pub(crate) fn is_reason_of(error: &io::Error) -> bool {
         matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
@@ -25,7 +27,8 @@ impl DiskFull {
 
 /// A write or sync that failed, after which nothing more is appended.
 ///
-/// After a failed sync nobody knows what is on the disk, and asking again may succeed without the bytes being there.
+/// After a failed sync the state of the disk is unknown, and a retry may succeed without the bytes
+/// being there.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the journal takes no more records since it could not {operation} {}", path.display())]
 pub struct Poisoned {

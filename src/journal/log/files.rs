@@ -1,7 +1,7 @@
-//! Where segments are kept: the few file operations that the journal needs, and the real ones.
+//! The few file operations that the journal needs, and their implementation on the file system.
 //!
 //! The second implementation, `MemoryFiles`, keeps what was written apart from what was synced.
-//! Names are plain file names inside one folder. Nothing here knows what a segment is.
+//! Names are plain file names in one folder. Nothing here knows about segments.
 
 use std::{
     fmt, fs, io,
@@ -15,7 +15,7 @@ use rustix::{
     io::Errno,
 };
 
-/// How much is filled with zeros by one write, in bytes.
+/// How many zeros one write fills in, in bytes.
 const ZEROS_BYTES: usize = 1 << 20;
 
 /// One folder of files.
@@ -28,13 +28,13 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// Opens a file that exists.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Opens an empty file, whether or not there was one.
+    /// Opens a file and empties it, or creates it.
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Gives a file another name, replacing what had it.
+    /// Renames a file, replacing any file of the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes a name; whoever has the file open may go on reading.
+    /// Removes a name; open handles stay readable.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Makes the names durable.
@@ -43,7 +43,7 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// How much space there is for files to grow, in bytes; quotas are not counted.
     fn free_bytes(&self) -> io::Result<u64>;
 
-    /// What a message to a person calls the file.
+    /// The path for messages to the user.
     fn path(&self, name: &str) -> PathBuf;
 }
 
@@ -52,22 +52,23 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Its length in bytes.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads what there is at `offset`, up to the length of `buffer`, at least a byte unless the file ends there.
+    /// Reads at `offset` up to the length of `buffer`, at least a byte unless the file ends there.
     ///
-    /// Shape: less only at the end of the file; of a sealed segment, at the end of a block.
+    /// Shape: fewer only at the end of the file or, in a sealed segment, of a block.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Writes all of `bytes`, extending the file where it is shorter.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes what was written durable, and the length as far as reading it back needs.
+    /// Makes the written bytes durable, and the length as far as reading them needs.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Whether the file has a name; one without is gone when it is closed.
+    /// Whether the file has a name; one without disappears when it is closed.
     fn is_linked(&self) -> io::Result<bool>;
 }
 
-/// Writes zeros from `offset` up to `end`, so that later writes there change no metadata of the file system.
+/// Writes zeros from `offset` up to `end`, so that later writes there change no metadata of the
+/// file system.
 pub(crate) fn fill_with_zeros(file: &dyn File, offset: u64, end: u64) -> io::Result<()> {
     let zeros = vec![0; ZEROS_BYTES];
     let mut offset = offset;
@@ -79,7 +80,8 @@ pub(crate) fn fill_with_zeros(file: &dyn File, offset: u64, end: u64) -> io::Res
     Ok(())
 }
 
-/// A folder of the file system, held open: so a lack of file descriptors fails no sync of its names.
+/// A folder of the file system, held open so that its sync cannot fail for lack of file
+/// descriptors.
 #[derive(Debug)]
 pub struct DirFiles {
     dir: PathBuf,
@@ -87,7 +89,7 @@ pub struct DirFiles {
 }
 
 impl DirFiles {
-    /// Creates the folder where it is missing, readable by its owner only.
+    /// Creates the folder if it is missing, readable by its owner only.
     ///
     /// Errors: the folder cannot be created.
     pub fn new(dir: &Path) -> io::Result<Self> {
@@ -172,14 +174,15 @@ impl File for fs::File {
         fs::File::sync_data(self)
     }
 
-    /// Source: multigrain timestamps (Linux 6.13). Who asks for a file's times has its next write take a new one, and then each sync
-    /// writes the inode too, some 0.1 ms. So only the links are asked for.
+    /// Source: multigrain timestamps (Linux 6.13). Reading a file's times makes its next write take
+    /// a new time, and then each sync writes the inode too, some 0.1 ms. So only the link count is
+    /// requested.
     fn is_linked(&self) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt;
 
         match rustix::fs::statx(self, "", AtFlags::EMPTY_PATH, StatxFlags::NLINK) {
             Ok(found) => Ok(found.stx_nlink > 0),
-            // A system that is older than the call, or a sandbox that does not know it.
+            // The system is older than the call, or a sandbox does not know it.
             Err(Errno::NOSYS | Errno::PERM) => Ok(self.metadata()?.nlink() > 0),
             Err(error) => Err(error.into()),
         }

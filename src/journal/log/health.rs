@@ -1,7 +1,8 @@
-//! What is wrong with a running journal that does not stop it, remembered until the process ends or it is over.
+//! Problems of a running journal that do not stop it, kept until they are solved or the process
+//! ends.
 //!
-//! Whoever meets damage in the background (the thread that seals, a reader that looks something up) notes it here, so that it is
-//! shown and not only a line in the log.
+//! Background work that finds damage (the sealer thread, a reader that looks something up) notes it
+//! here, so that it is shown and not only logged.
 
 use std::{
     fmt,
@@ -11,30 +12,31 @@ use std::{
 
 use crate::{event::Seq, journal::log::clock::Clock, time::Timestamp};
 
-/// How many damaged places are remembered; what is found beyond that is counted.
+/// How many damaged places are kept; further ones are only counted.
 pub const DAMAGED_PLACES_MAX: usize = 16;
 
-/// What is wrong with a journal.
+/// The problems of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JournalHealth {
-    /// Places that could not be read or sealed, in the order in which they were found; at most [`DAMAGED_PLACES_MAX`].
+    /// Places that could not be read or sealed, in the order in which they were found; at most
+    /// [`DAMAGED_PLACES_MAX`].
     pub damaged: Vec<DamagedPlace>,
     /// How many more were found.
     pub more: u64,
-    /// The segment that retention could not delete, so that nothing is deleted.
+    /// The segment that retention could not delete; nothing is deleted while it is set.
     pub retention_blocked: Option<DamagedPlace>,
-    /// The records that the start skipped, and why.
+    /// The records that the start skipped, and the reasons.
     pub skipped: Vec<(Seq, String)>,
-    /// Snapshots that the start found to be of another journal, where they are kept.
+    /// The paths of snapshots that belong to another journal.
     pub unmatched_snapshots: Vec<PathBuf>,
 }
 
-/// Something that is wrong with one file.
+/// A problem of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedPlace {
     /// Which file.
     pub path: PathBuf,
-    /// Where in it, in bytes, if that is known.
+    /// The offset in it, in bytes, if known.
     pub offset: Option<u64>,
     /// What is wrong.
     pub what: String,
@@ -43,7 +45,7 @@ pub struct DamagedPlace {
 }
 
 impl JournalHealth {
-    /// Whether nothing is known to be wrong.
+    /// Whether no problem is known.
     pub fn is_good(&self) -> bool {
         self.damaged.is_empty()
             && self.retention_blocked.is_none()
@@ -51,7 +53,7 @@ impl JournalHealth {
             && self.unmatched_snapshots.is_empty()
     }
 
-    /// One sentence for each thing that is wrong, for a person.
+    /// One sentence per problem, for the user.
     pub fn sentences(&self) -> Vec<String> {
         let advice =
             "`aside journal verify` lists what is damaged, `aside journal repair` keeps what is good";
@@ -88,7 +90,7 @@ impl JournalHealth {
     }
 }
 
-/// What the parts of a journal note.
+/// Collects problems from all parts of a journal.
 pub(crate) struct Health {
     clock: Clock,
     state: Mutex<JournalHealth>,
@@ -103,7 +105,7 @@ impl Health {
         self.lock().clone()
     }
 
-    /// Remembers that a place is damaged, unless it is remembered; returns whether it is new.
+    /// Adds a damaged place, unless it is known; returns whether it is new.
     pub(crate) fn note_damage(&self, path: &Path, offset: Option<u64>, what: String) -> bool {
         let since = (self.clock)();
         let mut state = self.lock();
@@ -118,7 +120,7 @@ impl Health {
         true
     }
 
-    /// Remembers that a segment cannot be deleted.
+    /// Notes that a segment cannot be deleted.
     pub(crate) fn block_retention(&self, path: &Path, what: String) {
         let since = (self.clock)();
         let mut state = self.lock();
@@ -126,17 +128,17 @@ impl Health {
         state.retention_blocked.get_or_insert(place);
     }
 
-    /// Remembers that a start skipped a record.
+    /// Notes that a start skipped a record.
     pub(crate) fn note_skipped(&self, seq: Seq, why: String) {
         self.lock().skipped.push((seq, why));
     }
 
-    /// Remembers that a start found a snapshot of another journal.
+    /// Notes that a start found a snapshot of another journal.
     pub(crate) fn note_unmatched_snapshot(&self, path: PathBuf) {
         self.lock().unmatched_snapshots.push(path);
     }
 
-    /// Says that deleting works.
+    /// Notes that deleting works again.
     pub(crate) fn unblock_retention(&self) {
         self.lock().retention_blocked = None;
     }

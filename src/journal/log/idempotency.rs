@@ -1,36 +1,37 @@
-//! Which events are published already, so that publishing one again is answered with the first one's position.
+//! The idempotency keys of published events, so that a retry is answered with the first position.
 //!
-//! Pure: keys and positions in, the earlier position out. Bounded; the oldest key is evicted. A key is a hash that the caller
-//! made, so its low bits are as good as any hash of it.
+//! Pure: keys and positions in, the earlier position out. Bounded; the oldest key is evicted. A key
+//! is already a hash, so its low bits serve as the table's hash.
 
 use hashbrown::HashTable;
 
 use crate::event::Seq;
 
-/// How many keys are remembered: some 2 MiB of memory, 1.5 MiB in a snapshot, six minutes of 10,000 events a minute.
+/// How many keys are remembered: some 2 MiB of memory, 1.5 MiB in a snapshot, six minutes of 10,000
+/// events a minute.
 ///
-/// Source: a producer that was not answered tries again within seconds.
+/// Source: a producer that gets no answer retries within seconds.
 pub const IDEMPOTENCY_KEYS_MAX: usize = 65_536;
 
 /// The newest idempotency keys, and where each was first written.
 #[derive(Debug, Clone)]
 pub struct IdempotencyKeys {
     keys_max: usize,
-    /// In order of arrival; a ring once it is full.
+    /// In order of arrival; a ring once full.
     ring: Vec<IdempotencyKey>,
-    /// Where in the ring the oldest key is.
+    /// The ring index of the oldest key.
     oldest: usize,
-    /// Where in the ring each key is.
+    /// The ring index of each key.
     places: HashTable<u32>,
 }
 
 /// An idempotency key, and where it was first written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    /// In halves, so that it takes 24 bytes.
+    /// Two halves, so that the struct takes 24 bytes.
     low: u64,
     high: u64,
-    /// The record it was first written with.
+    /// The record that first had it.
     pub seq: Seq,
 }
 
@@ -63,7 +64,7 @@ impl IdempotencyKeys {
         [older, newer].concat()
     }
 
-    /// Remembers a key, unless it is remembered: then returns where it was first written.
+    /// Adds a key; returns the first position if it is already known.
     pub fn remember(&mut self, key: u128, seq: Seq) -> Option<Seq> {
         let Self { keys_max, ring, oldest, places } = self;
         let key = IdempotencyKey::new(key, seq);
@@ -89,7 +90,7 @@ impl IdempotencyKeys {
         None
     }
 
-    /// Remembers keys that come one after the other; each one that is remembered keeps its first position.
+    /// Adds keys in order; a known one keeps its first position.
     pub fn remember_all(&mut self, keys: impl IntoIterator<Item = IdempotencyKey>) {
         for key in keys {
             self.remember(key.key(), key.seq);
@@ -178,7 +179,7 @@ mod tests {
             }
             let listed = list.iter().map(|(key, seq)| IdempotencyKey::new(*key, *seq));
             prop_assert_eq!(remembered.to_vec(), listed.collect::<Vec<_>>());
-            // What is taken over from another one is known as well, and is evicted in the same order.
+            // Keys copied from another instance are known too, and are evicted in the same order.
             let mut again = IdempotencyKeys::new(keys_max);
             again.remember_all(remembered.to_vec());
             for (seq, low) in (1_000..).map(Seq).zip([0, 9, 1, 8, 1023, 7]) {

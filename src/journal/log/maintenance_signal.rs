@@ -1,4 +1,4 @@
-//! How the journal's other threads ask the maintenance thread for work, and how it waits for that.
+//! How the journal's other threads request work from the maintenance thread.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -20,19 +20,19 @@ struct State {
 }
 
 impl MaintenanceSignal {
-    /// Says that there may be something to do.
+    /// Signals that there may be work.
     pub(crate) fn ask(&self) {
         self.lock().is_asked = true;
         self.wake.notify_all();
     }
 
-    /// Has the thread end.
+    /// Makes the thread end.
     pub(crate) fn close(&self) {
         self.lock().is_closing = true;
         self.wake.notify_all();
     }
 
-    /// Waits until there is something to do; returns whether there is, or the journal is closed.
+    /// Waits for work; returns false when the journal is closed.
     pub(crate) fn wait(&self) -> bool {
         let mut state = self.lock();
         state.is_idle = true;
@@ -50,7 +50,7 @@ impl MaintenanceSignal {
         !waited.unwrap_or_else(PoisonError::into_inner).0.is_closing
     }
 
-    /// Waits until nothing is left to do.
+    /// Waits until all work is done.
     #[cfg(test)]
     pub(crate) fn wait_until_idle(&self) {
         let is_busy = |state: &mut State| (state.is_asked || !state.is_idle) && !state.is_closing;

@@ -1,12 +1,12 @@
-//! How far a journal that was closed is durable: a small file beside the segments, written when the journal ends.
+//! The mark: a small file next to the segments that says how far a closed journal is durable.
 //!
 //! ```text
 //! seq u64 | crc-32c u32
 //! ```
 //!
-//! What records say of each other leaves out the last ones, which none follows. The mark speaks for those: what it names was
-//! synced, so what is damaged there is damage and no torn end. It stays true whatever is appended later. One that is missing or
-//! damaged says nothing.
+//! A record says how far earlier ones are durable, so nothing covers the last ones. The mark does:
+//! the records up to its position were synced, so a bad record there is damage, not a torn end.
+//! Later appends do not invalidate it. A missing or damaged mark says nothing.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub(crate) const MARK_NAME: &str = "durable";
 
 const MARK_BYTES: usize = 12;
 
-/// Up to which record the journal is known to be durable; [`Seq::ZERO`] when nothing is said.
+/// The last record that the mark says is durable; [`Seq::ZERO`] without a valid mark.
 ///
 /// Errors: the file cannot be read.
 pub(crate) fn read(files: &dyn Files) -> io::Result<Seq> {
@@ -34,9 +34,9 @@ pub(crate) fn read(files: &dyn Files) -> io::Result<Seq> {
     Ok(if is_whole { Seq(u64::from_le_bytes(*seq)) } else { Seq::ZERO })
 }
 
-/// Says durably that everything up to `seq` is durable.
+/// Writes the mark durably: everything up to `seq` is durable.
 ///
-/// Errors: a file operation failed; the mark then says nothing.
+/// Errors: a file operation failed; the mark is then invalid.
 pub(crate) fn write(files: &dyn Files, seq: Seq) -> io::Result<()> {
     let mut bytes = seq.0.to_le_bytes().to_vec();
     bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
@@ -46,14 +46,14 @@ pub(crate) fn write(files: &dyn Files, seq: Seq) -> io::Result<()> {
     };
     let written = file.write_at(&bytes, 0).and_then(|()| file.sync_data());
     if written.is_err() && is_new {
-        // Empty, it says nothing, and on a full disk it is in the way.
+        // Empty, it is useless, and on a full disk it takes space.
         files.remove(MARK_NAME).ok();
     }
     written?;
     if is_new { files.sync_dir() } else { Ok(()) }
 }
 
-/// Takes back what was said, because the journal begins again.
+/// Removes the mark, because the journal starts again from nothing.
 ///
 /// Errors: the file cannot be removed.
 pub(crate) fn remove(files: &dyn Files) -> io::Result<()> {

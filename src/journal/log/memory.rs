@@ -1,11 +1,13 @@
-//! Files in memory that can lose power: a journal for simulation, and the test double of the crash tests.
+//! Files in memory that can lose power: for simulations, and the test double of the crash tests.
 //!
-//! What was written is kept apart from what was synced. After a power loss, what was synced is there, the names are those of
-//! some moment since the last sync of the folder, and of every write since then any part may be there or not, chosen by a
-//! seed. Operations can be made to fail, to be the last ones, or (syncs) to wait at a gate.
+//! Written bytes are kept apart from synced ones. After a power loss, synced bytes are there, and
+//! the names are those of some moment since the last sync of the folder. Of every later write any
+//! part may be there or not, chosen by a seed. Operations can be made to fail, to be the last ones,
+//! or (syncs) to wait at a gate.
 //!
-//! A sync that fails behaves as Linux does: what was written counts as clean from then on. It can still be read, no later sync
-//! writes it, and after a power loss, or once the cache is dropped, only the part that reached the disk by chance is there.
+//! A failed sync behaves as on Linux: the written bytes then count as clean. They can still be
+//! read, and no later sync writes them. After a power loss, or once the cache is dropped, only the
+//! part that reached the disk by chance is there.
 
 use std::{
     collections::BTreeMap,
@@ -18,13 +20,13 @@ use crate::journal::log::files::{File, Files};
 
 /// A folder in memory.
 ///
-/// Cloning gives another handle of the same folder.
+/// A clone is another handle of the same folder.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryFiles {
     disk: Arc<Disk>,
 }
 
-/// How often something was done, from the beginning.
+/// Counts of operations since the folder was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Operations {
     /// Writes of file contents.
@@ -33,7 +35,7 @@ pub struct Operations {
     pub syncs: u64,
 }
 
-/// What is to go wrong; counts are those of [`Operations`], the first operation being 1.
+/// Faults to inject; counts are those of [`Operations`], the first operation being 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Faults {
     /// This write fails and writes nothing.
@@ -53,11 +55,11 @@ pub enum Operation {
     Open,
     /// [`Files::create`].
     Create,
-    /// [`Files::rename`], by the name that the file has.
+    /// [`Files::rename`], by the old name.
     Rename,
     /// [`Files::remove`].
     Remove,
-    /// [`Files::sync_dir`], whatever the name.
+    /// [`Files::sync_dir`], for any name.
     SyncDir,
     /// [`File::read_at`].
     Read,
@@ -73,7 +75,7 @@ struct Failing {
     operation: Operation,
     name: String,
     kind: io::ErrorKind,
-    /// How many more times.
+    /// How many more times it fails.
     times: u32,
 }
 
@@ -87,11 +89,11 @@ struct Disk {
 struct State {
     contents: Vec<Content>,
     names: BTreeMap<String, usize>,
-    /// What the folder was after its last sync and after each change since.
+    /// The folder after its last sync and after each change since.
     names_since_sync: Vec<BTreeMap<String, usize>>,
     faults: Faults,
     failing: Vec<Failing>,
-    /// How many bytes files may still grow by; `None` when there is no end to it.
+    /// How many bytes files may still grow by; `None` for no limit.
     space: Option<usize>,
     counts: Operations,
     is_cut: bool,
@@ -119,27 +121,28 @@ struct MemoryFile {
 }
 
 impl MemoryFiles {
-    /// An empty folder in which nothing goes wrong.
+    /// An empty folder without faults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Decides what goes wrong from here on.
+    /// Sets the faults to inject from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.disk.lock().faults = faults;
     }
 
-    /// Has the next `times` operations of this kind fail with an error of this kind, on files whose names contain `name`.
+    /// Makes the next `times` operations of this kind fail with this error, on files whose names
+    /// contain `name`.
     pub fn fail(&self, operation: Operation, name: &str, times: u32, kind: io::ErrorKind) {
         self.disk.lock().failing.push(Failing { operation, name: name.to_owned(), kind, times });
     }
 
-    /// Lets everything succeed again that [`MemoryFiles::fail`] has fail.
+    /// Ends the failures set by [`MemoryFiles::fail`].
     pub fn fail_no_more(&self) {
         self.disk.lock().failing.clear();
     }
 
-    /// Drops the cache: what a failed sync left clean is read from the disk from now on.
+    /// Drops the cache: bytes that a failed sync left clean are now read from the disk.
     pub fn drop_cache(&self) {
         for content in &mut self.disk.lock().contents {
             content.written.clone_from(&content.synced);
@@ -149,12 +152,13 @@ impl MemoryFiles {
         }
     }
 
-    /// Lets files grow by `bytes` altogether, and no further; `None` for as much as they like. Removing one makes no room.
+    /// Limits how far files may grow altogether, in bytes; `None` for no limit. Removing a file
+    /// frees nothing.
     pub fn set_space(&self, bytes: Option<usize>) {
         self.disk.lock().space = bytes;
     }
 
-    /// How often what was done.
+    /// The counts of operations.
     pub fn operations(&self) -> Operations {
         self.disk.lock().counts
     }
@@ -164,7 +168,7 @@ impl MemoryFiles {
         self.disk.lock().is_gate_closed = true;
     }
 
-    /// Lets the waiting syncs, and all later ones, go on.
+    /// Releases the waiting syncs, and all later ones.
     pub fn open_gate(&self) {
         self.disk.lock().is_gate_closed = false;
         self.disk.gate.notify_all();
@@ -183,9 +187,9 @@ impl MemoryFiles {
         self.disk.lock().is_cut
     }
 
-    /// What a computer that starts again after a power loss finds, one of the possibilities for each `seed`.
+    /// The folder after a power loss and a restart; each `seed` gives one possible outcome.
     ///
-    /// Shape: a folder of its own, with everything in it synced and without faults.
+    /// Shape: a separate folder, fully synced and without faults.
     pub fn after_power_loss(&self, seed: u64) -> Self {
         let state = self.disk.lock();
         let mut random = Random(seed);
@@ -194,9 +198,9 @@ impl MemoryFiles {
         Self::with(State { contents, names_since_sync: vec![names.clone()], names, ..State::default() })
     }
 
-    /// What a process that starts again after `kill -9` finds: everything that was written, and no more of it synced.
+    /// The folder after `kill -9` and a restart: all written bytes, with nothing more synced.
     ///
-    /// Shape: a folder of its own without faults.
+    /// Shape: a separate folder without faults.
     pub fn after_kill(&self) -> Self {
         let state = self.disk.lock();
         let (names, names_since_sync) = (state.names.clone(), state.names_since_sync.clone());
@@ -266,7 +270,7 @@ impl Files for MemoryFiles {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        // Names are the file system's own data: what a failed sync left is written by the next one.
+        // Names are metadata of the file system: the next sync writes what a failed one left.
         self.disk.sync(Operation::SyncDir, None, |state, is_good| {
             if is_good {
                 let names = state.names.clone();
@@ -347,7 +351,7 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a sync of a file or of the folder, and has `apply` do what it does to the disk if it succeeds or fails.
+    /// Counts a sync of a file or of the folder; `apply` changes the disk for success or failure.
     fn sync(
         &self,
         operation: Operation,
@@ -386,7 +390,7 @@ impl State {
         if self.is_cut { Err(io::Error::other("the power was lost")) } else { Ok(()) }
     }
 
-    /// Fails an operation that is to fail.
+    /// Fails an operation that is set to fail.
     fn check_failing(&mut self, operation: Operation, name: &str) -> io::Result<()> {
         let is_meant = |failing: &&mut Failing| {
             failing.operation == operation && failing.times > 0 && name.contains(&failing.name)
@@ -429,7 +433,8 @@ impl Content {
 }
 
 impl Write {
-    /// Puts what reached the disk by chance into `content`: all, nothing, the beginning or the end.
+    /// Copies the part that reached the disk by chance into `content`: all, nothing, the beginning
+    /// or the end.
     fn survive(&self, content: &mut Vec<u8>, random: &mut Random) {
         let at = random.below(self.bytes.len() + 1);
         let (before, after) = self.bytes.split_at(at);
@@ -455,7 +460,7 @@ fn overwrite(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     }
 }
 
-/// A small generator whose whole state is the seed, so that a failing case can be named by one number.
+/// A small generator whose whole state is the seed, so one number identifies a failing case.
 #[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 

@@ -1,7 +1,8 @@
-//! Reads the journal from any position on, and follows it.
+//! Reads the journal from any position, and follows it.
 //!
-//! A reader owns its position; nobody else moves it, and nothing is lost between a batch and the next. It reads files, never
-//! the writer's memory, up to what is written, so a record can be read as soon as its append was answered.
+//! A reader owns its position; nobody else moves it, and nothing is lost between batches. It reads
+//! files up to the written position, never the writer's memory. So a record can be read as soon as
+//! its append is answered.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -32,7 +33,7 @@ pub enum ReadError {
         /// Why.
         source: io::Error,
     },
-    /// What was written is not there any more.
+    /// A written record is no longer there.
     #[error("read the record at byte {offset} of {}: {damage}", path.display())]
     Damaged {
         /// In which file.
@@ -47,7 +48,7 @@ pub enum ReadError {
     Gone {
         /// Which record.
         wanted: Seq,
-        /// The first one that is there.
+        /// The oldest record that is kept.
         oldest: Seq,
     },
 }
@@ -60,13 +61,13 @@ pub struct Closed;
 /// A record that owns its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordBuf {
-    /// What the body is.
+    /// The kind of the body.
     pub kind: RecordKind,
     /// Its position.
     pub seq: Seq,
     /// When it was appended.
     pub time: Timestamp,
-    /// What was appended.
+    /// The appended bytes.
     pub body: Vec<u8>,
 }
 
@@ -77,7 +78,7 @@ pub struct Reader {
     written: watch::Receiver<Seq>,
     next: Seq,
     place: Option<Place>,
-    /// Where the next record is while there is no place: the segment's first record, and the offset.
+    /// The next record while there is no place: the segment's first record, and the offset.
     resting: Option<(Seq, u64)>,
     entries: Vec<Entry>,
 }
@@ -86,7 +87,7 @@ pub struct Reader {
 struct Place {
     segment: Arc<Segment>,
     cursor: Cursor,
-    /// The last record that may be read from this segment before looking at the heads again.
+    /// The last record that may be read from this segment before the heads are checked again.
     last: Seq,
 }
 
@@ -109,16 +110,16 @@ impl Reader {
         }
     }
 
-    /// The position of the record that comes next.
+    /// The position of the next record.
     pub fn position(&self) -> Seq {
         self.next
     }
 
-    /// Takes up to `records_max` records; none when all that is written was taken.
+    /// Takes up to `records_max` records; none when all written ones were taken.
     ///
     /// Shape: as many as one read of 256 KiB brought, at least one if there is any.
     ///
-    /// Errors: the position does not move, so that the same call fails again.
+    /// Errors: the position does not move, so the same call fails again.
     pub fn next_batch(&mut self, records_max: usize) -> Result<Records<'_>, ReadError> {
         self.entries.clear();
         if self.place.as_ref().is_none_or(|place| self.next > place.last) && !self.advance()? {
@@ -131,7 +132,7 @@ impl Reader {
                     self.next = entry.seq.next();
                     self.entries.push(entry);
                 }
-                // A place in the index is before the record that is wanted.
+                // An index entry may point before the requested record.
                 Step::Record(entry) if entry.seq < self.next => {}
                 Step::Short if self.entries.is_empty() && place.refill(&self.shared)? => {}
                 step @ (Step::Record(_) | Step::Short | Step::End | Step::Damaged(_)) => {
@@ -147,7 +148,7 @@ impl Reader {
         Ok(Records { cursor: Some(&place.cursor), entries: &self.entries })
     }
 
-    /// Goes on at `next`, if that is farther on, without reading what is between but for the way from the nearest known place.
+    /// Moves forward to `next`. Reads only what lies between the nearest indexed offset and `next`.
     pub fn skip_to(&mut self, next: Seq) {
         if next <= self.next {
             return;
@@ -162,7 +163,7 @@ impl Reader {
         }
     }
 
-    /// Gives up its memory and its file until the next call, and goes on where it is then, without looking for that.
+    /// Releases its memory and its file until the next call, which then goes on at the same offset.
     pub fn rest(&mut self) {
         self.entries = Vec::new();
         if let Some(Place { segment, cursor, .. }) = self.place.take() {
@@ -170,28 +171,29 @@ impl Reader {
         }
     }
 
-    /// Goes on behind a place that cannot be read, where that is known to be: at the next block of a sealed segment, at the next
-    /// place of an open one that is remembered, or else in the next segment. Returns whether there is such a place.
+    /// Skips a place that cannot be read, to the next known record start: the next block of a
+    /// sealed segment, the next indexed offset of an open one, or else the next segment. Returns
+    /// whether there is one.
     pub(crate) fn skip_damaged(&mut self) -> bool {
         let Ok((segment, following)) = self.shared.segment_of(self.next) else { return false };
-        // Of a damaged index nothing is known.
+        // A damaged index gives no offset.
         let within = segment.place_after(self.next).ok().flatten();
         let Some(next) = within.or(following) else { return false };
         (self.next, self.place, self.resting) = (next, None, None);
         true
     }
 
-    /// Waits until there is something to take; at once if there is.
+    /// Waits until there is a record to take; returns at once if there is.
     ///
-    /// Errors: the journal was closed, and nothing is left to take.
+    /// Errors: the journal was closed, and all records were taken.
     pub async fn wait(&mut self) -> Result<(), Closed> {
         let next = self.next;
         self.written.wait_for(|written| *written >= next).await.map(|_| ()).map_err(|_| Closed)
     }
 
-    /// Goes to where the next record is; returns whether it is there.
+    /// Seeks to the next record; returns whether it is there.
     fn advance(&mut self) -> Result<bool, ReadError> {
-        // The head comes first: whatever it covers has its segment in the list.
+        // Read the head first: all records up to it have their segment in the list.
         let written = *self.written.borrow();
         if self.next > written {
             return Ok(false);
@@ -224,14 +226,14 @@ impl Reader {
 
 impl Place {
     fn refill(&mut self, shared: &Store) -> Result<bool, ReadError> {
-        // Whole records only are before the end, so what was read once never needs to be read again.
+        // Only whole records are before the end, so no byte is read twice.
         let offset = self.cursor.offset();
         self.cursor.refill(self.segment.end()).map_err(|source| failed(shared, &self.segment, offset, source))
     }
 
-    /// Goes to the nearest known place before `seq`, keeping the buffer's memory.
+    /// Seeks to the nearest indexed offset before `seq`, keeping the buffer's memory.
     fn rewind(&mut self, shared: &Store, seq: Seq) -> Result<(), ReadError> {
-        // Where the cursor stood may be in another segment, so it must not go on from there if this fails.
+        // The cursor may be in another segment, so it must not go on from there if this fails.
         self.cursor.seek(Arc::clone(&self.segment.file), HEADER_BYTES);
         let offset = offset_before(shared, &self.segment, seq)?;
         self.cursor.seek(Arc::clone(&self.segment.file), offset);
@@ -250,13 +252,13 @@ impl Place {
     }
 }
 
-/// Where to begin reading for the record `seq`.
+/// The offset to start reading from for the record `seq`.
 fn offset_before(shared: &Store, segment: &Segment, seq: Seq) -> Result<u64, ReadError> {
     let place = segment.place_before(seq).map_err(|source| failed(shared, segment, HEADER_BYTES, source))?;
     Ok(place.1)
 }
 
-/// The error of a read from `offset` on; one that says that the file is damaged is remembered.
+/// The error of a read at `offset`; one that reports damage is added to the health.
 fn failed(shared: &Store, segment: &Segment, offset: u64, source: io::Error) -> ReadError {
     let path = shared.files.path(&segment.name());
     if source.kind() == io::ErrorKind::InvalidData {
@@ -286,7 +288,7 @@ impl<'a> Records<'a> {
 }
 
 impl RecordBuf {
-    /// Lends the record.
+    /// Borrows the record.
     pub fn as_record(&self) -> Record<'_> {
         let Self { kind, seq, time, ref body } = *self;
         Record { kind, seq, time, body }
@@ -397,7 +399,7 @@ mod tests {
             reader.rest();
         }
         journal.append_blocking(batch(60), Level::Synced).expect("appended");
-        // What is before a place that is known is not looked at: a reader that looks for it meets the damage.
+        // Nothing before a known offset is read: a reader that had to search would meet the damage.
         let last = files
             .list()
             .expect("listed")
@@ -459,7 +461,7 @@ mod tests {
         crate::journal::log::record::size_of(body(number).len()) as u64
     }
 
-    /// 2,000 records of a kilobyte in segments of a megabyte, so that the index of places is used.
+    /// 2,000 records of a kilobyte in segments of a megabyte, so that the index is used.
     fn large_journal() -> Journal {
         let clock: crate::journal::Clock = Arc::new(|| Timestamp::ZERO);
         let settings = crate::journal::JournalSettings { segment_bytes: 1 << 20, ..Default::default() };

@@ -1,14 +1,14 @@
-//! How one record lies in a segment: framing and checksum, nothing else.
+//! The format of one record in a segment: framing and checksum.
 //!
 //! ```text
 //! length u32 | crc-32c u32 | kind u8 | version u8 | seq u64 | time u64 | unsynced u32 | body
 //! ```
 //!
-//! Numbers are little-endian. `length` counts what follows the checksum; the checksum covers the length and all that follows
-//! it. `unsynced` is how many records directly before this one were not known to be durable when it was written; so each
-//! record says how far the journal was durable. Records of version 1 lack it and say nothing. A length of zero is the
-//! preallocated rest of a segment. The module reads and writes bytes in memory and does not know where they are kept or what
-//! a body means.
+//! Numbers are little-endian. `length` counts what follows the checksum; the checksum covers the
+//! length and all that follows it. `unsynced` is how many records directly before this one were not
+//! known to be durable when it was written, so each record says how far the journal was durable.
+//! Version 1 lacks it. A length of zero is the preallocated rest of a segment. The module reads and
+//! writes bytes in memory. It does not know where they are kept or what a body means.
 //!
 //! ```
 //! use aside::{event::Seq, journal::record::{self, Decoded, Record, RecordKind}, time::Timestamp};
@@ -26,35 +26,36 @@ use crate::{event::Seq, time::Timestamp};
 
 /// The largest body, in bytes.
 ///
-/// Source: an event is at most 64 KiB; an exchange that observes a batch of them, or a set of rules, is larger.
+/// Source: an event is at most 64 KiB; an exchange that observes a batch of them, or a set of
+/// rules, is larger.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// The version of the framing that this program writes, and the newest that it reads.
 pub const RECORD_VERSION: u8 = 2;
 
-/// The first version, whose records do not say how far the journal was durable.
+/// The first version, which does not say how far the journal was durable.
 const VERSION_WITHOUT_DURABLE: u8 = 1;
 
-/// What a record costs beside its body, in bytes.
+/// The size of a record without its body, in bytes.
 pub const OVERHEAD_BYTES: usize = PREFIX_BYTES + HEAD_BYTES + UNSYNCED_BYTES;
 
 /// Length and checksum.
 const PREFIX_BYTES: usize = 8;
 
-/// Kind, version, seq and time: what every version has after the checksum.
+/// Kind, version, seq and time: every version has these after the checksum.
 const HEAD_BYTES: usize = 18;
 
 /// How many records before this one were not known to be durable.
 const UNSYNCED_BYTES: usize = 4;
 
-/// What a body is; the journal carries it and does not interpret it.
+/// The type of a body; the journal does not interpret it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKind(pub u8);
 
 /// One record, borrowed from the bytes it was read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What the body is.
+    /// The type of the body.
     pub kind: RecordKind,
     /// Its position.
     pub seq: Seq,
@@ -64,56 +65,57 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
-/// What the beginning of some bytes is.
+/// What bytes begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decoded<'a> {
-    /// A whole record whose checksum holds.
+    /// A whole record with a valid checksum.
     Record {
         /// The record.
         record: Record<'a>,
-        /// The last record that was known to be durable when this one was written; [`Seq::ZERO`] when it does not say.
+        /// The last record known to be durable when this one was written; [`Seq::ZERO`] if unknown.
         durable: Seq,
         /// How many bytes it takes up.
         size: usize,
     },
-    /// The beginning of a record; more bytes decide.
+    /// The beginning of a record; more bytes are needed.
     Incomplete,
     /// Preallocated space.
     End,
-    /// No record.
+    /// Not a record.
     Damaged(Damage),
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// The length is one that no record has.
+    /// No record has this length.
     #[error("its length of {0} bytes is impossible")]
     Length(u32),
-    /// The bytes are not those that were written.
+    /// The bytes are not the written ones.
     #[error("its checksum does not match")]
     Checksum,
-    /// It is whole, and written by a newer program.
+    /// It is whole, and a newer program wrote it.
     #[error("its version {0} is newer than {RECORD_VERSION}, the newest this program reads")]
     Version(u8),
-    /// It is whole, and not the record that belongs here.
+    /// It is whole, and not the expected record.
     #[error("it has number {found} where {expected} belongs")]
     Order {
-        /// What belongs here.
+        /// The expected record.
         expected: Seq,
-        /// What is here.
+        /// The record found.
         found: Seq,
     },
-    /// The file ends, or is empty from here on, before the record that belongs here.
+    /// The file ends, or is empty from here on, before the expected record.
     #[error("record {expected} is missing")]
     Missing {
-        /// What belongs here.
+        /// The expected record.
         expected: Seq,
     },
 }
 
 impl Record<'_> {
-    /// What tells it from another record of its position, however it is framed: the CRC-32C of kind, position, time and body.
+    /// Distinguishes records of the same position in any framing: the CRC-32C of kind, position,
+    /// time and body.
     pub fn checksum(&self) -> u32 {
         let Self { kind, seq, time, body } = self;
         let head = crc32c::crc32c(&[kind.0]);
@@ -129,16 +131,17 @@ impl fmt::Display for RecordKind {
     }
 }
 
-/// How many bytes a record with such a body takes up.
+/// The size of a record with such a body, in bytes.
 pub const fn size_of(body_bytes: usize) -> usize {
     OVERHEAD_BYTES + body_bytes
 }
 
-/// Appends one framed record to `out`; it says that everything up to `durable` is.
+/// Appends one framed record to `out`, which records that everything up to `durable` is durable.
 ///
 /// # Panics
 ///
-/// When the body is larger than 4 GiB; one over [`BODY_BYTES_MAX`] is written and does not decode, so callers check first.
+/// When the body is larger than 4 GiB. A body over [`BODY_BYTES_MAX`] is written and does not
+/// decode, so callers check first.
 pub fn encode(record: Record<'_>, durable: Seq, out: &mut Vec<u8>) {
     let Record { kind, seq, time, body } = record;
     debug_assert!(body.len() <= BODY_BYTES_MAX, "a body over the limit does not decode");
@@ -146,7 +149,7 @@ pub fn encode(record: Record<'_>, durable: Seq, out: &mut Vec<u8>) {
     let counted = HEAD_BYTES + UNSYNCED_BYTES + body.len();
     let length = u32::try_from(counted).expect("a body is smaller than 4 GiB").to_le_bytes();
     let unsynced = seq.0.saturating_sub(durable.0).saturating_sub(1);
-    // What is in flight is bounded far below this; if it were not, the record would say nothing.
+    // In-flight records are bounded far below this; an overflow would record that nothing is known.
     let unsynced = u32::try_from(unsynced).unwrap_or(u32::MAX).to_le_bytes();
     let mut head = [0; HEAD_BYTES + UNSYNCED_BYTES];
     head[0] = kind.0;
@@ -161,7 +164,7 @@ pub fn encode(record: Record<'_>, durable: Seq, out: &mut Vec<u8>) {
     out.extend_from_slice(body);
 }
 
-/// Reads the record that `bytes` begin with.
+/// Reads the record at the beginning of `bytes`.
 pub fn decode(bytes: &[u8]) -> Decoded<'_> {
     let Some((length_bytes, rest)) = bytes.split_first_chunk::<4>() else { return Decoded::Incomplete };
     let length = u32::from_le_bytes(*length_bytes);

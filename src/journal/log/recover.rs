@@ -1,11 +1,13 @@
-//! What is found at the start: scans what has to be, and says what a crash left and what is damaged.
+//! Recovery: scans what is needed, and reports what a crash left and what is damaged.
 //!
-//! A sealed segment is taken at its seal's word, unless its idempotency keys are needed; every other one is read through.
+//! A sealed segment is trusted by its seal, unless its idempotency keys are needed; every other
+//! segment is read through.
 //!
-//! Only the last segment, or the unnamed file after it, can be torn, since a file gets a segment's name when all before it is
-//! durable. There, a place without a good record is what a crash left only if nothing says that the record was durable: no good
-//! record behind it, no mark of a journal that was closed, and nothing that the caller knows. Anything else is damage, and a
-//! reason not to start. Nothing is changed before everything was looked at; `apply` does what follows.
+//! Only the last segment, or the unnamed file after it, can be torn, since a file is named as a
+//! segment only when all before it is durable. A bad record there is a torn end only if nothing
+//! says that it was durable: no good record after it, no mark of a closed journal, and no hint of
+//! the caller. Anything else is damage, and the journal does not open. Nothing is changed during
+//! the scan; `apply` makes the changes.
 
 pub(crate) mod apply;
 
@@ -57,7 +59,7 @@ pub enum OpenError {
         /// Its format.
         found: u32,
     },
-    /// A file has a segment's name and does not begin as one.
+    /// A file has a segment's name and no valid header.
     #[error(
         "open the journal: {} is not a segment; `aside journal verify` lists what is damaged, \
          `aside journal repair` keeps what is good", path.display()
@@ -66,7 +68,7 @@ pub enum OpenError {
         /// Which file.
         path: PathBuf,
     },
-    /// A record that must be good is not.
+    /// A record that must be valid is damaged.
     #[error(
         "open the journal: the record at byte {offset} of {} is damaged: {damage}; `aside journal verify` lists what is \
          damaged, `aside journal repair` keeps what is good", path.display()
@@ -74,12 +76,13 @@ pub enum OpenError {
     Damaged {
         /// Which file.
         path: PathBuf,
-        /// Where in it the record begins, in bytes.
+        /// The offset of the record, in bytes.
         offset: u64,
         /// What is wrong.
         damage: Damage,
     },
-    /// The caller knows records that are not there, such as a snapshot of what a power loss took.
+    /// The caller knows records that are missing, such as from a snapshot that is newer than what a
+    /// power loss left.
     #[error("open the journal: it ends with record {last}, and what is known of it goes up to {known}")]
     Behind {
         /// The last record of the journal.
@@ -87,7 +90,7 @@ pub enum OpenError {
         /// The last one that the caller knows.
         known: Seq,
     },
-    /// A sealed segment is not what was sealed.
+    /// A sealed segment does not match its seal.
     #[error(
         "open the journal: {} cannot be read: {damage}; `aside journal verify` lists what is damaged, \
          `aside journal repair` keeps what is good", path.display()
@@ -103,16 +106,17 @@ pub enum OpenError {
     Thread(#[source] io::Error),
 }
 
-/// What the caller knows of the journal before it is opened, such as from a snapshot; by default nothing.
+/// What the caller knows of the journal before it is opened, such as from a snapshot; nothing by
+/// default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecoveryHint {
-    /// A record that the journal had, durably.
+    /// A record that the journal had durably.
     pub seq: Seq,
-    /// The idempotency keys of the records up to this one are known.
+    /// The caller has the idempotency keys of the records up to this one.
     pub keys_upto: Seq,
 }
 
-/// A torn end that was cut off, or would be.
+/// A torn end that was or would be cut off.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the torn end of {} was cut at byte {offset}: {bytes} bytes that were not known to be durable{}",
@@ -121,11 +125,11 @@ pub struct RecoveryHint {
 pub struct Cut {
     /// In which file.
     pub path: PathBuf,
-    /// Where in it the last good record ends, in bytes.
+    /// The end of the last good record, in bytes.
     pub offset: u64,
-    /// How many bytes after it were not preallocated space any more.
+    /// How many bytes after it were not preallocated space.
     pub bytes: u64,
-    /// Where they are kept, if there is a good record among them.
+    /// Where they are kept, if a good record is among them.
     pub kept: Option<PathBuf>,
 }
 
@@ -133,63 +137,63 @@ fn kept_as(kept: Option<&Path>) -> String {
     kept.map_or_else(String::new, |kept| format!("; they are kept in {}", kept.display()))
 }
 
-/// What was found, with all torn ends cut.
+/// The recovered journal, with all torn ends cut.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    /// Never empty; the last one is where appending goes on.
+    /// Never empty; appending goes on in the last one.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) last: Seq,
     pub(crate) time: Timestamp,
     pub(crate) keys: IdempotencyKeys,
     pub(crate) cuts: Vec<Cut>,
-    /// What the mark says is durable.
+    /// The last durable record according to the mark.
     pub(crate) marked: Seq,
 }
 
-/// What the journal asks its caller about a record: its idempotency key, if it has one.
+/// Returns the idempotency key of a record, if it has one.
 pub type KeyOf<'a> = dyn Fn(Record<'_>) -> Option<u128> + 'a;
 
-/// What a scan of one file found; where its last good record ends is in the segment.
+/// The result of scanning one file; the segment holds where its last good record ends.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// The record that would have come next.
+    /// The record that should have come next.
     pub(crate) expected: Seq,
     time: Timestamp,
-    /// What is in its place, unless that is preallocated space.
+    /// What is there instead, unless that is preallocated space.
     damage: Option<Damage>,
-    /// The last record that one of those here says was durable.
+    /// The last durable record according to the records of this file.
     durable: Seq,
     /// The newest idempotency keys, in order.
     keys: VecDeque<IdempotencyKey>,
 }
 
-/// What is behind the last good record of a file.
+/// What is after the last good record of a file.
 #[derive(Debug, Clone)]
 struct Torn {
-    /// Where, with nothing kept yet.
+    /// The range, with nothing kept yet.
     cut: Cut,
-    /// Whether a good record is among it.
+    /// Whether a good record is in it.
     has_records: bool,
-    /// The last record that one of those says was durable.
+    /// The last durable record according to those records.
     durable: Seq,
 }
 
-/// What a scan of a journal's folder found. Nothing was changed for it.
+/// The result of scanning a journal's folder. The scan changes nothing.
 #[derive(Debug, Default)]
 pub struct ScanReport {
-    /// In order; none where no journal was begun.
+    /// In order; empty when there is no journal yet.
     segments: Vec<Arc<Segment>>,
-    /// Of the same, the last one first.
+    /// Of the same, newest first.
     scans: Vec<Scan>,
-    /// The file that is to follow, if it goes on where the last segment ends.
+    /// The prepared file, if it continues the last segment.
     next: Option<(Segment, Scan)>,
-    /// What is behind the last good record.
+    /// What is after the last good record.
     torn: Option<Torn>,
-    /// What is in the file that is to follow, if that does not go on where the last segment ends.
+    /// The content of the prepared file, if it does not continue the last segment.
     dropped: Option<Torn>,
-    /// The last record that is known to be durable.
+    /// The last record known to be durable.
     durable: Seq,
-    /// What the mark says of that.
+    /// The last durable record according to the mark.
     marked: Seq,
 }
 
@@ -200,7 +204,7 @@ impl ScanReport {
         last_scan.map_or(Seq::ZERO, |scan| scan.expected.previous())
     }
 
-    /// The first record that there is or that comes next.
+    /// The oldest record that is kept, or else the next one.
     pub fn first(&self) -> Seq {
         let segment = self.segments.first().map(Arc::as_ref).or(self.next.as_ref().map(|(next, _)| next));
         segment.map_or(Seq::ZERO.next(), |segment| segment.first)
@@ -232,7 +236,7 @@ impl ScanReport {
 
 /// Scans the folder of a journal.
 ///
-/// Shape: scans the newest segment first, so that `key_of` is asked only until enough keys are found.
+/// Shape: the newest segment first, so that `key_of` is called only until enough keys are found.
 pub(crate) fn scan(
     files: &dyn Files,
     key_of: &KeyOf<'_>,
@@ -279,7 +283,7 @@ impl<'a> Scanner<'a> {
         Self { files, key_of, hint, keys_left: IDEMPOTENCY_KEYS_MAX }
     }
 
-    /// The first records of all segments, in order, and whether there is a file that is to follow them.
+    /// The first records of all segments, in order, and whether there is a prepared file.
     pub(crate) fn list(&self) -> Result<(Vec<Seq>, bool), OpenError> {
         let names = self.files.list().map_err(|source| self.failed("list", "", source))?;
         let mut firsts: Vec<Seq> = names.iter().filter_map(|name| segment_file::first_of(name)).collect();
@@ -309,20 +313,20 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Scans the file that has no segment's name, as if it followed; `None` when it was never finished.
+    /// Scans the prepared file as if it followed; `None` when it was never finished.
     fn scan_next(&mut self, first: Seq) -> Result<Option<(Segment, Scan)>, OpenError> {
         let next = match self.open(NEXT_NAME, first) {
             Err(error @ (OpenError::NotASegment { .. } | OpenError::Newer { .. })) => {
                 let failed = |source| self.failed("read", NEXT_NAME, source);
                 let Ok(file) = self.files.open(NEXT_NAME) else { return Err(error) };
-                // Whatever its header says, there is nothing in it.
+                // The header is bad, but there are no records.
                 if !segment_file::begins_used(file.as_ref()).map_err(failed)? {
                     return Ok(None);
                 }
                 if matches!(error, OpenError::Newer { .. }) {
                     return Err(error);
                 }
-                // Its header is damaged, and what it holds is not to be overwritten unseen.
+                // Its header is damaged, and its records must not be overwritten unseen.
                 return Ok(Some((Segment::new(first, file), Scan::of_nothing(first))));
             }
             next => next?,
@@ -331,7 +335,7 @@ impl<'a> Scanner<'a> {
         Ok(Some((next, scan)))
     }
 
-    /// Scans the last segment, where only what a crash leaves is excused.
+    /// Scans the last segment, where only a torn end is accepted.
     pub(crate) fn scan_last(&mut self, first: Seq) -> Result<(Segment, Scan), OpenError> {
         let name = segment_file::name_of(first);
         let segment = self.open(&name, first)?;
@@ -344,7 +348,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Scans a segment that others follow, which has every record up to the first of the following one.
+    /// Scans a segment that others follow: it must have every record up to `following`.
     pub(crate) fn scan_full(&mut self, first: Seq, following: Seq) -> Result<(Segment, Scan), OpenError> {
         let name = segment_file::name_of(first);
         let segment = self.open(&name, first)?;
@@ -405,9 +409,9 @@ impl<'a> Scanner<'a> {
         Ok(scan)
     }
 
-    /// Decides what a crash left at the end and what is damaged; `next` is the file that is to follow the last segment.
+    /// Separates a torn end from damage; `next` is the prepared file.
     ///
-    /// Errors: a record that is known to be durable is not there, and something else is.
+    /// Errors: a record known to be durable is missing, and something else is in its place.
     fn judge_end(&self, report: ScanReport, next: Option<(Segment, Scan)>) -> Result<ScanReport, OpenError> {
         let marked = mark::read(self.files).map_err(|source| self.failed("read", mark::MARK_NAME, source))?;
         let (next, other) = match next {
@@ -427,7 +431,7 @@ impl<'a> Scanner<'a> {
         let in_order = next.iter().map(|(_, scan)| scan).chain(report.scans.first()).map(|scan| scan.durable);
         let durable = said.chain(in_order).fold(marked.max(self.hint.seq), Seq::max);
         let (expected, has_ended) = (scan.expected, torn.is_none() && dropped.is_none());
-        // A journal that ends where what the caller knows does not is a matter of the caller's.
+        // A journal that ends cleanly before the hint is for the caller to handle.
         if expected <= marked || (expected <= durable && !has_ended) {
             let damage = scan.damage.unwrap_or(Damage::Missing { expected });
             return Err(OpenError::Damaged { path: self.files.path(&name), offset: tail.end(), damage });
@@ -435,9 +439,10 @@ impl<'a> Scanner<'a> {
         Ok(ScanReport { next, torn, dropped, durable: durable.min(expected.previous()), marked, ..report })
     }
 
-    /// What is in a file from `offset` on, if that is not all preallocated space.
+    /// The content of a file from `offset` on, if it is not all preallocated space.
     ///
-    /// Shape: a file that is to follow and begins with zeros is not read further: whoever prepares it looks at all of it.
+    /// Shape: a prepared file that begins with zeros is not read further, as preparing it checks
+    /// all of it.
     fn torn(&self, name: &str, segment: &Segment, offset: u64) -> Result<Option<Torn>, OpenError> {
         let failed = |source| self.failed("read", name, source);
         if name == NEXT_NAME && !segment_file::begins_used(segment.file.as_ref()).map_err(failed)? {

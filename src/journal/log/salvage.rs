@@ -1,7 +1,8 @@
-//! Finds every good record of a file, whatever is wrong around it. Changes nothing.
+//! Finds every good record of a damaged file. Changes nothing.
 //!
-//! After damage it tries every byte as the beginning of a record, or of a block of a sealed segment, until a checksum matches. It
-//! tells what it finds in the order of the file; which records belong there is for the caller to say.
+//! After damage it tries every byte as the beginning of a record, or of a block of a sealed
+//! segment, until a checksum matches. It reports what it finds in file order; the caller decides
+//! which records belong there.
 
 use std::{io, sync::Arc};
 
@@ -16,39 +17,39 @@ use crate::{
     },
 };
 
-/// What is at a place of a file.
+/// What is at an offset of a file.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
-    /// A record whose checksum holds, and the last record that it says was durable when it was written.
+    /// A record with a valid checksum, and the last record that it says was durable.
     Record(Record<'a>, Seq),
-    /// The beginning of something else, up to the next record.
+    /// The beginning of something else, which reaches to the next record.
     Damage(FoundDamage),
 }
 
 /// Why there is no record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FoundDamage {
-    /// There is a folder of the file's name.
+    /// A folder has the file's name.
     #[error("it is a folder")]
     Folder,
-    /// The file does not begin as a segment.
+    /// The file has no segment header.
     #[error("the file does not begin as a segment")]
     Header,
     /// A newer program wrote the file.
     #[error("the file has format {0}, which is newer than {max}, the newest this program reads", max = segment_file::SEALED_VERSION)]
     Newer(u32),
-    /// There is something, and it is no record.
+    /// Bytes that are no record.
     #[error("the record is damaged: {0}")]
     Record(Damage),
-    /// There is nothing, and something follows.
+    /// Zeros, followed by other bytes.
     #[error("there are zeros in the midst of the records")]
     Zeros,
-    /// Something is wrong with a sealed segment.
+    /// A sealed segment is damaged.
     #[error("the sealed file cannot be trusted: {0}")]
     Sealed(SealDamage),
 }
 
-/// Calls `visit` with the place of all that is in `file`; returns whether it is a sealed one.
+/// Calls `visit` with the offset of everything in `file`; returns whether it is sealed.
 ///
 /// Errors: the file cannot be read, or `visit` failed.
 pub(crate) fn walk(
@@ -75,7 +76,7 @@ pub(crate) fn walk(
     Ok(is_sealed)
 }
 
-/// Calls `visit` with the place of all that is in a file of framed records from `offset` on.
+/// Calls `visit` with the offset of everything in a file of framed records from `offset` on.
 ///
 /// Errors: the file cannot be read, or `visit` failed.
 pub(crate) fn walk_plain(
@@ -84,7 +85,7 @@ pub(crate) fn walk_plain(
     visit: &mut dyn FnMut(u64, Found<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut cursor = Cursor::new(Arc::clone(file), offset);
-    // Whether the last that was told is damage, and where zeros began that may be the end.
+    // Whether the last reported item is damage, and where zeros began that may be the end.
     let (mut is_damaged, mut zeros_at) = (false, None);
     loop {
         let offset = cursor.offset();
@@ -128,7 +129,7 @@ fn walk_sealed(
     let size = file.size()?;
     let sealed = SealedFile::open(Arc::clone(file)).and_then(|sealed| sealed.check_index().map(|()| sealed));
     let end = sealed.as_ref().map_or(size, |sealed| sealed.seal.index_at());
-    // A sealed file is a fraction of a segment.
+    // A sealed file is a fraction of a segment, so it fits in memory.
     let mut bytes = vec![0; usize::try_from(end).map_err(|_| io::ErrorKind::FileTooLarge)?];
     let count = file.read_at(&mut bytes, 0)?;
     bytes.truncate(count);
@@ -151,7 +152,7 @@ fn walk_sealed(
         at += block.len();
     }
     match sealed {
-        // Without a seal, what follows the blocks is the index.
+        // Without a seal, the bytes after the blocks are the index.
         Err(error) => {
             let damage = error.get_ref().and_then(|inner| inner.downcast_ref::<SealDamage>()).copied();
             let damage = damage.ok_or(error)?;

@@ -1,14 +1,17 @@
-//! A sealed segment: compressed blocks of whole records, an index of the blocks, and a seal that vouches for both.
+//! A sealed segment: compressed blocks of whole records, an index of the blocks, and a seal that
+//! covers both.
 //!
 //! ```text
 //! header | block ... | index | seal
 //! block: crc-32c u32 | stored length u32 | raw length u32 | zstd frame of framed records
 //! index: (first seq u64 | raw offset u64 | stored offset u64) for each block
-//! seal:  magic | first seq, last seq, last time, raw end, stored offset of the index u64 | blocks u32 | index crc u32 | 0 u32 | crc u32
+//! seal:  magic | first seq, last seq, last time, raw end, stored offset of the index u64
+//!        | blocks u32 | index crc u32 | 0 u32 | crc u32
 //! ```
 //!
-//! Numbers are little-endian; a checksum covers what follows it in its block, or precedes it in the seal. A raw offset is the one
-//! that a record had before: whoever reads through [`SealedFile`] sees the segment as it was. The seal is all that a start reads of it.
+//! Numbers are little-endian; a checksum covers what follows it in its block, or precedes it in the
+//! seal. A raw offset is the offset before sealing: a reader of [`SealedFile`] sees the segment as
+//! it was. A start reads only the seal.
 
 use std::{
     cell::RefCell,
@@ -28,15 +31,16 @@ use crate::{
     time::Timestamp,
 };
 
-/// How much goes into a block before it is compressed, in bytes.
+/// The size of a block before compression, in bytes.
 ///
-/// Source: measured on events of 400 bytes, twice as much saves a few percent, and a single record costs the whole block to read.
+/// Source: measured on events of 400 bytes, twice as much saves a few percent, and reading a single
+/// record costs the whole block.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// The largest block: one that lacked a byte, and the largest record.
+/// The largest block: one byte short of full, plus the largest record.
 const RAW_BYTES_MAX: usize = BLOCK_BYTES + record::size_of(BODY_BYTES_MAX);
 
-/// How hard zstd tries; more than this doubles the time for a few percent.
+/// The compression level; a higher one doubles the time for a few percent.
 const ZSTD_LEVEL: i32 = 1;
 
 /// Checksum and the two lengths.
@@ -52,10 +56,10 @@ pub enum SealDamage {
     /// The file ends without a seal, or with one whose checksum does not match.
     #[error("its seal is missing or damaged")]
     Seal,
-    /// The index is not the one that was sealed.
+    /// The index does not match the seal.
     #[error("its index is damaged")]
     Index,
-    /// A block is not the one that was written.
+    /// A block does not match its checksum.
     #[error("the block at byte {0} is damaged")]
     Block(u64),
     /// A sealed segment cannot be written.
@@ -63,21 +67,21 @@ pub enum SealDamage {
     Sealed,
 }
 
-/// What the end of a sealed segment says of it.
+/// The content of the seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seal {
     pub(crate) first: Seq,
     pub(crate) last: Seq,
     /// The time of the last record.
     pub(crate) time: Timestamp,
-    /// Where the last record ended before it was sealed.
+    /// The end of the last record before sealing, in bytes.
     pub(crate) end: u64,
     index_at: u64,
     blocks: u32,
     index_crc: u32,
 }
 
-/// Where a block is, and where its first record was.
+/// The offset of a block, and of its first record before sealing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     seq: Seq,
@@ -99,9 +103,9 @@ pub(crate) struct SealWriter {
     raw: Vec<u8>,
     block: Vec<u8>,
     index: Vec<Entry>,
-    /// Where the next block goes.
+    /// The offset of the next block.
     stored: u64,
-    /// Where the block that is being filled began before.
+    /// The offset before sealing of the block that is being filled.
     raw_start: u64,
     begin: Option<Seq>,
     first: Seq,
@@ -128,10 +132,10 @@ impl SealWriter {
         })
     }
 
-    /// Adds the record that comes next; returns whether a block was written.
+    /// Adds the next record; returns whether a block was written.
     pub(crate) fn push(&mut self, record: Record<'_>) -> io::Result<bool> {
         self.begin.get_or_insert(record.seq);
-        // Only what is durable is sealed.
+        // Only durable records are sealed.
         record::encode(record, record.seq.previous(), &mut self.raw);
         self.last = record.seq;
         self.time = self.time.max(record.time);
@@ -142,7 +146,7 @@ impl SealWriter {
         Ok(is_full)
     }
 
-    /// Writes what is left, the index and the seal, and has it all on the disk.
+    /// Writes the last block, the index and the seal, and syncs.
     pub(crate) fn finish(mut self) -> io::Result<Seal> {
         self.write_block()?;
         let mut index = Vec::with_capacity(self.index.len() * ENTRY_BYTES);
@@ -203,12 +207,12 @@ impl Seal {
         seal
     }
 
-    /// Where in the file the blocks end.
+    /// The end of the blocks, in bytes.
     pub(crate) fn index_at(&self) -> u64 {
         self.index_at
     }
 
-    /// Reads the end of a file.
+    /// Reads the seal at the end of a file.
     fn read(file: &dyn File) -> io::Result<Self> {
         let size = file.size()?;
         let at = size.checked_sub(SEAL_BYTES as u64).ok_or(SealDamage::Seal)?;
@@ -234,7 +238,7 @@ impl Seal {
     }
 }
 
-/// A sealed segment, read as if it had never been sealed.
+/// A sealed segment, read as if it were not sealed.
 #[derive(Debug)]
 pub(crate) struct SealedFile {
     file: Arc<dyn File>,
@@ -245,7 +249,8 @@ pub(crate) struct SealedFile {
 impl SealedFile {
     /// Reads the seal.
     ///
-    /// Errors: an error of kind `InvalidData` that wraps [`SealDamage`], or a file operation failed.
+    /// Errors: an error of kind `InvalidData` that wraps [`SealDamage`], or a file operation
+    /// failed.
     pub(crate) fn open(file: Arc<dyn File>) -> io::Result<Self> {
         let seal = Seal::read(file.as_ref())?;
         Ok(Self { file, seal, index: OnceLock::new() })
@@ -256,7 +261,7 @@ impl SealedFile {
         self.file.size()
     }
 
-    /// The first record of the block that `seq` is in, and where it was before.
+    /// The first record of the block that contains `seq`, and its offset before sealing.
     pub(crate) fn place_before(&self, seq: Seq) -> io::Result<(Seq, u64)> {
         let index = self.index()?;
         let after = index.partition_point(|entry| entry.seq <= seq);
@@ -264,14 +269,14 @@ impl SealedFile {
         Ok(entry.map_or((self.seal.first, HEADER_BYTES), |entry| (entry.seq, entry.raw)))
     }
 
-    /// The first record of the block after the one that `seq` is in.
+    /// The first record of the block after the one that contains `seq`.
     pub(crate) fn place_after(&self, seq: Seq) -> io::Result<Option<Seq>> {
         let index = self.index()?;
         let after = index.partition_point(|entry| entry.seq <= seq);
         Ok(index.get(after).map(|entry| entry.seq))
     }
 
-    /// Whether the index can be used; reads it.
+    /// Whether the index is valid; reads it.
     pub(crate) fn check_index(&self) -> io::Result<()> {
         self.index().map(|_| ())
     }
@@ -345,11 +350,12 @@ impl File for SealedFile {
 }
 
 thread_local! {
-    /// What reading a block needs; one a thread, as the memory of a decompressor is far more than a block.
+    /// Buffers for reading a block; one per thread, as a decompressor takes far more memory than a
+    /// block.
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Memory for reading blocks.
+/// Buffers for reading blocks.
 #[derive(Default)]
 pub(crate) struct Scratch {
     decompressor: Option<Decompressor<'static>>,
@@ -358,7 +364,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// The records of the block that is all of `stored`; `None` when it is damaged.
+    /// The records of the block in `stored`; `None` when it is damaged.
     pub(crate) fn decompress(&mut self, stored: &[u8]) -> Option<&[u8]> {
         let (stored_len, raw_len) = block_lengths(stored)?;
         let (crc, covered) = stored.split_first_chunk::<4>()?;
@@ -378,7 +384,8 @@ impl Scratch {
     }
 }
 
-/// How long the frame of the block that `stored` begins with is, and the records in it; `None` when no block has such lengths.
+/// The frame length and the raw length of the block at the beginning of `stored`; `None` when no
+/// block has such lengths.
 pub(crate) fn block_lengths(stored: &[u8]) -> Option<(usize, usize)> {
     let lengths = stored.get(4..BLOCK_HEAD_BYTES)?;
     let [stored_len, raw_len] = [0, 4].map(|at| u32::from_le_bytes(*chunk(lengths, at)) as usize);
@@ -387,12 +394,12 @@ pub(crate) fn block_lengths(stored: &[u8]) -> Option<(usize, usize)> {
     is_possible.then_some((stored_len, raw_len))
 }
 
-/// The most bytes that a block takes up.
+/// The largest stored block, in bytes.
 pub(crate) fn stored_max() -> usize {
     BLOCK_HEAD_BYTES + zstd::zstd_safe::compress_bound(RAW_BYTES_MAX)
 }
 
-/// `N` bytes from `at` on, of a slice that is known to have them.
+/// `N` bytes at `at` of a slice known to have them.
 fn chunk<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).unwrap_or(&[0; N])
 }
@@ -412,7 +419,7 @@ mod tests {
         Record { kind: RecordKind(1), seq: Seq(number), time: Timestamp::from_millis(number), body }
     }
 
-    /// A sealed file, and what it was made of.
+    /// A sealed file, and its content before sealing.
     fn sealed(numbers: std::ops::Range<u64>) -> (MemoryFiles, Vec<u8>) {
         let files = MemoryFiles::new();
         let mut raw = segment_file::header(1).to_vec();

@@ -1,4 +1,4 @@
-//! One segment: a preallocated file of records, or a sealed one, named by the first of them.
+//! One segment: a preallocated or sealed file of records, named by the first of them.
 
 use std::{
     io,
@@ -18,15 +18,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// How far apart the places are that are kept in memory, in bytes: 256 for a segment of 64 MiB.
+/// The distance of indexed offsets, in bytes: 256 entries for a segment of 64 MiB.
 const INDEX_BYTES: u64 = 256 << 10;
 
 /// A segment that is being read or filled.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// The number of its first record, whether or not that is there yet.
+    /// The number of its first record, which may not be written yet.
     pub(crate) first: Seq,
-    /// Its bytes, as they were before it was sealed.
+    /// Its bytes as before sealing.
     pub(crate) file: Arc<dyn File>,
     sealed: Option<Arc<SealedFile>>,
     end: AtomicU64,
@@ -61,22 +61,22 @@ impl Segment {
         segment
     }
 
-    /// What its seal says; `None` when it is not sealed.
+    /// Its seal; `None` when it is not sealed.
     pub(crate) fn seal(&self) -> Option<&Seal> {
         self.sealed.as_ref().map(|sealed| &sealed.seal)
     }
 
-    /// How much of the disk it takes up, in bytes.
+    /// Its size on the disk, in bytes.
     pub(crate) fn stored_bytes(&self) -> io::Result<u64> {
         self.sealed.as_ref().map_or_else(|| self.file.size(), |sealed| sealed.stored_bytes())
     }
 
-    /// Whether its name is on the disk, so that the segment before it is full.
+    /// Whether its name is on the disk, so the segment before it is full.
     pub(crate) fn is_named(&self) -> bool {
         self.is_named.load(Ordering::Acquire)
     }
 
-    /// Says that its name is on the disk.
+    /// Records that its name is on the disk.
     pub(crate) fn set_named(&self) {
         self.is_named.store(true, Ordering::Release);
     }
@@ -96,13 +96,13 @@ impl Segment {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Says that whole records are written up to `end`, the last of them at `time`.
+    /// Records that whole records are written up to `end`, the last of them at `time`.
     pub(crate) fn set_end(&self, end: u64, time: Timestamp) {
         self.time.store(time.as_millis(), Ordering::Release);
         self.end.store(end, Ordering::Release);
     }
 
-    /// Remembers that `seq` begins at `offset`, if the last place remembered is far enough away.
+    /// Indexes that `seq` begins at `offset`, if the last entry is far enough away.
     pub(crate) fn note_place(&self, seq: Seq, offset: u64) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let last = places.last().map_or(HEADER_BYTES, |(_, offset)| *offset);
@@ -111,7 +111,7 @@ impl Segment {
         }
     }
 
-    /// The nearest remembered place at or before `seq`.
+    /// The nearest indexed record at or before `seq`, and its offset.
     ///
     /// Errors: the index of a sealed segment cannot be read.
     pub(crate) fn place_before(&self, seq: Seq) -> io::Result<(Seq, u64)> {
@@ -124,7 +124,7 @@ impl Segment {
         Ok(place.unwrap_or((self.first, HEADER_BYTES)))
     }
 
-    /// The nearest record after `seq` of which it is known where it is; `None` when none is in this segment.
+    /// The nearest indexed record after `seq`; `None` when none is in this segment.
     ///
     /// Errors: the index of a sealed segment cannot be read.
     pub(crate) fn place_after(&self, seq: Seq) -> io::Result<Option<Seq>> {

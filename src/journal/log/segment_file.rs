@@ -1,8 +1,9 @@
 //! The file of a segment: its name, its header, and how the next one is prepared.
 //!
-//! A preallocated file begins with a header (magic, format version, checksum), then records without gaps, then zeros. The file that
-//! will be filled next is prepared ahead under a name of its own; it gets a segment's name when everything before it is synced, so only
-//! the last segment, or the prepared file after it, can ever hold the torn end of a crash.
+//! A preallocated file has a header (magic, format version, checksum), then records without gaps,
+//! then zeros. The next file is prepared ahead under its own name. It gets a segment's name when
+//! everything before it is synced, so only the last segment, or the prepared file after it, can
+//! hold a torn end.
 
 use std::{io, sync::Arc};
 
@@ -20,10 +21,10 @@ pub(crate) const NEXT_NAME: &str = "next.seg";
 /// Where the first record of a segment begins, in bytes.
 pub(crate) const HEADER_BYTES: u64 = 16;
 
-/// The file in which a segment is sealed or repaired before it takes the segment's name.
+/// The file in which a segment is sealed or repaired before it gets the segment's name.
 pub(crate) const UNFINISHED_NAME: &str = "unfinished.seg";
 
-/// The format of a segment that is being filled.
+/// The format of a segment that can be appended to.
 pub(crate) const PLAIN_VERSION: u32 = 1;
 
 /// The format of a sealed segment, and the newest that this program reads.
@@ -32,7 +33,7 @@ pub(crate) const SEALED_VERSION: u32 = 2;
 /// The first bytes of every segment.
 const MAGIC: [u8; 8] = *b"asidejnl";
 
-/// What the first bytes of a file say.
+/// The result of reading a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Header {
     /// A segment of framed records.
@@ -41,7 +42,7 @@ pub(crate) enum Header {
     Sealed,
     /// A segment of a newer format.
     Newer(u32),
-    /// No segment.
+    /// Not a segment.
     Other,
 }
 
@@ -56,10 +57,11 @@ pub(crate) fn first_of(name: &str) -> Option<Seq> {
     (name_of(seq) == name).then_some(seq)
 }
 
-/// Makes an empty segment of `size` bytes under [`NEXT_NAME`], durably.
+/// Creates an empty segment of `size` bytes under [`NEXT_NAME`], durably.
 ///
-/// What an earlier run prepared and did not fill is taken, and made durable again: that run may have been killed before its
-/// sync, or its sync may have failed. On a disk with too little space nothing is written, so that others keep what there is.
+/// A file that an earlier run prepared and did not fill is reused and synced again: that run may
+/// have been killed before its sync, or its sync may have failed. On a disk with too little space
+/// nothing is written, so that others keep the rest.
 pub(crate) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>> {
     let mut there = 0;
     if files.list()?.iter().any(|name| name == NEXT_NAME) {
@@ -85,15 +87,15 @@ pub(crate) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>>
         .and_then(|()| file.sync_data())
         .and_then(|()| files.sync_dir());
     if prepared.is_err() {
-        // On a full disk, what could be written of it is what others need. That it cannot be removed is the smaller trouble.
+        // On a full disk others need this space. Failing to remove it is the smaller problem.
         files.remove(NEXT_NAME).ok();
     }
     prepared.map(|()| file)
 }
 
-/// The first bytes of a segment.
+/// The header of a segment.
 ///
-/// Shape: eight bytes that tell a segment from other files, the format, and the CRC-32C of both; numbers are little-endian.
+/// Shape: eight magic bytes, the format, and the CRC-32C of both; numbers are little-endian.
 pub(crate) fn header(version: u32) -> [u8; HEADER_BYTES as usize] {
     let mut header = [0; HEADER_BYTES as usize];
     header[..8].copy_from_slice(&MAGIC);
@@ -103,8 +105,8 @@ pub(crate) fn header(version: u32) -> [u8; HEADER_BYTES as usize] {
     header
 }
 
-/// Reads what kind of file this is. A format is newer only by a checksum that holds, else the header is damaged; files of the two
-/// formats that were there before the checksum have zeros in its place.
+/// Reads the type of a file. A newer format needs a valid checksum, else the header is damaged.
+/// Files of the two formats from before the checksum have zeros in its place.
 pub(crate) fn header_of(file: &dyn File) -> io::Result<Header> {
     let mut found = [0; HEADER_BYTES as usize];
     file.read_at(&mut found, 0)?;
@@ -125,14 +127,14 @@ pub(crate) fn header_of(file: &dyn File) -> io::Result<Header> {
     })
 }
 
-/// Whether what one read brings of the records' space has a byte that is not zero.
+/// Whether the first read of the record space has a byte that is not zero.
 pub(crate) fn begins_used(file: &dyn File) -> io::Result<bool> {
     let mut buffer = vec![0; READ_BYTES];
     let count = file.read_at(&mut buffer, HEADER_BYTES)?;
     Ok(buffer.iter().take(count).any(|byte| *byte != 0))
 }
 
-/// Where the last byte after `offset` that is not zero ends; `None` when all are zero.
+/// The end of the last nonzero byte after `offset`; `None` when all are zero.
 pub(crate) fn used_end(file: &dyn File, offset: u64) -> io::Result<Option<u64>> {
     let mut buffer = vec![0; READ_BYTES];
     let (mut offset, mut end) = (offset, None);
@@ -142,7 +144,7 @@ pub(crate) fn used_end(file: &dyn File, offset: u64) -> io::Result<Option<u64>> 
         if there.is_empty() {
             return Ok(end);
         }
-        // Nearly all of it is zero, and a fold without an exit is what the compiler makes wide instructions of.
+        // Nearly all of it is zero, and the compiler vectorizes a fold without an exit.
         if there.iter().fold(0, |all, byte| all | byte) != 0 {
             end = there.iter().rposition(|byte| *byte != 0).map(|at| offset + at as u64 + 1);
         }
@@ -214,7 +216,7 @@ mod tests {
         };
         let kinds = [Header::Plain, Header::Sealed, Header::Newer(3)];
         assert_eq!([1, 2, 3].map(|version| kind_of(&header(version))), kinds);
-        // As written before there was a checksum.
+        // As written before the checksum existed.
         let kinds = [Header::Plain, Header::Sealed, Header::Other];
         let without_sum = |version| [&header(version)[..12], &[0; 4]].concat();
         assert_eq!([1, 2, 3].map(|version| kind_of(&without_sum(version))), kinds);

@@ -1,5 +1,5 @@
-//! The files of a journal as its threads and readers share them: all segments in order, looked up by position, added, replaced
-//! and deleted, and what stops or troubles the journal.
+//! The files of a journal, shared by its threads and readers: all segments in order, looked up by
+//! position, added, replaced and deleted, and the state that stops or degrades the journal.
 
 use std::{
     io,
@@ -34,7 +34,7 @@ pub struct ForgetError {
     pub source: io::Error,
 }
 
-/// What a journal takes up.
+/// The size of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stored {
     /// The first record that is kept, whether or not it was written yet.
@@ -43,34 +43,35 @@ pub struct Stored {
     pub segments: usize,
     /// How many of them are sealed.
     pub sealed: usize,
-    /// How much of the disk they take up, in bytes; with what is preallocated.
+    /// Their size on the disk, in bytes, including preallocated space.
     pub bytes: u64,
-    /// How much of that the sealed ones do.
+    /// The part of that in sealed segments.
     pub sealed_bytes: u64,
-    /// What the sealed ones took up before.
+    /// The size of the sealed ones before sealing.
     pub unsealed_bytes: u64,
 }
 
-/// What the threads and the readers have in common.
+/// The state shared by threads and readers.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) files: Arc<dyn Files>,
-    /// In order, without gaps, never empty. Held only to look something up or to add one.
+    /// In order, without gaps, never empty. Held only for a lookup or an insertion.
     pub(crate) segments: RwLock<Vec<Arc<Segment>>>,
-    /// Held while a segment's file is replaced or removed, so that none that was removed comes back.
+    /// Held while a segment's file is replaced or removed, so that a removed one does not come
+    /// back.
     pub(crate) changing_files: Mutex<()>,
     /// The first record that must not be forgotten.
     pub(crate) needed_from: AtomicU64,
     pub(crate) maintenance: MaintenanceSignal,
     pub(crate) full: Mutex<Option<DiskFull>>,
     pub(crate) poison: watch::Sender<Option<Poisoned>>,
-    /// Where it is counted how long syncs take, once somebody wants that.
+    /// Where sync durations are counted, once set.
     pub(crate) meters: OnceLock<Arc<Meters>>,
     pub(crate) health: Health,
 }
 
 impl Store {
-    /// A store of these segments, which are in order and without gaps; at least one.
+    /// A store of these segments: in order, without gaps, at least one.
     pub(crate) fn new(files: Arc<dyn Files>, segments: Vec<Arc<Segment>>, clock: &Clock) -> Self {
         Self {
             files,
@@ -93,28 +94,28 @@ impl Store {
         self.full.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says that the disk has no space for a segment of `bytes`; told to the log once.
+    /// Records that the disk has no space for a segment of `bytes`; logged once.
     pub(crate) fn set_full(&self, bytes: u64, error: &io::Error) {
         let full = DiskFull { folder: self.files.path(""), bytes };
         let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).replace(full.clone());
         if before.is_none() {
             tracing::error!(path = %full.folder.display(), bytes, %error, "the disk is full; events are refused until there is space");
-            // What is too old may make room.
+            // Retention may free space.
             self.maintenance.ask();
         }
     }
 
-    /// Says that there was space.
+    /// Records that there is space again.
     pub(crate) fn set_room(&self) {
         let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).take();
         if before.is_some() {
             tracing::info!("the journal has space again and goes on");
-            // What could not be sealed for want of space can be now.
+            // Sealing that failed for lack of space can work now.
             self.maintenance.ask();
         }
     }
 
-    /// Remembers a failure, unless there was one before; returns the first.
+    /// Records a failure, unless there was one before; returns the first.
     pub(crate) fn poison(&self, operation: &'static str, name: &str, error: io::Error) -> Poisoned {
         let poisoned = Poisoned { operation, path: self.files.path(name), source: Arc::new(error) };
         let is_first = self.poison.send_if_modified(|first| {
@@ -142,7 +143,8 @@ impl Store {
         self.read_segments().iter().map(|segment| segment.first).collect()
     }
 
-    /// The segment that `seq` is in, and the first record of the following one; else the oldest record there is.
+    /// The segment that contains `seq`, and the first record of the following one; else the oldest
+    /// record.
     pub(crate) fn segment_of(&self, seq: Seq) -> Result<(Arc<Segment>, Option<Seq>), Seq> {
         let segments = self.read_segments();
         let after = segments.partition_point(|segment| segment.first <= seq);
@@ -174,7 +176,8 @@ impl Store {
         Ok(stored)
     }
 
-    /// Gives the sealed copy the name of the segment that begins with `first`, unless that was deleted meanwhile.
+    /// Renames the sealed copy to the segment that begins with `first`, unless that was deleted
+    /// meanwhile.
     pub(crate) fn replace(&self, first: Seq, sealed: SealedFile) -> io::Result<()> {
         let _changing = self.changing_files.lock().unwrap_or_else(PoisonError::into_inner);
         if self.read_segments().iter().all(|segment| segment.first != first) {
@@ -190,15 +193,16 @@ impl Store {
         self.files.sync_dir()
     }
 
-    /// Deletes the segments all of whose records are before `seq`, oldest first; returns how many.
+    /// Deletes the segments whose records are all before `seq`, oldest first; returns how many.
     ///
-    /// Errors: the oldest one that is left cannot be deleted; it is tried again by the next call, and nothing after it before.
+    /// Errors: the oldest remaining one cannot be deleted. The next call retries it before any
+    /// later one.
     pub(crate) fn forget_before(&self, seq: Seq) -> Result<usize, ForgetError> {
         let _changing = self.changing_files.lock().unwrap_or_else(PoisonError::into_inner);
         let mut count = 0;
         while let Some(oldest) = self.oldest_before(seq) {
-            // One after the other, so that no crash can leave a gap; and out of the list only when its file is gone, so that
-            // one that stays leaves none either.
+            // One by one, so that no crash leaves a gap. A segment leaves the list only when its
+            // file is gone, so a failure leaves no gap either.
             let removed = match self.files.remove(&oldest.name()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 Ok(()) | Err(_) => {

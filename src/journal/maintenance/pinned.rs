@@ -1,4 +1,5 @@
-//! The files of a journal, held open for a copy: what is deleted or sealed meanwhile can still be read.
+//! The files of a journal, held open for a copy: they stay readable when they are deleted or sealed
+//! meanwhile.
 
 use std::{io, sync::Arc};
 
@@ -15,7 +16,7 @@ use crate::{
     },
 };
 
-/// The segments of a journal that may be being written, without gaps.
+/// The segments of a journal that may still be written, without gaps.
 #[derive(Debug)]
 pub struct Pinned {
     segments: Vec<Part>,
@@ -31,7 +32,7 @@ pub struct Part {
     bytes: u64,
 }
 
-/// Reads a part from its beginning to its end.
+/// Reads a part from beginning to end.
 #[derive(Debug)]
 pub struct PartReader<'a> {
     part: &'a Part,
@@ -39,7 +40,7 @@ pub struct PartReader<'a> {
 }
 
 impl Pinned {
-    /// Opens all segments there are.
+    /// Opens all present segments.
     ///
     /// Errors: the folder or a file cannot be read.
     pub fn open(files: &dyn Files) -> Result<Self, VerifyError> {
@@ -48,7 +49,7 @@ impl Pinned {
         Ok(pinned)
     }
 
-    /// Opens those that came since.
+    /// Opens segments that were added since.
     ///
     /// Errors: the folder or a file cannot be read.
     pub fn open_newer(&mut self, files: &dyn Files) -> Result<(), VerifyError> {
@@ -60,7 +61,7 @@ impl Pinned {
             let name = segment_file::name_of(first);
             match files.open(&name) {
                 Ok(file) => self.segments.push(Part { name, first, file, last: first.previous(), bytes: 0 }),
-                // The oldest are deleted while the daemon runs, and nothing before them is wanted then.
+                // The daemon deletes the oldest while it runs; then nothing before them is needed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => self.segments.clear(),
                 Err(source) => return Err(failed(files, &name, source)),
             }
@@ -68,7 +69,7 @@ impl Pinned {
         Ok(())
     }
 
-    /// The files to copy: of the last one, what is whole at this moment.
+    /// The files to copy; of the last one, what is whole at this moment.
     ///
     /// Errors: a file cannot be read.
     pub fn parts(mut self, files: &dyn Files) -> Result<Vec<Part>, VerifyError> {
@@ -90,7 +91,7 @@ impl Part {
         &self.name
     }
 
-    /// How much of the file is to be copied, in bytes.
+    /// How much of the file to copy, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -100,12 +101,12 @@ impl Part {
         self.last
     }
 
-    /// Reads it.
+    /// A reader of its bytes.
     pub fn reader(&self) -> PartReader<'_> {
         PartReader { part: self, offset: 0 }
     }
 
-    /// Finds where the last whole record ends; preallocated space is not copied.
+    /// Finds the end of the last whole record; preallocated space is not copied.
     fn measure(&mut self) -> io::Result<()> {
         if segment_file::header_of(self.file.as_ref())? == Header::Sealed {
             self.bytes = self.file.size()?;

@@ -1,8 +1,8 @@
-//! Writes damaged segments anew from what is good in them: what `aside journal repair` does.
+//! Rewrites damaged segments from their good records: `aside journal repair`.
 //!
-//! Every record keeps its position. In the place of each one that is lost comes a record of a kind that says just that, with the time of
-//! the record before it; so nothing else has to know of gaps. The damaged file is kept beside the new one, which takes its
-//! name in one rename.
+//! Every record keeps its position. A tombstone replaces each lost record, with the time of the
+//! record before it, so nothing else has to handle gaps. The damaged file is kept next to the new
+//! one, which takes its name in one rename.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// What stands in the place of a record that is lost.
+/// The tombstone for a lost record.
 #[derive(Debug, Clone, Copy)]
 pub struct Filler<'a> {
     /// Its kind.
@@ -30,7 +30,7 @@ pub struct Filler<'a> {
     pub body: &'a [u8],
 }
 
-/// A segment that was written anew, or would be.
+/// A segment that was or would be rewritten.
 #[derive(Debug)]
 pub struct Repaired {
     /// Which file.
@@ -46,7 +46,7 @@ pub struct Repaired {
 /// Why a journal cannot be repaired.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
-    /// It cannot be looked at.
+    /// It cannot be read.
     #[error(transparent)]
     Verify(#[from] VerifyError),
     /// A newer program wrote it; what this one cannot read is not damage.
@@ -110,18 +110,19 @@ fn copy(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
     files.sync_dir()
 }
 
-/// Whether there is neither a good record in a file nor one that is lost, so that nothing takes its place.
+/// Whether a file has neither good nor lost records, so that nothing replaces it.
 fn holds_nothing(segment: &Segment) -> bool {
     segment.end == segment.first
 }
 
-/// What is not copied is kept as it is.
+/// A file that cannot be copied is kept by renaming it.
 fn move_away(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
     files.rename(from, to)?;
     files.sync_dir()
 }
 
-/// Returns the time of the last record; `time` is that of the one before, `marked` the last record that the mark says is durable.
+/// Returns the time of the last record; `time` is that of the one before, `marked` the last durable
+/// record according to the mark.
 fn write_anew(
     files: &dyn Files,
     segment: &Segment,
@@ -185,7 +186,8 @@ mod tests {
         files.open(name).expect("there").write_at(bytes, offset).expect("written");
     }
 
-    /// Ways to damage a journal of 40 records, whether they apply to plain or sealed segments, and which records they cost.
+    /// Ways to damage a journal of 40 records, whether they apply to plain or sealed segments, and
+    /// how many records they lose.
     const DAMAGES: &[(&str, bool, bool, Damaging, usize)] = &[
         ("nothing", true, true, |_, _| {}, 0),
         ("a record", true, false, |files, names| write(files, &names[1], 50, b"!"), 1),
@@ -252,7 +254,8 @@ mod tests {
         names.into_iter().filter(|name| segment_file::first_of(name).is_some()).collect()
     }
 
-    /// Every record is there or filled in, and the journal goes on; returns how many were filled in.
+    /// Every record is good or a tombstone, and the journal goes on; returns the number of
+    /// tombstones.
     fn check(files: &MemoryFiles, case: &str) -> usize {
         let opened = try_open_plainly(files).unwrap_or_else(|error| panic!("{case}: {error}"));
         assert_eq!(opened.last_seq, Seq(40), "{case}");
@@ -298,7 +301,7 @@ mod tests {
                 let told: u64 = repaired.iter().map(|one| one.lost).sum();
                 assert_eq!(filled as u64, told, "{case}");
                 let expected = match *case {
-                    // How many records a segment has is not the point here.
+                    // How many records a segment has does not matter here.
                     "a segment that is missing" | "a block" => filled.max(1),
                     _ => *lost,
                 };

@@ -1,4 +1,4 @@
-//! Which of the oldest segments nobody needs any more. Pure: what is kept, and the time, in; a position out.
+//! Which of the oldest segments may be deleted. Pure: segments and time in, a position out.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::{event::Seq, time::Timestamp};
 /// How much of the journal is kept; the last segment always is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retention {
-    /// How old the newest record of a segment may be.
+    /// The largest age of a segment's newest record.
     pub age: Option<Duration>,
-    /// How much of the disk all segments together may take up, in bytes.
+    /// The largest size of all segments on the disk, in bytes.
     pub bytes: Option<u64>,
 }
 
@@ -20,31 +20,31 @@ pub(crate) struct Full {
     pub(crate) following: Seq,
     /// The time of its last record.
     pub(crate) time: Timestamp,
-    /// How much of the disk it takes up.
+    /// Its size on the disk.
     pub(crate) bytes: u64,
 }
 
 /// Time between two segments that are deleted for their age.
 ///
-/// A clock that is wrong for a while makes everything old at once; so it costs one segment, and the next one only if the clock is
-/// still wrong an hour later. At 64 MiB a segment, age alone deletes at most 1.5 GiB a day; what a journal grows by beyond that
-/// is for a limit of its size.
+/// A wrong clock makes everything old at once. So it costs one segment, and the next one only if
+/// the clock is still wrong an hour later. At 64 MiB a segment, age alone deletes at most 1.5 GiB a
+/// day; for a journal that grows faster, set a limit of its size.
 pub(crate) const AGE_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// What may be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Forgettable {
-    /// Everything before this record, oldest first; [`Seq::ZERO`] when nothing may.
+    /// Everything before this record, oldest first; [`Seq::ZERO`] for nothing.
     pub(crate) before: Seq,
-    /// Whether a segment is among it for its age alone.
+    /// Whether a segment is included only for its age.
     pub(crate) by_age: bool,
 }
 
 impl Retention {
     /// What may be deleted.
     ///
-    /// `total` is what all segments take up, `needed` the first record that must stay, `aged_at` when a segment was last deleted
-    /// for its age.
+    /// `total` is the size of all segments, `needed` the first record that must stay, `aged_at` the
+    /// last time a segment was deleted for its age.
     pub(crate) fn forgettable(
         &self,
         full: &[Full],

@@ -1,8 +1,9 @@
-//! Seals full segments in the background and deletes those that nobody needs, on a thread of its own.
+//! Seals full segments and deletes those that are not needed, on a background thread.
 //!
-//! It works a little at a time and pauses, so that a burst of appends has the processor; nobody ever waits for it. A sealed segment
-//! takes the name of the one it was made of in one rename, so that whatever a crash leaves is one of the two. A reader that is in
-//! the old file reads it to its end. What cannot be sealed stays as it is, and is said.
+//! It works in short steps and pauses, so that a burst of appends has the processor; nobody waits
+//! for it. A sealed segment takes the name of the original in one rename, so a crash leaves one of
+//! the two. A reader in the old file reads it to its end. A segment that cannot be sealed stays
+//! unsealed, and is reported.
 
 use std::{
     collections::BTreeSet,
@@ -36,7 +37,8 @@ use crate::{
 /// How many blocks are sealed before a pause: about a millisecond of work.
 const BLOCKS_AT_ONCE: u32 = 8;
 
-/// How long a pause is: so the thread takes about a third of a processor, and seals more than 100 MB a second.
+/// The length of a pause: the thread then takes about a third of a processor, and seals more than
+/// 100 MB a second.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The thread that seals and deletes.
@@ -57,7 +59,7 @@ impl Sealer {
     pub(crate) fn run(mut self) {
         background::lower_priority(background::LOWEST);
         while self.shared.maintenance.wait() {
-            // A lack of memory shows as a panic in places; what is left undone is tried again when something is asked next.
+            // Out of memory can surface as a panic; unfinished work is retried at the next signal.
             if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
                 tracing::error!("sealing the journal failed for now");
                 self.shared.files.remove(UNFINISHED_NAME).ok();
@@ -65,14 +67,14 @@ impl Sealer {
         }
     }
 
-    /// Deletes and seals until there is nothing to do, or the journal closes.
+    /// Deletes and seals until there is no work, or the journal closes.
     fn work(&mut self) {
         self.forget();
         while let Some((segment, following)) = self.next_full() {
             match self.seal(&segment, following) {
                 Ok(true) => self.forget(),
                 Ok(false) => return,
-                // It is tried again after the next segment, or when there was no space for that and is again.
+                // Retried after the next segment, or when there is space again.
                 Err(error)
                     if DiskFull::is_reason_of(&error) || error.kind() == io::ErrorKind::OutOfMemory =>
                 {
@@ -91,7 +93,7 @@ impl Sealer {
         }
     }
 
-    /// The oldest segment that is to be sealed, and the first record of the one after it.
+    /// The oldest segment to seal, and the first record of the one after it.
     fn next_full(&self) -> Option<(Arc<Segment>, Seq)> {
         if !self.seal {
             return None;
@@ -105,7 +107,7 @@ impl Sealer {
         Some((Arc::clone(segment), following.first))
     }
 
-    /// Seals a segment and puts it in the place of the one that it was made of; returns whether it is done, or the journal closes.
+    /// Replaces a segment with its sealed copy; returns false if the journal closes first.
     fn seal(&self, segment: &Segment, following: Seq) -> io::Result<bool> {
         let mut blocks = 0;
         let go_on = || {
@@ -115,13 +117,13 @@ impl Sealer {
         let files = self.shared.files.as_ref();
         let sealed = seal(files, segment, following, go_on);
         if !matches!(sealed, Ok(Some(_))) {
-            // Left over, it takes space until the next start; the failure is told anyway.
+            // Otherwise it takes space until the next start; the failure is reported anyway.
             files.remove(UNFINISHED_NAME).ok();
         }
         sealed?.map_or(Ok(false), |sealed| self.shared.replace(segment.first, sealed).map(|()| true))
     }
 
-    /// Deletes what is too old or too much.
+    /// Deletes segments that are too old or exceed the size limit.
     fn forget(&mut self) {
         if self.retention == Retention::default() {
             return;
@@ -167,7 +169,8 @@ impl Sealer {
     }
 }
 
-/// Writes a sealed copy of a full segment, durably, and reads it back; `None` when `go_on`, asked after each block, says so.
+/// Writes a sealed copy of a full segment, durably, and reads it back; `None` when `go_on`, called
+/// after each block, stops it.
 pub(crate) fn seal(
     files: &dyn Files,
     segment: &Segment,

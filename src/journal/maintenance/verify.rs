@@ -1,4 +1,5 @@
-//! Looks at every record of every segment and changes nothing: what `aside journal verify` reports, and what a repair goes by.
+//! Reads every record of every segment and changes nothing: the report of `aside journal verify`,
+//! and the input of a repair.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
@@ -15,20 +16,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// What a journal's files hold.
+/// The content of a journal's files.
 #[derive(Debug, Default)]
 pub struct Verified {
     /// Every segment, in order.
     pub segments: Vec<Segment>,
-    /// What the next start cuts from the last segment.
+    /// What the next start will cut from the last segment.
     pub torn: Option<Cut>,
     /// What starts and repairs kept of damaged and torn files; nothing reads or deletes it.
     pub kept: Vec<PathBuf>,
-    /// The last record that the mark of the journal says is durable.
+    /// The last durable record according to the mark.
     pub(crate) marked: Seq,
 }
 
-/// What one file holds.
+/// The content of one file.
 #[derive(Debug)]
 pub struct Segment {
     /// Which file.
@@ -37,24 +38,24 @@ pub struct Segment {
     pub first: Seq,
     /// How many good records it has.
     pub records: u64,
-    /// How many of them stand for records that a repair found lost.
+    /// How many of them are tombstones of a repair.
     pub filled: u64,
     /// Whether it is sealed.
     pub is_sealed: bool,
-    /// Everything that is wrong, in the order of the file.
+    /// Everything that is damaged, in file order.
     pub findings: Vec<Finding>,
     /// A folder is in its place.
     pub(crate) is_folder: bool,
     pub(crate) name: String,
     /// The first record of the following segment.
     pub(crate) following: Option<Seq>,
-    /// The record that would come next.
+    /// The record that should come next.
     pub(crate) end: Seq,
     /// The time of the last good record; [`UNKNOWN_TIME`] when there is none.
     pub(crate) last_time: Timestamp,
 }
 
-/// Something that is wrong at one place of a file.
+/// Damage at one place of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Where in the file, in bytes.
@@ -67,7 +68,7 @@ pub struct Finding {
     pub next: Option<Seq>,
 }
 
-/// Why a journal cannot be looked at.
+/// Why a journal cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("read {}", path.display())]
 pub struct VerifyError {
@@ -77,7 +78,7 @@ pub struct VerifyError {
     pub source: io::Error,
 }
 
-/// A record that belongs where it was found, or those that are missing there: from the first one, up to before the second.
+/// A record in its place, or a range of missing ones: from the first, up to before the second.
 pub(crate) enum Part<'a> {
     Good(Record<'a>),
     Lost(Seq, Seq),
@@ -86,11 +87,11 @@ pub(crate) enum Part<'a> {
 /// Takes the parts of a file in order.
 pub(crate) type Sink<'s> = dyn FnMut(Part<'_>) -> io::Result<()> + 's;
 
-/// Reads all records of a journal, also of one that is being written.
+/// Reads all records of a journal, which may be in use.
 ///
-/// `filler` is the kind of the records that a repair puts in the place of those that are lost.
+/// `filler` is the kind of a repair's tombstones.
 ///
-/// Errors: the folder or a file cannot be read; whatever is wrong in a file is in the result.
+/// Errors: the folder or a file cannot be read; damage in a file is in the result.
 pub fn verify(files: &dyn Files, filler: RecordKind) -> Result<Verified, VerifyError> {
     let mut verified = Verified::default();
     let marked = mark::read(files).map_err(|source| failed(files, mark::MARK_NAME, source))?;
@@ -146,7 +147,7 @@ pub fn verify(files: &dyn Files, filler: RecordKind) -> Result<Verified, VerifyE
 }
 
 impl Segment {
-    /// A folder in the place of a file that holds nothing.
+    /// A folder in place of a file, with no records.
     fn folder(files: &dyn Files, name: &str, first: Seq) -> Self {
         Self {
             path: files.path(name),
@@ -164,19 +165,19 @@ impl Segment {
     }
 }
 
-/// A file that holds a segment: its name, and its first record; without a file when a folder has the name.
+/// A segment file: its name, and its first record; without a file when a folder has the name.
 type NamedFile = (String, Seq, Option<Arc<dyn File>>);
 
-/// What is in the folder of a journal.
+/// The folder of a journal.
 struct Listed {
     /// In order.
     segments: Vec<NamedFile>,
     kept: Vec<PathBuf>,
-    /// A folder is in the place of the file that is to follow.
+    /// A folder is in place of the prepared file.
     has_folder: bool,
 }
 
-/// All segments in order; the one that has no name yet is the last, if it holds something that goes on.
+/// All segments in order; the unnamed one is the last, if it has records that continue them.
 fn list(files: &dyn Files) -> Result<Listed, VerifyError> {
     let names = files.list().map_err(|source| failed(files, "", source))?;
     let (mut segments, mut kept): (Vec<NamedFile>, _) = (Vec::new(), Vec::new());
@@ -188,7 +189,7 @@ fn list(files: &dyn Files) -> Result<Listed, VerifyError> {
         match open(files, &name)? {
             Opened::File(file) => segments.push((name, first, Some(file))),
             Opened::Folder => segments.push((name, first, None)),
-            // It was deleted meanwhile, as the oldest are while the daemon runs.
+            // The daemon deletes the oldest while it runs.
             Opened::Gone => {}
         }
     }
@@ -215,7 +216,7 @@ fn list(files: &dyn Files) -> Result<Listed, VerifyError> {
     Ok(Listed { segments, kept, has_folder })
 }
 
-/// What a name of the journal's folder stands for.
+/// The type of a directory entry.
 enum Opened {
     File(Arc<dyn File>),
     Folder,
@@ -231,28 +232,28 @@ fn open(files: &dyn Files, name: &str) -> Result<Opened, VerifyError> {
     }
 }
 
-/// What one file was found to hold.
+/// The result of examining one file.
 pub(crate) struct Examined {
     findings: Vec<Finding>,
     records: u64,
     end: Seq,
-    /// Where the torn end of the last segment begins.
+    /// The beginning of the last segment's torn end.
     torn_at: Option<u64>,
     is_sealed: bool,
 }
 
-/// Which records a file ought to have.
+/// The records a file should have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Within {
     pub(crate) first: Seq,
     /// The first one of the following segment.
     pub(crate) following: Option<Seq>,
-    /// The last one that the mark of the journal says is durable.
+    /// The last durable one according to the mark.
     pub(crate) marked: Seq,
 }
 
 impl Within {
-    /// What is found when nothing can be read: everything that ought to be there is lost.
+    /// The result when nothing can be read: every expected record is lost.
     fn lost_whole(self) -> Examined {
         let end = self.following.unwrap_or(self.marked.next()).max(self.first);
         let lost = (end > self.first).then(|| (self.first, end.previous()));
@@ -261,11 +262,11 @@ impl Within {
     }
 }
 
-/// Goes through one file, telling `sink` what is good and what is missing.
+/// Reads one file, passing good and missing records to `sink`.
 pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>) -> io::Result<Examined> {
     let Within { first, following, marked } = within;
     let mut findings: Vec<Finding> = Vec::new();
-    // Those before it have a good record behind them.
+    // Findings before this index have a good record after them.
     let mut settled = 0;
     let (mut expected, mut records, mut durable) = (first, 0, marked);
     let mut visit = |offset, found: Found<'_>| {
@@ -306,9 +307,10 @@ pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>)
     Ok(Examined { findings, records, end, torn_at, is_sealed })
 }
 
-/// Takes out of the findings of the last segment what a crash left, which is no damage; returns where it begins.
+/// Removes a torn end from the findings of the last segment, as it is no damage; returns where it
+/// begins.
 ///
-/// Shape: what is torn begins with records that nothing says were durable, and reaches to the end.
+/// Shape: a torn end begins with records that nothing says were durable, and reaches to the end.
 fn take_torn(findings: &mut Vec<Finding>, settled: usize, durable: Seq) -> Option<u64> {
     let is_unknown = |finding: &Finding| finding.lost.is_some_and(|(first, _)| first > durable);
     let says_something = durable > Seq::ZERO;
@@ -321,7 +323,7 @@ fn take_torn(findings: &mut Vec<Finding>, settled: usize, durable: Seq) -> Optio
     torn_at
 }
 
-/// Says at the last finding that was not settled which records are missing, or at `offset` when there is none.
+/// Adds the missing records to the last unsettled finding, or to a new one at `offset`.
 fn note_loss(findings: &mut Vec<Finding>, settled: usize, offset: u64, lost: (Seq, Seq)) {
     match findings.get_mut(settled..).and_then(|open| open.last_mut()) {
         Some(finding) => finding.lost = Some(lost),
@@ -343,7 +345,7 @@ impl Finding {
         }
     }
 
-    /// Whether a newer program wrote what is here, so that it is not damage at all.
+    /// Whether a newer program wrote it, so that it is no damage.
     pub(crate) fn is_newer(&self) -> bool {
         matches!(self.damage, FoundDamage::Newer(_) | FoundDamage::Record(Damage::Version(_)))
     }
@@ -387,7 +389,7 @@ pub(crate) fn failed(files: &dyn Files, name: &str, source: io::Error) -> Verify
     VerifyError { path: files.path(name), source }
 }
 
-/// The time that stands for one that is not known.
+/// The value for an unknown time.
 pub(crate) const UNKNOWN_TIME: Timestamp = Timestamp::ZERO;
 
 #[cfg(test)]
@@ -417,7 +419,7 @@ mod tests {
         files.open(&names[0]).expect("there").write_at(b"!", 50).expect("written");
         files.open(&names[2]).expect("there").write_at(b"X", 0).expect("written");
         let last = files.open(&names[names.len() - 3]).expect("there");
-        // What is behind the last record that is known to be durable is what a crash leaves.
+        // What follows the last record known to be durable counts as a torn end.
         last.write_at(b"!", SEGMENT_BYTES - 1).expect("written");
         let writes = files.operations().writes;
         let verified = verify(&files, FILLER).expect("readable");

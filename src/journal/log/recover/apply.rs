@@ -1,9 +1,9 @@
-//! Makes of what was found a journal that can be appended to: keeps and cuts what is torn, and writes again what nobody knows to
-//! be durable.
+//! Turns a scan report into a journal that can be appended to: keeps and cuts torn ends, and
+//! rewrites records that may not be durable.
 //!
-//! What an earlier process wrote can be read although it is on no disk, and a sync that succeeds says nothing of it if an earlier
-//! one failed: the system has forgotten that it was dirty. So the bytes of every record that is not known to be durable are
-//! written again before the sync that is to be believed.
+//! Records of an earlier process can be readable and not on the disk. A successful sync proves
+//! nothing if an earlier one failed: the system no longer considers the pages dirty. So every
+//! record not known to be durable is written again before the sync that counts.
 
 use std::{io, sync::Arc};
 
@@ -22,13 +22,15 @@ use crate::{
 
 use crate::journal::log::recover::{Cut, OpenError, Recovered, RecoveryHint, ScanReport, Scanner, Torn};
 
-/// How large the first segment of a journal is at most, in bytes; small, so that the first start does not wait for the disk.
+/// The largest first segment of a journal, in bytes; small, so that the first start does not wait
+/// for the disk.
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
-/// How much is written again or copied at a time, in bytes.
+/// How much is rewritten or copied at a time, in bytes.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Cuts, writes again or creates what is needed to go on from what was found; `keys` are those that are known.
+/// Cuts, rewrites or creates what is needed to go on after a scan; `keys` are the known idempotency
+/// keys.
 pub(crate) fn apply(
     files: &dyn Files,
     segment_bytes: u64,
@@ -55,7 +57,7 @@ pub(crate) fn apply(
     }
     let last = scans.first().map_or(Seq::ZERO, |scan| scan.expected.previous());
     match segments.last() {
-        // What is sealed takes nothing more; a repair leaves such an end.
+        // A sealed segment takes no appends; a repair can leave one at the end.
         Some(tail) if tail.seal().is_some() => {
             segments.push(Arc::new(scanner.begin(last.next(), segment_bytes)?));
         }
@@ -80,9 +82,9 @@ pub(crate) fn apply(
 }
 
 impl Scanner<'_> {
-    /// Begins a journal.
+    /// Creates a journal.
     fn create(&self, segment_bytes: u64) -> Result<Recovered, OpenError> {
-        // It spoke of a journal whose segments are all gone.
+        // The mark belongs to a journal whose segments are all gone.
         mark::remove(self.files).map_err(|source| self.failed("remove", mark::MARK_NAME, source))?;
         let segment = self.begin(Seq::ZERO.next(), segment_bytes)?;
         segment.set_named();
@@ -96,7 +98,7 @@ impl Scanner<'_> {
         })
     }
 
-    /// Makes the segment that begins with `first`.
+    /// Creates the segment that begins with `first`.
     fn begin(&self, first: Seq, segment_bytes: u64) -> Result<Segment, OpenError> {
         let name = segment_file::name_of(first);
         segment_file::prepare(self.files, segment_bytes.min(FIRST_SEGMENT_BYTES))
@@ -105,7 +107,7 @@ impl Scanner<'_> {
             .map_err(|source| self.failed("create", &name, source))
     }
 
-    /// Removes what a crash left of a segment that was being sealed.
+    /// Removes an unfinished segment that a crash left.
     fn clean(&self) -> Result<(), OpenError> {
         match self.files.remove(UNFINISHED_NAME) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -115,7 +117,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Takes the file away that does not go on where the journal ends; keeps it if there is a good record in it.
+    /// Removes a prepared file that does not continue the journal; keeps it if it has a good
+    /// record.
     fn drop_next(&self, torn: Torn) -> Result<Cut, OpenError> {
         let Torn { cut, has_records, .. } = torn;
         let mut cut = cut;
@@ -131,12 +134,12 @@ impl Scanner<'_> {
         Ok(cut)
     }
 
-    /// Overwrites what follows the last good record with zeros, so that nothing old can follow what is appended next; keeps a
-    /// copy of it if there is a good record in it.
+    /// Overwrites the torn end with zeros, so that no old record can follow the next append; keeps
+    /// a copy if it has a good record.
     fn cut(&self, tail: &Segment, torn: Torn) -> Result<Cut, OpenError> {
         let (name, file) = (tail.name(), tail.file.as_ref());
         let Torn { mut cut, has_records, .. } = torn;
-        // It may have got its name only now.
+        // The file may only now have got its name.
         cut.path = self.files.path(&name);
         let end = cut.offset + cut.bytes;
         if has_records {
@@ -150,7 +153,7 @@ impl Scanner<'_> {
         Ok(cut)
     }
 
-    /// Copies a part of a file, durably, to a file that begins as a segment.
+    /// Copies part of a file, durably, to a new file with a segment header.
     fn keep(&self, file: &dyn File, (begin, end): (u64, u64), kept: &str) -> io::Result<()> {
         let copy = self.files.create(kept)?;
         copy.write_at(&segment_file::header(PLAIN_VERSION), 0)?;
@@ -159,7 +162,7 @@ impl Scanner<'_> {
         self.files.sync_dir()
     }
 
-    /// Writes the records after `durable` again, as they are, and syncs the file.
+    /// Rewrites the records after `durable` unchanged, and syncs the file.
     fn make_durable(&self, name: &str, segment: &Segment, durable: Seq) -> Result<(), OpenError> {
         let file = segment.file.as_ref();
         if segment.seal().is_some() {
@@ -192,14 +195,14 @@ fn offset_after(segment: &Segment, durable: Seq) -> io::Result<Option<u64>> {
     }
 }
 
-/// The first name that is free of those that begin like a file's.
+/// The first free name of the form `name.why-number`.
 pub(crate) fn free_name(files: &dyn Files, name: &str, why: &str) -> io::Result<String> {
     let names = files.list()?;
     let mut wanted = (1_u32..).map(|number| format!("{name}.{why}-{number}"));
     wanted.find(|name| !names.contains(name)).ok_or(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Copies what is from `begin` up to `end` to `offset` of another file, or of the same.
+/// Copies the bytes from `begin` to `end` to `offset` of the same or another file.
 pub(crate) fn copy_part(
     from: &dyn File,
     (begin, end): (u64, u64),

@@ -105,8 +105,8 @@ fn a_whole_record_after_the_torn_one_is_kept_beside_and_does_not_come_back() {
     assert_eq!(kept_again, [files.path(&kept)]);
 }
 
-/// All of it was synced and answered for, so it is no torn end, whether or not the journal was closed and whether or not a good
-/// record follows.
+/// All of it was synced and answered, so it is no torn end, whether or not the journal was closed
+/// and whether or not a good record follows.
 #[test]
 fn a_damaged_record_that_was_durable_stops_the_start_and_a_repair_helps() {
     for (at, is_closed, seals) in [(28, false, false), (28, true, false), (30, true, false), (30, true, true)]
@@ -158,7 +158,7 @@ fn what_the_caller_knows_tells_damage_from_a_torn_end() {
 
 #[test]
 fn every_record_that_was_found_can_be_read_before_the_journal_is_opened() {
-    // Sealed or not, and with records in the file that has no segment's name yet.
+    // Sealed or not, and with records in the prepared file.
     for (files, last) in
         [(filled(30, true), 30), (filled(30, false), 30), (journal_ahead_of_the_disk(12), 12)]
     {
@@ -173,7 +173,7 @@ fn every_record_that_was_found_can_be_read_before_the_journal_is_opened() {
     assert_eq!((found.first(), found.record(Seq(1)).expect("readable")), (Seq(1), None));
 }
 
-/// Linux forgets that something was dirty when its sync fails, so a later sync that succeeds says nothing.
+/// Linux marks pages clean when their sync fails, so a later successful sync proves nothing.
 #[test]
 fn what_a_failed_sync_left_is_durable_after_the_next_start_or_was_never_counted() {
     for seed in 0..8 {
@@ -306,7 +306,7 @@ fn whatever_a_power_loss_leaves_what_was_answered_is_there() {
         let promised = workload(&files);
         let operations = files.operations();
         for seed in 0..3 {
-            // Other seeds at every cut, so that together they meet more kinds of tears.
+            // Other seeds at every cut, for more kinds of tears.
             let seed = seed + 3 * (operations.writes + operations.syncs);
             let case = format!("{faults:?}, seed {seed}");
             check_image(&files.after_power_loss(seed), promised, &case);
@@ -326,7 +326,7 @@ fn whatever_a_power_loss_leaves_what_was_answered_is_there() {
 
 const WORKLOAD_LEN: u64 = 30;
 
-/// Appends one after the other, most of them to be synced, until that fails; returns the last one promised.
+/// Appends one by one, most of them synced, until one fails; returns the last one promised.
 fn workload(files: &MemoryFiles) -> u64 {
     let Ok(opened) = try_open(files) else { return 0 };
     let mut promised = 0;
@@ -341,7 +341,7 @@ fn workload(files: &MemoryFiles) -> u64 {
     if opened.journal.close_blocking().is_ok() { WORKLOAD_LEN } else { promised }
 }
 
-/// What is left when the power is lost again while the journal is being opened.
+/// The files after another power loss while the journal is being opened.
 fn cut_again(files: &MemoryFiles, seed: u64) -> MemoryFiles {
     let at = Some(1 + seed % 3);
     files.set_faults(match seed % 2 {
@@ -349,13 +349,13 @@ fn cut_again(files: &MemoryFiles, seed: u64) -> MemoryFiles {
         _ => Faults { cut_after_sync: at, ..Faults::default() },
     });
     if let Ok(opened) = try_open(files) {
-        // The threads end by themselves; whether they could sync is not of interest.
+        // The threads end by themselves; whether they could sync does not matter.
         let _ = opened.journal.close_blocking();
     }
     files.after_power_loss(seed + 1)
 }
 
-/// What is left when the power is lost some time after a start, and the last one promised by then.
+/// The files after a power loss some time after a start, and the last one promised by then.
 fn cut_later(files: &MemoryFiles, seed: u64) -> (MemoryFiles, u64) {
     let at = Some(1 + seed % 23);
     files.set_faults(match seed % 2 {
@@ -366,7 +366,8 @@ fn cut_later(files: &MemoryFiles, seed: u64) -> (MemoryFiles, u64) {
     (files.after_power_loss(seed + 1), promised)
 }
 
-/// Everything promised is there once, nothing else is, and publishing everything again completes it.
+/// Every promised record is there once, nothing else is, and publishing everything again completes
+/// it.
 fn check_image(files: &MemoryFiles, promised: u64, case: &str) {
     let opened = try_open(files).unwrap_or_else(|error| panic!("{case}: {error}"));
     let found = numbers(&opened.journal);
@@ -389,7 +390,8 @@ fn journal_of(count: u64) -> MemoryFiles {
     files
 }
 
-/// What a process leaves that is killed after it has appended records in one batch, of which the last sync is not told.
+/// The files of a process killed after it appended records in one batch; no record reports the last
+/// sync.
 fn journal_killed_at(count: u64) -> MemoryFiles {
     let files = MemoryFiles::new();
     let journal = open(&files).journal;
@@ -397,7 +399,7 @@ fn journal_killed_at(count: u64) -> MemoryFiles {
     files.after_kill()
 }
 
-/// What a process leaves that is killed while no sync ends; twelve records are too many for one segment.
+/// The files of a process killed while syncs hang; twelve records are too many for one segment.
 fn journal_ahead_of_the_disk(count: u64) -> MemoryFiles {
     let files = MemoryFiles::new();
     let journal = open_prepared(&files, SEGMENT_BYTES);

@@ -1,4 +1,4 @@
-//! Sealing and deleting, whatever happens meanwhile.
+//! Sealing and deleting under faults.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -90,7 +90,7 @@ fn wherever_the_power_is_lost_while_sealing_nothing_is_lost_and_the_next_start_f
         files.set_faults(faults);
         if let Ok(opened) = try_open_sealing(&files, Retention::default(), RecoveryHint::default()) {
             opened.journal.inner.shared.maintenance.wait_until_idle();
-            // Whether it could be synced is what the next start shows.
+            // The next start shows whether it could be synced.
             opened.journal.close_blocking().ok();
         }
         for seed in 0..3 {
@@ -171,7 +171,7 @@ fn a_segment_that_cannot_be_sealed_is_remembered() {
     assert_eq!(numbers(&journal), (1..=40).collect::<Vec<_>>());
 }
 
-/// A lack of memory shows as a panic in places.
+/// Out of memory can surface as a panic.
 #[test]
 fn a_panic_of_the_sealer_ends_neither_the_journal_nor_its_thread() {
     let files = filled(40, false);
