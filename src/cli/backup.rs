@@ -1,4 +1,5 @@
-//! `aside backup` and `aside restore`: the state as one file, and back; without the daemon.
+//! `aside backup` and `aside restore`: saves the state to one file and restores it, without the
+//! daemon.
 
 use std::path::PathBuf;
 

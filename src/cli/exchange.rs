@@ -1,4 +1,4 @@
-//! `aside exchange`: one exchange by hand, for harnesses that can run a command and for trying things out.
+//! `aside exchange`: one manual exchange, for harnesses that can run a command and for experiments.
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-/// The request's body; what was not given is not in it.
+/// The request's body, without absent arguments.
 fn request(args: &Args) -> Value {
     let workspace = workspace_or_current(args.workspace.as_deref());
     let new_carrier = || format!("cli-{}", uuid::Uuid::now_v7());

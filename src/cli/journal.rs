@@ -1,4 +1,4 @@
-//! `aside journal`: looks at the files of the journal, and repairs them; without the daemon.
+//! `aside journal`: checks and repairs the files of the journal, without the daemon.
 
 use clap::Subcommand;
 
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-/// Damaged rules stop no start, and a repair has nothing to mend them from.
+/// Damaged rules do not prevent a start, and a repair cannot restore them.
 fn report_rules(wrong: &[String]) -> String {
     let advice = "a start of the daemon writes it anew if the configuration still says that, else it uses the nearest rules";
     wrong.iter().map(|sentence| format!("{sentence}; {advice}\n")).collect()

@@ -1,4 +1,4 @@
-//! `aside token`: the tokens that let programs in over TCP.
+//! `aside token`: tokens for access over TCP.
 
 use super::{CliError, Context};
 use crate::{

@@ -1,7 +1,7 @@
-//! `aside watch` and `aside remind`: to be notified once when something comes true, or when a time comes.
+//! `aside watch` and `aside remind`: one notification when a condition becomes true, or at a time.
 //!
-//! In a session of an agent the watch is for that session, as the daemon finds out by the process that asks; elsewhere it is for the
-//! folder in which the command runs.
+//! In an agent's session the watch is for that session, which the daemon derives from the
+//! requesting process; elsewhere it is for the command's folder.
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use super::{
 use crate::{client::percent_encode, watch::ReminderKind};
 
 const PATH: &str = "/v1/watches";
-/// How much of a watch's id is shown; the daemon takes the beginning of one.
+/// Displayed characters of a watch's id; the daemon accepts a prefix.
 const ID_CHARS: usize = 7;
 
 #[derive(Debug, clap::Args)]
@@ -213,7 +213,7 @@ fn for_whom(watch: &Watch, names: &Names, context: &Context<'_>) -> String {
     }
 }
 
-/// Its conditions, those that are met in parentheses, and its note.
+/// Its conditions, met ones in parentheses, and its note.
 fn waits_for(watch: &Watch) -> String {
     let text = |condition: &Condition| match &condition.state {
         Some(_) => format!("({})", condition.text),
