@@ -102,73 +102,77 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Put aside into an agent's harness, or into systemd
+    /// Install aside in an agent's harness, or in systemd
     Install(install::Args),
-    /// Take aside out of a harness or systemd again
+    /// Remove aside from a harness or systemd
     Uninstall(install::RemoveArgs),
-    /// Look for what keeps notifications from their agent
+    /// Check what prevents notifications from reaching their agent
     Doctor(doctor::Args),
     /// Start the daemon in the background, unless it runs
     Up(up::Args),
     /// Stop the daemon
     Down,
-    /// Run the daemon, until it is told to stop
+    /// Run the daemon in the foreground
     Serve(serve::Args),
-    /// Have the daemon read the configuration again
+    /// Make the daemon reload its configuration
     Reload(reload::Args),
-    /// Show how the daemon is, as `aside` alone does, or what it counted
+    /// Show the daemon's status, as `aside` alone does, or its counts
     Status(status::Args),
     /// Show the last lines of the daemon's log
     Logs(logs::Args),
     /// Publish an event
     Publish(publish::Args),
-    /// Follow the events as they come
+    /// Follow events as they are published
     Tail(tail::Args),
     /// List the sessions
     Sessions(sessions::Args),
-    /// List what publishes: whether it can, when it last did, what was delivered of it, and what that cost
+    /// List sources: whether each can publish, its last event, its deliveries, and their cost
     Sources(sources::Args),
-    /// List past events or notifications, and what became of them
+    /// List past events or notifications, and their outcome
     History(history::Args),
-    /// Tell what became of an event or a notification
+    /// Explain the outcome of an event or a notification
     Why(why::Args),
-    /// Make the history's file again from the journal
+    /// Rebuild the history's file from the journal
     Rebuild(rebuild::Args),
-    /// Ask for what a session may be told now, as a harness does
+    /// Request a session's pending notifications, as a harness does
     Exchange(exchange::Args),
-    /// List what waits for the agent or for you, and decide about it
+    /// List notifications pending for the agent or for you, and decide about them
     Inbox(inbox::Args),
-    /// Be notified once when something comes true: a process ends, a port opens, a file changes; or list what is waited for
+    /// Be notified once when a condition becomes true: a process ends, a port opens, a file
+    /// changes; or list the watches
     Watch(watch::Args),
-    /// Be reminded once when a time comes
+    /// Be reminded once at a time
     Remind(watch::RemindArgs),
-    /// Speak MCP on stdio: the tools that an agent has of aside; a client starts this
+    /// Speak MCP on stdio: aside's tools for an agent; a client starts this
     Mcp(mcp::Args),
-    /// Say something to the user, by the line of the harness, a desktop notification, a log, or a server of theirs
+    /// Send a notice to the user, by the harness's line, a desktop notification, a log, or a server
+    /// of theirs
     Notify(notify::Args),
-    /// Ask the user something with 2 to 4 choices, wait for the answer and print it; exits with 3 when nobody answered in time
+    /// Ask the user a question with 2 to 4 choices, wait for the answer and print it; exits with 3
+    /// when nobody answered in time
     Ask(ask::Args),
-    /// Answer a question, or list those that are open
+    /// Answer a question, or list the open ones
     Answer(ask::AnswerArgs),
-    /// Follow a session's queue and print what wakes its agent, one line an event; a plugin's monitor runs this
+    /// Follow a session's queue and print what wakes its agent, one line an event; a plugin's
+    /// monitor runs this
     Attach(attach::Args),
-    /// Print how many notifications wait, for a harness's status line
+    /// Print the number of pending notifications, for a harness's status line
     Statusline(statusline::Args),
-    /// Run a command, and publish how it ends and what problems it names
+    /// Run a command, and publish its outcome and the problems in its output
     Run(run::Args),
-    /// Make and list the tokens for TCP
+    /// Create and list the tokens for TCP
     Token(token::Args),
-    /// Look for errors in configuration, subscribers and templates
+    /// Check configuration, subscribers and templates for errors
     Check(check::Args),
-    /// Look at the files of the journal, or repair them
+    /// Check the files of the journal, or repair them
     Journal(journal::Args),
     /// Write the daemon's state to one file; also while it runs
     Backup(backup::Args),
-    /// Make an empty state folder what a backup holds
+    /// Restore a backup into an empty state folder
     Restore(backup::RestoreArgs),
-    /// Show in a few seconds what an agent is told, with a daemon of its own and no agent
+    /// Show in a few seconds what an agent sees, with a daemon of its own and no agent
     Demo(demo::Args),
-    /// Answer a harness's hook, which is on stdin; always succeeds
+    /// Answer a harness's hook on stdin; always succeeds
     Hook {
         #[arg(help = format!("The harness: {}", of_harness::listed(|kind| kind.word)))]
         name: String,
@@ -176,9 +180,10 @@ enum Command {
         #[arg(long)]
         start: bool,
     },
-    /// Print the completions for a shell
+    /// Print a shell's completions
     Completions(generated::CompletionsArgs),
-    /// Print what a shell evaluates at its start, so that an agent is notified of what its user runs there
+    /// Print a shell's startup code, so that an agent is notified of the commands that its user
+    /// runs
     ShellInit(shell::InitArgs),
     /// Report a command that a shell has run
     #[command(hide = true)]

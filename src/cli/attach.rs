@@ -45,7 +45,7 @@ pub(super) struct Args {
     /// The harness
     #[arg(value_parser = harness(|kind| kind.word))]
     harness: &'static Kind,
-    /// The session [default: the one whose client starts this, as its variable names it]
+    /// The session [default: that of the client that starts this, from its variable]
     session: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use crate::daemon::backup::{self, Kept};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The tar file to write; it must not be there yet
+    /// The tar file to write; it must not exist
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }

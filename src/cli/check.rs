@@ -20,8 +20,8 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Folders with `aside.toml`, `events.toml`, `subscribers/` and `templates/` as far as they have them, or single files, to check together
-    /// with what ships [default: the configuration folder]
+    /// Folders with any of `aside.toml`, `events.toml`, `subscribers/` and `templates/`, or single
+    /// files, to check together with the shipped ones [default: the configuration folder]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Print the findings as JSON

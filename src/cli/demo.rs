@@ -55,7 +55,7 @@ For real: aside up && aside install";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Draw without colours; $NO_COLOR does the same
+    /// Draw without colours; as $NO_COLOR does
     #[arg(long)]
     plain: bool,
 }

@@ -30,7 +30,7 @@ pub(super) use round_trip::{SOURCE, is_probe};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The harness whose hooks are looked at [default: those in which aside is installed]
+    /// The harness whose hooks are checked [default: those in which aside is installed]
     #[arg(value_parser = harness(|kind| kind.caps.name))]
     harness: Option<&'static Kind>,
     /// Print the checks as JSON

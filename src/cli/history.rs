@@ -20,7 +20,7 @@ pub(super) struct Args {
     /// List the notifications instead of the events
     #[arg(long)]
     notifications: bool,
-    /// Only what concerns this session, as `aside sessions` names it
+    /// Only entries of this session, as in `aside sessions`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// Only events of these types, such as `ci.**`
@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// Only notifications of this priority
     #[arg(long, requires = "notifications")]
     priority: Option<String>,
-    /// Only notifications that stand so: unclaimed, pending, injected, confirmed or ended
+    /// Only notifications with this state: unclaimed, pending, injected, confirmed or ended
     #[arg(long, value_name = "STATE", requires = "notifications")]
     stands: Option<String>,
     /// Only from this time on: RFC 3339, or how long ago, such as 30m, 12h or 7d
@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// Most entries, up to 1000
     #[arg(long, value_name = "COUNT", default_value = "20")]
     limit: String,
-    /// Go on where the list before ended
+    /// Continue after the previous list
     #[arg(long, value_name = "NEXT")]
     cursor: Option<String>,
     /// List the probes of `aside doctor` too

@@ -30,10 +30,10 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Args)]
 struct List {
-    /// Only what waits for this session, as `aside sessions` names it
+    /// Only what is pending for this session, as in `aside sessions`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Print it all, where a person could pick: at a terminal
+    /// Print the whole list, even at a terminal, where you could pick
     #[arg(long)]
     list: bool,
     /// Print the daemon's answer as JSON
@@ -43,15 +43,15 @@ struct List {
 
 #[derive(Debug, clap::Subcommand)]
 enum Decision {
-    /// End a notification: nobody is told of it
+    /// Dismiss a notification: it is not delivered
     Dismiss(Which),
-    /// Let the agent have a notification that waits for you; an idle one is woken
+    /// Release a notification that waits for you to the agent; an idle one is woken
     Discuss(Which),
 }
 
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The notification, as `aside inbox` names it, or the beginning of its id; `last` is the newest
+    /// The notification, as in `aside inbox`, or a prefix of its id; `last` is the newest
     id: String,
     /// Only in the queue of this session
     #[arg(long, value_name = "ID")]

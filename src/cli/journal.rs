@@ -16,11 +16,12 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Read every record and name what is damaged; also while the daemon runs
+    /// Read every record and report damage; also while the daemon runs
     Verify,
-    /// Write damaged files anew from what is good in them, keeping the damaged ones; with the daemon stopped
+    /// Rewrite damaged files from their valid records, keeping the damaged ones; with the daemon
+    /// stopped
     Repair {
-        /// Only say what would be done
+        /// Only show what would be done
         #[arg(long)]
         dry_run: bool,
     },

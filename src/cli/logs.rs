@@ -28,10 +28,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Go on with what the daemon writes from here on
+    /// Follow the log
     #[arg(long, short)]
     follow: bool,
-    /// How many lines to begin with
+    /// How many lines to show first
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
     lines: usize,
 }

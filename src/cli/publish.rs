@@ -42,31 +42,32 @@ pub(super) struct Args {
     /// Type of the event, such as `task.failed`
     #[arg(value_name = "TYPE")]
     event_type: Option<EventType>,
-    /// Payload: `count=3` is a number, `name=grep` text, `tags='["a"]'` an array, `code='"3"'` the text 3
+    /// Payload: `count=3` is a number, `name=grep` text, `tags='["a"]'` an array, `code='"3"'` the
+    /// text 3
     #[arg(value_name = "KEY=VALUE")]
     pairs: Vec<String>,
-    /// How bad it is: debug, info, warning, error or critical [default: as catalogued for the type]
+    /// The severity: debug, info, warning, error or critical [default: as catalogued for the type]
     #[arg(long, requires = "event_type")]
     severity: Option<Severity>,
-    /// The component it comes from [default: cli]
+    /// The source component [default: cli]
     #[arg(long, requires = "event_type")]
     source: Option<String>,
-    /// The session it is for: its whole id, or `b1c2@shop` as `aside sessions` names it
+    /// The session it is for: its whole id, or `b1c2@shop` as in `aside sessions`
     #[arg(long, value_name = "ID", requires = "event_type")]
     session: Option<String>,
     /// The folder it concerns [default: the current one]
     #[arg(long, value_name = "DIR", requires = "event_type")]
     workspace: Option<String>,
-    /// It is for all sessions, wherever they work
+    /// It is for all sessions in any folder
     #[arg(long, conflicts_with_all = ["session", "workspace"])]
     everywhere: bool,
-    /// Its id; publishing the same source and id again changes nothing [default: a new one]
+    /// Its id; publishing the same source and id again has no effect [default: a new one]
     #[arg(long, requires = "event_type")]
     id: Option<String>,
     /// File with the payload, or without TYPE with whole events; `-` is stdin
     #[arg(long, value_name = "FILE")]
     input: Option<String>,
-    /// Print what the daemon says as JSON
+    /// Print the daemon's answer as JSON
     #[arg(long)]
     json: bool,
 }

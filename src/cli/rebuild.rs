@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Do not wait for a running daemon to be done
+    /// Do not wait for a running daemon to finish
     #[arg(long)]
     no_wait: bool,
 }

@@ -44,26 +44,27 @@ const SOURCE: &str = "run";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What the task is called [default: the name of the program]
+    /// The name of the task [default: the name of the program]
     #[arg(long)]
     name: Option<String>,
-    /// The session that the events are for: its whole id, or `b1c2@shop` as `aside sessions` names it
+    /// The session that the events are for: its whole id, or `b1c2@shop` as in `aside sessions`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// The folder that the events concern [default: the current one]
     #[arg(long, value_name = "DIR")]
     workspace: Option<String>,
-    /// The events are for all sessions, wherever they work
+    /// The events are for all sessions in any folder
     #[arg(long, conflicts_with_all = ["session", "workspace"])]
     everywhere: bool,
-    /// The command goes on for ever: publish what is new in its problems whenever it has looked again
+    /// The command does not end: publish changes of its problems whenever its output is quiet
     #[arg(long)]
     watch: bool,
-    /// What finds problems in the output: a tool such as `tsc`, a format, a file of matchers, or `none`
-    /// [default: what the command says]
+    /// The matchers for the output: a tool such as `tsc`, a format, a file of matchers, or `none`
+    /// [default: by the command]
     #[arg(long = "matcher", value_name = "NAME|FILE.json")]
     matchers: Vec<String>,
-    /// A file that the command writes, with problems: junit, sarif, eslint-json, cargo-json, go-test-json
+    /// A file with problems that the command writes: junit, sarif, eslint-json, cargo-json,
+    /// go-test-json
     #[arg(long = "report", value_name = "FORMAT=FILE")]
     reports: Vec<String>,
     /// The command and its arguments

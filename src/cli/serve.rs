@@ -41,13 +41,15 @@ const WORKER_NAME: &str = "aside-worker";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What is written to stderr: error, warn, info, debug or trace, also a module at a time as in `warn,aside::journal=debug`
+    /// What is written to stderr: error, warn, info, debug or trace, also a module at a time as in
+    /// `warn,aside::journal=debug`
     #[arg(long, value_name = "FILTER", default_value = "info", value_parser = parse_filter)]
     log: String,
-    /// How it is written: text, or an object of JSON a line
+    /// The format: text, or one JSON object a line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
-    /// Write it to this file instead; at 4 MiB it is renamed to end with `.1` and a new one is begun
+    /// Write it to this file instead; at 4 MiB it is renamed to end with `.1` and a new one is
+    /// created
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// Leave the terminal and its session

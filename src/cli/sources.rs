@@ -27,9 +27,9 @@ const DOING: &str = "list the sources";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Only this one, with everything that is known of it
+    /// Only this one, with all details
     name: Option<String>,
-    /// Count from this time on: RFC 3339, or how long ago, such as 30m, 12h or 7d
+    /// Count from this time: RFC 3339, or a duration before now, such as 30m, 12h or 7d
     #[arg(long, value_name = "TIME", default_value = "7d")]
     since: String,
     /// Print the daemon's answer as JSON

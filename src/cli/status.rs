@@ -25,7 +25,7 @@ const DOING: &str = "read the status";
 
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct Args {
-    /// Show what was counted too: events, notifications, tokens, the journal, each subscriber
+    /// Also show counts: events, notifications, tokens, the journal, each subscriber
     #[arg(long, short)]
     verbose: bool,
     /// Print the daemon's answer as JSON

@@ -26,7 +26,7 @@ pub(super) struct Args {
     /// The harness
     #[arg(value_parser = harness(|kind| kind.word))]
     harness: &'static Kind,
-    /// A status line of your own: a shell command that gets the same stdin, and whose output goes first
+    /// Your own status line: a shell command that gets the same stdin, and whose output goes first
     #[arg(long, value_name = "COMMAND")]
     wrap: Option<String>,
 }

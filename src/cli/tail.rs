@@ -22,10 +22,10 @@ const SEVERITY_WIDTH: usize = 8;
 pub(super) struct Args {
     /// Types to show; `*` is one segment, a final `**` one or more [default: all]
     pattern: Option<Pattern>,
-    /// Begin with this position of the journal, then follow [default: what comes from here on]
+    /// Begin at this position of the journal, then follow [default: new events only]
     #[arg(long, value_name = "SEQ")]
     from: Option<u64>,
-    /// Least severity to show
+    /// Lowest severity to show
     #[arg(long)]
     severity: Option<Severity>,
     /// Print each event as a line of JSON

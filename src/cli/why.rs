@@ -23,8 +23,8 @@ const FORGOTTEN: &str = "nobody knows any more: it is older than the history";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The id of an event, a notification or an injection, its beginning if it is one of the newest thousand, or an event's position in
-    /// the journal; `last` is the newest notification
+    /// The id of an event, a notification or an injection, a prefix if it is one of the newest
+    /// thousand, or an event's position in the journal; `last` is the newest notification
     id: String,
     /// Print the daemon's answer as JSON
     #[arg(long)]

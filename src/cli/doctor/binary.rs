@@ -96,8 +96,8 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 
 /// Whether an ELF file needs no loader; `None` if it is not a 64-bit little-endian ELF file.
 ///
-/// Source: the ELF specification: the program headers begin at the offset at byte 32, their size and count are at 54
-/// and 56, and one of type 3 names the loader.
+/// Source: the ELF specification: the program headers begin at the offset at byte 32, their size
+/// and count are at 54 and 56, and one of type 3 names the loader.
 fn is_static(file: &[u8]) -> Option<bool> {
     const INTERPRETER: u32 = 3;
     if file.get(..6)? != b"\x7fELF\x02\x01" {

@@ -30,35 +30,38 @@ pub(in crate::cli) struct Args {
     /// For one project and this user
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".", conflicts_with = "plugin")]
     project: Option<PathBuf>,
-    /// Write the plugin into DIR as a marketplace of its own, and say how the client adds it
+    /// Write the plugin into DIR as a separate marketplace, and explain how to add it to the client
     #[arg(long, value_name = "DIR", conflicts_with_all = ["statusline", "no_statusline", "settings"])]
     plugin: Option<PathBuf>,
-    /// Put the hooks into the user's settings instead of a plugin; nothing wakes an idle session then
+    /// Put the hooks into the user's settings instead of a plugin; nothing wakes an idle session
+    /// then
     #[arg(long, conflicts_with_all = ["project", "plugin"])]
     settings: bool,
     /// Let the first hook of a session start the daemon if none runs
     #[arg(long)]
     autostart: bool,
-    /// Give the agent tools as well, by MCP: watch, inbox, notify; a session then costs some 90 tokens more
+    /// Also give the agent tools, by MCP: watch, inbox, notify; a session then costs some 90 tokens
+    /// more
     #[arg(long, conflicts_with_all = ["project", "settings"])]
     tools: bool,
-    /// Show what waits in the client's status line also if you have one of your own, which goes on inside it
+    /// Show pending notifications in the client's status line even if you have your own, which is
+    /// wrapped
     #[arg(long, conflicts_with = "no_statusline")]
     statusline: bool,
-    /// Leave the client's status line alone, and take ours out of it
+    /// Do not use the client's status line, and remove ours from it
     #[arg(long)]
     no_statusline: bool,
-    /// Show what would change, and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct RemoveArgs {
-    /// Take it out of one project's settings instead [default DIR: the current folder]
+    /// Remove it from one project's settings instead [default DIR: the current folder]
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     project: Option<PathBuf>,
-    /// Show what would change, and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
 }

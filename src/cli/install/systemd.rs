@@ -20,7 +20,7 @@ const SOCKET_DEFAULT: &str = "%t/aside/aside.sock";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
-    /// Show what would change, and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
 }

@@ -46,9 +46,9 @@ const QUIET: &str = "rmcp=off";
 /// Format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum LogFormat {
-    /// For people
+    /// For users
     Text,
-    /// An object a line
+    /// One object a line
     Json,
 }
 
