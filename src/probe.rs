@@ -72,7 +72,8 @@ pub struct Moment<'a> {
     pub workspace: Option<&'a str>,
     /// The top folder of its repository, if the session knows one.
     pub repository: Option<&'a str>,
-    /// The calls that ended since the last exchange, oldest first; before a tool, the one that begins.
+    /// The calls that ended since the last exchange, oldest first; before a tool, the one that
+    /// begins.
     pub calls: &'a [Call],
     /// Earliest start of those calls, as in [`Known::calls_since`].
     pub calls_since: Timestamp,

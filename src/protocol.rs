@@ -28,7 +28,8 @@ const EXCERPT_CHARS_MAX: usize = 64;
 
 /// An error in the input.
 ///
-/// Shape: `field` is a path such as `budget.max_tokens` or `observe[2].severity`; `None` when the whole is unusable.
+/// Shape: `field` is a path such as `budget.max_tokens` or `observe[2].severity`; `None` when the
+/// whole is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default())]
 pub struct FieldError {

@@ -29,7 +29,8 @@ const LEFT_ALONE: u64 = 100;
 const NOT_LOGGED_IN: i32 = 4;
 /// Messages of `gh` in a repository without a known host.
 ///
-/// Source: `gh` 2.40 to 2.83: `none of the git remotes configured for this repository point to a known GitHub host`, `no git remotes found`.
+/// Source: `gh` 2.40 to 2.83: `none of the git remotes configured for this repository point to a
+/// known GitHub host`, `no git remotes found`.
 const NOT_OF_GITHUB: [&str; 2] = ["none of the git remotes", "no git remotes"];
 
 /// The result of an ended process.

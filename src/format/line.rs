@@ -18,7 +18,8 @@ use super::{
 
 /// Most characters of one line.
 ///
-/// Source: measured with clients 2.1.329 and 2.1.330: a line is cut at 500 characters, and the model reads "(truncated)".
+/// Source: measured with clients 2.1.329 and 2.1.330: a line is cut at 500 characters, and the
+/// model reads "(truncated)".
 pub const LINE_CHARS_MAX: usize = 480;
 
 /// Writes the lines, without the end of the last one.

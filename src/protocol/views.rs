@@ -1,7 +1,8 @@
 //! Views of the daemon and its sessions in the API: plain data, filled in by the owner of each
 //! state.
 //!
-//! Counts are since the journal's first record unless a field says otherwise; times are RFC 3339 in UTC.
+//! Counts are since the journal's first record unless a field says otherwise; times are RFC 3339 in
+//! UTC.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -128,8 +129,8 @@ pub struct FindingsView {
     pub errors: usize,
     /// Findings that do not.
     pub warnings: usize,
-    /// The first 200, errors first, each as `aside check --json` prints it: `level`, `file`, `line`, `column`, `key`, `message`,
-    /// `allowed`, `nearest` and `note`.
+    /// The first 200, errors first, each as `aside check --json` prints it: `level`, `file`,
+    /// `line`, `column`, `key`, `message`, `allowed`, `nearest` and `note`.
     #[schema(value_type = Vec<Object>)]
     pub findings: serde_json::Value,
     /// The same in the format of `aside check`.

@@ -45,7 +45,8 @@ pub(crate) struct EventsParams {
     session: Option<String>,
     /// Only events of this folder or one in it; absolute.
     workspace: Option<String>,
-    /// Only events that happened at this time or later: RFC 3339, or how long ago, such as `30m`, `12h` or `7d`.
+    /// Only events that happened at this time or later: RFC 3339, or how long ago, such as `30m`,
+    /// `12h` or `7d`.
     since: Option<String>,
     /// Only events that happened at this time or earlier.
     until: Option<String>,
@@ -120,7 +121,8 @@ pub(crate) struct NotificationsParams {
     /// Only those with this state, in `session` or in any: `unclaimed`, `pending`, `injected`,
     /// `confirmed` or `ended`.
     state: Option<String>,
-    /// Only those made at this time or later: RFC 3339, or how long ago, such as `30m`, `12h` or `7d`.
+    /// Only those made at this time or later: RFC 3339, or how long ago, such as `30m`, `12h` or
+    /// `7d`.
     since: Option<String>,
     /// Most notifications: 1 to 1000, 100 if it is absent.
     limit: Option<String>,

@@ -22,7 +22,8 @@ pub(super) const SMALL_BYTES_MAX: usize = UNIT_BYTES;
 const UNIT_BYTES: usize = 64 * 1024;
 /// Room for the bodies of hooks and exchanges, in bytes: two of the largest.
 const EXCHANGES_BYTES: usize = 32 * 1024 * 1024;
-/// Room for what is published, in bytes: four of the largest bodies, or some tens of NDJSON batches.
+/// Room for what is published, in bytes: four of the largest bodies, or some tens of NDJSON
+/// batches.
 const PUBLISHING_BYTES: usize = 64 * 1024 * 1024;
 /// Longest wait for room.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);

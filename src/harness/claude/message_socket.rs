@@ -1,6 +1,7 @@
 //! The client's message socket: its address, and its message format.
 //!
-//! Source: measured with client 2.1.329; clients from 2.1.224 on name the socket in the environment of their hooks.
+//! Source: measured with client 2.1.329; clients from 2.1.224 on name the socket in the environment
+//! of their hooks.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,8 @@
 //! Evidence of Claude Code's MCP servers: in results of calls, in the transcript, and in the
 //! client's connection logs.
 //!
-//! Source: measured with 2.1.197 and 2.1.332 and a stdio server that dies, comes back, and fails at its start.
+//! Source: measured with 2.1.197 and 2.1.332 and a stdio server that dies, comes back, and fails at
+//! its start.
 
 use std::{borrow::Cow, path::Path};
 

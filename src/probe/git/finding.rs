@@ -173,7 +173,8 @@ impl Moved {
         finding("git.head.moved", name, payload)
     }
 
-    /// Such as `main -> fix-cart (checkout 14:02)` and `main 1a2b3c4 -> 5d6e7f8 (pull 14:02 by session b1c2)`.
+    /// Such as `main -> fix-cart (checkout 14:02)` and `main 1a2b3c4 -> 5d6e7f8 (pull 14:02 by
+    /// session b1c2)`.
     fn sentence(&self, action: &str, operation: Option<&Operation>, context: &Context<'_>) -> String {
         let is_same_head = self.from.head == self.to.head;
         let places = [self.from.label(is_same_head), self.to.label(is_same_head)];

@@ -5,7 +5,8 @@ use crate::tokens::estimate;
 
 /// Most tokens that all tool definitions together may add to each request of a model.
 ///
-/// Source: the issue of the tools; a typed schema for the conditions alone took 433 (research of the sources, 8).
+/// Source: the issue of the tools; a typed schema for the conditions alone took 433 (research of
+/// the sources, 8).
 const DEFINITIONS_TOKENS_MAX: u32 = 300;
 
 #[test]
