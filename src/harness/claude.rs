@@ -4,11 +4,9 @@
 //! |---|---|
 //! | `SessionStart` | an exchange at `turn_start`, with the change of the context |
 //! | `UserPromptSubmit`, `SubagentStart` | an exchange at `turn_start` |
-//! | `PreToolUse` | an exchange at `before_tool`, if a notification is released there; its text
-//! replaces the call |
+//! | `PreToolUse` | an exchange at `before_tool`, if one is due; its text replaces the call |
 //! | `PostToolBatch` | an exchange at `after_tool` |
-//! | `PostToolUse`, `PostToolUseFailure` | the same with a client that may have no `PostToolBatch`
-//! |
+//! | `PostToolUse`, `PostToolUseFailure` | the same, for a client that may lack `PostToolBatch` |
 //! | `Stop` | an exchange at `turn_end`, whose text makes the agent continue |
 //! | `SubagentStop`, `SessionEnd` | the end of a session |
 //! | `StopFailure`, `Notification`, `PreCompact`, `PostCompact` | an event |

@@ -74,7 +74,7 @@ enum Phase {
     },
     /// An action on its process is required.
     Over(Need),
-    /// That was returned, for a run that is stopping or has failed.
+    /// [`Server::advance`] has returned it; the run is stopping or has failed.
     Done {
         was_asked: bool,
     },

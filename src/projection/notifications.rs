@@ -17,9 +17,9 @@ pub const STATES: [&str; 5] = ["unclaimed", "pending", "injected", "confirmed", 
 /// Selects notifications.
 #[derive(Debug, Clone, Default)]
 pub struct NotificationFilter {
-    /// That were queued for this session.
+    /// Queued for this session.
     pub session: Option<String>,
-    /// That this subscriber created.
+    /// Created by this subscriber.
     pub subscriber: Option<String>,
     /// Of this priority.
     pub priority: Option<Priority>,

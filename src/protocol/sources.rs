@@ -74,7 +74,7 @@ pub struct UnservedView {
     pub count: CountView,
 }
 
-/// What was counted.
+/// Counts of events and deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct CountView {
     /// Events that a subscriber takes.

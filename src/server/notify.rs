@@ -33,7 +33,7 @@ use crate::{
 /// Log target of the notices' texts.
 const LOG_TARGET: &str = "llm_notify";
 
-/// Where a notice goes.
+/// The sinks of a notice.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NotifyAnswer {
     /// `Notification sent: ` and the message; with the reason in brackets if it goes to no sink.

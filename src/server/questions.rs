@@ -73,8 +73,8 @@ pub(crate) struct QuestionEnd {
     /// The chosen answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
-    /// Where it was given: `desktop`, `user` for a command or request, or the session whose client
-    /// ran that command.
+    /// Origin of the answer: `desktop`, `user` for a command or request, or the session whose
+    /// client ran that command.
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<String>,
 }

@@ -34,7 +34,7 @@ const TOKEN_CHARS_MIN: usize = 16;
 /// Largest token file, in bytes: some thousand tokens.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 
-/// What a request needs its token to be for.
+/// The permission that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Publish events

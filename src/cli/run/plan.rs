@@ -20,7 +20,7 @@ const FILES_MAX: usize = 100;
 /// Disables all matchers.
 const NONE: &str = "none";
 
-/// What is parsed.
+/// The parsed outputs and reports.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) matchers: Vec<Matcher>,

@@ -51,7 +51,7 @@ pub(super) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What a connection waits for its client to do.
+/// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum For {
     /// To send the rest of a body.
